@@ -1,0 +1,70 @@
+# Turnout: `make setup` once, then `make demo`, or `make test` before a change goes in.
+# It needs Python 3.11+ (PYTHON=python3.12 make setup takes another one) and Java 17+.
+
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help setup java demo test lint format lock bench clean
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.* ## /\1\t/p' Makefile | expand -t 10
+
+setup: java $(STAMP) ## everything that is needed, in .venv; quick when it is there already
+
+# The lock's hashes decide what is installed, whatever the source. Turnout itself is installed in place, by the locked
+# hatchling: build isolation would fetch another one that no hash covers.
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "error: $(PYTHON) is not Python 3.11 or newer; give one that is: make setup PYTHON=python3.12" >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $(STAMP)
+	@echo "Ready: $(BIN)/turnout --help, or make demo"
+
+java:
+	@java="$${JAVA_HOME:+$$JAVA_HOME/bin/}java"; \
+	enough() { \
+	  version=$$("$$java" -version 2>&1 | sed -n 's/.*version "\(1\.\)\{0,1\}\([0-9]*\).*/\2/p' | head -n 1); \
+	  [ "$${version:-0}" -ge 17 ]; \
+	}; \
+	enough && exit 0; \
+	if [ "$$(id -u)" = 0 ] && [ -z "$$JAVA_HOME" ] && [ -e /etc/debian_version ]; then \
+	  echo "Installing Java 17 (openjdk-17-jre-headless)"; \
+	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
+	    apt-get install -y -qq --no-install-recommends openjdk-17-jre-headless; } >/dev/null; \
+	fi; \
+	enough || { echo "error: no Java 17 or newer; install one (Debian, Ubuntu: apt-get install" \
+	  "openjdk-17-jre-headless) and put it on the PATH, or set JAVA_HOME" >&2; exit 1; }
+
+demo: setup ## broker, sample data, orchestrator and web page (ARGS="--port 8080" for options)
+	$(BIN)/turnout demo $(ARGS)
+
+test: setup ## what a change must pass: lint, then all tests (ARGS="-k swap" for some)
+	$(MAKE) --no-print-directory lint
+	$(BIN)/pytest $(ARGS)
+
+lint: $(STAMP) ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(STAMP) ## put the code in its format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# --universal with the oldest Python: one lock for every platform and version. Where packages came from stays out of it.
+lock: $(STAMP) ## write requirements.lock from pyproject.toml (ARGS=--upgrade takes new versions)
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
+	  --group dev --output-file requirements.lock $(ARGS) pyproject.toml
+	@! grep -nE '://|^ *-(i|f)|^ *--(find-links|index-url|extra-index-url)|@ ' requirements.lock || \
+	  { echo "error: requirements.lock names a place packages came from; remove it" >&2; exit 1; }
+
+bench: setup ## measure, beside the peers (bench/run.py)
+	$(BIN)/python bench/run.py $(ARGS)
+
+clean: ## remove what make made; data folders stay
+	rm -rf .venv dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +

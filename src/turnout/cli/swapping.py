@@ -1,0 +1,123 @@
+"""`swap` and `rollback`: they send a control message to a running server, and tell its outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from turnout.cli.app import (
+    DEFAULT_URL,
+    JsonOption,
+    TokenOption,
+    UrlOption,
+    app,
+    cell,
+    connected,
+    console,
+    print_json,
+)
+from turnout.cli.looking import OUTCOME_STYLES
+
+BAD_OUTCOMES = frozenset({"rejected", "failed", "superseded"})
+
+ExpectedOption = Annotated[
+    int | None,
+    typer.Option("--expected-generation", min=0, help="Only while this generation is published.", show_default=False),
+]
+RequestOption = Annotated[
+    str, typer.Option("--request-id", help="Your name for this request, shown with its outcome.", show_default=False)
+]
+NoWaitOption = Annotated[bool, typer.Option("--no-wait", help="Do not wait for the outcome.")]
+
+
+@app.command(epilog="Example:  turnout swap --users users2 --accounts accounts2 --join inner")
+def swap(
+    users: Annotated[str, typer.Option(help="The topic of the source users.", show_default=False)] = "",
+    accounts: Annotated[str, typer.Option(help="The topic of the source accounts.", show_default=False)] = "",
+    join: Annotated[
+        str, typer.Option(help="left, natural, inner, right, full, semi or anti.", show_default=False)
+    ] = "",
+    topic: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--topic", metavar="SOURCE=TOPIC", help="The topic of any source; repeatable.", show_default=False
+        ),
+    ] = None,
+    start: Annotated[
+        str, typer.Option(help="latest, earliest, or a time: 2026-01-01T00:00:00Z.", show_default=False)
+    ] = "",
+    expected_generation: ExpectedOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Validate only; nothing changes.")] = False,
+    request_id: RequestOption = "",
+    no_wait: NoWaitOption = False,
+    url: UrlOption = DEFAULT_URL,
+    token: TokenOption = "",
+    json: JsonOption = False,
+) -> None:
+    """Move the tables to other topics, or to another join, without a break.
+
+    What you leave out stays as it is. Exit code 1 when the request is rejected, fails or is superseded.
+    """
+    topics = {"users": users, "accounts": accounts} | dict(map(_source_topic, topic or ()))
+    message: dict[str, Any] = {f"{source}Topic": name for source, name in topics.items() if name}
+    if join:
+        message["joinType"] = join
+    if start:
+        message["start"] = start if start.lower() in ("latest", "earliest") else {"timestamp": start}
+    if not message:
+        raise typer.BadParameter("nothing to change: give --users, --accounts, --topic, --join or --start")
+    if dry_run:
+        message["dryRun"] = True
+    message |= _request(request_id, expected_generation)
+    with connected(url, token) as client:
+        _finish(client.control(message, wait=not no_wait), json)
+
+
+@app.command(epilog="Example:  turnout rollback --expected-generation 7")
+def rollback(
+    expected_generation: ExpectedOption = None,
+    request_id: RequestOption = "",
+    no_wait: NoWaitOption = False,
+    url: UrlOption = DEFAULT_URL,
+    token: TokenOption = "",
+    json: JsonOption = False,
+) -> None:
+    """Go back to the previous plan; at once while its generation still lingers."""
+    with connected(url, token) as client:
+        _finish(client.rollback(_request(request_id, expected_generation), wait=not no_wait), json)
+
+
+def _source_topic(text: str) -> tuple[str, str]:
+    source, mark, topic = text.partition("=")
+    if not (mark and source.strip() and topic.strip()):
+        raise typer.BadParameter(f"{text!r} is not SOURCE=TOPIC, such as users=users2", param_hint="--topic")
+    return source.strip(), topic.strip()
+
+
+def _request(request_id: str, expected_generation: int | None) -> dict[str, Any]:
+    message: dict[str, Any] = {}
+    if request_id:
+        message["requestId"] = request_id
+    if expected_generation is not None:
+        message["expectedGeneration"] = expected_generation
+    return message
+
+
+def _finish(answer: Mapping[str, Any], json: bool) -> None:
+    outcome = answer.get("outcome")
+    if json:
+        print_json(answer)
+    else:
+        _print_outcome(answer, str(outcome or "accepted"))
+    if outcome in BAD_OUTCOMES:
+        raise typer.Exit(1)
+
+
+def _print_outcome(answer: Mapping[str, Any], outcome: str) -> None:
+    screen = console()
+    screen.print(cell(outcome, OUTCOME_STYLES.get(outcome, "yellow") + " bold"))
+    for name, value in answer.items():
+        if name != "outcome" and value not in (None, "", [], {}):
+            screen.print(cell(f"  {name}: ", "dim") + cell(value))

@@ -1,0 +1,158 @@
+"""turnout.yaml: reading the settings from a file and the environment, with all faults at once.
+
+Whether Kafka, Spark or the topics are really there is not asked here.
+"""
+
+import os
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from turnout import environment, faults
+from turnout.config_checks import cross_faults
+from turnout.errors import ConfigError
+from turnout.joins import Duplicates
+from turnout.settings import (
+    AccessSettings,
+    AuthSettings,
+    ControlSettings,
+    KafkaSettings,
+    Mechanism,
+    Protocol,
+    Role,
+    Rows,
+    ServerSettings,
+    Settings,
+    SourceSettings,
+    SparkSettings,
+    StoreSettings,
+    SwapSettings,
+    TokenSettings,
+    ViewSettings,
+    default_sources,
+    default_views,
+)
+
+__all__ = [
+    "AccessSettings",
+    "AuthSettings",
+    "ControlSettings",
+    "Duplicates",
+    "KafkaSettings",
+    "Mechanism",
+    "Protocol",
+    "Role",
+    "Rows",
+    "ServerSettings",
+    "Settings",
+    "SourceSettings",
+    "SparkSettings",
+    "StoreSettings",
+    "SwapSettings",
+    "TokenSettings",
+    "ViewSettings",
+    "default_text",
+    "load",
+    "parse",
+]
+
+_M = TypeVar("_M", bound=BaseModel)
+
+
+def default_text() -> str:
+    """The commented default file, which `turnout init` writes."""
+    return resources.files("turnout").joinpath("config_template.yaml").read_text(encoding="utf-8")
+
+
+def load(path: Path, environ: Mapping[str, str] | None = None) -> Settings:
+    """The settings of a file and the environment; ConfigError has all their faults."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise ConfigError([f"{path}: there is no such file; `turnout init` writes one"]) from None
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise ConfigError([f"{path}: cannot be read ({reason}); `turnout init` writes one"]) from None
+    document, wrong = environment.parse_yaml(text)
+    if wrong:
+        raise ConfigError(f"{path}: {fault}" for fault in wrong)
+    if document is not None and not isinstance(document, dict):
+        kind = "a list" if isinstance(document, list) else "a single value"
+        raise ConfigError(
+            [f"{path}: must be a mapping of settings, got {kind}; `turnout init` writes a file to start from"]
+        )
+    return parse(document or {}, path.parent, os.environ if environ is None else environ)
+
+
+def parse(document: Mapping[str, Any], folder: Path, environ: Mapping[str, str]) -> Settings:
+    """The settings of a document whose relative paths start at `folder`; ConfigError has all faults."""
+    # A section of which only comments are left is null: it has its defaults.
+    given = {name: value for name, value in document.items() if value is not None}
+    raw = {"sources": default_sources(), "views": default_views()} | given
+    raw, origins, wrong = environment.override(raw, Settings, environ)
+    filled, unset = environment.substitute(raw, environ, origins)
+    filled = {name: value for name, value in filled.items() if value is not None}
+
+    def shown(path: faults.Path) -> str:
+        variable = next((origins[path[:n]] for n in range(len(path), 0, -1) if path[:n] in origins), None)
+        return f"{faults.place(path)} (from {variable})" if variable else faults.place(path)
+
+    found = list(unset.items())
+    settings = None
+    try:
+        settings = Settings.model_validate(filled)
+    except ValidationError as error:
+        found += faults.from_pydantic(error, Settings)
+    found += cross_faults(_Pieces(filled))
+    # What else is said of a value whose variable is missing is about the name of the variable.
+    wrong += [f"{shown(path)}: {text}" for path, text in found if path not in unset or text == unset[path]]
+    if "views" not in given and "sources" in given and any(fault.startswith("views.") for fault in wrong):
+        wrong.append("views: not in the file, so the default view applies; describe your own, or write `views: {}`")
+    if settings is None or wrong:
+        raise ConfigError(environment.unfilled(fault, raw, filled) for fault in wrong)
+    return _located(settings, folder)
+
+
+class _Pieces:
+    """The parts of a document that are valid by themselves: checks between them run beside other faults."""
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self.kafka = _valid(KafkaSettings, document.get("kafka", {}))
+        self.control = _valid(ControlSettings, document.get("control", {}))
+        self.access = _valid(AccessSettings, document.get("access"))
+        self.sources = _each(SourceSettings, document.get("sources", default_sources()))
+        self.views = _each(ViewSettings, document.get("views", default_views()))
+        self.dead_letter_topic = document.get("dead_letter_topic")
+        self.no_source = document.get("sources") == {}
+
+
+def _valid(model: type[_M], value: object) -> _M | None:
+    try:
+        return model.model_validate(value)
+    except ValidationError:
+        return None
+
+
+def _each(model: type[_M], items: object) -> dict[str, _M | None]:
+    if not isinstance(items, Mapping):
+        return {}
+    return {str(name): _valid(model, value) for name, value in items.items()}
+
+
+def _located(settings: Settings, folder: Path) -> Settings:
+    """The settings with absolute paths."""
+
+    def kafka(cluster: KafkaSettings) -> KafkaSettings:
+        if cluster.auth is None or cluster.auth.ca_file is None:
+            return cluster
+        ca_file = (folder / cluster.auth.ca_file.expanduser()).resolve()
+        return cluster.model_copy(update={"auth": cluster.auth.model_copy(update={"ca_file": ca_file})})
+
+    control = settings.control
+    if control.kafka is not None:
+        control = control.model_copy(update={"kafka": kafka(control.kafka)})
+    data_dir = (folder / settings.data_dir.expanduser()).resolve()
+    return settings.model_copy(update={"kafka": kafka(settings.kafka), "control": control, "data_dir": data_dir})

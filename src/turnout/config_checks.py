@@ -1,0 +1,249 @@
+"""How the settings of a configuration must fit together: names, keys, views, topics and security.
+
+Each check gives the path of the setting at fault, what is wrong and what to do. A setting that is
+wrong by itself has its fault already, and comes here as None.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
+
+from turnout.faults import Path, did_you_mean
+from turnout.joins import ViewSides
+from turnout.settings import AccessSettings, ControlSettings, KafkaSettings, SourceSettings, ViewSettings
+
+RESERVED = (
+    "orchestrator_status",
+    "orchestrator_logs",
+    "control_raw",
+    "swaps",
+    "bad_records",
+    "join_quality",
+    # These keep the store's own books.
+    "versions",
+    "generations",
+    "published",
+)
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_SET_BY_AUTH = (
+    "security.protocol",
+    "sasl.mechanism",
+    "sasl.jaas.config",
+    "ssl.truststore.location",
+    "ssl.truststore.type",
+)
+
+Faults = Iterator[tuple[Path, str]]
+
+
+class Pieces(Protocol):
+    """What is checked; None stands for what is not valid by itself, or not given."""
+
+    kafka: KafkaSettings | None
+    control: ControlSettings | None
+    access: AccessSettings | None
+    sources: dict[str, SourceSettings | None]
+    views: dict[str, ViewSettings | None]
+    dead_letter_topic: object
+    no_source: bool
+
+
+def cross_faults(pieces: Pieces) -> Faults:
+    """Every fault between settings."""
+    sources, views = pieces.sources, pieces.views
+    if pieces.no_source:
+        yield ("sources",), "there is none; describe at least one"
+    yield from _named("source", [(("sources", name), name) for name in sources])
+    for name, source in sources.items():
+        if source is not None:
+            yield from _source(("sources", name), source)
+    tables: list[tuple[Path, str]] = [(("sources", name, "table"), s.table) for name, s in sources.items() if s]
+    tables += [(("views", name), name) for name in views]
+    yield from _named("table", tables)
+    for path, name in tables:
+        if name.lower() in RESERVED:
+            yield (
+                path,
+                f"'{name}' is a name of Turnout itself (taken: {', '.join(RESERVED)}); choose another",
+            )
+    for name, view in views.items():
+        if view is not None:
+            yield from _view(("views", name), view, sources)
+    yield from _topics(pieces)
+    yield from _clusters(pieces)
+    if pieces.access is not None:
+        yield from _access(pieces.access)
+
+
+def _named(kind: str, names: Sequence[tuple[Path, str]]) -> Faults:
+    """Names must be plain words, and differ by more than case: SQL does not tell `Users` from `users`."""
+    first: dict[str, Path] = {}
+    for path, name in names:
+        if not _NAME.fullmatch(name):
+            yield (
+                path,
+                f"{name!r} is not a {kind} name (a letter, then letters, digits and _); choose another",
+            )
+        elif name.lower() in first:
+            other = ".".join(map(str, first[name.lower()]))
+            yield (
+                path,
+                f"the {kind} name '{name}' is used by {other} already (case does not matter); choose another",
+            )
+        first.setdefault(name.lower(), path)
+
+
+def _source(path: Path, source: SourceSettings) -> Faults:
+    columns = source.columns
+    if not columns:
+        yield (*path, "columns"), "there is none; describe at least one, such as {id: string}"
+    seen: dict[str, str] = {}
+    for column in columns:
+        if not column.strip():
+            yield (*path, "columns"), f"the column name {column!r} is empty; give it a name"
+        elif column.startswith("_"):
+            yield (
+                (*path, "columns", column),
+                "a column name must not start with '_' (Turnout's own do); rename it",
+            )
+        elif column.lower() in seen:
+            other = seen[column.lower()]
+            yield (*path, "columns", column), f"is the same as '{other}' (case does not matter); rename one"
+        seen.setdefault(column.lower(), column)
+    if columns and source.key not in columns:
+        yield (
+            (*path, "key"),
+            f"no column '{source.key}' (has: {', '.join(columns)}); {_fix(source.key, columns)}",
+        )
+    elif columns and not columns[source.key].exact:
+        yield (
+            (*path, "key"),
+            f"column '{source.key}' is {columns[source.key]}, which is not exact enough for a key; "
+            f"use string, int64 or decimal(p,s)",
+        )
+    if source.max_rows is not None and source.rows == "latest":
+        yield (*path, "max_rows"), "works with rows: all only, got rows: latest; remove one of them"
+
+
+def _fix(name: str, columns: Mapping[str, object]) -> str:
+    close = did_you_mean(name, list(columns))
+    return close if close.endswith("?") else "fix the name or add the column"
+
+
+def _view(path: Path, view: ViewSettings, sources: Mapping[str, SourceSettings | None]) -> Faults:
+    sides = {"left": view.left, "right": view.right}
+    for side, name in sides.items():
+        if sources and name not in sources:
+            yield (
+                (*path, side),
+                f"no source '{name}' (has: {', '.join(sources)}); {did_you_mean(name, list(sources))}",
+            )
+    if view.left == view.right:
+        yield (*path, "right"), f"is the same source as left, '{view.left}'; choose another"
+        return
+    left, right = sources.get(view.left), sources.get(view.right)
+    good = True
+    for name, source in ((view.left, left), (view.right, right)):
+        if source is None:
+            good = False
+        elif view.on not in source.columns:
+            good = False
+            has = ", ".join(source.columns)
+            yield (
+                (*path, "on"),
+                f"source '{name}' has no column '{view.on}' (has: {has}); fix the name or add the column",
+            )
+        elif view.on != source.key:
+            good = False
+            yield (
+                (*path, "on"),
+                f"'{view.on}' is not the key of source '{name}' (key: {source.key}); join on the key",
+            )
+    if not good or left is None or right is None:
+        return
+    types = left.columns[view.on], right.columns[view.on]
+    if types[0] != types[1]:
+        shown = f"{types[0]} in '{view.left}' and {types[1]} in '{view.right}'"
+        yield (*path, "on"), f"column '{view.on}' is {shown}; give both the same type"
+    shown_columns = ViewSides(view.left, view.right, view.on, tuple(left.columns), tuple(right.columns)).columns()
+    for column, count in Counter(column.lower() for column in shown_columns).items():
+        if count > 1:
+            yield (
+                path,
+                f"would have two columns '{column}'; rename a column of '{view.left}' or '{view.right}'",
+            )
+
+
+def _topics(pieces: Pieces) -> Faults:
+    """What Turnout writes must not be what it reads: it would feed itself."""
+    read = {source.topic: f"sources.{name}.topic" for name, source in pieces.sources.items() if source}
+    control = pieces.control
+    if control is not None:
+        if control.ack_topic == control.topic:
+            yield (
+                ("control", "ack_topic"),
+                f"is the control topic '{control.topic}' itself; choose another topic",
+            )
+        if control.kafka is None:
+            read[control.topic] = "control.topic"
+            if control.ack_topic in read and control.ack_topic != control.topic:
+                yield (
+                    ("control", "ack_topic"),
+                    f"is read as {read[control.ack_topic]} too; choose another topic",
+                )
+    if isinstance(pieces.dead_letter_topic, str) and pieces.dead_letter_topic in read:
+        yield ("dead_letter_topic",), f"is read as {read[pieces.dead_letter_topic]} too; choose another topic"
+
+
+def _clusters(pieces: Pieces) -> Faults:
+    if pieces.kafka is not None:
+        yield from _kafka(("kafka",), pieces.kafka)
+    if pieces.control is not None and pieces.control.kafka is not None:
+        yield from _kafka(("control", "kafka"), pieces.control.kafka)
+        if "bootstrap_servers" not in pieces.control.kafka.model_fields_set:
+            yield ("control", "kafka", "bootstrap_servers"), "is missing; say where the control cluster is"
+
+
+def _kafka(path: Path, kafka: KafkaSettings) -> Faults:
+    if "bootstrap.servers" in kafka.properties:
+        yield (*path, "properties", "bootstrap.servers"), "has a setting of its own; use bootstrap_servers"
+    auth = kafka.auth
+    if auth is None:
+        return
+    for name in _SET_BY_AUTH:
+        if name in kafka.properties:
+            yield (*path, "properties", name), "is what auth sets; remove one of them"
+    sasl = auth.protocol.startswith("SASL_")
+    for name in ("mechanism", "username", "password"):
+        given = getattr(auth, name) is not None
+        if sasl and not given:
+            yield (*path, "auth", name), f"is missing, and protocol {auth.protocol} needs it; add it"
+        elif given and not sasl:
+            yield (
+                (*path, "auth", name),
+                f"has no use with protocol {auth.protocol}; use SASL_SSL or remove it",
+            )
+    if auth.ca_file is not None and not auth.protocol.endswith("SSL"):
+        yield (
+            (*path, "auth", "ca_file"),
+            f"has no use with protocol {auth.protocol}; use SSL or SASL_SSL, or remove it",
+        )
+
+
+def _access(access: AccessSettings) -> Faults:
+    if not access.tokens:
+        yield ("access", "tokens"), "there is none, so nobody could connect; add one or remove access"
+    names: set[str] = set()
+    values: set[str] = set()
+    for place, token in enumerate(access.tokens):
+        path: Path = ("access", "tokens", place)
+        value = token.token.get_secret_value()
+        if token.name in names:
+            yield (*path, "name"), f"'{token.name}' is there already; choose another name"
+        if not value or value != value.strip() or not value.isprintable():
+            yield (*path, "token"), "is empty, or has spaces around it; give a token of visible characters"
+        elif value in values:
+            yield (*path, "token"), "is the token of another name already; give each its own"
+        names.add(token.name)
+        values.add(value)

@@ -1,0 +1,136 @@
+"""Joins: their names, and the SQL text of a view.
+
+The text made here is the only definition of the join and of *newest*. It is written in the SQL that Spark (with
+double-quoted identifiers) and DuckDB share: Spark runs it over the rows of affected keys and over whole generations.
+It knows nothing of where rows are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+OFFSET_BITS = 44
+"""A row's `_id` is `partition << OFFSET_BITS | offset`: 17 trillion offsets in each of half a million partitions."""
+
+
+class Join(StrEnum):
+    """The joins a view can have."""
+
+    LEFT = "left"
+    NATURAL = "natural"
+    INNER = "inner"
+    RIGHT = "right"
+    FULL = "full"
+    SEMI = "semi"
+    ANTI = "anti"
+
+
+class Duplicates(StrEnum):
+    """Which right rows of a key take part in a view."""
+
+    LATEST = "latest"
+    ALL = "all"
+
+
+ALIASES: Mapping[str, Join] = {
+    "left_outer": Join.LEFT,
+    "leftouter": Join.LEFT,
+    "left outer": Join.LEFT,
+    "join": Join.INNER,
+}
+
+
+def parse_join(text: str) -> Join:
+    """The join a person means; case and space around it do not matter."""
+    name = " ".join(text.split()).lower()
+    if name in ALIASES:
+        return ALIASES[name]
+    try:
+        return Join(name)
+    except ValueError:
+        known = ", ".join([*Join, *ALIASES])
+        raise ValueError(f"unknown join '{text.strip()}' (known: {known})") from None
+
+
+@dataclass(frozen=True, slots=True)
+class ViewSides:
+    """What the SQL of a view needs to know: the relations, the key, and the columns of both sides."""
+
+    left: str
+    right: str
+    key: str
+    left_columns: tuple[str, ...]
+    right_columns: tuple[str, ...]
+
+    def right_names(self) -> dict[str, str]:
+        """Right column -> its name in the view; one that the left has too gets its source's name in front."""
+        taken = {column.lower() for column in self.left_columns}
+        return {
+            column: f"{self.right}_{column}" if column.lower() in taken else column
+            for column in self.right_columns
+            if column != self.key
+        }
+
+    def columns(self) -> tuple[str, ...]:
+        """The public columns of the view, in their order."""
+        return (*self.left_columns, *self.right_names().values())
+
+
+def quoted(name: str) -> str:
+    """`name` as an SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def partition_newest_sql(relation: str, key: str) -> str:
+    """Rows of `relation` that have the highest offset of their key in their partition."""
+    return (
+        f"SELECT * FROM (SELECT *, row_number() OVER "
+        f"(PARTITION BY {quoted(key)}, _id >> {OFFSET_BITS} ORDER BY _id DESC) AS _nth FROM {relation}) "
+        f"WHERE _nth = 1"
+    )
+
+
+def newest_sql(relation: str, key: str) -> str:
+    """The newest row of each key: of the newest in each partition the later one, then that of the higher partition."""
+    return (
+        f"SELECT * FROM (SELECT *, row_number() OVER "
+        f"(PARTITION BY {quoted(key)} ORDER BY _ts DESC, _id DESC) AS _rank "
+        f"FROM ({partition_newest_sql(relation, key)})) WHERE _rank = 1"
+    )
+
+
+_SQL_JOIN: Mapping[Join, str] = {
+    Join.LEFT: "LEFT JOIN",
+    Join.NATURAL: "LEFT JOIN",
+    Join.INNER: "JOIN",
+    Join.RIGHT: "RIGHT JOIN",
+    Join.FULL: "FULL JOIN",
+    Join.SEMI: "LEFT SEMI JOIN",
+    Join.ANTI: "LEFT ANTI JOIN",
+}
+
+
+def view_sql(sides: ViewSides, join: Join, duplicates: Duplicates = Duplicates.LATEST) -> str:
+    """The SQL text of a view over relations named as its sources, which hold the rows that are shown.
+
+    Its result has `_id` (the left row), `_right_id` (the right row) and the public columns; `semi` and `anti` leave
+    those of the right side out, and they are null in the table. `inner` pairs all rows; the others take the newest
+    right row of each key unless `duplicates` says all. Null keys never match, and a right row without a key is in
+    no view.
+    """
+    key = quoted(sides.key)
+    usable = f"(SELECT * FROM {quoted(sides.right)} WHERE {key} IS NOT NULL)"
+    every = join is Join.INNER or duplicates is Duplicates.ALL
+    right = usable if every else f"({newest_sql(usable, sides.key)})"
+
+    def left_value(column: str) -> str:
+        both = column == sides.key and join in (Join.RIGHT, Join.FULL)
+        return f"coalesce(l.{quoted(column)}, r.{key})" if both else f"l.{quoted(column)}"
+
+    chosen = {"_id": "l._id"} | {column: left_value(column) for column in sides.left_columns}
+    if join not in (Join.SEMI, Join.ANTI):
+        chosen |= {"_right_id": "r._id"} | {name: f"r.{quoted(column)}" for column, name in sides.right_names().items()}
+    selected = ", ".join(f"{value} AS {quoted(name)}" for name, value in chosen.items())
+    return f"SELECT {selected} FROM {quoted(sides.left)} AS l {_SQL_JOIN[join]} {right} AS r ON l.{key} = r.{key}"

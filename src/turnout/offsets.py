@@ -1,0 +1,69 @@
+"""Offsets of topics: for each topic, partition -> the offset of the next record to read.
+
+Plain values with Spark's JSON form, and the sums and comparisons that progress and loss are told by.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+Partitions = Mapping[tuple[str, int], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Offsets:
+    """Next offset of each (topic, partition)."""
+
+    next: Partitions
+
+    @classmethod
+    def from_json(cls, text: str) -> Offsets:
+        found = json.loads(text)
+        return cls({(topic, int(p)): int(o) for topic, parts in found.items() for p, o in parts.items()})
+
+    def to_json(self) -> str:
+        """The form of Spark's `startingOffsets`."""
+        topics: dict[str, dict[str, int]] = {}
+        for (topic, partition), offset in sorted(self.next.items()):
+            topics.setdefault(topic, {})[str(partition)] = offset
+        return json.dumps(topics)
+
+    def reached(self, target: Offsets) -> bool:
+        """Whether nothing before `target` is left to read; a partition that is gone has nothing left."""
+        return all(self.next.get(place, offset) >= offset for place, offset in target.next.items())
+
+    def behind(self, target: Offsets) -> int:
+        """How many offsets are left before `target`."""
+        return sum(max(0, offset - self.next.get(place, 0)) for place, offset in target.next.items())
+
+    def topic(self, name: str) -> Offsets:
+        return Offsets({place: offset for place, offset in self.next.items() if place[0] == name})
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Records of one partition that were gone before they could be read: from `start` up to, not with, `end`."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int | None
+
+    def __str__(self) -> str:
+        place = f"topic '{self.topic}' partition {self.partition}"
+        if self.end is None:
+            return (
+                f"{place} is gone (deleted); it was read up to offset {self.start}, "
+                f"what came after is lost; reading goes on"
+            )
+        if self.end < self.start:
+            return (
+                f"{place} was made anew: it was read up to offset {self.start}, and now ends at {self.end}; "
+                f"its records before {self.end} may be lost; reading goes on"
+            )
+        return (
+            f"{place} lost offsets {self.start} to {self.end - 1} before they were read (retention); "
+            f"reading goes on at {self.end}; raise the topic's retention to prevent this"
+        )

@@ -1,0 +1,234 @@
+"""The HTTP calls that read: tables, rows, status, history, liveness, readiness; and the shape of every error.
+
+All work on the store runs on worker threads; the event loop only routes. Starting and stopping is `app.py`.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol, TypeVar
+
+import anyio.to_thread
+from anyio import CapacityLimiter
+from starlette.datastructures import QueryParams
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from turnout.errors import TurnoutError
+from turnout.server.formats import Format, WindowFile, to_json, window_file, window_json
+from turnout.store.database import Database
+from turnout.store.where import parse_columns, parse_sort, parse_terms, show
+from turnout.store.windows import Window, list_tables, read_window
+
+log = logging.getLogger(__name__)
+
+DEFAULT_ROWS = 100
+MAX_JSON_ROWS = 100_000
+_WINDOW_PARAMETERS = ("offset", "limit", "sort", "where", "columns", "format")
+_REPEATABLE = ("where", "sort", "columns")
+_MAX_INT64 = 2**63 - 1
+_CHUNK_BYTES = 256 * 1024
+# Whole-table files take long: they have threads of their own, so that small reads never wait for them.
+_READERS, _FILE_WRITERS = 16, 2
+
+SECURITY_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": ("default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"),
+    "Referrer-Policy": "no-referrer",
+}
+
+T = TypeVar("T")
+
+
+class Orchestrator(Protocol):
+    """What the server asks of the orchestrator; both may block."""
+
+    def status(self) -> dict[str, Any]:
+        """The status row, with progress and lag."""
+
+    def readiness(self) -> tuple[bool, str]:
+        """Whether viewers can be sent here, and why or why not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What the calls work on."""
+
+    database: Database
+    orchestrator: Orchestrator
+
+
+class Api:
+    """The calls, bound to their services."""
+
+    def __init__(self, services: Services) -> None:
+        self._database = services.database
+        self._orchestrator = services.orchestrator
+        self._readers = CapacityLimiter(_READERS)
+        self._file_writers = CapacityLimiter(_FILE_WRITERS)
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/api/tables", self.tables),
+            Route("/api/tables/{name}/rows", self.rows),
+            Route("/api/status", self.status),
+            Route("/api/swaps", self.swaps),
+            Route("/healthz", self.healthz),
+            Route("/readyz", self.readyz),
+        ]
+
+    async def tables(self, request: Request) -> Response:
+        _known_parameters(request.query_params, ())
+        found = await self._read(lambda: list_tables(self._database))
+        return json_response({"tables": [asdict(table) for table in found]})
+
+    async def rows(self, request: Request) -> Response:
+        kind, window = window_of(request.path_params["name"], request.query_params)
+        if kind is Format.JSON:
+            return await self._json(window)
+        file = await self._in_thread(lambda: window_file(self._database, window, kind), self._file_writers)
+        return FileStream(file)
+
+    async def swaps(self, request: Request) -> Response:
+        _known_parameters(request.query_params, ())
+        return await self._json(Window("swaps", limit=MAX_JSON_ROWS))
+
+    async def status(self, request: Request) -> Response:
+        _known_parameters(request.query_params, ())
+        return json_response(await self._read(self._orchestrator.status))
+
+    async def healthz(self, _: Request) -> Response:
+        return json_response({"status": "ok"})
+
+    async def readyz(self, _: Request) -> Response:
+        ready, reason = await self._read(self._orchestrator.readiness)
+        if not ready:
+            hint = "try again soon; /api/status shows progress"
+            raise TurnoutError(code="not_ready", message=reason, hint=hint, status=503)
+        return json_response({"status": "ready", "reason": reason})
+
+    async def _json(self, window: Window) -> Response:
+        body = await self._read(lambda: window_json(read_window(self._database, window)))
+        return Response(body, media_type="application/json", headers={"Cache-Control": "no-store"})
+
+    async def _read(self, work: Callable[[], T]) -> T:
+        return await self._in_thread(work, self._readers)
+
+    async def _in_thread(self, work: Callable[[], T], limiter: CapacityLimiter) -> T:
+        # Abandoned on cancel: a stopping server does not wait for a query that nobody waits for.
+        return await anyio.to_thread.run_sync(work, limiter=limiter, abandon_on_cancel=True)
+
+
+class FileStream(StreamingResponse):
+    """A finished file on its way, closed whatever becomes of the client."""
+
+    def __init__(self, file: WindowFile) -> None:
+        super().__init__(self._chunks(), headers=file.headers | {"Cache-Control": "no-store"})
+        self._content = file.content
+
+    async def _chunks(self) -> AsyncIterator[bytes]:
+        while chunk := await anyio.to_thread.run_sync(self._content.read, _CHUNK_BYTES):
+            yield chunk
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._content.close()
+
+
+def window_of(table: str, query: QueryParams) -> tuple[Format, Window]:
+    """The window and the format that a query string asks for."""
+    _known_parameters(query, _WINDOW_PARAMETERS)
+    kind = _format(query.get("format", Format.JSON.value))
+    limit = _whole(query, "limit", DEFAULT_ROWS if kind is Format.JSON else None)
+    if kind is Format.JSON and limit is not None and limit > MAX_JSON_ROWS:
+        raise TurnoutError(
+            code="bad_parameter",
+            message=f"limit: {limit} rows are too many for JSON",
+            hint=f"at most {MAX_JSON_ROWS}; take more by format=csv, arrow or parquet, or by offset",
+        )
+    columns = parse_columns(query.getlist("columns")) if "columns" in query else ()
+    return kind, Window(
+        table,
+        columns=columns or None,
+        where=parse_terms(query.getlist("where")),
+        sort=parse_sort(query.getlist("sort")),
+        offset=_whole(query, "offset", 0) or 0,
+        limit=limit,
+    )
+
+
+def json_response(value: object, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    all_headers = {"Cache-Control": "no-store"} | (headers or {})
+    return Response(to_json(value), status, media_type="application/json", headers=all_headers)
+
+
+def on_turnout_error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, TurnoutError)
+    return json_response(error.as_json(), error.status)
+
+
+def on_http_error(request: Request, error: Exception) -> Response:
+    """What Starlette refuses by itself: unknown paths, wrong methods."""
+    assert isinstance(error, HTTPException)
+    path, method = show(request.url.path), request.method
+    known = {
+        404: ("not_found", f"nothing is at {path}", "GET /api/tables lists the tables; the page is at /"),
+        405: ("method_not_allowed", f"{method} does not work on {path}", "the Allow header has what does"),
+    }
+    code, message, hint = known.get(error.status_code, ("bad_request", error.detail, ""))
+    shaped = TurnoutError(code=code, message=message, hint=hint, status=error.status_code)
+    return json_response(shaped.as_json(), error.status_code, dict(error.headers or {}))
+
+
+def on_any_error(request: Request, error: Exception) -> Response:
+    """A fault of ours: logged in full, told without internals."""
+    log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    shaped = TurnoutError(
+        code="internal_error",
+        message="the server failed on this request",
+        hint="its log has the details",
+        status=500,
+    )
+    # This answer is sent outside of all middleware, so it brings its headers itself.
+    return json_response(shaped.as_json(), 500, SECURITY_HEADERS)
+
+
+def _known_parameters(query: QueryParams, known: Iterable[str]) -> None:
+    names = [name for name, _ in query.multi_items()]
+    for name in names:
+        if name not in known:
+            hint = f"parameters: {', '.join(known)}" if known else "this call takes no parameters"
+            raise TurnoutError(code="unknown_parameter", message=f"unknown parameter {show(name)}", hint=hint)
+        if names.count(name) > 1 and name not in _REPEATABLE:
+            raise TurnoutError(
+                code="bad_parameter", message=f"{name}: given {names.count(name)} times", hint="give it once"
+            )
+
+
+def _format(text: str) -> Format:
+    try:
+        return Format(text)
+    except ValueError as error:
+        hint = f"formats: {', '.join(Format)}"
+        raise TurnoutError(code="bad_parameter", message=f"format: unknown {show(text)}", hint=hint) from error
+
+
+def _whole(query: QueryParams, name: str, default: int | None) -> int | None:
+    text = query.get(name)
+    if text is None:
+        return default
+    if not re.fullmatch("[0-9]{1,19}", text) or int(text) > _MAX_INT64:
+        raise TurnoutError(
+            code="bad_parameter",
+            message=f"{name}: not a whole number from 0: {show(text)}",
+            hint=f"such as {name}=100",
+        )
+    return int(text)

@@ -1,0 +1,151 @@
+"""Rows as they leave the server: JSON answers, and CSV, Arrow and Parquet files.
+
+Conversions run in Arrow, column by column. What is read, and when, is not decided here.
+"""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from dataclasses import asdict, dataclass
+from decimal import Decimal
+from enum import StrEnum
+from typing import IO, Any
+from urllib.parse import quote
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pa_parquet
+
+from turnout.errors import TurnoutError
+from turnout.store.database import Database
+from turnout.store.windows import Window, WindowResult, open_window
+
+log = logging.getLogger(__name__)
+
+_IN_MEMORY_BYTES = 4 * 1024 * 1024
+_TIMESTAMP = "%Y-%m-%dT%H:%M:%SZ"
+
+
+class Format(StrEnum):
+    JSON = "json"
+    CSV = "csv"
+    ARROW = "arrow"
+    PARQUET = "parquet"
+
+
+_MEDIA_TYPES = {
+    Format.JSON: "application/json",
+    Format.CSV: "text/csv; charset=utf-8",
+    Format.ARROW: "application/vnd.apache.arrow.stream",
+    Format.PARQUET: "application/vnd.apache.parquet",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class WindowFile:
+    """A finished file, small ones in memory, and its headers; whoever has it closes `content`."""
+
+    content: IO[bytes]
+    headers: dict[str, str]
+
+
+def to_json(value: object) -> bytes:
+    """JSON bytes: NaN and infinities are null, times are UTC with Z, decimals are texts."""
+    options = orjson.OPT_NAIVE_UTC | orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS
+    return orjson.dumps(value, default=_plain, option=options)
+
+
+def window_json(result: WindowResult) -> bytes:
+    """The answer of one window."""
+    names = result.rows.column_names
+    values = [_for_json(column).to_pylist() for column in result.rows.columns]
+    return to_json(
+        {
+            "table": result.table,
+            "generation": result.generation,
+            "version": result.version,
+            "total": result.total,
+            "columns": [asdict(column) for column in result.columns],
+            "rows": [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)],
+        }
+    )
+
+
+def window_file(database: Database, window: Window, kind: Format) -> WindowFile:
+    """The window as a file.
+
+    It is written whole before the first byte is sent: the snapshot then lasts as long as the reading, never
+    as long as a slow client, and an error on the way is still an error answer.
+    """
+    # Closed by the caller: the file outlives this function.
+    content = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES)  # noqa: SIM115
+    try:
+        with open_window(database, window) as stream:
+            _write(stream.rows, kind, content)
+            numbers = {"Generation": stream.generation, "Version": stream.version, "Total": stream.total}
+        size = content.tell()
+        content.seek(0)
+    except OSError as error:
+        content.close()
+        raise _unwritten(error) from error
+    except BaseException:
+        content.close()
+        raise
+    headers = {
+        "Content-Type": _MEDIA_TYPES[kind],
+        "Content-Length": str(size),
+        "Content-Disposition": _disposition(f"{window.table}.{kind.value}"),
+    }
+    return WindowFile(content, headers | {f"X-Turnout-{name}": str(value) for name, value in numbers.items()})
+
+
+def _write(rows: pa.RecordBatchReader, kind: Format, content: IO[bytes]) -> None:
+    sink = pa.PythonFile(content, mode="w")
+    # Leaving a writer's block ends its file but leaves `content` open.
+    with _writer(kind, sink, rows.schema) as writer:
+        for batch in rows:
+            writer.write_batch(batch)
+
+
+def _writer(kind: Format, sink: pa.NativeFile, schema: pa.Schema) -> Any:
+    if kind is Format.CSV:
+        return pa_csv.CSVWriter(sink, schema)
+    if kind is Format.ARROW:
+        return pa.ipc.new_stream(sink, schema)
+    return pa_parquet.ParquetWriter(sink, schema, compression="zstd")
+
+
+def _unwritten(error: OSError) -> TurnoutError:
+    log.error("a file for a client cannot be written: %s", error)
+    return TurnoutError(
+        code="store_unavailable",
+        message="the file cannot be written now: the server's disk fails or is full",
+        hint="try again soon, or ask for less with limit, columns and where",
+        status=503,
+    )
+
+
+def _disposition(name: str) -> str:
+    plain = "".join(c if c.isascii() and (c.isalnum() or c in "._-@") else "_" for c in name)
+    return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"
+
+
+def _for_json(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    kind = column.type
+    if pa.types.is_timestamp(kind):
+        return pc.strftime(column.cast(pa.timestamp("us")), format=_TIMESTAMP)
+    if pa.types.is_float32(kind):
+        # By way of its shortest text, so that the float 0.1 is 0.1 and not 0.10000000149011612.
+        return column.cast(pa.string()).cast(pa.float64())
+    if pa.types.is_decimal(kind) or pa.types.is_date(kind):
+        return column.cast(pa.string())
+    return column
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Decimal):
+        return str(value)
+    raise TypeError(f"no JSON for {type(value).__name__}")

@@ -1,0 +1,236 @@
+"""The settings of turnout.yaml as types, with their defaults.
+
+Each is checked by itself here; how they fit together is in config_checks.py, and reading them in config.py.
+"""
+
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, SecretStr
+
+from turnout import faults
+from turnout.columns import ColumnType
+from turnout.joins import Duplicates, Join, parse_join
+from turnout.plan import Start, parse_topic
+
+
+class Rows(StrEnum):
+    """Whether every record of a source is a row, or the newest of each key."""
+
+    ALL = "all"
+    LATEST = "latest"
+
+
+class Role(StrEnum):
+    """What a token may do: look, or also swap."""
+
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+
+
+class Protocol(StrEnum):
+    """Kafka's security protocols."""
+
+    PLAINTEXT = "PLAINTEXT"
+    SSL = "SSL"
+    SASL_PLAINTEXT = "SASL_PLAINTEXT"
+    SASL_SSL = "SASL_SSL"
+
+
+class Mechanism(StrEnum):
+    """The SASL mechanisms that Turnout can render for both of its Kafka clients."""
+
+    PLAIN = "PLAIN"
+    SCRAM_SHA_256 = "SCRAM-SHA-256"
+    SCRAM_SHA_512 = "SCRAM-SHA-512"
+
+
+def _number(value: object) -> object:
+    if isinstance(value, bool):  # Python's true is a 1, a file's is a mistake
+        raise ValueError(f"must be a number, got {faults.describe(value)}")  # noqa: TRY004
+    return value
+
+
+def _text_of(pattern: str, rule: str) -> AfterValidator:
+    """A validator that wants the whole text to match; `rule` says that to people."""
+    compiled = re.compile(pattern, re.IGNORECASE)
+
+    def check(text: str) -> str:
+        if compiled.fullmatch(text):
+            return text
+        raise ValueError(f"must {rule}, got {faults.describe(text)}")
+
+    return AfterValidator(check)
+
+
+def _parsed_by(parse: Any) -> PlainValidator:
+    """A validator for values that are written as text and have a parser."""
+
+    def check(value: object) -> object:
+        if isinstance(value, ColumnType | Join):
+            return value
+        if not isinstance(value, str):
+            raise ValueError(f"must be text, got {faults.describe(value)}")  # noqa: TRY004
+        return parse(value)
+
+    return PlainValidator(check)
+
+
+def _properties(value: object) -> object:
+    """Raw properties as text: `true` and `10` need no quotes there."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        return value
+    scalar = bool | int | float
+    return {name: faults.describe(item) if isinstance(item, scalar) else item for name, item in value.items()}
+
+
+_ADDRESS = r"(\[[0-9a-f:.]+\]|[^\s,:\[\]]+):[0-9]{1,5}"
+Addresses = Annotated[str, _text_of(rf"{_ADDRESS}(\s*,\s*{_ADDRESS})*", "look like host:9092 or host1:9092,host2:9092")]
+NonEmpty = Annotated[str, _text_of(r".*\S.*", "not be empty")]
+Topic = Annotated[str, AfterValidator(parse_topic)]
+Column = Annotated[ColumnType, _parsed_by(ColumnType.parse)]
+JoinName = Annotated[Join, _parsed_by(parse_join)]
+StartAt = Annotated[Start, PlainValidator(Start.parse)]
+Whole = Annotated[int, BeforeValidator(_number)]
+Seconds = Annotated[float, BeforeValidator(_number), Field(ge=0, allow_inf_nan=False)]
+# Not in repr: raw properties can hold secrets.
+Properties = Annotated[dict[str, str], BeforeValidator(_properties), Field(repr=False)]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+class AuthSettings(_Model):
+    """How Turnout's Kafka clients prove who they are."""
+
+    protocol: Protocol
+    mechanism: Mechanism | None = None
+    username: str | None = None
+    password: SecretStr | None = None
+    ca_file: Path | None = None
+
+
+class KafkaSettings(_Model):
+    """One cluster: where it is and how to get in."""
+
+    bootstrap_servers: Addresses = "localhost:9092"
+    auth: AuthSettings | None = None
+    properties: Properties = Field(default_factory=dict)
+
+
+class ControlSettings(_Model):
+    """Where control messages come from and outcomes go."""
+
+    topic: Topic = "control"
+    ack_topic: Topic | None = None
+    kafka: KafkaSettings | None = None
+
+
+class SourceSettings(_Model):
+    """One topic and the table that shows it."""
+
+    topic: Topic
+    table: str
+    key: str
+    columns: dict[str, Column]
+    rows: Rows = Rows.ALL
+    max_rows: Annotated[int, BeforeValidator(_number), Field(ge=1)] | None = None
+    start: StartAt | None = None
+
+
+class ViewSettings(_Model):
+    """The join of two sources, shown as one table."""
+
+    left: str
+    right: str
+    on: str
+    join: JoinName = Join.LEFT
+    duplicates: Duplicates = Duplicates.LATEST
+
+
+class SwapSettings(_Model):
+    """How long a build may take, and how long a replaced generation stays."""
+
+    linger_seconds: Seconds = 8.0
+    max_linger_generations: Whole = Field(2, ge=0)
+    catch_up_timeout_seconds: Seconds = Field(600.0, gt=0)
+
+
+class ServerSettings(_Model):
+    """Where viewers connect."""
+
+    host: NonEmpty = "127.0.0.1"
+    port: Whole = Field(10000, ge=0, le=65535)
+
+
+class TokenSettings(_Model):
+    """One token and what its bearer may do."""
+
+    name: NonEmpty
+    role: Role
+    token: SecretStr
+
+
+class AccessSettings(_Model):
+    """Who may connect."""
+
+    tokens: tuple[TokenSettings, ...]
+
+
+class SparkSettings(_Model):
+    """The engine."""
+
+    master: NonEmpty = "local[*]"
+    conf: Properties = Field(default_factory=dict)
+    driver_memory: Annotated[str, _text_of(r"[1-9][0-9]*[kmgt]b?", "look like 2g or 512m")] = "2g"
+    max_records_per_batch: Whole = Field(250_000, ge=1)
+
+
+class StoreSettings(_Model):
+    """The store of what viewers see."""
+
+    memory_limit: Annotated[str, _text_of(r"[0-9]*\.?[0-9]+ ?[kmgt]i?b", "look like 2GB or 512MiB")] = "2GB"
+    log_rows: Whole = Field(10_000, ge=1)
+
+
+def default_sources() -> dict[str, Any]:
+    """The sources of a file that has none, as a document."""
+    users = {"userId": "string", "name": "string", "email": "string", "age": "int64"}
+    accounts = {"userId": "string", "accountType": "string", "balance": "double"}
+    return {
+        "users": {"topic": "users", "table": "users_ui", "key": "userId", "columns": users},
+        "accounts": {"topic": "accounts", "table": "accounts_ui", "key": "userId", "columns": accounts},
+    }
+
+
+def default_views() -> dict[str, Any]:
+    """The view over them."""
+    return {"final_ui": {"left": "users", "right": "accounts", "on": "userId"}}
+
+
+class Settings(_Model):
+    """The whole configuration; `Settings()` is the default one."""
+
+    kafka: KafkaSettings = Field(default_factory=KafkaSettings)
+    control: ControlSettings = Field(default_factory=ControlSettings)
+    sources: dict[str, SourceSettings] = Field(default_factory=default_sources, validate_default=True)
+    views: dict[str, ViewSettings] = Field(default_factory=default_views, validate_default=True)
+    start: StartAt = Field(default_factory=Start)
+    dead_letter_topic: Topic | None = None
+    swap: SwapSettings = Field(default_factory=SwapSettings)
+    server: ServerSettings = Field(default_factory=ServerSettings)
+    access: AccessSettings | None = None
+    spark: SparkSettings = Field(default_factory=SparkSettings)
+    store: StoreSettings = Field(default_factory=StoreSettings)
+    data_dir: Path = Path("turnout-data")
+
+    @property
+    def control_kafka(self) -> KafkaSettings:
+        """The cluster of the control topic."""
+        return self.control.kafka or self.kafka

@@ -1,0 +1,267 @@
+"""One generation at work: a streaming query that reads all its topics, decodes, joins and fills its tables.
+
+The query keeps no state of its own besides Spark's checkpoint of offsets; everything shown is in the store, in one
+transaction a batch. When it starts and stops is the orchestrator's decision.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql.streaming.query import StreamingQuery
+
+from turnout.layout import Layout, ViewTable
+from turnout.offsets import Lost, Offsets
+from turnout.spark.decode import SourceReading, decode
+from turnout.spark.session import pool
+from turnout.spark.views import ViewRunner
+from turnout.store.generations import Batch, GenerationTables
+
+SMALL_BATCH = 20_000
+"""Up to this many records one task is faster than several."""
+
+_FETCH = {
+    # Three times the rate of the defaults; see docs/architecture.md.
+    "kafka.max.poll.records": "10000",
+    "kafka.max.partition.fetch.bytes": str(8 << 20),
+    "kafka.fetch.max.bytes": str(64 << 20),
+    # How long a fetch waits for a record that is not there yet: part of every record's latency.
+    "kafka.fetch.max.wait.ms": "20",
+    "kafka.allow.auto.create.topics": "false",
+    "fetchOffset.numRetries": "2",
+    "fetchOffset.retryIntervalMs": "500",
+    # A topic that is deleted, or records that retention took, end nothing; what is lost is found and told in `_lost`.
+    "failOnDataLoss": "false",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a generation reads: where from, where to at least, and how much at a time."""
+
+    kafka: Mapping[str, str]
+    start: Offsets
+    target: Offsets
+    checkpoint: Path
+    max_records_per_batch: int
+    dead_letter_topic: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchReport:
+    """One finished batch."""
+
+    generation: int
+    batch_id: int
+    records: int
+    bad: int
+    evicted: Mapping[str, int]
+    offsets: Offsets
+    views_built: bool
+    seconds: float
+
+
+class Listener(Protocol):
+    """Who hears of batches and losses; called on the query's thread, must not block."""
+
+    def batch_done(self, report: BatchReport) -> None: ...
+
+    def lost(self, generation: int, lost: Lost) -> None: ...
+
+    def low_watermark(self, topic: str, partition: int) -> int | None: ...
+
+
+class GenerationQuery:
+    """The streaming query of one generation."""
+
+    def __init__(self, session: SparkSession, tables: GenerationTables, reading: Reading, listener: Listener) -> None:
+        self.generation = tables.generation
+        self._session = session.newSession()
+        self._tables = tables
+        self._layout: Layout = tables.layout
+        self._reading = reading
+        self._listener = listener
+        self._views = ViewRunner(session)
+        self._busy = threading.Lock()
+        self._stopping = False
+        self._query: StreamingQuery | None = None
+        self._failure: Exception | None = None
+        self._readings = [
+            SourceReading(s.source, s.topic, s.key, s.columns, tombstones=s.latest) for s in self._layout.sources
+        ]
+
+    def start(self) -> None:
+        """Start to read, or go on where the checkpoint says."""
+        self._stopping, self._failure = False, None
+        pattern = "|".join(re.escape(topic) for topic in self._layout.topics)
+        stream = (
+            self._session.readStream.format("kafka")
+            .options(**_FETCH)
+            .options(**{f"kafka.{name}": value for name, value in self._reading.kafka.items()})
+            # A pattern, because a subscription to a list ends when one of its topics is deleted.
+            .option("subscribePattern", f"^({pattern})$")
+            .option("startingOffsets", self._reading.start.to_json())
+            .option("maxOffsetsPerTrigger", self._reading.max_records_per_batch)
+            .load()
+        )
+        with pool(self._session, f"g{self.generation}"):
+            self._query = (
+                stream.writeStream.queryName(f"g{self.generation}")
+                .option("checkpointLocation", str(self._reading.checkpoint))
+                .foreachBatch(self._on_batch)
+                .start()
+            )
+
+    @property
+    def running(self) -> bool:
+        return self._query is not None and self._query.isActive
+
+    def failure(self) -> str | None:
+        """Why the query ended by itself, in one line; None while it runs or when it was stopped."""
+        if self._query is None or self._query.isActive or self._stopping:
+            return None
+        if self._failure is not None:
+            return _first_line(self._failure)
+        error = self._query.exception()
+        return _cause(str(error)) if error is not None else "the query ended without an error"
+
+    @property
+    def error(self) -> Exception | None:
+        """The error that the last batch raised on our side, such as one of the store."""
+        return self._failure
+
+    def stop(self, timeout_seconds: float = 10.0) -> bool:
+        """Stop after the batch under way, waiting a bounded time; whether it ended in that time."""
+        self._stopping = True
+        free = self._busy.acquire(timeout=timeout_seconds)
+        try:
+            if self._query is not None:
+                self._query.stop()
+        finally:
+            if free:
+                self._busy.release()
+        return free
+
+    def _on_batch(self, frame: DataFrame, batch_id: int) -> None:
+        with self._busy:
+            if self._stopping:
+                raise RuntimeError("the generation is stopping")
+            try:
+                self.process_frame(frame, batch_id, self._offsets_of(batch_id))
+            except Exception as error:
+                self._failure = error
+                raise
+
+    def process_frame(self, frame: DataFrame, batch_id: int, end: Offsets) -> None:
+        """Take the records of one batch, which ends at `end`, in one transaction of the store."""
+        started = time.monotonic()
+        with self._tables.batch(batch_id) as batch:
+            if batch is None:
+                return
+            before = Offsets.from_json(batch.offsets) if batch.offsets != "{}" else self._reading.start
+            if before.behind(end) <= SMALL_BATCH:
+                frame = frame.coalesce(1)
+            records: pa.Table = decode(frame, self._readings).toArrow()
+            for lost in self._lost(before, end, records):
+                self._listener.lost(self.generation, lost)
+            built = self._write(batch, records, end)
+            batch.finish(batch_id, end.to_json(), views_built=built)
+        self._listener.batch_done(
+            BatchReport(
+                generation=self.generation,
+                batch_id=batch_id,
+                records=batch.result.records,
+                bad=batch.result.bad,
+                evicted=batch.result.evicted,
+                offsets=end,
+                views_built=built,
+                seconds=time.monotonic() - started,
+            )
+        )
+
+    def _write(self, batch: Batch, records: pa.Table, end: Offsets) -> bool:
+        """Write decoded records inside the batch's transaction; whether the views are built after it."""
+        batch.load(records)
+        self._send_dead_letters(batch)
+        if batch.views_built:
+            for view in self._layout.views:
+                rows = batch.affected(view)
+                if rows is not None:
+                    batch.replace(view, self._views.over_rows(view, rows))
+            return True
+        if not end.reached(self._reading.target):
+            return False
+        for view in self._layout.views:
+            self._build(batch, view)
+        return True
+
+    def _build(self, batch: Batch, view: ViewTable) -> None:
+        """The view over everything, through files: nothing of it has to fit in memory."""
+        folder = self._reading.checkpoint.parent / f"build-{self.generation}"
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            files = batch.export(view, folder)
+            result = folder / "result"
+            self._views.over_files(view, files, result)
+            batch.build(view, result)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _send_dead_letters(self, batch: Batch) -> None:
+        """At least once: they are sent before the batch is kept, and again when the batch is replayed after a crash."""
+        topic = self._reading.dead_letter_topic
+        letters = batch.dead_letters() if topic else None
+        if letters is None or not letters.num_rows:
+            return
+        headers = [
+            F.struct(
+                F.lit(f"turnout.{name}").alias("key"),
+                F.col(name).cast("string").cast("binary").alias("value"),
+            )
+            for name in ("topic", "partition", "offset", "reason")
+        ]
+        frame = self._session.createDataFrame(letters).select("key", "value", F.array(*headers).alias("headers"))
+        options = {f"kafka.{name}": value for name, value in self._reading.kafka.items()}
+        frame.write.format("kafka").options(**options).option("topic", topic).save()
+
+    def _offsets_of(self, batch_id: int) -> Offsets:
+        """Where the batch ends, from the log that Spark wrote before it began."""
+        lines = (self._reading.checkpoint / "offsets" / str(batch_id)).read_text().splitlines()
+        return Offsets.from_json(lines[-1])
+
+    def _lost(self, before: Offsets, end: Offsets, records: pa.Table) -> list[Lost]:
+        """Ranges that were not there any more. A gap alone says nothing: compacted topics have many."""
+        firsts = records.group_by(["topic", "partition"]).aggregate([("offset", "min")]).to_pylist()
+        first = {(row["topic"], row["partition"]): row["offset_min"] for row in firsts}
+        lost = []
+        for (topic, partition), start in before.next.items():
+            until = end.next.get((topic, partition))
+            if until is None or until < start:
+                lost.append(Lost(topic, partition, start, until))
+            elif first.get((topic, partition), until) > start:
+                low = self._listener.low_watermark(topic, partition)
+                if low is not None and low > start:
+                    lost.append(Lost(topic, partition, start, min(low, until)))
+        return lost
+
+
+def _first_line(error: BaseException) -> str:
+    text = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__
+
+
+def _cause(text: str) -> str:
+    """The innermost cause that Spark names, without its stack."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    causes = [line for line in lines if line.startswith("Caused by:")]
+    return (causes[-1].removeprefix("Caused by:") if causes else lines[0] if lines else "unknown").strip()

@@ -1,0 +1,149 @@
+"""The live store's file: one DuckDB database, opened once by the process.
+
+Owns the connection, transactions and the tables that all generations share. What is in a generation's own tables is
+`generations.py`; how tables are read is `windows.py`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import duckdb
+
+from turnout.errors import TurnoutError
+
+FILE_NAME = "store.duckdb"
+
+_BOOKKEEPING = """
+CREATE SCHEMA IF NOT EXISTS turnout;
+CREATE TABLE IF NOT EXISTS turnout.published (generation INTEGER, previous VARCHAR);
+INSERT INTO turnout.published SELECT 0, NULL WHERE NOT EXISTS (FROM turnout.published);
+CREATE TABLE IF NOT EXISTS turnout.counter (generation INTEGER);
+INSERT INTO turnout.counter SELECT 0 WHERE NOT EXISTS (FROM turnout.counter);
+CREATE TABLE IF NOT EXISTS turnout.versions (name VARCHAR, version BIGINT);
+CREATE TABLE IF NOT EXISTS turnout.generations (
+    generation INTEGER, plan VARCHAR, layout VARCHAR, start_offsets VARCHAR, target_offsets VARCHAR);
+CREATE TABLE IF NOT EXISTS turnout.orchestrator_logs (
+    _id BIGINT, ts TIMESTAMP WITH TIME ZONE, level VARCHAR, msg VARCHAR);
+CREATE TABLE IF NOT EXISTS turnout.control_raw (
+    _id BIGINT, ts TIMESTAMP WITH TIME ZONE, "partition" INTEGER, "offset" BIGINT, requester VARCHAR,
+    raw VARCHAR, requestId VARCHAR, outcome VARCHAR, detail VARCHAR);
+CREATE TABLE IF NOT EXISTS turnout.swaps (
+    _id BIGINT, ts TIMESTAMP WITH TIME ZONE, generation INTEGER, "from" VARCHAR, "to" VARCHAR, requester VARCHAR,
+    requestId VARCHAR, controlOffset BIGINT, sourceOffsets VARCHAR, buildSeconds DOUBLE, catchUpSeconds DOUBLE,
+    publishSeconds DOUBLE, outcome VARCHAR, detail VARCHAR);
+CREATE OR REPLACE VIEW main.orchestrator_logs AS FROM turnout.orchestrator_logs;
+CREATE OR REPLACE VIEW main.control_raw AS FROM turnout.control_raw;
+CREATE OR REPLACE VIEW main.swaps AS FROM turnout.swaps;
+"""
+
+
+class Database:
+    """The open store. Threads share it; each transaction has a cursor of its own."""
+
+    def __init__(self, path: Path, memory_limit: str) -> None:
+        self.path = path
+        self._memory_limit = memory_limit
+        self._shared = threading.RLock()
+        self._connection = self._connect()
+
+    @classmethod
+    def open(cls, folder: Path, memory_limit: str = "2GB") -> Database:
+        """Open the store in `folder`, making both where they are missing."""
+        folder.mkdir(parents=True, exist_ok=True)
+        return cls(folder / FILE_NAME, memory_limit)
+
+    def _connect(self) -> duckdb.DuckDBPyConnection:
+        try:
+            connection = duckdb.connect(str(self.path), config={"memory_limit": self._memory_limit})
+        except duckdb.IOException as error:
+            raise _unavailable(self.path, error) from error
+        try:
+            connection.execute(f"SET temp_directory = '{sql_text(self.path.with_suffix('.tmp'))}'")
+            connection.execute(_BOOKKEEPING)
+        except duckdb.Error as error:
+            connection.close()
+            raise _unavailable(self.path, error) from error
+        return connection
+
+    def cursor(self) -> duckdb.DuckDBPyConnection:
+        """A cursor for one thread; the caller closes it."""
+        return self._connection.cursor()
+
+    @contextmanager
+    def transaction(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """One transaction: kept when the block ends, undone when it raises."""
+        with self.cursor() as cursor:
+            cursor.execute("BEGIN")
+            try:
+                yield cursor
+                cursor.execute("COMMIT")
+            except BaseException:
+                _rollback(cursor)
+                raise
+
+    @contextmanager
+    def read(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """One snapshot: all that is read inside is of one moment."""
+        with self.transaction() as cursor:
+            yield cursor
+
+    @contextmanager
+    def write(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """One transaction on the shared tables and names. Writers of these take turns, so they never conflict."""
+        with self._shared, self.transaction() as cursor:
+            yield cursor
+
+    def reopen(self) -> None:
+        """Close and open again: the way out after an error that DuckDB holds to be fatal, such as a full disk."""
+        with self._shared:
+            self._connection.close()
+            self._connection = self._connect()
+
+    def checkpoint(self) -> None:
+        """Move what the write-ahead log holds into the file."""
+        with self.cursor() as cursor:
+            cursor.execute("CHECKPOINT")
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def next_version(cursor: duckdb.DuckDBPyConnection, schema: str, *tables: str) -> None:
+    """Count a change of `tables` in `schema`, inside the caller's transaction."""
+    for table in tables:
+        changed = cursor.execute(
+            f"UPDATE {schema}.versions SET version = version + 1 WHERE name = ? RETURNING version", [table]
+        ).fetchone()
+        if changed is None:
+            cursor.execute(f"INSERT INTO {schema}.versions VALUES (?, 1)", [table])
+
+
+def _rollback(cursor: duckdb.DuckDBPyConnection) -> None:
+    try:
+        cursor.execute("ROLLBACK")
+    except duckdb.Error:
+        # A failed COMMIT has already ended the transaction; the first error is the one to tell.
+        return
+
+
+def sql_text(path: Path) -> str:
+    """A path for use inside an SQL string."""
+    return str(path).replace("'", "''")
+
+
+def _unavailable(path: Path, error: Exception) -> TurnoutError:
+    first = str(error).splitlines()[0]
+    if "lock" in first.lower():
+        hint = "another turnout uses this data_dir: stop it, or give this one a data_dir of its own"
+    else:
+        hint = "check that data_dir is writable and that its disk has room"
+    return TurnoutError(
+        code="store_unavailable",
+        message=f"the store {path.name} cannot be opened: {first}",
+        hint=hint,
+        status=503,
+    )

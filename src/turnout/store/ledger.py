@@ -1,0 +1,231 @@
+"""What is kept about the generations, not in them: status row, log lines, control messages, swaps, and their plans.
+
+Each method is one short transaction, or takes the cursor of one that publishes several things together.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import duckdb
+
+from turnout.joins import quoted
+from turnout.plan import Plan
+from turnout.store.database import Database, next_version
+
+_TRIM_EVERY = 200
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationRecord:
+    """What a restart needs to know of a generation."""
+
+    generation: int
+    plan: Plan
+    layout: str
+    """A text that changes when the columns, keys or row modes of the configuration do."""
+    start_offsets: str
+    target_offsets: str
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A control message as it came: from a topic with its place, or from a surface without one."""
+
+    raw: str
+    requester: str
+    partition: int | None = None
+    offset: int | None = None
+    timestamp: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Swap:
+    """One row of the history."""
+
+    generation: int
+    before: str
+    after: str
+    requester: str
+    request_id: str | None
+    control_offset: int | None
+    source_offsets: str
+    build_seconds: float
+    catch_up_seconds: float
+    publish_seconds: float
+    outcome: str
+    detail: str = ""
+
+
+class Ledger:
+    """The shared tables of the store."""
+
+    def __init__(self, database: Database, sources: Sequence[str], log_rows: int) -> None:
+        self._database = database
+        self._log_rows = log_rows
+        self._logged = 0
+        self._topics = [f"{source}Topic" for source in sources]
+        with database.write() as cursor:
+            self._make_status(cursor)
+
+    def _make_status(self, cursor: duckdb.DuckDBPyConnection) -> None:
+        """The status row has a column for each source, so it is made anew when the sources have changed."""
+        wanted = [*self._topics, "joinType", "lastApplied", "generation", "state", "lag", "requestId"]
+        known = cursor.execute(
+            "SELECT column_name FROM duckdb_columns() WHERE schema_name = 'turnout' "
+            "AND table_name = 'orchestrator_status' AND column_name <> '_id' ORDER BY column_index"
+        ).fetchall()
+        if [name for (name,) in known] != wanted:
+            texts = ", ".join(f"{quoted(name)} VARCHAR" for name in [*self._topics, "joinType", "lastApplied"])
+            cursor.execute(
+                f"CREATE OR REPLACE TABLE turnout.orchestrator_status (_id BIGINT, {texts}, "
+                f"generation INTEGER, state VARCHAR, lag BIGINT, requestId VARCHAR)"
+            )
+            cursor.execute("INSERT INTO turnout.orchestrator_status (_id, generation, state) VALUES (0, 0, 'starting')")
+        cursor.execute("CREATE OR REPLACE VIEW main.orchestrator_status AS FROM turnout.orchestrator_status")
+
+    def log(self, level: str, message: str) -> None:
+        with self._database.write() as cursor:
+            cursor.execute(
+                "INSERT INTO turnout.orchestrator_logs "
+                "SELECT coalesce(max(_id), 0) + 1, ?, ?, ? FROM turnout.orchestrator_logs",
+                [datetime.now(UTC), level, message],
+            )
+            self._logged += 1
+            if self._logged % _TRIM_EVERY == 1:
+                cursor.execute(
+                    "DELETE FROM turnout.orchestrator_logs "
+                    "WHERE _id <= (SELECT max(_id) FROM turnout.orchestrator_logs) - ?",
+                    [self._log_rows],
+                )
+            next_version(cursor, "turnout", "orchestrator_logs")
+
+    def set_status(self, cursor: duckdb.DuckDBPyConnection | None = None, **values: Any) -> None:
+        """Change fields of the status row in place."""
+        if cursor is None:
+            with self._database.write() as writing:
+                self.set_status(writing, **values)
+            return
+        changes = ", ".join(f"{quoted(name)} = ?" for name in values)
+        cursor.execute(f"UPDATE turnout.orchestrator_status SET {changes}", list(values.values()))
+        next_version(cursor, "turnout", "orchestrator_status")
+
+    def status(self) -> dict[str, Any]:
+        with self._database.read() as cursor:
+            rows = cursor.execute("SELECT * EXCLUDE (_id) FROM turnout.orchestrator_status").to_arrow_table().to_pylist()
+        row: dict[str, Any] = rows[0]
+        return row
+
+    def plan_values(self, plan: Plan) -> dict[str, Any]:
+        """The fields of the status row that tell a plan."""
+        topics = {f"{source}Topic": topic for source, topic in plan.topics.items()}
+        joins = dict.fromkeys(join.value for join in plan.joins.values())
+        return {**topics, "joinType": ", ".join(joins)}
+
+    def arrive(self, arrivals: Sequence[Arrival]) -> list[int]:
+        """Keep messages before anything is done with them; the ids of those that were not known, in order."""
+        with self._database.write() as cursor:
+            ids = [self._arrive(cursor, arrival) for arrival in arrivals]
+            next_version(cursor, "turnout", "control_raw")
+        return [known for known in ids if known is not None]
+
+    def _arrive(self, cursor: duckdb.DuckDBPyConnection, arrival: Arrival) -> int | None:
+        # The time is part of a place: a control topic that was made anew counts its offsets from 0 again.
+        moment = arrival.timestamp or datetime.now(UTC)
+        row = cursor.execute(
+            'INSERT INTO turnout.control_raw (_id, ts, "partition", "offset", requester, raw) '
+            "SELECT coalesce(max(_id), 0) + 1, ?, ?, ?, ?, ? FROM turnout.control_raw "
+            'HAVING count(*) FILTER (ts = ? AND "partition" = ? AND "offset" = ?) = 0 RETURNING _id',
+            [moment, arrival.partition, arrival.offset, arrival.requester, arrival.raw]
+            + [moment, arrival.partition, arrival.offset],
+        ).fetchone()
+        return row[0] if row else None
+
+    def pending(self) -> list[tuple[int, str, str, int | None]]:
+        """Messages without an outcome, oldest first: id, raw text, requester, offset."""
+        with self._database.read() as cursor:
+            return cursor.execute(
+                'SELECT _id, raw, requester, "offset" FROM turnout.control_raw WHERE outcome IS NULL ORDER BY _id'
+            ).fetchall()
+
+    def control_positions(self) -> dict[int, int]:
+        """The next offset to read of each partition of the control topic."""
+        with self._database.read() as cursor:
+            rows = cursor.execute(
+                'SELECT "partition", max("offset") + 1 FROM turnout.control_raw WHERE "partition" IS NOT NULL GROUP BY 1'
+            ).fetchall()
+        return {int(partition): int(offset) for partition, offset in rows}
+
+    def settle(
+        self, cursor: duckdb.DuckDBPyConnection, message: int, request_id: str | None, outcome: str, detail: str
+    ) -> None:
+        """Give a message its one outcome."""
+        settled = cursor.execute(
+            "UPDATE turnout.control_raw SET outcome = ?, detail = ?, requestId = ? "
+            "WHERE _id = ? AND outcome IS NULL RETURNING _id",
+            [outcome, detail, request_id, message],
+        ).fetchone()
+        assert settled is not None, f"message {message} has an outcome already"
+        next_version(cursor, "turnout", "control_raw")
+
+    def add_swap(self, cursor: duckdb.DuckDBPyConnection, swap: Swap) -> None:
+        cursor.execute(
+            "INSERT INTO turnout.swaps SELECT coalesce(max(_id), 0) + 1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? "
+            "FROM turnout.swaps",
+            [
+                datetime.now(UTC),
+                swap.generation,
+                swap.before,
+                swap.after,
+                swap.requester,
+                swap.request_id,
+                swap.control_offset,
+                swap.source_offsets,
+                swap.build_seconds,
+                swap.catch_up_seconds,
+                swap.publish_seconds,
+                swap.outcome,
+                swap.detail,
+            ],
+        )
+        next_version(cursor, "turnout", "swaps")
+
+    def add_generation(self, cursor: duckdb.DuckDBPyConnection, record: GenerationRecord) -> None:
+        cursor.execute(
+            "INSERT INTO turnout.generations VALUES (?, ?, ?, ?, ?)",
+            [
+                record.generation,
+                json.dumps(record.plan.to_json()),
+                record.layout,
+                record.start_offsets,
+                record.target_offsets,
+            ],
+        )
+
+    def remove_generation(self, cursor: duckdb.DuckDBPyConnection, generation: int) -> None:
+        cursor.execute("DELETE FROM turnout.generations WHERE generation = ?", [generation])
+
+    def generations(self) -> dict[int, GenerationRecord]:
+        with self._database.read() as cursor:
+            rows = cursor.execute("FROM turnout.generations").fetchall()
+        return {row[0]: GenerationRecord(row[0], Plan.from_json(json.loads(row[1])), *row[2:]) for row in rows}
+
+    def next_generation(self, cursor: duckdb.DuckDBPyConnection) -> int:
+        """A number that no generation had, also none that failed."""
+        row = cursor.execute("UPDATE turnout.counter SET generation = generation + 1 RETURNING generation").fetchone()
+        assert row is not None
+        return int(row[0])
+
+    def published(self) -> tuple[int, Plan | None]:
+        """The published generation, and the plan that was published before it."""
+        with self._database.read() as cursor:
+            row = cursor.execute("SELECT generation, previous FROM turnout.published").fetchone()
+        assert row is not None
+        return int(row[0]), Plan.from_json(json.loads(row[1])) if row[1] else None
+
+    def set_previous(self, cursor: duckdb.DuckDBPyConnection, plan: Mapping[str, Any] | None) -> None:
+        cursor.execute("UPDATE turnout.published SET previous = ?", [json.dumps(plan) if plan else None])

@@ -1,0 +1,268 @@
+"""Reading tables: a window of one table, the list of all, or a whole table as a stream, each of one moment.
+
+Every relation in schema `main` is a table; `NAME@7` is its counterpart in generation 7. Names come from the
+catalog, and hidden columns (their names begin with `_`) are never shown. The filter language is `where.py`.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+
+import duckdb
+import pyarrow as pa
+
+from turnout.columns import ColumnType
+from turnout.errors import TurnoutError
+from turnout.store.database import Database
+from turnout.store.where import SortKey, Term, compile_sort, compile_where, known_column, quote, show
+
+log = logging.getLogger(__name__)
+
+_TIES = ("_id", "_right_id")
+_OF_GENERATION = re.compile(r"(.+)@([0-9]{1,9})", re.ASCII | re.DOTALL)
+_STREAM_BATCH_ROWS = 50_000
+_CATALOG = """
+SELECT schema_name, table_name, column_name, data_type FROM duckdb_columns()
+WHERE database_name = current_database() AND NOT internal ORDER BY schema_name, table_name, column_index
+"""
+# What DuckDB raises when the store itself is in trouble, and what that means to who reads.
+_UNAVAILABLE: tuple[tuple[type[duckdb.Error], str], ...] = (
+    (duckdb.IOException, "its disk fails or is full"),
+    (duckdb.OutOfMemoryException, "it is out of memory"),
+    (duckdb.FatalException, "it stopped after an earlier failure"),
+    (duckdb.InternalException, "it failed internally"),
+    (duckdb.ConnectionException, "it is closed"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What to read. `columns` None: all; `limit` None: to the end."""
+
+    table: str
+    columns: tuple[str, ...] | None = None
+    where: tuple[Term, ...] = ()
+    sort: tuple[SortKey, ...] = ()
+    offset: int = 0
+    limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    name: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class WindowResult:
+    """Rows of one moment; `total` counts what `where` keeps, not only this window."""
+
+    table: str
+    generation: int
+    version: int
+    total: int
+    columns: tuple[Column, ...]
+    rows: pa.Table
+
+
+@dataclass(frozen=True, slots=True)
+class WindowStream:
+    """A window whose rows come in batches; good as long as its `open_window` block."""
+
+    table: str
+    generation: int
+    version: int
+    total: int
+    columns: tuple[Column, ...]
+    rows: pa.RecordBatchReader
+
+
+@dataclass(frozen=True, slots=True)
+class TableInfo:
+    name: str
+    columns: tuple[Column, ...]
+    rows: int
+    generation: int
+    version: int
+
+
+def read_window(database: Database, window: Window) -> WindowResult:
+    """The window's rows in memory."""
+    with _snapshot(database) as snapshot:
+        table, total = snapshot.prepare(window)
+        rows = snapshot.select(table, window).to_arrow_table()
+        return WindowResult(
+            window.table, table.generation, snapshot.version(table), total, _chosen(table, window), rows
+        )
+
+
+@contextmanager
+def open_window(database: Database, window: Window) -> Iterator[WindowStream]:
+    """The window's rows as a stream, for tables that memory should not hold.
+
+    The block keeps a snapshot open, and DuckDB cannot reclaim what it still sees: drain it into a file, not
+    into a slow client.
+    """
+    with _snapshot(database) as snapshot:
+        table, total = snapshot.prepare(window)
+        version = snapshot.version(table)
+        # Last: the next statement on this cursor would end the stream silently.
+        reader = snapshot.select(table, window).to_arrow_reader(_STREAM_BATCH_ROWS)
+        yield WindowStream(window.table, table.generation, version, total, _chosen(table, window), reader)
+
+
+def list_tables(database: Database) -> list[TableInfo]:
+    """All tables, by name."""
+    with _snapshot(database) as snapshot:
+        found = [snapshot.table(name) for name in snapshot.names]
+        return [
+            TableInfo(
+                table.name,
+                _public(table),
+                snapshot.count(table, "TRUE", []),
+                table.generation,
+                snapshot.version(table),
+            )
+            for table in found
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """One relation of the catalog: what to select from, and its columns, hidden ones apart."""
+
+    name: str
+    plain_name: str
+    generation: int
+    source: str
+    columns: Mapping[str, ColumnType]
+    hidden: frozenset[str]
+
+
+class _Snapshot:
+    """One read transaction: catalog, versions and rows of one moment."""
+
+    def __init__(self, cursor: duckdb.DuckDBPyConnection) -> None:
+        self._cursor = cursor
+        self.published = self._scalar("SELECT generation FROM turnout.published", [])
+
+    @cached_property
+    def _catalog(self) -> Mapping[tuple[str, str], Mapping[str, str]]:
+        found: dict[tuple[str, str], dict[str, str]] = {}
+        for schema, table, column, duckdb_type in self._cursor.execute(_CATALOG).fetchall():
+            found.setdefault((schema, table), {})[column] = duckdb_type
+        return found
+
+    @property
+    def names(self) -> list[str]:
+        return [table for schema, table in self._catalog if schema == "main"]
+
+    def table(self, name: str) -> _Table:
+        """The table of that name, or of `NAME@generation`."""
+        if ("main", name) in self._catalog:
+            return self._described(name, "main", name, self.published)
+        generation = _OF_GENERATION.fullmatch(name)
+        if generation is not None:
+            plain, number = generation[1], int(generation[2])
+            # Only a name that is also a table: a generation's own bookkeeping is nobody's to read.
+            if ("main", plain) in self._catalog and (f"g{number}", plain) in self._catalog:
+                return self._described(name, f"g{number}", plain, number)
+        raise self._unknown(name)
+
+    def prepare(self, window: Window) -> tuple[_Table, int]:
+        """The window's table and the number of rows that its `where` keeps, everything else checked."""
+        table = self.table(window.table)
+        for name in window.columns or ():
+            known_column(name, table.columns, "columns", "bad_columns")
+        compile_sort(window.sort, table.columns)
+        return table, self.count(table, *compile_where(window.where, table.columns))
+
+    def count(self, table: _Table, condition: str, parameters: list[object]) -> int:
+        return self._scalar(f"SELECT count(*) FROM {table.source} WHERE {condition}", parameters)
+
+    def select(self, table: _Table, window: Window) -> duckdb.DuckDBPyConnection:
+        condition, parameters = compile_where(window.where, table.columns)
+        order = compile_sort(window.sort, table.columns, [tie for tie in _TIES if tie in table.hidden])
+        columns = ", ".join(quote(column.name) for column in _chosen(table, window))
+        text = f"SELECT {columns} FROM {table.source} WHERE {condition}"
+        if order:
+            text += f" ORDER BY {order}"
+        if window.limit is not None:
+            text, parameters = f"{text} LIMIT ?", [*parameters, window.limit]
+        return self._cursor.execute(f"{text} OFFSET ?", [*parameters, window.offset])
+
+    def version(self, table: _Table) -> int:
+        """How often the table changed; a generation counts its own tables, the rest is counted for all."""
+        own = f"g{table.generation}"
+        schema = own if (own, table.plain_name) in self._catalog else "turnout"
+        if (schema, "versions") not in self._catalog:
+            return 0
+        # max() also answers where no change was counted yet.
+        text = f"SELECT coalesce(max(version), 0) FROM {quote(schema)}.versions WHERE name = ?"
+        return self._scalar(text, [table.plain_name])
+
+    def _described(self, name: str, schema: str, relation: str, generation: int) -> _Table:
+        columns, casts, hidden = {}, [], set()
+        for column, duckdb_type in self._catalog[schema, relation].items():
+            if column.startswith("_"):
+                hidden.add(column)
+                continue
+            columns[column] = _type(duckdb_type)
+            if columns[column].duckdb != duckdb_type:
+                casts.append(f"CAST({quote(column)} AS {columns[column].duckdb}) AS {quote(column)}")
+        replaced = f" REPLACE ({', '.join(casts)})" if casts else ""
+        # A view in `main` has this filter already; a generation's own table keeps rows that newer ones cover.
+        shown = " WHERE _shown" if schema != "main" and "_shown" in hidden else ""
+        source = f"(SELECT *{replaced} FROM {quote(schema)}.{quote(relation)}{shown})"
+        return _Table(name, relation, generation, source, columns, frozenset(hidden))
+
+    def _scalar(self, text: str, parameters: list[object]) -> int:
+        row = self._cursor.execute(text, parameters).fetchone()
+        return int(row[0]) if row else 0
+
+    def _unknown(self, name: str) -> TurnoutError:
+        generations = sorted({int(schema[1:]) for schema, _ in self._catalog if re.fullmatch("g[0-9]+", schema)})
+        hint = f"tables: {', '.join(self.names)}"
+        if generations:
+            hint += f"; of a generation as NAME@{generations[-1]} (living: {', '.join(map(str, generations))})"
+        return TurnoutError(code="unknown_table", message=f"no table {show(name)}", hint=hint, status=404)
+
+
+@contextmanager
+def _snapshot(database: Database) -> Iterator[_Snapshot]:
+    try:
+        with database.read() as cursor:
+            # Arrow carries the session's zone into every file; it must not be that of the machine.
+            cursor.execute("SET TimeZone = 'UTC'")
+            yield _Snapshot(cursor)
+    except tuple(kind for kind, _ in _UNAVAILABLE) as error:
+        log.error("the store cannot be read: %s", error)
+        reason = next(text for kind, text in _UNAVAILABLE if isinstance(error, kind))
+        raise TurnoutError(
+            code="store_unavailable",
+            message=f"the live store cannot be read now: {reason}",
+            hint="try again soon; the log of the server has the details",
+            status=503,
+        ) from error
+
+
+def _type(duckdb_type: str) -> ColumnType:
+    """A type that no source can declare is shown as text."""
+    try:
+        return ColumnType.parse(ColumnType.from_duckdb(duckdb_type))
+    except ValueError:
+        return ColumnType.parse("string")
+
+
+def _public(table: _Table) -> tuple[Column, ...]:
+    return tuple(Column(name, kind.name) for name, kind in table.columns.items())
+
+
+def _chosen(table: _Table, window: Window) -> tuple[Column, ...]:
+    names = table.columns if window.columns is None else window.columns
+    return tuple(Column(name, table.columns[name].name) for name in names)

@@ -1,0 +1,132 @@
+"""Tools for tests against a real Kafka, for Turnout's own tests and for those of its users.
+
+``EmbeddedBroker`` brings the broker; the functions here make topics, produce records and wait for conditions.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from turnout.broker import EmbeddedBroker
+
+__all__ = ["EmbeddedBroker", "Record", "create_topic", "delete_topic", "produce", "wait_until"]
+
+Value = Mapping[str, Any] | str | bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record; a mapping as value is written as JSON, ``None`` is a tombstone."""
+
+    value: Value
+    key: str | bytes | None = None
+    partition: int | None = None
+    timestamp_ms: int | None = None
+    headers: Mapping[str, str | bytes] | None = None
+
+
+def wait_until(
+    predicate: Callable[[], object], timeout: float = 30, interval: float = 0.05, what: str = "the condition"
+) -> None:
+    """Return when ``predicate`` is true; ``TimeoutError`` that names ``what`` when it stays false."""
+    deadline = time.monotonic() + timeout
+    while not predicate():
+        if time.monotonic() >= deadline:
+            raise TimeoutError(f"{what}: not within {timeout:g} s")
+        time.sleep(interval)
+
+
+def create_topic(bootstrap: str, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
+    """Create a topic and return when every partition has a leader, so that it can be used at once."""
+    admin = _admin(bootstrap)
+    topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
+    admin.create_topics([topic])[name].result(30)
+
+    def led() -> bool:
+        found = admin.list_topics(name, timeout=10).topics[name].partitions
+        return len(found) == partitions and all(part.leader >= 0 for part in found.values())
+
+    wait_until(led, what=f"topic {name} has leaders")
+
+
+def delete_topic(bootstrap: str, name: str) -> None:
+    """Delete a topic and return when the broker does not list it any more."""
+    admin = _admin(bootstrap)
+    admin.delete_topics([name])[name].result(30)
+    wait_until(lambda: name not in admin.list_topics(timeout=10).topics, what=f"topic {name} is gone")
+
+
+def produce(bootstrap: str, topic: str, records: Iterable[Value | Record | tuple[Any, ...]]) -> int:
+    """Write ``records`` in their order and return their count when the broker has all of them.
+
+    A record is a value, a ``Record``, or a tuple of a ``Record``'s fields in their order: ``(value, key)``.
+    """
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "linger.ms": 1,
+            # Keeps the order when a request is repeated. Idempotence would too, and costs each producer 0.5 s.
+            "max.in.flight.requests.per.connection": 1,
+            "topic.metadata.propagation.max.ms": 1000,  # an unknown topic fails now, not after 30 s
+        }
+    )
+    errors: list[KafkaError] = []
+
+    def delivered(error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            errors.append(error)
+
+    count = 0
+    for record in records:
+        arguments = _arguments(_record(record))
+        _send(producer, topic, arguments, delivered)
+        count += 1
+    left = producer.flush(60)
+    if errors:
+        raise KafkaException(errors[0])
+    if left:
+        raise TimeoutError(f"{left} of {count} records to {topic} were not delivered within 60 s")
+    return count
+
+
+def _send(producer: Producer, topic: str, arguments: dict[str, Any], delivered: Callable[..., None]) -> None:
+    while True:
+        try:
+            producer.produce(topic, on_delivery=delivered, **arguments)
+        except BufferError:  # the client's queue is full: let it drain
+            producer.poll(0.1)
+        else:
+            producer.poll(0)
+            return
+
+
+def _record(record: Value | Record | tuple[Any, ...]) -> Record:
+    if isinstance(record, Record):
+        return record
+    return Record(*record) if isinstance(record, tuple) else Record(record)
+
+
+def _arguments(record: Record) -> dict[str, Any]:
+    value = record.value
+    arguments: dict[str, Any] = {"value": json.dumps(value) if isinstance(value, Mapping) else value}
+    if record.key is not None:
+        arguments["key"] = record.key
+    if record.partition is not None:
+        arguments["partition"] = record.partition
+    if record.timestamp_ms is not None:
+        arguments["timestamp"] = record.timestamp_ms
+    if record.headers is not None:
+        arguments["headers"] = list(record.headers.items())
+    return arguments
+
+
+def _admin(bootstrap: str) -> AdminClient:
+    return AdminClient({"bootstrap.servers": bootstrap})

@@ -1,0 +1,44 @@
+"""What all tests share: one Spark and one broker for the whole run, both real."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from turnout.broker import EmbeddedBroker
+from turnout.config import SparkSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    from turnout.spark.session import start_session
+
+    session = start_session(SparkSettings(), tmp_path_factory.mktemp("spark"))
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(tmp_path_factory.mktemp("broker")) as running:
+        yield running
+
+
+@pytest.fixture
+def topic_name(request: pytest.FixtureRequest) -> Callable[[str], str]:
+    """Names of topics that belong to one test."""
+    count = itertools.count()
+    test = "".join(c if c.isalnum() else "-" for c in request.node.name)[:80]
+    return lambda name: f"{test}-{next(count)}-{name}"
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    return tmp_path / "data"

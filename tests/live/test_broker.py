@@ -1,0 +1,188 @@
+"""The embedded broker is a real one, keeps its data over a restart, and leaves no process behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from turnout.broker import EmbeddedBroker
+from turnout.errors import TurnoutError
+from turnout.testing import Record, create_topic, delete_topic, produce, wait_until
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(tmp_path_factory.mktemp("broker")) as started:
+        yield started
+
+
+def consume(bootstrap: str, topic: str, count: int, partition: int = 0) -> list[Message]:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "test", "enable.auto.commit": False})
+    try:
+        consumer.assign([TopicPartition(topic, partition, 0)])
+        messages = consumer.consume(count, timeout=20)
+    finally:
+        consumer.close()
+    assert [message.error() for message in messages] == [None] * count
+    return messages
+
+
+def topics(bootstrap: str) -> set[str]:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    return set(admin.list_topics(timeout=10).topics)
+
+
+def living(session: int) -> list[psutil.Process]:
+    """The processes of a session (the broker starts one of its own) that are not zombies."""
+    found = []
+    for process in psutil.process_iter(["status"]):
+        try:
+            if os.getsid(process.pid) == session and process.info["status"] != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except (OSError, psutil.Error):
+            continue
+    return found
+
+
+def test_produce_writes_every_form_of_record(broker: EmbeddedBroker) -> None:
+    create_topic(broker.bootstrap_servers, "forms", partitions=2)
+    full = Record(b"full", key="k", partition=1, timestamp_ms=1_700_000_000_000, headers={"from": "test"})
+    assert produce(broker.bootstrap_servers, "forms", [full]) == 1
+    [message] = consume(broker.bootstrap_servers, "forms", 1, partition=1)
+    assert (message.value(), message.key(), message.timestamp()[1]) == (b"full", b"k", 1_700_000_000_000)
+    assert message.headers() == [("from", b"test")]
+
+    create_topic(broker.bootstrap_servers, "values")
+    produce(broker.bootstrap_servers, "values", [{"userId": "u1"}, "text", b"bytes", None, (None, "key")])
+    messages = consume(broker.bootstrap_servers, "values", 5)
+    assert [message.value() for message in messages] == [b'{"userId": "u1"}', b"text", b"bytes", None, None]
+    assert messages[4].key() == b"key"
+
+
+def test_produce_to_an_unknown_topic_fails_because_topics_are_not_made_by_themselves(
+    broker: EmbeddedBroker,
+) -> None:
+    with pytest.raises(KafkaException):
+        produce(broker.bootstrap_servers, "never-made", ["x"])
+    assert "never-made" not in topics(broker.bootstrap_servers)
+
+
+def test_delete_topic_removes_it(broker: EmbeddedBroker) -> None:
+    create_topic(broker.bootstrap_servers, "short-lived", config={"retention.ms": "60000"})
+    delete_topic(broker.bootstrap_servers, "short-lived")
+    assert "short-lived" not in topics(broker.bootstrap_servers)
+
+
+def test_broker_listens_on_loopback_only(broker: EmbeddedBroker) -> None:
+    assert broker.pid is not None
+    listening = [c for c in psutil.Process(broker.pid).net_connections() if c.status == psutil.CONN_LISTEN]
+    assert len(listening) == 2
+    assert all(c.laddr.ip.endswith("127.0.0.1") for c in listening)
+
+
+def test_broker_on_a_busy_port_says_so(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(TurnoutError) as caught:
+        EmbeddedBroker(tmp_path, port=taken.getsockname()[1]).start()
+    assert caught.value.code == "broker_port_busy"
+
+
+def test_broker_restart_keeps_port_and_records_and_stop_leaves_no_process(tmp_path: Path) -> None:
+    broker = EmbeddedBroker(tmp_path)
+    with broker:
+        first, session = broker.bootstrap_servers, broker.pid
+        assert session is not None
+        create_topic(first, "kept")
+        produce(first, "kept", ["one", "two"])
+    assert not broker.running
+    wait_until(lambda: not living(session), what="no process of the broker lives")
+    with EmbeddedBroker(tmp_path, properties={"auto.create.topics.enable": "true"}) as again:
+        assert again.bootstrap_servers == first
+        produce(first, "kept", ["three"])
+        assert [message.value() for message in consume(first, "kept", 3)] == [b"one", b"two", b"three"]
+        produce(first, "made-by-itself", ["x"])
+
+
+def test_broker_that_cannot_format_its_folder_shows_the_end_of_its_log(tmp_path: Path) -> None:
+    broker = EmbeddedBroker(tmp_path, properties={"log.retention.hours": "soon"})
+    with pytest.raises(TurnoutError, match="could not be formatted") as caught:
+        broker.start()
+    assert "log.retention.hours" in str(caught.value)
+    assert not broker.running
+
+
+def test_broker_that_ends_while_starting_shows_the_end_of_its_log(tmp_path: Path) -> None:
+    with EmbeddedBroker(tmp_path):
+        pass
+    broker = EmbeddedBroker(tmp_path, properties={"num.io.threads": "0"})
+    with pytest.raises(TurnoutError, match=r"ended with exit code 1 before it was ready") as caught:
+        broker.start()
+    assert caught.value.code == "broker_failed"
+    assert "num.io.threads" in str(caught.value)
+    assert str(broker.log_file) in str(caught.value)
+    assert not broker.running
+
+
+def test_broker_on_the_folder_of_a_running_one_is_refused(broker: EmbeddedBroker) -> None:
+    with pytest.raises(TurnoutError) as caught:
+        EmbeddedBroker(broker.data).start()
+    assert caught.value.code == "broker_folder_busy"
+    assert broker.running
+
+
+def test_broker_that_is_never_ready_times_out_and_is_ended(tmp_path: Path) -> None:
+    broker = EmbeddedBroker(tmp_path, timeout_seconds=0.2)
+    broker.launch()
+    session = broker.pid
+    assert session is not None
+    with pytest.raises(TurnoutError, match=r"not ready within 0\.2 s"):
+        broker.wait_ready()
+    wait_until(lambda: not living(session), what="no process of the broker lives")
+
+
+PARENT = """
+import sys, time, pathlib
+from turnout.broker import EmbeddedBroker
+broker = EmbeddedBroker(pathlib.Path(sys.argv[1]))
+broker.start()
+print(broker.pid, flush=True)
+time.sleep(600)
+"""
+
+
+def test_broker_does_not_outlive_a_killed_parent(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", PARENT, str(tmp_path)], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        session = int(parent.stdout.readline())
+        assert living(session)
+        parent.kill()
+    wait_until(lambda: not living(session), what="no process of the broker lives")
+    with EmbeddedBroker(tmp_path) as again:
+        assert again.running
+
+
+SERVE = "import sys, pathlib; from turnout.broker import serve; serve(0, pathlib.Path(sys.argv[1]))"
+
+
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
+def test_serve_announces_its_address_and_stops_on_a_signal(tmp_path: Path, sign: signal.Signals) -> None:
+    command = [sys.executable, "-u", "-c", SERVE, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line.startswith("Kafka is ready at 127.0.0.1:")
+        address = line.split()[4]
+        assert topics(address) == set()
+        process.send_signal(sign)
+        assert process.wait(30) == 0
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", int(address.partition(":")[2])), timeout=5)

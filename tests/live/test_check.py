@@ -1,0 +1,66 @@
+"""`turnout check` against a real broker: what is well, what is missing, and what does not fit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.testing
+
+from turnout.broker import EmbeddedBroker
+from turnout.cli import app
+from turnout.sample import HARBOUR, People, SampleProducer
+from turnout.testing import create_topic, wait_until
+
+
+def checked(folder: Path, document: dict[str, Any]) -> tuple[int, dict[str, list[tuple[str, str]]]]:
+    """The exit code, and for each subject the level and text of its findings."""
+    file = folder / "turnout.yaml"
+    file.write_text(json.dumps(document))  # JSON is YAML
+    result = typer.testing.CliRunner().invoke(app, ["check", "-c", str(file), "--json"])
+    found: dict[str, list[tuple[str, str]]] = {}
+    for finding in json.loads(result.stdout)["findings"]:
+        found.setdefault(finding["subject"], []).append((finding["level"], finding["text"]))
+    return result.exit_code, found
+
+
+def test_check_tells_topics_records_and_what_is_missing(tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("check")
+    with EmbeddedBroker(folder / "kafka") as broker:
+        address = broker.bootstrap_servers
+        create_topic(address, "users", 2)
+        create_topic(address, "accounts")
+        document = {"kafka": {"bootstrap_servers": address}}
+
+        code, found = checked(folder, document)
+        assert code == 1
+        assert found["control topic"] == [("fault", "topic 'control' does not exist")]
+        assert found["source users"] == [("ok", "topic users: partitions 2, records 0")]
+
+        create_topic(address, "control")
+        producer = SampleProducer(address)
+        people = People("users", "accounts", HARBOUR)
+        try:
+            assert producer.write(people.backlog(200)) > 300
+            code, found = checked(folder, document)
+            assert code == 0, found
+            assert found["source users"][1] == ("ok", "100 of the newest 100 records fit")
+
+            producer.start([people.live()], 2000)
+            wait_until(lambda: "not JSON" in str(checked(folder, document)[1]["source users"]), what="bad records")
+        finally:
+            producer.stop()
+
+        accounts = {"topic": "users", "table": "a", "key": "id", "columns": {"id": "string"}}
+        code, found = checked(folder, document | {"sources": {"accounts": accounts}, "views": {}})
+        assert code == 1
+        assert "no record has the key id" in found["source accounts"][1][1]
+
+
+def test_check_tells_that_kafka_does_not_answer(tmp_path: Path) -> None:
+    code, found = checked(tmp_path, {"kafka": {"bootstrap_servers": "127.0.0.1:1"}})
+    assert code == 1
+    assert found["kafka"][0][0] == found["control kafka"][0][0] == "fault"
+    assert "127.0.0.1:1" in found["kafka"][0][1]

@@ -1,0 +1,275 @@
+"""The tables equal a plain computation over all records, whatever the records, batches, replays and restarts."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import oracle
+from oracle import Sent
+from turnout.config import Settings, parse
+from turnout.joins import Duplicates, Join
+from turnout.layout import Layout
+from turnout.offsets import Lost, Offsets
+from turnout.plan import Plan
+from turnout.store.database import Database
+from turnout.store.generations import GenerationTables
+from turnout.store.windows import Window, read_window
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from turnout.spark.generation import BatchReport
+
+USERS = {"userId": "string", "name": "string", "age": "int64"}
+ACCOUNTS = {"userId": "string", "accountType": "string", "balance": "double"}
+TOPICS = {"users": "u", "accounts": "a"}
+KAFKA_SCHEMA = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", tz="UTC")),
+    ]
+)
+
+keys = st.sampled_from(['"k1"', '"k2"', '"k3"', '"ключ"', '"k\\u00e9"', "null", "7", "7.50", '""', '{"a" : 1.0}'])
+texts = st.one_of(
+    st.text(st.characters(codec="utf-8", exclude_characters='"\\', min_codepoint=32), max_size=6).map(
+        lambda t: f'"{t}"'
+    ),
+    st.sampled_from(['"a\\"b"', "12", "1.50", "-0", "1e3", "true", "null", "[1, 2.0]", '{"x": {"y": "}"}}', '"🚂"']),
+)
+integers = st.one_of(
+    st.integers(-5, 5).map(str), st.sampled_from(["null", "1.0", '"5"', "true", "99999999999999999999"])
+)
+doubles = st.one_of(
+    st.floats(-9, 9).map(repr), st.sampled_from(["null", '"x"', "1e999", "[]", "3", "true", "9007199254740993"])
+)
+space = st.sampled_from(["", " ", "\n", "\t "])
+
+
+@st.composite
+def objects(draw: st.DrawFn, fields: dict[str, st.SearchStrategy[str]]) -> bytes:
+    """A JSON object with some of the fields, perhaps an unknown one, perhaps the key twice (then the last counts)."""
+    pairs = [(name, draw(values)) for name, values in fields.items() if draw(st.integers(0, 9)) > 0]
+    if draw(st.integers(0, 5)) == 0:
+        pairs.insert(
+            draw(st.integers(0, len(pairs))), ("other", draw(st.sampled_from(["1", '{"userId": "no"}', '"}"'])))
+        )
+    if draw(st.integers(0, 9)) == 0:
+        pairs.append(("userId", draw(fields["userId"])))
+    gap = draw(space)
+    return (gap + "{" + f",{gap}".join(f'{gap}"{n}"{gap}:{gap}{v}' for n, v in pairs) + gap + "}" + gap).encode()
+
+
+malformed = st.sampled_from(
+    [
+        *[
+            b"",
+            b"  ",
+            b"nope",
+            b"[]",
+            b"null",
+            b'"text"',
+            b"12",
+            b'{"userId":"k1"',
+            b'{"userId":"k1"} x',
+            b"{'userId':'k1'}",
+        ]
+        + [
+            b'{"userId":"k1"}{"userId":"k2"}',
+            b'{"userId":"k1","age":NaN}',
+            b'{"userId":"\xff"}',
+            b"\xff\xfe",
+            b'{"age":01}',
+        ]
+        + [b'{"userId":"k1",}', b'{"userId":"k1"}]', b'{"userId":"k1"},7] ', b'[{"userId":"k1"}]', b'{"a":{"b":1}} }'],
+    ]
+)
+
+
+@st.composite
+def values(draw: st.DrawFn, topic: str) -> bytes | None:
+    kind = draw(st.integers(0, 19))
+    if kind == 0:
+        return draw(malformed)
+    if kind <= 2:
+        return None
+    if topic == "u":
+        return draw(objects({"userId": keys, "name": texts, "age": integers}))
+    return draw(objects({"userId": keys, "accountType": texts, "balance": doubles}))
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[Sent]:
+    """Records of both topics in an order in which they may be read: offsets rise within a partition, times need not."""
+    ends: dict[tuple[str, int], int] = {}
+    records = []
+    for _ in range(draw(st.integers(0, 24))):
+        topic, partition = draw(st.sampled_from(["u", "a"])), draw(st.integers(0, 2))
+        offset = ends.get((topic, partition), 0) + draw(st.sampled_from([0, 0, 0, 3]))
+        ends[topic, partition] = offset + 1
+        key = draw(st.sampled_from([None, b"k1", b"k2", b"7", "ключ".encode(), b"\xff"]))
+        value = draw(values(topic))
+        if value is None and key == b"\xff":
+            key = None
+        records.append(Sent(topic, partition, offset, draw(st.integers(0, 4)), key, value))
+    return records
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One random run: records, how they are cut into batches, when it restarts, and what is configured."""
+
+    records: list[Sent]
+    cuts: list[int]
+    restarts: set[int]
+    caught_up_after: int
+    rows: tuple[str, str]
+    max_rows: int | None
+    duplicates: Duplicates
+    joins: list[Join]
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    records = draw(histories())
+    cuts = sorted(draw(st.lists(st.integers(0, len(records)), max_size=4)))
+    rows = draw(st.tuples(st.sampled_from(["all", "latest"]), st.sampled_from(["all", "latest"])))
+    return Case(
+        records=records,
+        cuts=cuts,
+        restarts=draw(st.sets(st.integers(0, 5), max_size=2)),
+        caught_up_after=draw(st.integers(0, len(cuts) + 1)),
+        rows=rows,
+        max_rows=draw(st.sampled_from([None, None, 3, 6])) if rows[0] == "all" else None,
+        duplicates=draw(st.sampled_from(list(Duplicates))),
+        joins=draw(st.lists(st.sampled_from(list(Join)), min_size=2, max_size=3, unique=True)),
+    )
+
+
+def settings_of(case: Case, folder: Path) -> Settings:
+    users = {"topic": "u", "table": "users_ui", "key": "userId", "columns": USERS, "rows": case.rows[0]}
+    if case.max_rows:
+        users["max_rows"] = case.max_rows
+    accounts = {"topic": "a", "table": "accounts_ui", "key": "userId", "columns": ACCOUNTS, "rows": case.rows[1]}
+    view = {"left": "users", "right": "accounts", "on": "userId", "duplicates": case.duplicates.value}
+    views = {f"by_{join}": view | {"join": join.value} for join in case.joins}
+    return parse({"sources": {"users": users, "accounts": accounts}, "views": views}, folder, {})
+
+
+def batches(case: Case) -> Iterator[tuple[int, list[Sent], Offsets]]:
+    edges = [0, *case.cuts, len(case.records)]
+    ends: dict[tuple[str, int], int] = {(t, p): 0 for t in ("u", "a") for p in range(3)}
+    for number, (start, end) in enumerate(pairwise(edges)):
+        part = case.records[start:end]
+        for record in part:
+            ends[record.topic, record.partition] = record.offset + 1
+        yield number, part, Offsets(dict(ends))
+
+
+class Quiet:
+    """A listener that keeps silent."""
+
+    def batch_done(self, report: BatchReport) -> None: ...
+
+    def lost(self, generation: int, lost: Lost) -> None: ...
+
+    def low_watermark(self, topic: str, partition: int) -> int | None:
+        return None
+
+
+class Runner:
+    """A generation that is fed by hand, with the code that the streaming query calls."""
+
+    def __init__(self, spark: SparkSession, case: Case, folder: Path) -> None:
+        self._spark = spark
+        self._case = case
+        self._folder = folder
+        self._layout = Layout.of(settings_of(case, folder), Plan.from_settings(settings_of(case, folder)))
+        done = list(batches(case))
+        before = {(t, p): 0 for t in ("u", "a") for p in range(3)}
+        self._target = done[case.caught_up_after - 1][2] if case.caught_up_after else Offsets(before)
+        self._start = Offsets(before)
+        self._open()
+        with self.database.write() as cursor:
+            self.tables.create(cursor, views_built=self._start.reached(self._target))
+            self.tables.publish(cursor)
+
+    def _open(self) -> None:
+        from turnout.spark.generation import GenerationQuery, Reading
+
+        self.database = Database.open(self._folder)
+        self.tables = GenerationTables(self.database, 1, self._layout)
+        reading = Reading({}, self._start, self._target, self._folder / "checkpoint", 1000)
+        self._query = GenerationQuery(self._spark, self.tables, reading, Quiet())
+
+    def restart(self) -> None:
+        self.database.close()
+        self._open()
+
+    def feed(self, number: int, records: list[Sent], end: Offsets) -> None:
+        rows = [
+            (r.key, r.value, r.topic, r.partition, r.offset, datetime.fromtimestamp(r.timestamp_ms / 1000, UTC))
+            for r in records
+        ]
+        columns = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in KAFKA_SCHEMA]
+        frame = self._spark.createDataFrame(pa.table(columns, schema=KAFKA_SCHEMA))
+        self._query.process_frame(frame, number, end)
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = read_window(self.database, Window(table)).rows.to_pylist()
+        return rows
+
+
+def compare(case: Case, runner: Runner, records: list[Sent], *, views: bool) -> None:
+    users = oracle.Source("users", "u", "userId", USERS, case.rows[0] == "latest", case.max_rows)
+    accounts = oracle.Source("accounts", "a", "userId", ACCOUNTS, case.rows[1] == "latest")
+    (left, left_bad), (right, right_bad) = oracle.read_source(users, records), oracle.read_source(accounts, records)
+    left, right = oracle.shown(users, left), oracle.shown(accounts, right)
+    assert oracle.bag(runner.rows("users_ui")) == oracle.bag(k.row for k in left)
+    assert oracle.bag(runner.rows("accounts_ui")) == oracle.bag(k.row for k in right)
+    bad = [
+        (r["topic"], r["partition"], r["offset"], r["field"], r["reason"].split(",")[0])
+        for r in runner.rows("bad_records")
+    ]
+    assert sorted(bad, key=repr) == sorted(left_bad | right_bad, key=repr)
+    if not views:
+        return
+    for join in case.joins:
+        expected = oracle.join_rows(users, left, accounts, right, join, case.duplicates)
+        assert oracle.bag(runner.rows(f"by_{join}")) == oracle.bag(expected), join
+    quality = {row.pop("view"): row for row in runner.rows("join_quality")}
+    assert quality == {f"by_{join}": oracle.quality(users, left, accounts, right) for join in case.joins}
+
+
+@pytest.mark.timeout(900)
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(case=cases())
+def test_tables_equal_a_plain_computation_whatever_the_batches(spark: SparkSession, case: Case) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        runner = Runner(spark, case, Path(folder))
+        seen: list[Sent] = []
+        built = case.caught_up_after == 0
+        for number, records, end in batches(case):
+            runner.feed(number, records, end)
+            if number in case.restarts:
+                runner.restart()
+                runner.feed(number, records, end)
+            seen += records
+            built = built or end.reached(runner._target)
+            compare(case, runner, seen, views=built)
+        runner.database.close()

@@ -1,0 +1,353 @@
+"""The inbox and the outcomes against a real broker, which is also stopped and started again."""
+
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions
+
+from turnout.config import KafkaSettings
+from turnout.kafka.inbox import Acknowledgements, ControlRecord, Inbox
+from turnout.testing import EmbeddedBroker, Record, create_topic, delete_topic, produce, wait_until
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(tmp_path_factory.mktemp("inbox")) as started:
+        yield started
+
+
+@pytest.fixture
+def kafka(broker: EmbeddedBroker) -> str:
+    return broker.bootstrap_servers
+
+
+class Reader:
+    """What an inbox delivered and said."""
+
+    def __init__(self) -> None:
+        self.records: list[ControlRecord] = []
+        self.batches = 0
+        self.warnings: list[str] = []
+        self.news: list[str] = []
+        self.arrived: dict[bytes | None, float] = {}
+        self.failures: list[Exception] = []
+
+    def deliver(self, records: list[ControlRecord]) -> None:
+        self.batches += 1
+        if self.failures:
+            raise self.failures.pop(0)
+        self.records += records
+        self.arrived.update((record.value, time.monotonic()) for record in records)
+
+    @property
+    def values(self) -> list[bytes | None]:
+        return [record.value for record in self.records]
+
+
+@contextmanager
+def reading(kafka: str, topic: str, after: Mapping[int, int] | None = None) -> Iterator[tuple[Reader, Inbox]]:
+    reader = Reader()
+    inbox = Inbox(
+        KafkaSettings(bootstrap_servers=kafka), topic, after or {}, reader.deliver, reader.warnings.append,
+        reader.news.append,
+    )  # fmt: skip
+    inbox.start()
+    try:
+        yield reader, inbox
+    finally:
+        before = time.monotonic()
+        inbox.stop()
+        assert time.monotonic() - before < 2
+        assert inbox._thread is not None and not inbox._thread.is_alive()
+
+
+def delete_before(kafka: str, topic: str, offset: int) -> None:
+    admin, place = AdminClient({"bootstrap.servers": kafka}), TopicPartition(topic, 0, offset)
+    admin.delete_records([place])[place].result(10)
+
+
+def numbers(first: int, last: int) -> list[bytes | None]:
+    return [str(number).encode() for number in range(first, last)]
+
+
+def test_inbox_reads_from_the_earliest_record_in_partition_order(kafka: str) -> None:
+    create_topic(kafka, "order", partitions=3)
+    produce(kafka, "order", [Record(str(n), partition=n % 3, timestamp_ms=1_000_000 + n) for n in range(1500)])
+    with reading(kafka, "order") as (reader, inbox):
+        assert inbox.caught_up.wait(10)
+        assert len(reader.records) == 1500
+        for partition in range(3):
+            offsets = [record.offset for record in reader.records if record.partition == partition]
+            assert offsets == list(range(500))
+        assert {record.timestamp_ms for record in reader.records} == set(range(1_000_000, 1_001_500))
+        assert reader.warnings == reader.news == []
+
+
+def test_inbox_reads_on_after_the_remembered_offsets(kafka: str) -> None:
+    create_topic(kafka, "after", partitions=2)
+    produce(kafka, "after", [Record(str(n), partition=0) for n in range(10)])
+    produce(kafka, "after", [Record(None, key="k", partition=1)])
+    with reading(kafka, "after", {0: 7}) as (reader, inbox):
+        assert inbox.caught_up.wait(10)
+        assert sorted(reader.values, key=str) == sorted([*numbers(7, 10), None], key=str)
+    with reading(kafka, "after", {0: 10, 1: 1}) as (reader, inbox):
+        assert inbox.caught_up.wait(10)
+        produce(kafka, "after", [Record("new", partition=0)])
+        wait_until(lambda: reader.values == [b"new"], what="the new record")
+
+
+def test_inbox_is_prompt(kafka: str) -> None:
+    create_topic(kafka, "prompt")
+    with reading(kafka, "prompt") as (reader, inbox):
+        assert inbox.caught_up.wait(10)
+        delays = []
+        for number in range(15):
+            value = str(number).encode()
+            produce(kafka, "prompt", [value])
+            sent = time.monotonic()
+            wait_until(lambda value=value: value in reader.arrived, interval=0.002, what="the record")  # type: ignore[misc]
+            delays.append(reader.arrived[value] - sent)
+        assert sorted(delays)[len(delays) // 2] < 0.05
+
+
+def test_inbox_idle_uses_hardly_any_cpu(kafka: str) -> None:
+    create_topic(kafka, "idle")
+    with reading(kafka, "idle") as (_, inbox):
+        assert inbox.caught_up.wait(10)
+        before, began = os.times(), time.monotonic()
+        wait_until(lambda: time.monotonic() - began > 2, interval=0.1)
+        after = os.times()
+        assert (after.user + after.system) - (before.user + before.system) < 0.5
+
+
+def test_inbox_catches_up_behind_transaction_markers(kafka: str) -> None:
+    create_topic(kafka, "markers")
+    producer = Producer({"bootstrap.servers": kafka, "transactional.id": "inbox-markers"})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce("markers", "kept")
+    producer.commit_transaction(30)
+    producer.begin_transaction()
+    producer.produce("markers", "aborted")
+    producer.flush(10)
+    producer.abort_transaction(30)
+    with reading(kafka, "markers") as (reader, inbox):
+        assert inbox.caught_up.wait(10)
+        assert reader.values == [b"kept"]
+
+
+def test_inbox_waits_for_a_topic_that_does_not_exist_yet(kafka: str) -> None:
+    with reading(kafka, "later") as (reader, inbox):
+        assert inbox.caught_up.wait(10)
+        wait_until(lambda: reader.warnings, what="the warning")
+        create_topic(kafka, "later")
+        produce(kafka, "later", ["1", "2"])
+        wait_until(lambda: reader.values == [b"1", b"2"], what="the records")
+        assert len(reader.warnings) == 1
+        assert "'later' does not exist" in reader.warnings[0] and "create it" in reader.warnings[0]
+        assert reader.news == ["control topic 'later' is read"]
+
+
+def test_inbox_picks_up_new_partitions(kafka: str) -> None:
+    create_topic(kafka, "grows")
+    produce(kafka, "grows", ["1"])
+    with reading(kafka, "grows") as (reader, inbox):
+        assert inbox.caught_up.wait(10)
+        admin = AdminClient({"bootstrap.servers": kafka})
+        admin.create_partitions([NewPartitions("grows", 2)])["grows"].result(10)
+        wait_until(lambda: _produced(kafka, "grows", Record("2", partition=1)), what="the partition is there")
+        produce(kafka, "grows", [Record("3", partition=0)])
+        wait_until(lambda: set(reader.values) >= {b"1", b"2", b"3"}, timeout=10, what="the records")
+        assert len({(record.partition, record.offset) for record in reader.records}) == len(reader.records)
+        assert reader.warnings == []
+
+
+def _produced(kafka: str, topic: str, record: Record) -> bool:
+    from confluent_kafka import KafkaException
+
+    try:
+        return produce(kafka, topic, [record]) == 1
+    except KafkaException:
+        return False
+
+
+def test_inbox_goes_on_at_the_earliest_record_when_its_place_is_gone(kafka: str) -> None:
+    create_topic(kafka, "cut")
+    produce(kafka, "cut", [str(n) for n in range(10)])
+    delete_before(kafka, "cut", 6)
+    with reading(kafka, "cut", {0: 2}) as (reader, inbox):
+        assert inbox.caught_up.wait(10)
+        assert reader.values == numbers(6, 10)
+        assert len(reader.warnings) == 1 and "offsets 2 to 5 are lost" in reader.warnings[0]
+    with reading(kafka, "cut", {0: 99}) as (reader, inbox):
+        wait_until(lambda: reader.values == numbers(6, 10), what="all that is there")
+        assert len(reader.warnings) == 1 and "read up to offset 99, and now holds 6 to 10" in reader.warnings[0]
+
+
+def test_inbox_notices_records_that_go_while_it_reads(kafka: str) -> None:
+    create_topic(kafka, "falls")
+    produce(kafka, "falls", ["0"])
+    reader = Reader()
+    held, go_on = threading.Event(), threading.Event()
+
+    def deliver(records: list[ControlRecord]) -> None:
+        held.set()
+        go_on.wait(30)
+        reader.deliver(records)
+
+    inbox = Inbox(KafkaSettings(bootstrap_servers=kafka), "falls", {}, deliver, reader.warnings.append)
+    inbox.start()
+    try:
+        assert held.wait(10)
+        # More than the client fetches ahead, so that it comes back for records that are gone.
+        produce(kafka, "falls", [os.urandom(500_000) for _ in range(240)])
+        delete_before(kafka, "falls", 241)
+        go_on.set()
+        wait_until(lambda: reader.warnings, what="the loss is told")
+        produce(kafka, "falls", ["after"])
+        wait_until(lambda: reader.values[-1] == b"after", what="reading goes on")
+        assert "(retention); reading goes on at 241" in reader.warnings[0]
+    finally:
+        inbox.stop()
+
+
+def test_inbox_reads_a_topic_that_was_made_anew_from_its_start(kafka: str) -> None:
+    create_topic(kafka, "anew")
+    produce(kafka, "anew", ["old 1", "old 2"])
+    with reading(kafka, "anew") as (reader, inbox):
+        assert inbox.caught_up.wait(10)
+        delete_topic(kafka, "anew")
+        create_topic(kafka, "anew")
+        produce(kafka, "anew", ["new 1", "new 2", "new 3"])  # more than before: offsets alone would hide it
+        wait_until(lambda: len(reader.records) >= 5, what="the new records")
+        assert reader.values == [b"old 1", b"old 2", b"new 1", b"new 2", b"new 3"]
+        assert any("was made anew" in text for text in reader.warnings)
+
+
+def test_inbox_delivers_again_what_was_not_taken(kafka: str) -> None:
+    create_topic(kafka, "again")
+    with reading(kafka, "again") as (reader, inbox):
+        assert inbox.caught_up.wait(10)
+        reader.failures = [OSError("disk full"), OSError("disk full")]
+        produce(kafka, "again", ["1", "2"])
+        wait_until(lambda: len(reader.records) >= 2, what="the records")
+        produce(kafka, "again", ["3"])
+        wait_until(lambda: len(reader.records) >= 3, what="the next record")
+        assert reader.values == [b"1", b"2", b"3"]
+        assert len(reader.warnings) == 1 and "disk full" in reader.warnings[0]
+
+
+def test_inbox_stops_while_deliver_blocks(kafka: str) -> None:
+    create_topic(kafka, "blocks")
+    produce(kafka, "blocks", ["1"])
+    held, go_on = threading.Event(), threading.Event()
+
+    def deliver(records: list[ControlRecord]) -> None:
+        held.set()
+        go_on.wait(30)
+
+    inbox = Inbox(KafkaSettings(bootstrap_servers=kafka), "blocks", {}, deliver, print)
+    inbox.start()
+    assert held.wait(10)
+    before = time.monotonic()
+    inbox.stop()
+    assert time.monotonic() - before < 2.5
+    go_on.set()
+
+
+def test_inbox_survives_a_broker_that_stops_and_comes_back(
+    broker: EmbeddedBroker, capfd: pytest.CaptureFixture[str]
+) -> None:
+    kafka = broker.bootstrap_servers
+    create_topic(kafka, "outage")
+    produce(kafka, "outage", ["before"])
+    with reading(kafka, "outage") as (reader, inbox):
+        assert inbox.caught_up.wait(10)
+        broker.stop()
+        wait_until(lambda: reader.warnings, what="the outage is told")
+        assert kafka in reader.warnings[0] and "cannot be reached" in reader.warnings[0]
+        broker.start()
+        assert broker.bootstrap_servers == kafka
+        produce(kafka, "outage", ["after"])
+        wait_until(lambda: reader.values == [b"before", b"after"], timeout=15, what="reading goes on")
+        wait_until(lambda: reader.news, what="the return is told")
+        assert len(reader.warnings) == 1
+        assert reader.news == ["control topic 'outage' is read"]
+    assert capfd.readouterr().err == ""
+
+
+def test_inbox_starts_without_a_broker_and_stops_soon() -> None:
+    with reading("127.0.0.1:1", "control") as (reader, inbox):
+        wait_until(lambda: reader.warnings, what="the warning")
+        assert "Connection refused" in reader.warnings[0]
+        assert not inbox.caught_up.is_set()
+
+
+def _read_all(kafka: str, topic: str, count: int) -> list[tuple[bytes | None, object]]:
+    consumer = Consumer({"bootstrap.servers": kafka, "group.id": "test", "auto.offset.reset": "earliest"})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    found = consumer.consume(count, timeout=20)
+    consumer.close()
+    return [(message.key(), json.loads(message.value() or b"null")) for message in found]
+
+
+def test_acknowledgements_are_json_under_the_request_id(kafka: str) -> None:
+    create_topic(kafka, "outcomes")
+    warnings: list[str] = []
+    outcomes = Acknowledgements(KafkaSettings(bootstrap_servers=kafka), "outcomes", warnings.append)
+    outcomes.send("r-1", {"outcome": "applied", "text": "snøre"})
+    outcomes.send(None, {"outcome": "rejected"})
+    assert outcomes.flush(10)
+    outcomes.close()
+    outcomes.close()
+    assert _read_all(kafka, "outcomes", 2) == [
+        (b"r-1", {"outcome": "applied", "text": "snøre"}),
+        (None, {"outcome": "rejected"}),
+    ]
+    assert warnings == []
+
+
+def test_acknowledgements_to_a_missing_topic_warn_once_and_recover(kafka: str) -> None:
+    warnings: list[str] = []
+    outcomes = Acknowledgements(KafkaSettings(bootstrap_servers=kafka), "outcomes-later", warnings.append)
+    outcomes.send("r-1", {"n": 1})
+    wait_until(lambda: warnings, what="the failure is told")
+    outcomes.send("r-2", {"n": 2})
+    create_topic(kafka, "outcomes-later")
+
+    def written() -> bool:
+        outcomes.send("r-3", {"n": 3})
+        outcomes.flush(1)
+        return _end(kafka, "outcomes-later") > 0
+
+    wait_until(written, interval=0.5, what="an outcome is written")
+    outcomes.close()
+    assert len(warnings) == 1 and "'outcomes-later'" in warnings[0] and "control.ack_topic" in warnings[0]
+
+
+def _end(kafka: str, topic: str) -> int:
+    from turnout.kafka.topics import Topics
+
+    topics = Topics(KafkaSettings(bootstrap_servers=kafka))
+    end = sum(topics.end_offsets([topic]).next.values())
+    topics.close()
+    return end
+
+
+def test_acknowledgements_without_a_broker_neither_raise_nor_wait() -> None:
+    warnings: list[str] = []
+    outcomes = Acknowledgements(KafkaSettings(bootstrap_servers="127.0.0.1:1"), "outcomes", warnings.append)
+    before = time.monotonic()
+    outcomes.send("r-1", {"n": 1})
+    outcomes.send("\ud800", {"odd": object()})
+    assert time.monotonic() - before < 0.5
+    outcomes.close()
+    assert time.monotonic() - before < 4
+    assert len(warnings) == 1 and "stopped before Kafka took" in warnings[0]

@@ -1,0 +1,231 @@
+"""Topics against a real broker that would create topics by itself, and that has access rules."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
+from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
+
+from turnout.config import KafkaSettings
+from turnout.errors import TurnoutError
+from turnout.kafka.topics import Topics, unknown_topic
+from turnout.offsets import Offsets
+from turnout.plan import Start
+from turnout.testing import EmbeddedBroker, Record, create_topic, produce, wait_until
+
+PROPERTIES = {
+    "auto.create.topics.enable": "true",
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+    "log.cleaner.min.cleanable.ratio": "0.01",
+    "log.cleaner.backoff.ms": "200",
+}
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with EmbeddedBroker(tmp_path_factory.mktemp("topics"), properties=PROPERTIES) as broker:
+        yield broker.bootstrap_servers
+
+
+@pytest.fixture
+def topics(kafka: str) -> Iterator[Topics]:
+    opened = Topics(KafkaSettings(bootstrap_servers=kafka))
+    yield opened
+    opened.close()
+
+
+def allow(bootstrap: str, topic: str, user: str, operation: AclOperation) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    rule = AclBinding(
+        ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, f"User:{user}", "*", operation, AclPermissionType.ALLOW
+    )
+    admin.create_acls([rule])[rule].result(10)
+
+
+def code_of(error: pytest.ExceptionInfo[TurnoutError]) -> tuple[str, int]:
+    return error.value.code, error.value.status
+
+
+def test_topics_missing_topic_is_named_and_not_created(kafka: str, topics: Topics) -> None:
+    create_topic(kafka, "missing-not")
+    with pytest.raises(TurnoutError, match="topic 'missing' does not exist") as caught:
+        topics.end_offsets(["missing"])
+    assert code_of(caught) == ("unknown_topic", 422)
+    assert "missing-not" in caught.value.hint
+    with pytest.raises(TurnoutError):
+        topics.sample("missing", 1)
+    assert topics.low_watermark("missing", 0) is None
+    assert "missing-not" in topics.names()
+    assert "missing" not in topics.names()
+
+
+def test_topics_start_offsets_of_every_kind(kafka: str, topics: Topics) -> None:
+    create_topic(kafka, "starts", partitions=2)
+    produce(kafka, "starts", [Record({"n": n}, partition=n % 2, timestamp_ms=1_000_000 + n) for n in range(10)])
+    both = [("starts", 0), ("starts", 1)]
+
+    def at(start: Start) -> list[int]:
+        found = topics.start_offsets(["starts"], start)
+        return [found.next[place] for place in both]
+
+    assert at(Start("earliest")) == [0, 0]
+    assert at(Start("latest")) == [5, 5]
+    assert at(Start("timestamp", 0)) == [0, 0]
+    assert at(Start("timestamp", 1_000_003)) == [2, 1]
+    assert at(Start("timestamp", 1_000_009)) == [5, 4]
+    assert at(Start("timestamp", 9_000_000)) == [5, 5]
+    assert topics.end_offsets(["starts"]) == Offsets(dict.fromkeys(both, 5))
+
+
+def test_topics_start_offsets_differ_by_topic(kafka: str, topics: Topics) -> None:
+    for name in ("each-a", "each-b"):
+        create_topic(kafka, name)
+        produce(kafka, name, ["1", "2"])
+    found = topics.start_offsets(["each-a", "each-b"], {"each-a": Start("earliest"), "each-b": Start("latest")})
+    assert found == Offsets({("each-a", 0): 0, ("each-b", 0): 2})
+
+
+def test_topics_low_watermark_follows_deleted_records(kafka: str, topics: Topics) -> None:
+    create_topic(kafka, "lows")
+    produce(kafka, "lows", ["1", "2", "3"])
+    assert topics.low_watermark("lows", 0) == 0
+    assert topics.low_watermark("lows", 1) is None
+    admin, cut = AdminClient({"bootstrap.servers": kafka}), TopicPartition("lows", 0, 2)
+    admin.delete_records([cut])[cut].result(10)
+    assert topics.low_watermark("lows", 0) == 2
+    assert topics.start_offsets(["lows"], Start("earliest")) == Offsets({("lows", 0): 2})
+    assert topics.sample("lows", 10) == [b"3"]
+
+
+def test_topics_sample_is_the_newest_of_all_partitions(kafka: str, topics: Topics) -> None:
+    create_topic(kafka, "samples", partitions=3)
+    assert topics.sample("samples", 5) == []
+    produce(
+        kafka, "samples", [Record(str(n), partition=0 if n < 90 else 1, timestamp_ms=1_000 + n) for n in range(100)]
+    )
+    produce(kafka, "samples", [Record(None, key="gone", partition=2, timestamp_ms=5_000)])
+    assert topics.sample("samples", 12) == [b"89", *(str(n).encode() for n in range(90, 100)), None]
+    assert topics.sample("samples", 12) == topics.sample("samples", 12)
+    assert len(topics.sample("samples", 1000)) == 101
+    assert topics.sample("samples", 0) == []
+
+
+def test_topics_sample_looks_behind_transaction_markers(kafka: str, topics: Topics) -> None:
+    create_topic(kafka, "markers")
+    producer = Producer({"bootstrap.servers": kafka, "transactional.id": "markers"})
+    producer.init_transactions(30)
+    for number in range(6):
+        producer.begin_transaction()
+        producer.produce("markers", str(number))
+        producer.commit_transaction(30)
+    full = Offsets({("markers", 0): 12})
+    wait_until(lambda: topics.end_offsets(["markers"]) == full, what="the last marker, which comes after the commit")
+    assert topics.sample("markers", 4) == [b"2", b"3", b"4", b"5"]
+    assert len(topics.sample("markers", 100)) == 6
+
+
+def test_topics_sample_looks_behind_compaction(kafka: str, topics: Topics) -> None:
+    config = {"cleanup.policy": "compact", "segment.ms": "100", "max.compaction.lag.ms": "100"}
+    create_topic(kafka, "compacted", config=config)
+    produce(kafka, "compacted", [Record("first", key="only")])
+    produce(kafka, "compacted", [Record(str(n), key="k") for n in range(500)])
+
+    def compacted() -> bool:
+        produce(kafka, "compacted", [Record("last", key="k")])  # a new record ends the segment before it
+        return topics.sample("compacted", 400)[0] == b"first"
+
+    wait_until(compacted, timeout=60, interval=0.1, what="the old records are compacted away")
+
+
+def test_topics_unreadable_topic_is_not_authorized(kafka: str, topics: Topics) -> None:
+    create_topic(kafka, "hidden")
+    create_topic(kafka, "sealed")
+    produce(kafka, "sealed", ["1"])
+    allow(kafka, "hidden", "other", AclOperation.READ)
+    allow(kafka, "sealed", "ANONYMOUS", AclOperation.DESCRIBE)
+    wait_until(lambda: "hidden" not in topics.names(), what="the rule is in force")
+    with pytest.raises(TurnoutError, match="'hidden' may not be read") as caught:
+        topics.end_offsets(["hidden"])
+    assert code_of(caught) == ("not_authorized", 422)
+    assert topics.end_offsets(["sealed"]) == Offsets({("sealed", 0): 1})
+    with pytest.raises(TurnoutError, match="'sealed' may not be read") as caught:
+        topics.sample("sealed", 1)
+    assert code_of(caught) == ("not_authorized", 422)
+
+
+def test_topics_refused_credentials_are_told_at_once(kafka: str) -> None:
+    auth = {"protocol": "SASL_PLAINTEXT", "mechanism": "PLAIN", "username": "ann", "password": "hush-hush"}
+    topics = Topics(KafkaSettings.model_validate({"bootstrap_servers": kafka, "auth": auth}))
+    with pytest.raises(TurnoutError, match="refused Turnout's credentials") as caught:
+        topics.names()
+    topics.close()
+    assert code_of(caught) == ("not_authorized", 422)
+    assert "hush-hush" not in str(caught.value)
+
+
+def test_topics_answer_many_threads(kafka: str, topics: Topics) -> None:
+    create_topic(kafka, "shared", partitions=2)
+    produce(kafka, "shared", [Record(str(n), partition=n % 2) for n in range(20)])
+    wrong: list[object] = []
+
+    def ask() -> None:
+        for _ in range(5):
+            if sum(topics.end_offsets(["shared"]).next.values()) != 20 or len(topics.sample("shared", 50)) != 20:
+                wrong.append("a wrong answer")
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert not wrong and not any(thread.is_alive() for thread in threads)
+
+
+def test_unknown_topic_names_near_misses_first() -> None:
+    error = unknown_topic("user", ["accounts", "control", "users", "__consumer_offsets"])
+    assert (error.code, error.status) == ("unknown_topic", 422)
+    assert str(error) == "topic 'user' does not exist; create it or name another (has: users, accounts, control)"
+
+
+def test_unknown_topic_shortens_a_long_list() -> None:
+    error = unknown_topic("users", [f"t{number:02}" for number in range(20)])
+    assert error.hint == "create it or name another (has: t00, t01, t02, t03, t04, t05, t06, t07, and 12 more)"
+
+
+def test_unknown_topic_without_any_topic() -> None:
+    assert unknown_topic("users", []).hint == "create it or name another"
+
+
+@pytest.mark.parametrize(
+    ("address", "cause"), [("127.0.0.1:1", "Connection refused"), ("no-such-host.invalid:9092", "Failed to resolve")]
+)
+def test_topics_unreachable_kafka_is_named_with_its_cause(
+    address: str, cause: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    topics = Topics(KafkaSettings(bootstrap_servers=address), timeout_seconds=1)
+    with pytest.raises(TurnoutError) as caught:
+        topics.end_offsets(["users"])
+    topics.close()
+    assert (caught.value.code, caught.value.status) == ("kafka_unreachable", 503)
+    assert address in caught.value.message and cause in caught.value.message
+    assert capfd.readouterr() == ("", "")
+
+
+def test_topics_closed_ends_questions_and_closes_twice() -> None:
+    topics = Topics(KafkaSettings(bootstrap_servers="127.0.0.1:1"))
+    topics.close()
+    topics.close()
+    with pytest.raises(TurnoutError) as caught:
+        topics.names()
+    assert caught.value.code == "closed"
+
+
+def test_topics_refused_client_settings_are_a_config_error() -> None:
+    kafka = KafkaSettings(properties={"security.protocol": "nonsense"})
+    with pytest.raises(TurnoutError, match=r"kafka\.auth") as caught:
+        Topics(kafka)
+    assert caught.value.code == "bad_config"

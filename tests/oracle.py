@@ -1,0 +1,209 @@
+"""The plain computation that every table is compared with: Python over all records, no batches, no keys, no SQL."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from turnout.joins import Duplicates, Join
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """One record as Kafka holds it."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A record that gave a row (or, as a tombstone, takes one away)."""
+
+    record: Sent
+    row: Row
+    removes: bool = False
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """A JSON object with its pairs in order."""
+
+
+def _no_constant(text: str) -> Any:
+    raise ValueError(text)
+
+
+def read_object(value: bytes) -> dict[str, Any]:
+    """The object of a record; ValueError says why there is none."""
+    text = value.decode("utf-8")
+    try:
+        found = json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        raise ValueError("not valid JSON") from None
+    if not isinstance(found, dict):
+        raise ValueError("not an object")  # noqa: TRY004
+    return found
+
+
+def field_text(text: str, name: str) -> str:
+    """The text of a field as it was sent, found by the scanner of the standard library."""
+    found = ""
+    decoder = json.JSONDecoder()
+    at = text.index("{") + 1
+    while True:
+        at = re.compile(r"[\s,]*").match(text, at).end()  # type: ignore[union-attr]
+        if text[at] == "}":
+            return found
+        key, at = decoder.raw_decode(text, at)
+        at = re.compile(r"\s*:\s*").match(text, at).end()  # type: ignore[union-attr]
+        _, end = decoder.raw_decode(text, at)
+        if key == name:
+            found = text[at:end]
+        at = end
+
+
+def convert(text: str, name: str, kind: str, value: Any) -> tuple[Any, bool]:
+    """The value in its column, and whether its type was right."""
+    if value is None:
+        return None, True
+    if kind == "string":
+        return (value if isinstance(value, str) else field_text(text, name)), True
+    if kind == "int64":
+        good = isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
+        return (value, True) if good else (None, False)
+    if kind == "double":
+        good = isinstance(value, int | float) and not isinstance(value, bool)
+        good = good and abs(float(value)) != float("inf")
+        return (float(value), True) if good else (None, False)
+    raise AssertionError(kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What the oracle knows of a source."""
+
+    name: str
+    topic: str
+    key: str
+    columns: Mapping[str, str]
+    latest: bool
+    max_rows: int | None = None
+
+
+def read_source(source: Source, records: Iterable[Sent]) -> tuple[list[Kept], set[tuple[Any, ...]]]:
+    """All rows of a source before `rows: latest`, and its bad records as (topic, partition, offset, field, what)."""
+    kept, bad = [], set()
+    for record in records:
+        if record.topic != source.topic:
+            continue
+        place = (record.topic, record.partition, record.offset)
+        if record.value is None:
+            if source.latest and record.key is not None:
+                row = dict.fromkeys(source.columns) | {source.key: record.key.decode()}
+                kept.append(Kept(record, row, removes=True))
+            else:
+                bad.add((*place, None, "null value"))
+            continue
+        try:
+            found = read_object(record.value)
+        except UnicodeDecodeError:
+            bad.add((*place, None, "not valid JSON"))
+            continue
+        except ValueError as error:
+            bad.add((*place, None, str(error)))
+            continue
+        row = {}
+        for name, kind in source.columns.items():
+            row[name], good = convert(record.value.decode(), name, kind, found.get(name))
+            if not good:
+                bad.add((*place, name, f"expected {kind}"))
+        kept.append(Kept(record, row))
+    return kept, bad
+
+
+def newest(rows: Sequence[Kept]) -> Kept:
+    """Within a partition the higher offset; between partitions the later timestamp, then the higher partition."""
+    last: dict[int, Kept] = {}
+    for kept in rows:
+        current = last.get(kept.record.partition)
+        if current is None or kept.record.offset > current.record.offset:
+            last[kept.record.partition] = kept
+    return max(last.values(), key=lambda kept: (kept.record.timestamp_ms, kept.record.partition))
+
+
+def by_key(rows: Iterable[Kept], key: str) -> dict[Any, list[Kept]]:
+    groups: dict[Any, list[Kept]] = {}
+    for kept in rows:
+        groups.setdefault(kept.row[key], []).append(kept)
+    return groups
+
+
+def shown(source: Source, rows: list[Kept]) -> list[Kept]:
+    """The rows of the source's table."""
+    if source.latest:
+        return [last for group in by_key(rows, source.key).values() if not (last := newest(group)).removes]
+    if source.max_rows is not None:
+        order = sorted(rows, key=lambda k: (k.record.timestamp_ms, k.record.partition, k.record.offset))
+        return order[max(0, len(order) - source.max_rows) :]
+    return rows
+
+
+def join_rows(
+    left: Source, left_rows: list[Kept], right: Source, right_rows: list[Kept], join: Join, duplicates: Duplicates
+) -> list[Row]:
+    """The rows of a view."""
+    groups = {key: rows for key, rows in by_key(right_rows, right.key).items() if key is not None}
+    if join is not Join.INNER and duplicates is Duplicates.LATEST:
+        groups = {key: [newest(rows)] for key, rows in groups.items()}
+    empty_right = dict.fromkeys(c for c in right.columns if c != right.key)
+    empty_left = dict.fromkeys(left.columns)
+    rows: list[Row] = []
+    for kept in left_rows:
+        matches = groups.get(kept.row[left.key], [])
+        if join is Join.SEMI:
+            rows += [kept.row | empty_right] if matches else []
+        elif join is Join.ANTI:
+            rows += [] if matches else [kept.row | empty_right]
+        else:
+            rows += [kept.row | {c: m.row[c] for c in empty_right} for m in matches]
+            if not matches and join in (Join.LEFT, Join.NATURAL, Join.FULL):
+                rows.append(kept.row | empty_right)
+    if join in (Join.RIGHT, Join.FULL):
+        known = {kept.row[left.key] for kept in left_rows}
+        for key, matches in groups.items():
+            if key not in known:
+                rows += [empty_left | m.row for m in matches]
+    return rows
+
+
+def quality(left: Source, left_rows: list[Kept], right: Source, right_rows: list[Kept]) -> Row:
+    """The row of `join_quality`, without the view's name."""
+    left_keys = Counter(kept.row[left.key] for kept in left_rows)
+    right_keys = Counter(kept.row[right.key] for kept in right_rows)
+    nulls = left_keys.pop(None, 0) + right_keys.pop(None, 0)
+    matched = sum(n for key, n in left_keys.items() if key in right_keys)
+    matched_right = sum(n for key, n in right_keys.items() if key in left_keys)
+    return {
+        "leftRows": len(left_rows),
+        "rightRows": len(right_rows),
+        "matched": matched,
+        "unmatchedLeft": len(left_rows) - matched,
+        "unmatchedRight": len(right_rows) - matched_right,
+        "duplicateRightKeys": sum(n > 1 for n in right_keys.values()),
+        "nullKeys": nulls,
+    }
+
+
+def bag(rows: Iterable[Mapping[str, Any]]) -> Counter[tuple[tuple[str, Any], ...]]:
+    """Rows as a multiset, so that order does not matter and doubles do."""
+    return Counter(tuple(sorted(row.items())) for row in rows)

@@ -1,0 +1,78 @@
+"""Real servers on free ports, in threads of their own, for the tests of clients."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from starlette.types import ASGIApp
+
+from turnout.server.app import Server, Services, create_app
+from turnout.store.database import Database
+
+STATUS = {
+    "usersTopic": "users",
+    "accountsTopic": "accounts",
+    "joinType": "left",
+    "lastApplied": "2026-01-01T00:00:00Z",
+    "generation": 1,
+    "state": "live",
+    "lag": 0,
+    "requestId": None,
+}
+
+
+class Steering:
+    """Stands where the orchestrator will: the reading calls need no more of it."""
+
+    def status(self) -> dict[str, Any]:
+        return STATUS
+
+    def readiness(self) -> tuple[bool, str]:
+        return True, "generation 1 is published"
+
+
+@contextmanager
+def serving(app: ASGIApp, port: int = 0) -> Iterator[str]:
+    """Serve while the block runs; gives the address."""
+    server = Server(app, "127.0.0.1", port)
+    ready = threading.Event()
+    thread = threading.Thread(target=lambda: asyncio.run(server.run(lambda _: ready.set())))
+    thread.start()
+    try:
+        assert ready.wait(10)
+        yield server.url
+    finally:
+        server.stop()
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+@contextmanager
+def small_store(folder: Path) -> Iterator[Database]:
+    """A store with three users and one swap."""
+    database = Database.open(folder)
+    try:
+        with database.write() as cursor:
+            cursor.execute("""
+                CREATE SCHEMA g1;
+                CREATE TABLE g1.versions AS SELECT 'users_ui' AS name, 5::BIGINT AS version;
+                CREATE TABLE g1.users_ui (_id BIGINT, "userId" VARCHAR, name VARCHAR, age BIGINT);
+                INSERT INTO g1.users_ui VALUES (1, 'u1', 'Ada', 36), (2, 'u2', 'Ben', NULL), (3, 'u3', '[b]Cy', 52);
+                CREATE VIEW main.users_ui AS FROM g1.users_ui;
+                UPDATE turnout.published SET generation = 1;
+                INSERT INTO turnout.swaps (_id, ts, generation, "from", "to", outcome, "buildSeconds")
+                VALUES (1, '2026-01-01 00:00:00+00', 1, NULL, 'users=users', 'applied', 0.25);
+            """)
+        yield database
+    finally:
+        database.close()
+
+
+def application(database: Database) -> ASGIApp:
+    """The real application over a store."""
+    return create_app(Services(database, Steering()))  # type: ignore[arg-type,unused-ignore]

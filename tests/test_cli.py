@@ -1,0 +1,345 @@
+"""The command line: help, files, faults, and what it shows of a real server; exit codes everywhere."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from typer.testing import CliRunner, Result
+
+from serving import STATUS, application, serving, small_store
+from turnout import config
+from turnout.cli import app
+from turnout.cli.app import cell, printable
+from turnout.cli.diagnosis import judge
+from turnout.cli.watching import View, picture, windows
+from turnout.client import Rows, connect
+from turnout.demo import banner, settings
+from turnout.errors import TurnoutError
+from turnout.testing import wait_until
+
+COMMANDS = ["demo", "run", "init", "check", "broker", "tables", "status", "history", "watch", "swap", "rollback"]
+NOBODY = "http://127.0.0.1:1"
+
+
+def turnout(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments), env={"COLUMNS": "200", "TURNOUT_URL": None, "TURNOUT_TOKEN": None})
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("store")
+    with small_store(folder) as database, serving(application(database)) as address:
+        yield address
+
+
+class Control:
+    """A server that takes control messages and answers what it is told to."""
+
+    def __init__(self) -> None:
+        self.messages: list[tuple[str, dict[str, Any], dict[str, str]]] = []
+        self.answer: tuple[int, dict[str, Any]] = (200, {"outcome": "applied", "generation": 2})
+
+    async def take(self, request: Request) -> Response:
+        self.messages.append((request.url.path, await request.json(), dict(request.query_params)))
+        return JSONResponse(self.answer[1], self.answer[0])
+
+    def app(self) -> Starlette:
+        paths = ("/api/control", "/api/rollback")
+        return Starlette(routes=[Route(path, self.take, methods=["POST"]) for path in paths])
+
+
+@pytest.fixture
+def control() -> Iterator[tuple[Control, str]]:
+    server = Control()
+    with serving(server.app()) as address:
+        yield server, address
+
+
+def test_help_names_every_command_in_order() -> None:
+    shown = turnout("--help").output
+    places = [shown.index(f"│ {name} ") for name in COMMANDS]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_command_help_has_an_example(name: str) -> None:
+    result = turnout(name, "--help")
+    assert result.exit_code == 0
+    assert f"Example:  turnout {name}" in result.output
+
+
+def test_reference_has_every_command_with_an_example() -> None:
+    page = Path(__file__).parent.parent.joinpath("docs/reference/cli.md").read_text(encoding="utf-8")
+    for name in COMMANDS:
+        assert f"\n## `turnout {name}" in page, name
+        assert f"\n$ turnout {name}" in page, name
+
+
+def test_reference_has_every_option() -> None:
+    page = Path(__file__).parent.parent.joinpath("docs/reference/cli.md").read_text(encoding="utf-8")
+    import typer.main
+
+    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+        section = page.split(f"\n## `turnout {name}")[1].split("\n## ")[0]
+        shared = ("--url", "--token", "--json", "--help")
+        for parameter in command.params:
+            for option in parameter.opts:
+                assert option in shared or not option.startswith("-") or f"`{option}" in section, (name, option)
+
+
+def test_help_loads_nothing_heavy() -> None:
+    heavy = {"pyspark", "duckdb", "pyarrow", "confluent_kafka", "starlette", "httpx", "pydantic"}
+    code = f"import sys; from turnout.cli import app; print(sorted({heavy!r} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_module_runs_as_the_command() -> None:
+    done = subprocess.run([sys.executable, "-m", "turnout", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("turnout 0.")
+
+
+@pytest.mark.parametrize(
+    "arguments", [["nonsense"], ["watch"], ["swap"], ["swap", "--topic", "users"], ["run", "--port", "x"]]
+)
+def test_wrong_usage_exits_with_2(arguments: Sequence[str]) -> None:
+    assert turnout(*arguments).exit_code == 2
+
+
+def test_init_writes_a_file_that_is_valid(tmp_path: Path) -> None:
+    result = turnout("init", str(tmp_path))
+    assert result.exit_code == 0
+    assert "turnout run -c" in result.output
+    assert config.load(tmp_path / "turnout.yaml", {}).server.port == 10000
+
+
+def test_init_replaces_nothing_unless_forced(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("precious")
+    result = turnout("init", str(file))
+    assert result.exit_code == 1
+    assert "is there already" in result.stderr
+    assert "hint: " in result.stderr and "--force" in result.stderr
+    assert file.read_text() == "precious"
+    assert json.loads(turnout("init", str(file), "--force", "--json").stdout) == {"path": str(file)}
+    assert file.read_text() == config.default_text()
+
+
+def test_init_into_a_folder_that_is_not_there_says_so(tmp_path: Path) -> None:
+    result = turnout("init", str(tmp_path / "no" / "turnout.yaml"))
+    assert result.exit_code == 1
+    assert "cannot be written" in result.stderr
+
+
+def test_check_lists_every_fault_of_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "turnout.yaml"
+    file.write_text("server: {port: -1}\nstrat: latest\n")
+    result = turnout("check", "-c", str(file))
+    assert result.exit_code == 1
+    assert "server.port" in result.output and "strat" in result.output and "did you mean 'start'?" in result.output
+    findings = json.loads(turnout("check", "-c", str(file), "--json").stdout)
+    assert findings["ok"] is False
+    assert [one["subject"] for one in findings["findings"] if one["level"] == "fault"] == ["configuration"] * 2
+
+
+def test_run_tells_all_faults_of_its_file(tmp_path: Path) -> None:
+    result = turnout("run", "-c", str(tmp_path / "none.yaml"))
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: ") and "turnout init" in result.stderr
+
+
+def test_sample_that_fits_is_well() -> None:
+    users = config.Settings().sources["users"]
+    values = [b'{"userId": "u1", "name": "Ada", "email": "a@x", "age": 36}'] * 3
+    assert judge("source users", users, values).level == "ok"
+
+
+@pytest.mark.parametrize(
+    ("value", "level", "text"),
+    [
+        (b'{"userId": "u1", "name": "Ada", "email": "a", "age": "x"}', "warning", "age is not int64 (1x)"),
+        (b'{"userId": "u1", "name": "Ada", "email": "a"}', "warning", "age is in no record"),
+        (b'{"user_id": "u1"}', "fault", "no record has the key userId (has: user_id)"),
+        (b"[1]", "fault", "not a JSON object (1x)"),
+        (b"\xff\x00", "fault", "not JSON (1x)"),
+        (None, "fault", "null value (1x)"),
+    ],
+)
+def test_sample_that_does_not_fit_is_told(value: bytes | None, level: str, text: str) -> None:
+    finding = judge("source users", config.Settings().sources["users"], [value])
+    assert (finding.level, text in finding.text) == (level, True), finding
+    assert finding.hint
+
+
+def test_tables_are_listed(url: str) -> None:
+    result = turnout("tables", "--url", url)
+    assert result.exit_code == 0
+    assert "users_ui" in result.output and "age int64" in result.output
+    listed = json.loads(turnout("tables", "--url", url, "--json").stdout)["tables"]
+    assert {table["name"] for table in listed} >= {"users_ui", "swaps", "control_raw"}
+
+
+def test_status_is_shown(url: str) -> None:
+    shown = turnout("status", "--url", url).output
+    assert "usersTopic" in shown and "live" in shown
+    assert json.loads(turnout("status", "--url", url, "--json").stdout) == STATUS
+
+
+def test_history_is_shown(url: str) -> None:
+    assert "applied" in turnout("history", "--url", url).output
+    assert len(json.loads(turnout("history", "--url", url, "--json", "--limit", "1").stdout)["swaps"]) == 1
+
+
+@pytest.mark.parametrize("command", [["tables"], ["status"], ["history"], ["swap", "--users", "u"], ["rollback"]])
+def test_server_that_is_away_is_one_error_and_one_hint(command: list[str]) -> None:
+    result = turnout(*command, "--url", NOBODY)
+    assert result.exit_code == 1
+    assert [line.split(":")[0] for line in result.stderr.splitlines()] == ["error", "hint"]
+    as_json = turnout(*command, "--url", NOBODY, "--json")
+    assert as_json.exit_code == 1
+    assert json.loads(as_json.stderr)["error"]["code"] == "server_unreachable"
+    assert as_json.stdout == ""
+
+
+def test_swap_sends_what_was_given(control: tuple[Control, str]) -> None:
+    server, address = control
+    given = "--users users2 --topic extra=e2 --join inner --start 2026-01-01 --expected-generation 3 --request-id r"
+    result = turnout("swap", *given.split(), "--dry-run", "--no-wait", "--url", address)
+    assert result.exit_code == 0, result.output
+    message = {
+        "usersTopic": "users2",
+        "extraTopic": "e2",
+        "joinType": "inner",
+        "start": {"timestamp": "2026-01-01"},
+        "dryRun": True,
+        "requestId": "r",
+        "expectedGeneration": 3,
+    }
+    assert server.messages == [("/api/control", message, {"wait": "false"})]
+
+
+def test_rollback_sends_what_was_given(control: tuple[Control, str]) -> None:
+    server, address = control
+    assert turnout("rollback", "--request-id", "undo", "--url", address).exit_code == 0
+    assert server.messages == [("/api/rollback", {"requestId": "undo"}, {})]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code"),
+    [("applied", 0), ("unchanged", 0), ("rolled_back", 0), ("rejected", 1), ("failed", 1), ("superseded", 1)],
+)
+def test_swap_exit_code_follows_the_outcome(control: tuple[Control, str], outcome: str, code: int) -> None:
+    server, address = control
+    server.answer = (200, {"outcome": outcome, "detail": "because"})
+    result = turnout("swap", "--join", "left", "--url", address)
+    assert result.exit_code == code
+    assert outcome in result.output and "because" in result.output
+    assert json.loads(turnout("swap", "--join", "left", "--url", address, "--json").stdout)["outcome"] == outcome
+
+
+def test_swap_that_is_refused_tells_why(control: tuple[Control, str]) -> None:
+    server, address = control
+    refusal = TurnoutError(code="bad_control", message="joinType: unknown 'sideways'", hint="known: left, inner")
+    server.answer = (422, refusal.as_json())
+    result = turnout("swap", "--join", "sideways", "--url", address)
+    assert result.exit_code == 1
+    assert result.stderr == "error: joinType: unknown 'sideways'\nhint: known: left, inner\n"
+
+
+def window(generation: int, *rows: tuple[str, int]) -> Rows:
+    columns = ({"name": "userId", "type": "string"}, {"name": "age", "type": "int64"})
+    return Rows("users_ui", generation, 1, len(rows), columns, tuple({"userId": u, "age": a} for u, a in rows))
+
+
+def painted(picture: Any) -> str:
+    from rich.console import Console
+
+    console = Console(width=100, force_terminal=True, color_system="standard", _environ={})
+    with console.capture() as capture:
+        console.print(picture)
+    return capture.get()
+
+
+def test_picture_marks_changed_cells_and_new_rows() -> None:
+    shown = painted(picture(window(1, ("u1", 37), ("u2", 20)), window(1, ("u1", 36))))
+    assert "\x1b[1;30;43m37" in shown
+    assert "\x1b[32mu2" in shown
+
+
+def test_picture_of_a_new_generation_marks_the_swap_only() -> None:
+    shown = painted(picture(window(2, ("u1", 37)), window(1, ("u1", 36))))
+    assert "generation 2 (was 1)" in shown
+    assert "43m" not in shown
+
+
+def test_picture_survives_rows_that_share_their_first_column() -> None:
+    shown = painted(picture(window(1, ("u1", 1), ("u1", 2)), window(1, ("u1", 1), ("u1", 2))))
+    assert "43m" not in shown and "32m" not in shown
+
+
+def test_watch_of_an_unknown_table_ends_with_an_error(url: str) -> None:
+    result = turnout("watch", "nothing", "--url", url)
+    assert result.exit_code == 1
+    assert "users_ui" in result.stderr
+
+
+def test_watch_goes_on_when_the_server_comes_back(tmp_path: Path) -> None:
+    with small_store(tmp_path) as database:
+        with serving(application(database)) as address:
+            client = connect(address)
+            seen = windows(client, View("users_ui"), pause=lambda _: None)
+            first = next(seen)
+        assert next(seen) is None
+        with serving(application(database), port=int(address.rpartition(":")[2])):
+            assert next(seen) == first
+        client.close()
+
+
+def test_watch_as_json_prints_a_line_and_ends_well_with_ctrl_c(url: str, tmp_path: Path) -> None:
+    lines = tmp_path / "lines"
+    arguments = ["watch", "users_ui", "--url", url, "--json", "--where", "age > 40", "--columns", "name"]
+    with lines.open("w") as output:
+        process = subprocess.Popen([sys.executable, "-m", "turnout", *arguments], stdout=output)
+        try:
+            wait_until(lambda: lines.read_text().endswith("\n"), what="the first window")
+            process.send_signal(signal.SIGINT)
+            assert process.wait(10) == 0
+        finally:
+            process.kill()
+            process.wait()
+    printed = [json.loads(line) for line in lines.read_text().splitlines()]
+    assert [one["rows"] for one in printed] == [[{"name": "[b]Cy"}]]
+
+
+def test_cell_obeys_nothing_that_data_says() -> None:
+    assert cell("[red]x[/]").plain == "[red]x[/]"
+    assert "\x1b" not in cell("\x1b[31mx").plain
+    assert printable("a\x07b\nc") == "a·b\nc"
+    assert [cell(value).plain for value in (None, True, 1.5, 0.0001, 7, [1])] == [
+        "null", "true", "1.50", "0.0001", "7", "[1]"
+    ]  # fmt: skip
+
+
+def test_demo_settings_read_from_the_start(tmp_path: Path) -> None:
+    made = settings(tmp_path, "127.0.0.1:9", 8080)
+    assert (made.start.kind, made.server.port, made.kafka.bootstrap_servers) == ("earliest", 8080, "127.0.0.1:9")
+    assert made.data_dir.is_relative_to(tmp_path)
+
+
+def test_demo_banner_has_what_to_try() -> None:
+    shown = banner("http://127.0.0.1:8080", "127.0.0.1:9", None)
+    assert "turnout watch final_ui --url http://127.0.0.1:8080" in shown
+    assert "kcat -P -b 127.0.0.1:9 -t control" in shown
+    assert "confluent_kafka" in shown
+    assert "--url" not in banner("http://127.0.0.1:10000", "127.0.0.1:9", None)

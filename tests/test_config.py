@@ -1,0 +1,346 @@
+"""turnout.yaml: what it means, and what is said about a wrong one."""
+
+# ruff: noqa: E501 - the table of faults reads best with a row in a line
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args, get_origin
+
+import pytest
+from pydantic import BaseModel
+
+from turnout.config import Settings, default_text, load
+from turnout.errors import ConfigError
+from turnout.faults import is_model, plain
+from turnout.joins import Join
+from turnout.plan import Start
+
+DOCS = Path(__file__).parent.parent / "docs" / "reference" / "configuration.md"
+
+
+def read(folder: Path, text: str, **environ: str) -> Settings:
+    path = folder / "turnout.yaml"
+    path.write_text(text, encoding="utf-8")
+    return load(path, environ)
+
+
+def faults(folder: Path, text: str, **environ: str) -> tuple[str, ...]:
+    with pytest.raises(ConfigError) as caught:
+        read(folder, text, **environ)
+    return caught.value.faults
+
+
+def without_folder(settings: Settings) -> Settings:
+    return settings.model_copy(update={"data_dir": Settings().data_dir})
+
+
+@pytest.mark.parametrize("text", [default_text(), "", "# nothing\n", "kafka:\nviews:\nsources:\nserver: {}\n"])
+def test_file_without_changes_is_the_default(tmp_path: Path, text: str) -> None:
+    settings = read(tmp_path, text)
+    assert without_folder(settings) == Settings()
+    assert settings.data_dir == tmp_path / "turnout-data"
+
+
+def test_default_text_names_every_setting() -> None:
+    names = {path.split(".")[-1] for path in setting_paths(Settings)}
+    assert [name for name in sorted(names) if f"{name}:" not in default_text()] == []
+
+
+def test_default_settings_are_those_of_the_contract() -> None:
+    settings = Settings()
+    assert settings.kafka.bootstrap_servers == "localhost:9092"
+    assert {name: source.table for name, source in settings.sources.items()} == {
+        "users": "users_ui",
+        "accounts": "accounts_ui",
+    }
+    assert settings.views["final_ui"].join is Join.LEFT
+    assert (settings.server.host, settings.server.port) == ("127.0.0.1", 10000)
+    assert (settings.swap.linger_seconds, settings.swap.max_linger_generations) == (8, 2)
+    assert settings.control_kafka is settings.kafka
+
+
+def test_yaml_on_off_and_dates_are_text(tmp_path: Path) -> None:
+    text = (
+        "control: {topic: off}\ndead_letter_topic: 2026-01-01\nviews: {v: {left: users, right: accounts, on: userId}}"
+    )
+    settings = read(tmp_path, text)
+    assert (settings.control.topic, settings.dead_letter_topic) == ("off", "2026-01-01")
+    assert settings.views["v"].on == "userId"
+
+
+def test_yaml_merge_and_anchors_work_and_are_not_shared(tmp_path: Path) -> None:
+    text = """
+sources:
+  users: &s {topic: users, table: users_ui, key: userId, columns: {userId: string}}
+  accounts: {<<: *s, table: accounts_ui}
+"""
+    settings = read(tmp_path, text, TURNOUT_SOURCES__USERS__TOPIC="users2")
+    assert [source.topic for source in settings.sources.values()] == ["users2", "users"]
+
+
+def test_duplicate_keys_are_all_named(tmp_path: Path) -> None:
+    found = faults(tmp_path, "start: latest\nserver: {port: 1, port: 2}\nstart: earliest\n")
+    assert sorted(found) == [
+        f"{tmp_path / 'turnout.yaml'}: line 2: 'port' is given twice (first in line 2); remove one",
+        f"{tmp_path / 'turnout.yaml'}: line 3: 'start' is given twice (first in line 1); remove one",
+    ]
+
+
+def test_missing_file_says_how_to_get_one(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"no such file; `turnout init` writes one"):
+        load(tmp_path / "none.yaml", {})
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: [1", "line 1, column 6: not YAML"),
+        ("a: b: hunter2", "line 1, column 5: not YAML"),
+        ("- a", "must be a mapping of settings, got a list"),
+        ("hello", "must be a mapping of settings, got a single value"),
+        ("--- a\n--- b", "not YAML"),
+        ("a: !!python/object:os.system x", "not YAML"),
+        ("a: \x01", "not YAML"),
+        ("a: &a [*a]", "not YAML (*a contains itself)"),
+        ("a: " + "[" * 5000, "not YAML"),
+    ],
+)
+def test_file_that_is_no_mapping_says_so(tmp_path: Path, text: str, said: str) -> None:
+    (fault,) = faults(tmp_path, text)
+    assert said in fault
+    assert "hunter2" not in fault
+
+
+def test_file_that_is_not_text_says_so(tmp_path: Path) -> None:
+    (tmp_path / "t.yaml").write_bytes(b"a: \xff\xfe")
+    for path in (tmp_path / "t.yaml", tmp_path):
+        with pytest.raises(ConfigError, match="cannot be read"):
+            load(path, {})
+
+
+def test_variable_is_taken_from_the_environment(tmp_path: Path) -> None:
+    text = 'server: {port: "${PORT}"}\ndata_dir: ${HOME_}/x\nspark: {master: "$${A}-${HOST}"}'
+    settings = read(tmp_path, text, PORT="1", HOME_="/h", HOST="b")
+    assert (settings.server.port, settings.data_dir, settings.spark.master) == (1, Path("/h/x"), "${A}-b")
+
+
+def test_missing_variable_names_place_and_variable_once(tmp_path: Path) -> None:
+    text = 'server: {port: "${PORT}"}\naccess: {tokens: [{name: a, role: viewer, token: "${T}"}]}'
+    assert faults(tmp_path, text) == (
+        "server.port: the environment has no variable 'PORT'; set it ($${ is a plain ${)",
+        "access.tokens[0].token: the environment has no variable 'T'; set it ($${ is a plain ${)",
+    )
+
+
+def test_value_of_a_variable_is_not_shown(tmp_path: Path) -> None:
+    found = faults(tmp_path, 'server: {port: "${T}"}\nstart: "${T}"\ncontrol: {topic: "${T}"}', T="hunter 2")
+    assert len(found) == 3
+    assert all("hunter" not in fault and "'${T}'" in fault for fault in found)
+
+
+def test_environment_overrides_the_file(tmp_path: Path) -> None:
+    settings = read(
+        tmp_path,
+        'server: {port: 1, host: "${UNSET}"}\nkafka: {auth: {protocol: SASL_SSL, mechanism: PLAIN, username: u}}',
+        TURNOUT_KAFKA__BOOTSTRAP_SERVERS="b:1",
+        TURNOUT_KAFKA__AUTH__PASSWORD="0123",
+        TURNOUT_SERVER__PORT="8080",
+        TURNOUT_Server__Host="::1",
+        TURNOUT_SOURCES__USERS__TOPIC="123",
+        TURNOUT_VIEWS__FINAL_UI__JOIN="inner",
+        TURNOUT_DATA_DIR="d",
+        TURNOUT_START="{timestamp: 2026-01-01T00:00:00Z}",
+        TURNOUT_ACCESS="{tokens: [{name: a, role: viewer, token: t}]}",
+        TURNOUT_DEAD_LETTER_TOPIC="",
+        TURNOUT_CACHE="c",
+        TURNOUT_MAVEN_MIRROR="m",
+        TURNOUT_TOKEN="t",
+        TURNOUT_URL="u",
+        PATH="p",
+    )
+    auth = settings.kafka.auth
+    assert auth and auth.password and auth.password.get_secret_value() == "0123"
+    assert (settings.server.port, settings.server.host) == (8080, "::1")
+    assert (settings.sources["users"].topic, settings.views["final_ui"].join) == ("123", Join.INNER)
+    assert settings.start == Start("timestamp", 1_767_225_600_000)
+    assert settings.data_dir == tmp_path / "d"
+    assert settings.access and settings.dead_letter_topic is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "fault"),
+    [
+        (
+            "TURNOUT_SERVER_PORT",
+            "1",
+            "TURNOUT_SERVER_PORT: unknown setting in the environment; did you mean 'TURNOUT_SERVER__PORT'?",
+        ),
+        (
+            "TURNOUT_SERVER__PORT",
+            "x",
+            "server.port (from TURNOUT_SERVER__PORT): must be a whole number, got 'x'; correct it",
+        ),
+        (
+            "TURNOUT_SOURCES__USER__TOPIC",
+            "x",
+            "TURNOUT_SOURCES__USER__TOPIC: unknown setting in the environment; "
+            "did you mean 'TURNOUT_SOURCES__USERS__TOPIC'?",
+        ),
+    ],
+)
+def test_environment_fault_names_the_variable(tmp_path: Path, name: str, value: str, fault: str) -> None:
+    assert faults(tmp_path, "", **{name: value}) == (fault,)
+
+
+SOURCE = "topic: t, table: t_ui, key: id, columns: {id: string}"
+PAIR = f"sources: {{a: {{{SOURCE}}}, b: {{{SOURCE.replace('t_ui', 'b_ui')}}}}}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        (
+            "kafka: {bootstrap_server: x}",
+            "kafka.bootstrap_server: unknown setting (known: auth, bootstrap_servers, properties); "
+            "did you mean 'bootstrap_servers'?",
+        ),
+        ("server: {port: yes}", "server.port: must be a whole number, got 'yes'; correct it"),
+        ("server: {port: true}", "server.port: must be a number, got true; correct it"),
+        ("server: {port: 70000}", "server.port: must be at most 65535, got 70000; correct it"),
+        ("server: 10000", "server: must be a mapping, got a number; write `name: value` lines below it"),
+        ("swap: {linger_seconds: -1}", "swap.linger_seconds: must be at least 0, got -1; correct it"),
+        ("swap: {linger_seconds: .inf}", "swap.linger_seconds: must be a finite number, got inf; correct it"),
+        ("control: {topic: 5}", "control.topic: must be text, got 5; put it in quotes"),
+        (
+            "control: {topic: a b}",
+            "control.topic: 'a b' is not a Kafka topic name (1 to 249 of A-Z a-z 0-9 . _ -, not '.' or '..'); correct it",
+        ),
+        ("control: {ack_topic: control}", "control.ack_topic: is the control topic 'control' itself; choose another topic"),
+        ("control: {kafka: {}}", "control.kafka.bootstrap_servers: is missing; say where the control cluster is"),
+        ("dead_letter_topic: users", "dead_letter_topic: is read as sources.users.topic too; choose another topic"),
+        ("kafka: {bootstrap_servers: here}", "kafka.bootstrap_servers: must look like host:9092 or host1:9092,host2:9092, got 'here'; correct it"),
+        ("start: newest", "start: unknown start 'newest' (known: latest, earliest, {timestamp: 2026-01-01T00:00:00Z}); choose one of those"),
+        ("sources: {}\nviews: {}", "sources: there is none; describe at least one"),
+        (f"views: {{}}\nsources: {{a: {{{SOURCE}, rows: newest}}}}", "sources.a.rows: must be one of all, latest, got 'newest'; choose one of them"),
+        (f"views: {{}}\nsources: {{a: {{{SOURCE}, rows: latest, max_rows: 5}}}}", "sources.a.max_rows: works with rows: all only, got rows: latest; remove one of them"),
+        (f"views: {{}}\nsources: {{a: {{{SOURCE.replace('key: id', 'key: ID')}}}}}", "sources.a.key: no column 'ID' (has: id); did you mean 'id'?"),
+        (f"views: {{}}\nsources: {{a: {{{SOURCE.replace('string', 'double')}}}}}", "sources.a.key: column 'id' is double, which is not exact enough for a key; use string, int64 or decimal(p,s)"),
+        (f"views: {{}}\nsources: {{a: {{{SOURCE.replace('string', 'text')}}}}}", "sources.a.columns.id: unknown column type 'text' (known: string, boolean, int32, int64, float, double, decimal(p,s), date, timestamp); choose one of those"),
+        (f"views: {{}}\nsources: {{a: {{{SOURCE.replace('string', 'string, _x: date')}}}}}", "sources.a.columns._x: a column name must not start with '_' (Turnout's own do); rename it"),
+        (f"views: {{}}\nsources: {{a: {{{SOURCE.replace('string', 'string, Id: date')}}}}}", "sources.a.columns.Id: is the same as 'id' (case does not matter); rename one"),
+        (f"views: {{}}\nsources: {{a: {{{SOURCE.replace('id: string', '')}}}}}", "sources.a.columns: there is none; describe at least one, such as {id: string}"),
+        (f"views: {{}}\nsources: {{1a: {{{SOURCE}}}}}", "sources.1a: '1a' is not a source name (a letter, then letters, digits and _); choose another"),
+        (f"views: {{}}\nsources: {{a: {{{SOURCE}}}, b: {{{SOURCE.replace('t_ui', 'T_UI')}}}}}", "sources.b.table: the table name 'T_UI' is used by sources.a.table already (case does not matter); choose another"),
+        (PAIR + "views: {t_ui: {left: a, right: b, on: id}}", "views.t_ui: the table name 't_ui' is used by sources.a.table already (case does not matter); choose another"),
+        (PAIR + "views: {v: {left: a, right: a, on: id}}", "views.v.right: is the same source as left, 'a'; choose another"),
+        (PAIR + "views: {v: {left: a, right: c, on: id}}", "views.v.right: no source 'c' (has: a, b); remove it or fix the name"),
+        (PAIR + "views: {v: {left: a, right: b}}", "views.v.on: is missing; add it"),
+        (PAIR + "views: {v: {left: a, right: b, on: id, join: sideways}}", "views.v.join: unknown join 'sideways' (known: left, natural, inner, right, full, semi, anti, left_outer, leftouter, left outer, join); choose one of those"),
+        ("views: {v: {left: users, right: accounts, on: name}}\nsources: {users: {topic: u, table: u, key: id, columns: {id: string, name: string}}, accounts: {topic: a, table: a, key: name, columns: {name: string}}}", "views.v.on: 'name' is not the key of source 'users' (key: id); join on the key"),
+        (PAIR.replace("b_ui, key: id, columns: {id: string}", "b_ui, key: id, columns: {id: int64}") + "views: {v: {left: a, right: b, on: id}}", "views.v.on: column 'id' is string in 'a' and int64 in 'b'; give both the same type"),
+        ("kafka: {auth: {protocol: SASL_SSL, mechanism: PLAIN, username: u}}", "kafka.auth.password: is missing, and protocol SASL_SSL needs it; add it"),
+        ("kafka: {auth: {protocol: SSL, username: u}}", "kafka.auth.username: has no use with protocol SSL; use SASL_SSL or remove it"),
+        ("kafka: {auth: {protocol: PLAINTEXT, ca_file: u}}", "kafka.auth.ca_file: has no use with protocol PLAINTEXT; use SSL or SASL_SSL, or remove it"),
+        ("kafka: {auth: {protocol: SSL}, properties: {security.protocol: SSL}}", "kafka.properties.security.protocol: is what auth sets; remove one of them"),
+        ("access: {tokens: []}", "access.tokens: there is none, so nobody could connect; add one or remove access"),
+        ("access: {tokens: [{name: a, role: boss, token: t}]}", "access.tokens[0].role: must be one of viewer, operator, got 'boss'; choose one of them"),
+        ("sources: [a]", "sources: must be a mapping, got a list; write `name: value` lines below it"),
+        ("5: x", "the file: the name 5 must be text; put it in quotes"),
+        ("spark: {conf: {5: x}}", "spark.conf: the name 5 must be text; put it in quotes"),
+    ],
+)  # fmt: skip
+def test_fault_says_where_what_and_what_to_do(tmp_path: Path, text: str, fault: str) -> None:
+    assert faults(tmp_path, text) == (fault,)
+
+
+def test_fault_of_a_view_names_the_columns_that_there_are(tmp_path: Path) -> None:
+    text = "views: {final_ui: {left: users, right: accounts, on: user_id}}"
+    assert faults(tmp_path, text)[1] == (
+        "views.final_ui.on: source 'accounts' has no column 'user_id' (has: userId, accountType, balance); "
+        "fix the name or add the column"
+    )
+
+
+@pytest.mark.parametrize("name", ["swaps", "Control_Raw", "join_quality", "versions"])
+def test_reserved_table_name_is_refused(tmp_path: Path, name: str) -> None:
+    (fault,) = faults(tmp_path, f"views: {{}}\nsources: {{a: {{{SOURCE.replace('t_ui', name)}}}}}")
+    assert fault.startswith(f"sources.a.table: '{name}' is a name of Turnout itself")
+
+
+def test_all_faults_are_reported_at_once(tmp_path: Path) -> None:
+    text = "server: {port: x}\nstart: x\n" + PAIR + "views: {v: {left: a, right: c, on: id}}"
+    places = [fault.split(":")[0] for fault in faults(tmp_path, text)]
+    assert places == ["start", "server.port", "views.v.right"]
+
+
+def test_sources_without_views_explain_where_the_view_comes_from(tmp_path: Path) -> None:
+    assert "write `views: {}`" in faults(tmp_path, f"sources: {{a: {{{SOURCE}}}}}")[-1]
+
+
+def test_secrets_never_show(tmp_path: Path) -> None:
+    good = """
+kafka:
+  auth: {protocol: SASL_SSL, mechanism: PLAIN, username: u, password: hunter2}
+  properties: {ssl.key.password: hunter2}
+spark: {conf: {spark.x: hunter2}}
+access: {tokens: [{name: a, role: viewer, token: hunter2}]}
+"""
+    settings = read(tmp_path, good)
+    assert "hunter2" not in repr(settings) + str(settings)
+    for bad in (
+        good.replace("password: hunter2}\n  prop", "passwrod: hunter2}\n  prop"),
+        good.replace("password: hunter2}\n  prop", "password: [hunter2]}\n  prop"),
+        good.replace("spark.x: hunter2", "spark.x: [hunter2]"),
+        good.replace("token: hunter2", "token: {hunter2: hunter2}"),
+        good.replace("role: viewer, token: hunter2", "role: viewer, tokn: hunter2"),
+        good + "server: hunter2",
+        good.replace("name: a, role: viewer, token: hunter2", "hunter2").replace("{hunter2}", "hunter2"),
+        good.replace("role: viewer, token: hunter2}", 'role: viewer, token: " hunter2"}'),
+    ):
+        assert "hunter2" not in "\n".join(faults(tmp_path, bad))
+
+
+def test_raw_properties_need_no_quotes(tmp_path: Path) -> None:
+    settings = read(tmp_path, "spark: {conf: {a: true, b: 10, c: 1.5, d: x}}\nkafka: {properties:}")
+    assert settings.spark.conf == {"a": "true", "b": "10", "c": "1.5", "d": "x"}
+    assert settings.kafka.properties == {}
+
+
+def test_relative_paths_start_at_the_file(tmp_path: Path) -> None:
+    auth = "{bootstrap_servers: 'b:1', auth: {protocol: SSL, ca_file: ca.pem}}"
+    settings = read(tmp_path, f"kafka: {auth}\ncontrol: {{kafka: {auth}}}\ndata_dir: ../d")
+    assert settings.data_dir == tmp_path.parent / "d"
+    for kafka in (settings.kafka, settings.control_kafka):
+        assert kafka.auth and kafka.auth.ca_file == tmp_path / "ca.pem"
+
+
+def test_settings_cannot_be_changed() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        Settings().server.port = 1  # type: ignore[misc]
+
+
+def setting_paths(model: type[BaseModel], before: str = "") -> Iterator[str]:
+    """Every setting as the reference writes it, `NAME` for a name that people choose."""
+    for name, field in model.model_fields.items():
+        path, below = f"{before}{name}", plain(field.annotation)
+        if path == "control.kafka":  # described once, at `kafka`
+            yield path
+            continue
+        arguments: tuple[Any, ...] = get_args(below)
+        inner: Any = plain(arguments[-1] if get_origin(below) is dict else arguments[0]) if arguments else None
+        if is_model(below):
+            if not field.is_required() and field.default is None:
+                yield path
+            yield from setting_paths(below, f"{path}.")
+        elif is_model(inner):
+            if get_origin(below) is tuple:
+                yield path
+            yield from setting_paths(inner, f"{path}.NAME." if get_origin(below) is dict else f"{path}.")
+        else:
+            yield path
+
+
+def test_reference_has_every_setting_and_no_other() -> None:
+    rows = [line.split("|")[1].strip() for line in DOCS.read_text(encoding="utf-8").splitlines() if "|" in line]
+    documented = {row.strip("`") for row in rows if row.startswith("`")}
+    assert documented == set(setting_paths(Settings))
