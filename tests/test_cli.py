@@ -273,7 +273,7 @@ def painted(picture: Any) -> str:
 
 def test_picture_marks_changed_cells_and_new_rows() -> None:
     shown = painted(picture(window(1, ("u1", 37), ("u2", 20)), window(1, ("u1", 36))))
-    assert "\x1b[1;30;43m37" in shown
+    assert "\x1b[1;30;43m 37" in shown
     assert "\x1b[32mu2" in shown
 
 

@@ -1,78 +1,668 @@
 """The orchestrator: the only owner of lifecycles. It decides nothing by itself: `control` and `swap` do.
 
-One thread takes control messages in turn, builds generations, publishes, lets linger, retires, and starts queries again that
-ended. Messages are kept in the store before anything is done with them, so each one gets its outcome, also after a crash.
+One thread takes control messages in turn, builds generations, publishes, lets linger and retires them, and starts
+queries again that ended. Nothing that goes wrong in it ends the process.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 
 from turnout.config import Settings
-from turnout.control import Action, ControlMessage, ControlRejected, Outcome, parse_message, resolve
+from turnout.control import Action, ControlMessage, ControlRejected, Outcome, resolve
+from turnout.desk import Answer, Desk, Ticket
 from turnout.errors import TurnoutError
-from turnout.generations import Generation, Generations, Stopped
-from turnout.kafka.inbox import Acknowledgements, ControlRecord
+from turnout.generations import Generation, Generations, Workshop
+from turnout.kafka.topics import Topics
+from turnout.layout import Layout
+from turnout.meter import Meter
+from turnout.offsets import Offsets
 from turnout.plan import Plan
-from turnout.progress import Meter
-from turnout.store.ledger import Arrival, Ledger, Swap
-from turnout.swap import Batch, Lingering, Queued, SwapState, Verdict, Work, plan_batch, replay, to_retire
+from turnout.spark.sampling import Sample
+from turnout.store.database import Database
+from turnout.store.generations import GenerationTables
+from turnout.store.ledger import GenerationRecord, Ledger, Swap
+from turnout.swap import Batch, Lingering, SwapState, Verdict, Work, plan_batch, replay, to_retire
 
-log = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger("turnout")
 
 TICK_SECONDS = 0.1
+STATUS_SECONDS = 1.0
+CONTROL_WAIT_SECONDS = 15.0
 LONGEST_BACKOFF_SECONDS = 15.0
+_SHOWN_OF_A_MESSAGE = 500
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The outcome of one message, for whoever sent it."""
-
-    outcome: Outcome
-    detail: str
-    generation: int
-    request_id: str | None
-    error: TurnoutError | None = None
-    report: dict[str, Any] | None = None
-
-    def as_json(self) -> dict[str, Any]:
-        shown: dict[str, Any] = {
-            "requestId": self.request_id,
-            "outcome": self.outcome.value,
-            "detail": self.detail,
-            "generation": self.generation,
-        }
-        if self.report is not None:
-            shown["report"] = self.report
-        return shown
+class Stopping(Exception):  # noqa: N818 - not an error: the way out of a wait when the process ends
+    """The orchestrator is being stopped."""
 
 
 @dataclass(slots=True)
-class Ticket:
-    """A message on its way: what it says, and where its answer will be."""
+class BuildTimes:
+    """How long the parts of a swap took, in seconds."""
 
-    message: int
-    queued: Queued
-    raw: str
-    requester: str
-    control_offset: int | None
-    done: threading.Event = field(default_factory=threading.Event)
-    answer: Answer | None = None
+    build: float = 0.0
+    catch_up: float = 0.0
 
-    @property
-    def request_id(self) -> str | None:
-        return self.queued.request_id
 
-    def wait(self, timeout_seconds: float | None = None) -> Answer | None:
-        """The answer, or None where it has not come in time."""
-        self.done.wait(timeout_seconds)
-        return self.answer
+class Orchestrator:
+    """The life of all generations. Surfaces use `desk`, `status` and `readiness` from their threads."""
+
+    def __init__(self, settings: Settings, database: Database, start_spark: Callable[[], SparkSession]) -> None:
+        self._settings = settings
+        self._database = database
+        self._start_spark = start_spark
+        self._ledger = Ledger(database, list(settings.sources), settings.store.log_rows)
+        self.desk = Desk(settings, database, self._ledger, self.say)
+        self._topics = Topics(settings.kafka)
+        self._meter = Meter(self._topics, self._shown)
+        self._makes: Generations | None = None
+        self._begun: GenerationRecord | None = None
+        self._live: Generation | None = None
+        self._building: Generation | None = None
+        self._lingering: list[Generation] = []
+        self._plan = Plan.from_settings(settings)
+        self._previous: Plan | None = None
+        self._trouble = "starting"
+        self._failures = 0
+        self._status_at = 0.0
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="turnout-orchestrator", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, timeout_seconds: float = 2.0) -> None:
+        """Stop reading and deciding, in a bounded time; what is in the store stays as it is."""
+        self._stopping.set()
+        self.desk.arrived.set()
+        self.desk.close()
+        self._thread.join(timeout_seconds)
+        for generation in self._all():
+            if generation.query is not None:
+                generation.query.stop(timeout_seconds)
+        self._meter.stop()
+        self._topics.close()
+
+    def say(self, level: str, text: str) -> None:
+        """One line for people: in `orchestrator_logs` and in the log of the process."""
+        log.log(getattr(logging, level), text)
+        try:
+            self._ledger.log(level, text)
+        except duckdb.Error as error:
+            log.warning("the line could not be kept in orchestrator_logs: %s", _first_line(error))
+
+    def status(self) -> dict[str, Any]:
+        """The status row, with the progress of a build, lag and rate."""
+        status = self._ledger.status()
+        live, building = self._live, self._building
+        status["records"] = live.records if live else 0
+        status["recordsPerSecond"] = self._meter.reading.records_per_second
+        status["progress"] = _progress(building) if building else None
+        status["lingering"] = [generation.number for generation in self._lingering]
+        status["ready"], status["reason"] = self.readiness()
+        return status
+
+    def readiness(self) -> tuple[bool, str]:
+        """Whether the tables follow the topics, and if not, why."""
+        live = self._live
+        if self._trouble:
+            return False, self._trouble
+        return (True, f"generation {live.number} is published") if live else (False, "no generation is published yet")
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._step()
+                self._failures = 0
+            except Stopping:
+                return
+            except Exception as error:
+                self._failed_step(error)
+            self.desk.arrived.wait(TICK_SECONDS)
+            self.desk.arrived.clear()
+
+    def _step(self) -> None:
+        if self._makes is None:
+            self._prepare()
+        self._tend()
+        if self._live is None:
+            self._publish_first()
+        elif self.desk.waiting():
+            self._decide()
+
+    def _failed_step(self, error: Exception) -> None:
+        if isinstance(error, duckdb.Error):
+            self._trouble_is(f"the store failed: {_first_line(error)}; check that its disk has room")
+            self._mend_store()
+        elif isinstance(error, TurnoutError):
+            self._trouble_is(str(error))
+        else:
+            log.exception("unexpected error")
+            self._trouble_is(f"unexpected error: {_first_line(error)}")
+        self._stopping.wait(self._backoff_seconds())
+
+    def _backoff_seconds(self) -> float:
+        self._failures += 1
+        return min(LONGEST_BACKOFF_SECONDS, 0.25 * 2.0**self._failures)
+
+    def _trouble_is(self, trouble: str) -> None:
+        """Say why the tables do not follow the topics, once for each reason."""
+        if trouble != self._trouble:
+            self._trouble = trouble
+            if trouble:
+                self.say("ERROR", trouble)
+
+    # -- starting
+
+    def _prepare(self) -> None:
+        """Start Spark, take up what the store has, and begin to listen."""
+        session = self._start_spark()
+        makes = Generations(Workshop(self._settings, self._database, self._ledger, session, self._topics, self.say))
+        number, self._previous = self._ledger.published()
+        record = self._ledger.generations().get(number)
+        self._begun = None if record else self._begun_before(makes)
+        kept = self._begun.generation if self._begun else number
+        for stale in makes.clear_all_but(kept):
+            self.say("INFO", f"closed generation {stale}: it was not published when the process ended")
+        if record is None:
+            self._show_nothing()
+        elif record.layout == makes.signature():
+            self._resume(makes, record)
+        else:
+            self._plan = _carried_over(record.plan, self._plan)
+            self.say("INFO", "columns, keys or views have changed in the configuration: a new generation is built")
+        self.desk.open()
+        if record is None and not self.desk.wait_caught_up(CONTROL_WAIT_SECONDS):
+            self.say("WARNING", "the control topic could not be read to its end yet; starting with the configured plan")
+        self._meter.start()
+        self._makes = makes
+        self._trouble = ""
+
+    def _begun_before(self, makes: Generations) -> GenerationRecord | None:
+        """A first build that was under way when the process ended: it goes on instead of beginning again."""
+        begun = [record for record in self._ledger.generations().values() if record.layout == makes.signature()]
+        return max(begun, key=lambda record: record.generation) if begun else None
+
+    def _show_nothing(self) -> None:
+        """Before anything is published the tables are there, and empty."""
+        tables = GenerationTables(self._database, 0, Layout.of(self._settings, self._plan))
+        with self._database.write() as cursor:
+            tables.drop(cursor)
+            tables.create(cursor, views_built=True)
+            tables.publish(cursor)
+
+    def _resume(self, makes: Generations, record: GenerationRecord) -> None:
+        self._live = makes.resume(record)
+        self._live.state = SwapState.LIVE
+        self._plan = record.plan
+        self.say("INFO", f"resuming generation {record.generation}: {record.plan.describe()}")
+        assert self._live.query is not None
+        self._live.query.start()
+
+    def _publish_first(self) -> None:
+        """Build what the configuration and the control topic together ask for, and publish it."""
+        tickets = self.desk.waiting()
+        batch = replay([ticket.queued for ticket in tickets], self._plan)
+        try:
+            self._validate(batch.plan)
+            generation, times = self._build(batch.plan, first=True)
+        except TurnoutError as error:
+            if batch.carrier is None or error.code == "kafka_unreachable":
+                raise
+            self._reject(tickets[batch.carrier], error)
+            return
+        self._publish(generation, times, tickets, batch, Outcome.APPLIED)
+
+    # -- deciding
+
+    def _decide(self) -> None:
+        """Take the next messages that can be decided together."""
+        assert self._live is not None
+        waiting = self.desk.waiting()
+        batch = plan_batch([ticket.queued for ticket in waiting], self._plan, self._live.number)
+        tickets = waiting[: len(batch.verdicts)]
+        self._tell(tickets)
+        if batch.work is Work.NONE:
+            self._settle_unchanged(tickets, batch)
+        elif batch.work is Work.DRY_RUN:
+            self._dry_run(tickets[0], batch)
+        elif batch.work is Work.ROLLBACK:
+            self._rollback(tickets, batch)
+        else:
+            self._swap(tickets, batch, Outcome.APPLIED)
+
+    def _tell(self, tickets: Sequence[Ticket]) -> None:
+        for ticket in tickets:
+            shown = (ticket.raw or "")[:_SHOWN_OF_A_MESSAGE]
+            if isinstance(ticket.queued, ControlRejected):
+                self.say("ERROR", f"control message rejected: {ticket.queued} (raw: {shown})")
+                continue
+            for warning in ticket.queued.warnings:
+                self.say("WARNING", f"control message: {warning}")
+            if ticket.queued.action is Action.CHANGE:
+                resolution = resolve(ticket.queued, self._plan)
+                changed = str(resolution.changed).lower()
+                self.say(
+                    "INFO", f"control message raw: {shown} resolved: {resolution.plan.describe()} changed: {changed}"
+                )
+            else:
+                self.say("INFO", f"control message raw: {shown} asks for a rollback")
+
+    def _settle_unchanged(self, tickets: Sequence[Ticket], batch: Batch) -> None:
+        answers = [self._answer(verdict) for verdict in batch.verdicts]
+        if any(verdict.outcome is Outcome.UNCHANGED for verdict in batch.verdicts):
+            self.say("INFO", f"no change: {self._plan.describe()}")
+
+        def refresh(cursor: duckdb.DuckDBPyConnection) -> None:
+            for ticket, verdict in zip(tickets, batch.verdicts, strict=True):
+                if verdict.outcome is Outcome.UNCHANGED:
+                    self._ledger.set_status(cursor, lastApplied=_now(), requestId=ticket.request_id)
+
+        self.desk.settle(tickets, answers, refresh)
+
+    def _answer(self, verdict: Verdict, carried: Outcome = Outcome.APPLIED, detail: str = "") -> Answer:
+        number = self._live.number if self._live else 0
+        if verdict.outcome is None:
+            return Answer(carried, detail, number)
+        return Answer(verdict.outcome, verdict.reason, number, verdict.error)
+
+    def _reject(self, ticket: Ticket, error: TurnoutError) -> None:
+        """Put a rejection in the place of a message; the queue is then decided without it."""
+        assert isinstance(ticket.queued, ControlMessage)
+        ticket.queued = ControlRejected(
+            message=error.message,
+            hint=error.hint,
+            code=error.code,
+            status=error.status,
+            request_id=ticket.queued.request_id,
+        )
+
+    def _dry_run(self, ticket: Ticket, batch: Batch) -> None:
+        """Say what would happen, and do nothing."""
+        assert self._makes is not None
+        assert isinstance(ticket.queued, ControlMessage)
+        plan = batch.plan
+        if ticket.queued.action is Action.ROLLBACK:
+            plan = self._previous or self._plan
+        try:
+            samples = self._validate(plan)
+            estimate = self._makes.estimate(plan)
+        except TurnoutError as error:
+            self._reject(ticket, error)
+            return
+        report = _dry_run_report(Layout.of(self._settings, plan), plan, samples, estimate, plan != self._plan)
+        self.say("INFO", f"dry run: {plan.describe()} would be {'built' if plan != self._plan else 'no change'}")
+        self.desk.settle([ticket], [Answer(Outcome.UNCHANGED, "dryRun", self._number(), report=report)])
+
+    def _number(self) -> int:
+        return self._live.number if self._live else 0
+
+    # -- swapping
+
+    def _rollback(self, tickets: Sequence[Ticket], batch: Batch) -> None:
+        """Back to the plan before: at once while its generation lingers, else by an ordinary build."""
+        if self._previous is None:
+            self._reject(tickets[0], _nothing_to_roll_back())
+            return
+        plan = self._previous
+        lingering = [g for g in self._lingering if g.plan == plan and g.query is not None and g.query.running]
+        target = Batch(batch.verdicts, plan, Work.BUILD, batch.carrier)
+        if not lingering:
+            self._swap(tickets, target, Outcome.ROLLED_BACK)
+            return
+        generation = max(lingering, key=lambda g: g.number)
+        self._publish(generation, BuildTimes(), tickets, target, Outcome.ROLLED_BACK)
+
+    def _swap(self, tickets: Sequence[Ticket], batch: Batch, outcome: Outcome) -> None:
+        """Build the plan beside the published generation, and publish it; on failure nothing has changed."""
+        assert batch.carrier is not None
+        carrier = tickets[batch.carrier]
+        try:
+            self._state_is(SwapState.VALIDATING)
+            self._validate(batch.plan)
+        except TurnoutError as error:
+            self._state_is(SwapState.LIVE)
+            if error.code != "kafka_unreachable":
+                self._reject(carrier, error)
+                return
+            self._settle_failed(tickets, batch, error)
+            return
+        try:
+            generation, times = self._build(batch.plan, first=False)
+        except TurnoutError as error:
+            self._settle_failed(tickets, batch, error)
+            return
+        self._publish(generation, times, tickets, batch, outcome)
+
+    def _settle_failed(self, tickets: Sequence[Ticket], batch: Batch, error: TurnoutError) -> None:
+        self._state_is(SwapState.LIVE)
+        number = self._number()
+        self.say("ERROR", f"the swap to {batch.plan.describe()} failed: {error}; generation {number} goes on")
+        answers = [
+            Answer(Outcome.FAILED, str(error), number, error) if verdict.outcome is None else self._answer(verdict)
+            for verdict in batch.verdicts
+        ]
+        carrier = tickets[batch.carrier or 0]
+
+        def remember(cursor: duckdb.DuckDBPyConnection) -> None:
+            self._ledger.add_swap(
+                cursor, self._history(number, batch.plan, carrier, BuildTimes(), 0.0, Outcome.FAILED, str(error))
+            )
+
+        self.desk.settle(tickets, answers, remember)
+
+    def _validate(self, plan: Plan) -> list[Sample]:
+        """The topics exist, can be read, and hold records that decode; TurnoutError says which does not."""
+        assert self._makes is not None
+        samples = self._makes.samples(plan)
+        complaints = [complaint for sample in samples if (complaint := sample.complaint())]
+        if complaints:
+            raise TurnoutError(
+                code="bad_sample",
+                message="; ".join(complaints),
+                hint="name the right topic, or change the declared columns",
+                status=422,
+            )
+        return samples
+
+    def _build(self, plan: Plan, *, first: bool) -> tuple[Generation, BuildTimes]:
+        """A generation that has caught up; a failed one is removed whole."""
+        assert self._makes is not None
+        started = time.monotonic()
+        self._state_is(SwapState.BUILDING)
+        generation = self._take_up(plan) if first else None
+        generation = generation or self._makes.create(plan)
+        generation.state = SwapState.BUILDING
+        self._building = generation
+        topics = ", ".join(f"{source}={topic}" for source, topic in plan.topics.items())
+        self.say("INFO", f"building generation {generation.number}: {plan.describe()}")
+        self.say("INFO", f"topics set: {topics}; {generation.start.behind(generation.target):,} records to catch up on")
+        try:
+            assert generation.query is not None
+            generation.query.start()
+            built = time.monotonic()
+            self._enter(generation, SwapState.CATCHING_UP)
+            self._catch_up(generation, first=first)
+            self._enter(generation, SwapState.PUBLISHING)
+        except Stopping:
+            raise
+        except Exception as error:
+            generation.move(SwapState.FAILED)
+            self._makes.remove(generation)
+            if isinstance(error, TurnoutError):
+                raise
+            raise _build_failed(_first_line(error)) from error
+        finally:
+            self._building = None
+        return generation, BuildTimes(built - started, time.monotonic() - built)
+
+    def _take_up(self, plan: Plan) -> Generation | None:
+        """The first build that a crash interrupted, where it was of this plan."""
+        begun, self._begun = self._begun, None
+        if begun is None or self._makes is None:
+            return None
+        if begun.plan != plan:
+            self._makes.clear(begun.generation)
+            return None
+        return self._makes.resume(begun)
+
+    def _enter(self, generation: Generation, state: SwapState) -> None:
+        generation.move(state)
+        self._state_is(state)
+
+    def _state_is(self, state: SwapState) -> None:
+        self._ledger.set_status(state=state.value)
+
+    def _catch_up(self, generation: Generation, *, first: bool) -> None:
+        """Wait until the views are built. The first build has nothing to fall back to, so it is never given up."""
+        assert generation.query is not None
+        limit = self._settings.swap.catch_up_timeout_seconds
+        deadline = time.monotonic() + limit
+        while not generation.views_built:
+            if self._stopping.is_set():
+                raise Stopping
+            if first:
+                self._keep_reading(generation)
+            elif failure := generation.query.failure():
+                raise _build_failed(failure)
+            elif time.monotonic() > deadline:
+                raise _too_slow(generation, limit)
+            generation.changed.wait(TICK_SECONDS)
+            generation.changed.clear()
+            self._tend()
+
+    def _publish(
+        self, generation: Generation, times: BuildTimes, tickets: Sequence[Ticket], batch: Batch, outcome: Outcome
+    ) -> None:
+        """Switch all names, the status row, the history and the outcomes in one transaction."""
+        old, old_plan = self._live, self._plan
+        carrier = tickets[batch.carrier] if batch.carrier is not None else None
+        started = time.monotonic()
+
+        def switch(cursor: duckdb.DuckDBPyConnection) -> None:
+            generation.tables.publish(cursor)
+            self._ledger.set_previous(cursor, old_plan.to_json() if old else None)
+            self._ledger.set_status(
+                cursor,
+                **self._ledger.plan_values(batch.plan),
+                lastApplied=_now(),
+                generation=generation.number,
+                state=SwapState.LIVE.value,
+                requestId=carrier.request_id if carrier else None,
+            )
+            seconds = time.monotonic() - started
+            self._ledger.add_swap(
+                cursor, self._history(generation.number, batch.plan, carrier, times, seconds, outcome, "", generation)
+            )
+
+        detail = f"generation {generation.number}: {batch.plan.describe()}"
+        answers = [
+            Answer(outcome, detail, generation.number) if verdict.outcome is None else self._answer(verdict)
+            for verdict in batch.verdicts
+        ]
+        self.desk.settle(tickets, answers, switch)
+        self._replaced(old, generation)
+        self._plan, self._previous = batch.plan, old_plan if old else None
+        before = f"generation {old.number} ({old_plan.describe()})" if old else "nothing"
+        self.say("INFO", f"swapped {before} -> generation {generation.number} ({batch.plan.describe()})")
+        self._trouble = ""
+
+    def _replaced(self, old: Generation | None, new: Generation) -> None:
+        """The published generation changes places with the one before it, which lingers."""
+        new.move(SwapState.LIVE)
+        self._lingering = [g for g in self._lingering if g is not new]
+        if old is not None:
+            old.move(SwapState.LINGERING)
+            old.lingering_since = time.monotonic()
+            self._lingering.append(old)
+        self._live = new
+        if old is None and self._makes is not None:
+            # Whatever was shown before the first publish (nothing, or tables of other columns) has no query.
+            self._makes.clear_all_but(new.number)
+
+    def _history(
+        self,
+        number: int,
+        plan: Plan,
+        carrier: Ticket | None,
+        times: BuildTimes,
+        publish_seconds: float,
+        outcome: Outcome,
+        detail: str,
+        generation: Generation | None = None,
+    ) -> Swap:
+        return Swap(
+            generation=number,
+            before=self._plan.describe() if self._live else "",
+            after=plan.describe(),
+            requester=carrier.requester if carrier else "configuration",
+            request_id=carrier.request_id if carrier else None,
+            control_offset=carrier.control_offset if carrier else None,
+            source_offsets=generation.offsets.to_json() if generation else "{}",
+            build_seconds=round(times.build, 4),
+            catch_up_seconds=round(times.catch_up, 4),
+            publish_seconds=round(publish_seconds, 6),
+            outcome=outcome.value,
+            detail=detail,
+        )
+
+    # -- tending
+
+    def _tend(self) -> None:
+        """Start queries again that ended, close generations whose time is over, keep the status row fresh."""
+        if self._live is not None:
+            self._keep_reading(self._live)
+        for generation in self._lingering:
+            self._keep_reading(generation)
+        self._retire()
+        now = time.monotonic()
+        if now - self._status_at >= STATUS_SECONDS:
+            self._status_at = now
+            lag = self._meter.reading.lag
+            if self._live is not None and lag is not None:
+                self._ledger.set_status(lag=lag)
+
+    def _keep_reading(self, generation: Generation) -> None:
+        """Start a query again that ended by itself, after a pause that grows."""
+        query = generation.query
+        assert query is not None
+        if query.running:
+            if generation is self._live and self._trouble and generation.restarts == 0:
+                self.say("INFO", f"generation {generation.number} reads again")
+                self._trouble = ""
+            return
+        failure = query.failure()
+        now = time.monotonic()
+        if failure is not None and not generation.waiting:
+            generation.waiting = True
+            generation.restarts += 1
+            generation.restart_at = now + min(LONGEST_BACKOFF_SECONDS, 0.25 * 2.0**generation.restarts)
+            self._note_failure(generation, failure)
+        if generation.waiting and now >= generation.restart_at:
+            generation.waiting = False
+            query.start()
+
+    def _note_failure(self, generation: Generation, failure: str) -> None:
+        text = f"generation {generation.number} stopped reading: {failure}; it tries again"
+        if generation is self._live:
+            self._trouble_is(text)
+        else:
+            self.say("ERROR", text)
+        if generation.query is not None and isinstance(generation.query.error, duckdb.Error):
+            self._mend_store()
+
+    def _mend_store(self) -> None:
+        """After a full disk DuckDB may refuse everything until it is opened again."""
+        try:
+            with self._database.write() as cursor:
+                cursor.execute("UPDATE turnout.published SET generation = generation")
+        except duckdb.Error:
+            try:
+                self._database.reopen()
+            except TurnoutError as error:
+                log.error("%s", error)
+
+    def _retire(self) -> None:
+        assert self._makes is not None
+        swap = self._settings.swap
+        lingering = [Lingering(g.number, g.lingering_since) for g in self._lingering]
+        over = to_retire(lingering, time.monotonic(), swap.linger_seconds, swap.max_linger_generations)
+        for number in over:
+            generation = next(g for g in self._lingering if g.number == number)
+            self._lingering.remove(generation)
+            generation.move(SwapState.RETIRED)
+            self._makes.remove(generation)
+            self.say("INFO", f"closed generation {number}")
+
+    def _shown(self) -> tuple[Offsets, int, int] | None:
+        live = self._live
+        return (live.offsets, live.records, live.number) if live else None
+
+    def _all(self) -> list[Generation]:
+        some = [self._live, self._building, *self._lingering]
+        return [generation for generation in some if generation is not None]
+
+
+def _progress(building: Generation) -> dict[str, Any]:
+    return {
+        "generation": building.number,
+        "state": building.state.value,
+        "plan": building.plan.describe(),
+        "records": building.records,
+        "lag": building.offsets.behind(building.target),
+        "percent": building.percent(),
+    }
+
+
+def _dry_run_report(
+    layout: Layout, plan: Plan, samples: Sequence[Sample], estimate: dict[str, int], changes: bool
+) -> dict[str, Any]:
+    keys = {source.source: source.key for source in layout.sources}
+    seen = {sample.source: {row[keys[sample.source]] for row in sample.rows} for sample in samples}
+    unmatched = {
+        view.table: sorted(k for k in seen[view.left.source] - seen[view.right.source] if k is not None)[:10]
+        for view in layout.views
+    }
+    return {
+        "plan": plan.to_json(),
+        "changes": changes,
+        "records": estimate,
+        "columns": {view.table: {c: t.name for c, t in view.columns.items()} for view in layout.views},
+        "sampleUnmatched": unmatched,
+        "sampleBad": [{"topic": s.topic, **fault} for s in samples for fault in s.faults][:10],
+    }
+
+
+def _carried_over(stored: Plan, configured: Plan) -> Plan:
+    """The configured plan with what the stored one says of the sources and views that are still there."""
+    return configured.with_(
+        topics={source: topic for source, topic in stored.topics.items() if source in configured.topics},
+        joins={view: join for view, join in stored.joins.items() if view in configured.joins},
+        start=stored.start,
+    )
+
+
+def _nothing_to_roll_back() -> TurnoutError:
+    return TurnoutError(
+        code="nothing_to_roll_back",
+        message="there is no plan before the present one",
+        hint="a rollback needs an earlier swap; name topics or a join instead",
+        status=422,
+    )
+
+
+def _build_failed(why: str) -> TurnoutError:
+    return TurnoutError(
+        code="build_failed", message=f"the build failed: {why}", hint="mend the cause and send it again", status=502
+    )
+
+
+def _too_slow(generation: Generation, limit: float) -> TurnoutError:
+    left = generation.offsets.behind(generation.target)
+    return TurnoutError(
+        code="build_timeout",
+        message=f"the build did not catch up within {limit:g} seconds ({left:,} records were left)",
+        hint="raise swap.catch_up_timeout_seconds, or start later in the topics",
+        status=504,
+    )
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _first_line(error: BaseException) -> str:
+    text = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__

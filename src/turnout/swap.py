@@ -97,6 +97,9 @@ Queued: TypeAlias = ControlMessage | ControlRejected
 """A message that waits: parsed, or the rejection that parsing (or an early validation) ended in."""
 
 
+REPLAYED = "a later message was combined with it when the control topic was read from its start"
+
+
 class Work(StrEnum):
     """What is left to do for the message that carries a batch."""
 
@@ -212,3 +215,31 @@ def _judge(steps: Sequence[_Step], current: Plan) -> Batch:
 
 def _rejection(error: ControlRejected) -> Verdict:
     return Verdict(Outcome.REJECTED, str(error), error)
+
+
+def replay(queue: Sequence[Queued], initial: Plan) -> Batch:
+    """What a control topic read from its start gives, where nothing is built yet: one plan, built once.
+
+    Each message is applied in turn, a rollback takes back the change before it, and nothing is expected of a
+    generation that is not known. The last message that had a part in the plan carries its build.
+    """
+    plans = [initial]
+    verdicts: list[Verdict] = []
+    last: int | None = None
+    for place, queued in enumerate(queue):
+        verdict = Verdict(Outcome.UNCHANGED, "no change")
+        if isinstance(queued, ControlRejected):
+            verdict = _rejection(queued)
+        elif queued.dry_run:
+            verdict = Verdict(Outcome.UNCHANGED, "a dry run changes nothing")
+        elif queued.action is Action.ROLLBACK:
+            if len(plans) > 1:
+                plans.pop()
+                verdict, last = Verdict(Outcome.SUPERSEDED, REPLAYED), place
+        elif (plan := resolve(queued, plans[-1]).plan) != plans[-1]:
+            plans.append(plan)
+            verdict, last = Verdict(Outcome.SUPERSEDED, REPLAYED), place
+        verdicts.append(verdict)
+    if last is not None:
+        verdicts[last] = Verdict(None)
+    return Batch(tuple(verdicts), plans[-1], Work.BUILD, last)

@@ -46,9 +46,11 @@ def diagnose(path: Path) -> list[Finding]:
     described = f"{path} is valid: {len(settings.sources)} sources, {len(settings.views)} views"
     found.insert(0, Finding("configuration", "ok", described))
     found.append(_data_dir(settings.data_dir))
-    found += _cluster("kafka", settings.kafka, _data_topics(settings), settings.sources)
-    found += _cluster("control kafka", settings.control_kafka, _control_topics(settings), {})
-    return found
+    data, control = _data_topics(settings), _control_topics(settings)
+    if settings.control.kafka is None:
+        return [*found, *_cluster("kafka", settings.kafka, data | control, settings.sources)]
+    found += _cluster("kafka", settings.kafka, data, settings.sources)
+    return [*found, *_cluster("control kafka", settings.control.kafka, control, {})]
 
 
 def _config_fault(fault: str) -> Finding:
@@ -127,7 +129,7 @@ def judge(subject: str, source: SourceSettings, values: Sequence[bytes | None]) 
     if not values:
         return Finding(subject, "ok", "no record to look at")
     reasons: Counter[str] = Counter()
-    fields: Counter[str] = Counter()
+    fields: set[str] = set()
     whole = 0
     for value in values:
         record, wrong = _read(value, source)

@@ -34,6 +34,7 @@ STOP_SECONDS = 2.0
 
 # ListOffsets takes these in the place of a timestamp.
 _AT_END, _AT_LOW = -1, -2
+_MISSING = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
 _MISPLACED = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION)
 
 _logger = logging.getLogger(__name__)
@@ -112,6 +113,7 @@ class Inbox:
                     self._receive()
                 except Exception as error:  # nothing may end the thread
                     self._report(f"error {error!r}", f"reading the control topic {self._topic!r} failed: {error!r}")
+                    self._assigned.clear()  # so that records which were fetched and not delivered are fetched again
                     self._look_later()
                     self._stopping.wait(RETRY_SECONDS)
         finally:
@@ -127,7 +129,7 @@ class Inbox:
             error = exception.args[0]
             self._admin.poll(0)
             self._look_later()
-            if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
+            if error.code() in _MISSING:
                 self._absent()
             elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 self._refused(error)
@@ -160,6 +162,8 @@ class Inbox:
 
     def _assign(self, wanted: set[int]) -> None:
         new = wanted - self._assigned
+        # The consumer has its own picture of the topic, which it would refresh every five minutes.
+        self._consumer.list_topics(self._topic, timeout=LOOK_TIMEOUT_SECONDS)
         low, end = self._offsets(new, _AT_LOW), self._offsets(new, _AT_END)
         for partition in new:
             self._next[partition] = self._place(partition, low[partition], end[partition])
@@ -232,12 +236,24 @@ class Inbox:
             return
         messages = [first, *self._consumer.consume(BATCH - 1, timeout=0)]
         records = [_record(message) for message in messages if message.error() is None]
+        if records and self._made_anew():
+            return
         self._hand_over([record for record in records if record.offset >= self._next.get(record.partition, 0)])
         for message in messages:
             error = message.error()
             if error is not None:
                 self._handle(error, message.partition(), message.offset())
         self._see_whether_caught_up()
+
+    def _made_anew(self) -> bool:
+        """Whether fetched records are of another topic than the one whose offsets are known.
+
+        Asked for each batch (a millisecond, and control messages are few): offsets cannot tell, and the records of a
+        new topic would be taken for the next ones of the old.
+        """
+        known = self._topic_id
+        self._look()
+        return self._topic_id != known
 
     def _hand_over(self, records: list[ControlRecord]) -> None:
         pause = RETRY_SECONDS
@@ -270,7 +286,7 @@ class Inbox:
             self._look_at = 0.0
         elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
             self._refused(error)
-        elif error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
+        elif error.code() in _MISSING:
             self._look_soon()
         # The client tries again after others. A right to the group is not needed, so its lack is no fault.
 
@@ -347,7 +363,7 @@ class Acknowledgements:
         except BufferError:
             self._failed("too many are waiting for Kafka")
         except KafkaException as exception:
-            self._failed(describe(exception.args[0]))
+            self._failed(_reason(exception.args[0]))
         except Exception as error:  # an outcome is news about a swap: it must not become its failure
             self._failed(repr(error))
 
@@ -377,7 +393,7 @@ class Acknowledgements:
         if error is None:
             self._said = ""
         elif error.code() != KafkaError._PURGE_QUEUE:
-            self._failed(describe(error))
+            self._failed(_reason(error))
 
     def _failed(self, why: str) -> None:
         if why == self._said:
@@ -393,6 +409,10 @@ class Acknowledgements:
 def _admin_properties(kafka: KafkaSettings) -> dict[str, Any]:
     own = {"client.id": "turnout-control", "reconnect.backoff.max.ms": 1000}
     return {**own, **librdkafka_properties(kafka), "log_level": 0}
+
+
+def _reason(error: KafkaError) -> str:
+    return "it does not exist" if error.code() in _MISSING else describe(error)
 
 
 def _record(message: Message) -> ControlRecord:

@@ -42,7 +42,9 @@ class Sample:
             return None
         reasons = dict.fromkeys(fault["reason"] for fault in self.faults)
         why = f" ({', '.join(reasons)})" if reasons else " (none has a declared column)"
-        return f"topic '{self.topic}': none of its newest {self.records} records is a row of source '{self.source}'{why}"
+        return (
+            f"topic '{self.topic}': none of its newest {self.records} records is a row of source '{self.source}'{why}"
+        )
 
 
 def take_samples(session: SparkSession, layout: Layout, values: Mapping[str, Sequence[bytes | None]]) -> list[Sample]:

@@ -1,24 +1,33 @@
-"""The Spark session of the process: its jars, its settings, and its end.
+"""The Spark session of the process: its jars, its settings, its log file, and its end.
 
-Knows nothing of generations. Settings here are those that measurements asked for; each has its reason beside it.
+Knows nothing of generations. The settings are those that measurements asked for; each has its reason beside it.
 """
 
 from __future__ import annotations
 
+import contextlib
+import subprocess
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from turnout.config import SparkSettings
+from turnout.errors import TurnoutError
 from turnout.jars import resolve
 from turnout.java import find_java
+
+LOG_FILE = "spark.log"
 
 _SETTINGS = {
     "spark.app.name": "turnout",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
     # A swap's build must not starve the published generation: each has a pool of its own.
     "spark.scheduler.mode": "FAIR",
     "spark.sql.session.timeZone": "UTC",
@@ -30,31 +39,70 @@ _SETTINGS = {
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
     "spark.sql.streaming.minBatchesToRetain": "3",
-    "spark.sql.streaming.metricsEnabled": "false",
-    # A dead broker must be noticed, not waited for.
-    "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "false",
-    "spark.cleaner.referenceTracking.cleanCheckpoints": "true",
+    "spark.sql.streaming.stopTimeout": "5s",
 }
+
+# Walking a record's text by regular expression recurses (see json_text), so threads get a larger stack.
+_JAVA_OPTIONS = "-Xss4m"
+
+_LOGGING = """\
+rootLogger.level = warn
+rootLogger.appenderRef.stderr.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{yyyy-MM-dd HH:mm:ss.SSS} %p %c{1}: %m%n%ex
+"""
 
 
 def start_session(settings: SparkSettings, work: Path) -> SparkSession:
-    """The one session of this process; `work` takes Spark's local files."""
+    """The one session of this process. `work` takes Spark's local files and its log."""
     find_java()
-    jars = [str(path) for path in resolve("spark-kafka")]
+    jars = ",".join(str(path) for path in resolve("spark-kafka"))
     work.mkdir(parents=True, exist_ok=True)
-    builder = SparkSession.builder.master(settings.master)
-    chosen = dict(_SETTINGS)
-    chosen["spark.jars"] = ",".join(jars)
-    chosen["spark.driver.memory"] = settings.driver_memory
-    chosen["spark.local.dir"] = str(work)
-    chosen["spark.sql.warehouse.dir"] = str(work / "warehouse")
-    # Walking a record's text by regular expression recurses; see json_text.
-    chosen["spark.driver.extraJavaOptions"] = chosen["spark.executor.extraJavaOptions"] = "-Xss4m"
-    for name, value in (chosen | dict(settings.conf)).items():
-        builder = builder.config(name, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    return session
+    logging = work / "log4j2.properties"
+    logging.write_text(_LOGGING)
+    options = f"{_JAVA_OPTIONS} -Dlog4j2.configurationFile=file:{logging}"
+    chosen = _SETTINGS | {
+        "spark.jars": jars,
+        "spark.driver.memory": settings.driver_memory,
+        "spark.local.dir": str(work),
+        "spark.sql.warehouse.dir": str(work / "warehouse"),
+        "spark.driver.extraJavaOptions": options,
+        "spark.executor.extraJavaOptions": _JAVA_OPTIONS,
+    }
+    conf = SparkConf(loadDefaults=False).setMaster(settings.master)
+    conf.setAll(list((chosen | dict(settings.conf)).items()))
+    with (work / LOG_FILE).open("ab") as log:
+        try:
+            gateway = launch_gateway(conf, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
+            context = SparkContext(conf=conf, gateway=gateway)
+        except Exception as error:
+            raise _not_started(work / LOG_FILE, error) from error
+    return SparkSession(context)
+
+
+def stop_session(session: SparkSession, timeout_seconds: float = 3.0) -> None:
+    """End Spark and its JVM; a JVM that does not end by itself is ended by its process id."""
+    java: subprocess.Popen[bytes] = session.sparkContext._gateway.proc  # type: ignore[union-attr]
+    stopping = threading.Thread(target=_stop_quietly, args=(session,), daemon=True)
+    stopping.start()
+    stopping.join(timeout_seconds)
+    if java.stdin is not None:
+        java.stdin.close()
+    java.terminate()
+    try:
+        java.wait(1.0)
+    except subprocess.TimeoutExpired:
+        java.kill()
+        java.wait()
+
+
+def _stop_quietly(session: SparkSession) -> None:
+    # A JVM that is already gone has nothing left to stop.
+    with contextlib.suppress(Exception):
+        session.stop()
 
 
 def view_session(session: SparkSession) -> SparkSession:
@@ -73,7 +121,7 @@ def build_session(session: SparkSession) -> SparkSession:
     return large
 
 
-@contextmanager
+@contextlib.contextmanager
 def pool(session: SparkSession, name: str) -> Iterator[None]:
     """Run the jobs of this thread in the scheduler pool `name`."""
     context = session.sparkContext
@@ -82,3 +130,14 @@ def pool(session: SparkSession, name: str) -> Iterator[None]:
         yield
     finally:
         context.setLocalProperty("spark.scheduler.pool", None)  # type: ignore[arg-type]
+
+
+def _not_started(log: Path, error: Exception) -> TurnoutError:
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    last = lines[-1] if lines else str(error)
+    return TurnoutError(
+        code="spark_not_started",
+        message=f"Spark did not start: {last}",
+        hint=f"see {log}; check spark.master, spark.conf and the memory that is free",
+        status=503,
+    )

@@ -30,7 +30,7 @@ CREATE TABLE IF NOT EXISTS turnout.orchestrator_logs (
     _id BIGINT, ts TIMESTAMP WITH TIME ZONE, level VARCHAR, msg VARCHAR);
 CREATE TABLE IF NOT EXISTS turnout.control_raw (
     _id BIGINT, ts TIMESTAMP WITH TIME ZONE, "partition" INTEGER, "offset" BIGINT, requester VARCHAR,
-    raw VARCHAR, requestId VARCHAR, outcome VARCHAR, detail VARCHAR);
+    raw VARCHAR, requestId VARCHAR, outcome VARCHAR, detail VARCHAR, _acknowledged BOOLEAN);
 CREATE TABLE IF NOT EXISTS turnout.swaps (
     _id BIGINT, ts TIMESTAMP WITH TIME ZONE, generation INTEGER, "from" VARCHAR, "to" VARCHAR, requester VARCHAR,
     requestId VARCHAR, controlOffset BIGINT, sourceOffsets VARCHAR, buildSeconds DOUBLE, catchUpSeconds DOUBLE,

@@ -20,7 +20,6 @@ from turnout.layout import Layout, SourceTable, ViewTable
 from turnout.store.database import Database, next_version, sql_text
 from turnout.store.quality import QualityCount, keys_table, of_keys, write_quality
 
-
 _PLACE = 'topic, "partition", "offset"'
 
 

@@ -36,7 +36,7 @@ class GenerationRecord:
 class Arrival:
     """A control message as it came: from a topic with its place, or from a surface without one."""
 
-    raw: str
+    raw: str | None
     requester: str
     partition: int | None = None
     offset: int | None = None
@@ -116,7 +116,9 @@ class Ledger:
 
     def status(self) -> dict[str, Any]:
         with self._database.read() as cursor:
-            rows = cursor.execute("SELECT * EXCLUDE (_id) FROM turnout.orchestrator_status").to_arrow_table().to_pylist()
+            rows = (
+                cursor.execute("SELECT * EXCLUDE (_id) FROM turnout.orchestrator_status").to_arrow_table().to_pylist()
+            )
         row: dict[str, Any] = rows[0]
         return row
 
@@ -126,26 +128,25 @@ class Ledger:
         joins = dict.fromkeys(join.value for join in plan.joins.values())
         return {**topics, "joinType": ", ".join(joins)}
 
-    def arrive(self, arrivals: Sequence[Arrival]) -> list[int]:
-        """Keep messages before anything is done with them; the ids of those that were not known, in order."""
+    def arrive(self, arrivals: Sequence[Arrival]) -> list[int | None]:
+        """Keep messages before anything is done with them; the id of each, or None where it was there already."""
         with self._database.write() as cursor:
             ids = [self._arrive(cursor, arrival) for arrival in arrivals]
             next_version(cursor, "turnout", "control_raw")
-        return [known for known in ids if known is not None]
+        return ids
 
     def _arrive(self, cursor: duckdb.DuckDBPyConnection, arrival: Arrival) -> int | None:
         # The time is part of a place: a control topic that was made anew counts its offsets from 0 again.
-        moment = arrival.timestamp or datetime.now(UTC)
+        place = [arrival.timestamp or datetime.now(UTC), arrival.partition, arrival.offset]
         row = cursor.execute(
             'INSERT INTO turnout.control_raw (_id, ts, "partition", "offset", requester, raw) '
             "SELECT coalesce(max(_id), 0) + 1, ?, ?, ?, ?, ? FROM turnout.control_raw "
             'HAVING count(*) FILTER (ts = ? AND "partition" = ? AND "offset" = ?) = 0 RETURNING _id',
-            [moment, arrival.partition, arrival.offset, arrival.requester, arrival.raw]
-            + [moment, arrival.partition, arrival.offset],
+            [*place, arrival.requester, arrival.raw, *place],
         ).fetchone()
         return row[0] if row else None
 
-    def pending(self) -> list[tuple[int, str, str, int | None]]:
+    def pending(self) -> list[tuple[int, str | None, str, int | None]]:
         """Messages without an outcome, oldest first: id, raw text, requester, offset."""
         with self._database.read() as cursor:
             return cursor.execute(
@@ -156,7 +157,8 @@ class Ledger:
         """The next offset to read of each partition of the control topic."""
         with self._database.read() as cursor:
             rows = cursor.execute(
-                'SELECT "partition", max("offset") + 1 FROM turnout.control_raw WHERE "partition" IS NOT NULL GROUP BY 1'
+                'SELECT "partition", max("offset") + 1 FROM turnout.control_raw '
+                'WHERE "partition" IS NOT NULL GROUP BY 1'
             ).fetchall()
         return {int(partition): int(offset) for partition, offset in rows}
 
@@ -171,6 +173,23 @@ class Ledger:
         ).fetchone()
         assert settled is not None, f"message {message} has an outcome already"
         next_version(cursor, "turnout", "control_raw")
+
+    def unacknowledged(self) -> list[tuple[int, dict[str, Any]]]:
+        """Outcomes that were not sent yet: id, and what to send."""
+        with self._database.read() as cursor:
+            rows = cursor.execute(
+                'SELECT _id, requestId, outcome, detail, requester, "partition", "offset" FROM turnout.control_raw '
+                "WHERE outcome IS NOT NULL AND _acknowledged IS NULL ORDER BY _id"
+            ).fetchall()
+        names = ("requestId", "outcome", "detail", "requester", "partition", "offset")
+        return [(row[0], dict(zip(names, row[1:], strict=True))) for row in rows]
+
+    def acknowledged(self, messages: Sequence[int]) -> None:
+        with self._database.write() as cursor:
+            cursor.execute(
+                "UPDATE turnout.control_raw SET _acknowledged = true WHERE _id IN (SELECT unnest(?::BIGINT[]))",
+                [list(messages)],
+            )
 
     def add_swap(self, cursor: duckdb.DuckDBPyConnection, swap: Swap) -> None:
         cursor.execute(

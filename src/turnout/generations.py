@@ -1,0 +1,224 @@
+"""Generations as living things: tables in the store, a streaming query, a checkpoint; made, resumed and removed whole.
+
+When that happens is the orchestrator's decision.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from turnout.config import Settings
+from turnout.errors import TurnoutError
+from turnout.kafka.security import java_properties
+from turnout.kafka.topics import Topics
+from turnout.layout import Layout
+from turnout.offsets import Lost, Offsets
+from turnout.plan import Plan, Start
+from turnout.spark.generation import BatchReport, GenerationQuery, Reading
+from turnout.spark.sampling import Sample, take_samples
+from turnout.store.database import Database
+from turnout.store.generations import GenerationTables
+from turnout.store.ledger import GenerationRecord, Ledger
+from turnout.swap import SwapState, advance
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SAMPLED_RECORDS = 50
+_SAY_AGAIN_SECONDS = 60.0
+
+Say = Callable[[str, str], None]
+"""Where log lines go: level, text."""
+
+
+class Generation:
+    """One generation: its record, its tables, its query and how far it is. Reports come on the query's thread."""
+
+    def __init__(self, record: GenerationRecord, tables: GenerationTables, topics: Topics, say: Say) -> None:
+        self.number = record.generation
+        self.record = record
+        self.tables = tables
+        self.query: GenerationQuery | None = None
+        self.state = SwapState.VALIDATING
+        self.lingering_since = 0.0
+        self.waiting = False
+        """Whether its query has ended and is to be started again at `restart_at`."""
+        self.restarts = 0
+        self.restart_at = 0.0
+        self._topics = topics
+        self._say = say
+        self._said: dict[str, float] = {}
+        progress = tables.progress()
+        self.start = Offsets.from_json(record.start_offsets)
+        self.target = Offsets.from_json(record.target_offsets)
+        self.offsets = self.start if progress.offsets == "{}" else Offsets.from_json(progress.offsets)
+        self.records = progress.records
+        self.changed = threading.Event()
+        self.views_built = progress.views_built
+
+    @property
+    def plan(self) -> Plan:
+        return self.record.plan
+
+    def move(self, to: SwapState) -> None:
+        self.state = advance(self.state, to)
+
+    def percent(self) -> float:
+        """How much of the way from start to target is done."""
+        whole = self.start.behind(self.target)
+        return 100.0 if not whole else round(100.0 * (1 - self.offsets.behind(self.target) / whole), 1)
+
+    def batch_done(self, report: BatchReport) -> None:
+        self.offsets = report.offsets
+        self.records += report.records
+        self.restarts = 0
+        caught_up = report.views_built and not self.views_built
+        self.views_built = report.views_built
+        self.changed.set()
+        if not report.views_built:
+            self._say("INFO", f"catching up generation {self.number}: {self.records:,} records, {self.percent()}%")
+        elif caught_up:
+            self._say("INFO", f"generation {self.number} has caught up with {self.records:,} records")
+        for table, count in report.evicted.items():
+            self._say_seldom(table, "INFO", f"{table}: {count} oldest rows evicted (max_rows)")
+        if report.bad:
+            self._say_seldom(
+                "bad", "WARNING", f"{report.bad} faults in records of generation {self.number}: see bad_records"
+            )
+
+    def _say_seldom(self, subject: str, level: str, text: str) -> None:
+        now = time.monotonic()
+        if now - self._said.get(subject, float("-inf")) >= _SAY_AGAIN_SECONDS:
+            self._said[subject] = now
+            self._say(level, text)
+
+    def lost(self, generation: int, lost: Lost) -> None:
+        self._say("WARNING", str(lost))
+
+    def low_watermark(self, topic: str, partition: int) -> int | None:
+        try:
+            return self._topics.low_watermark(topic, partition)
+        except TurnoutError:
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class Workshop:
+    """What generations are made with."""
+
+    settings: Settings
+    database: Database
+    ledger: Ledger
+    session: SparkSession
+    topics: Topics
+    say: Say
+
+
+class Generations:
+    """Makes, resumes and removes generations."""
+
+    def __init__(self, workshop: Workshop) -> None:
+        self._workshop = workshop
+        self._checkpoints = workshop.settings.data_dir / "checkpoints"
+
+    def samples(self, plan: Plan) -> list[Sample]:
+        """The newest records of each topic, decoded; TurnoutError where a topic is missing or cannot be read."""
+        topics = self._workshop.topics
+        layout = Layout.of(self._workshop.settings, plan)
+        values = {topic: topics.sample(topic, SAMPLED_RECORDS) for topic in layout.topics}
+        return take_samples(self._workshop.session, layout, values)
+
+    def estimate(self, plan: Plan) -> dict[str, int]:
+        """How many records each source would start with."""
+        start, target = self._range(plan)
+        return {s: start.topic(topic).behind(target.topic(topic)) for s, topic in plan.topics.items()}
+
+    def create(self, plan: Plan) -> Generation:
+        """A new generation with its tables, not reading yet."""
+        workshop = self._workshop
+        layout = Layout.of(workshop.settings, plan)
+        start, target = self._range(plan)
+        with workshop.database.write() as cursor:
+            number = workshop.ledger.next_generation(cursor)
+            record = GenerationRecord(number, plan, self.signature(), start.to_json(), target.to_json())
+            tables = GenerationTables(workshop.database, number, layout)
+            tables.create(cursor, views_built=start.reached(target))
+            workshop.ledger.add_generation(cursor, record)
+        shutil.rmtree(self._checkpoints / f"g{number}", ignore_errors=True)
+        return self._alive(record, tables)
+
+    def resume(self, record: GenerationRecord) -> Generation:
+        """A generation that the store has from before."""
+        layout = Layout.of(self._workshop.settings, record.plan)
+        return self._alive(record, GenerationTables(self._workshop.database, record.generation, layout))
+
+    def _alive(self, record: GenerationRecord, tables: GenerationTables) -> Generation:
+        settings = self._workshop.settings
+        generation = Generation(record, tables, self._workshop.topics, self._workshop.say)
+        reading = Reading(
+            kafka=java_properties(settings.kafka),
+            start=generation.start,
+            target=generation.target,
+            checkpoint=self._checkpoints / f"g{record.generation}",
+            max_records_per_batch=settings.spark.max_records_per_batch,
+            dead_letter_topic=settings.dead_letter_topic,
+        )
+        generation.query = GenerationQuery(self._workshop.session, tables, reading, generation)
+        return generation
+
+    def remove(self, generation: Generation) -> None:
+        """Stop its query (bounded), and take its tables and its checkpoint away."""
+        if generation.query is not None and not generation.query.stop():
+            self._workshop.say("WARNING", f"generation {generation.number} did not stop in time; it is removed anyway")
+        self.clear(generation.number)
+
+    def clear(self, number: int) -> None:
+        """Take away what a generation left in the store and on disk."""
+        with self._workshop.database.write() as cursor:
+            cursor.execute(f"DROP SCHEMA IF EXISTS g{number} CASCADE")
+            self._workshop.ledger.remove_generation(cursor, number)
+        shutil.rmtree(self._checkpoints / f"g{number}", ignore_errors=True)
+
+    def clear_all_but(self, kept: int) -> list[int]:
+        """Remove what a crash or a stop left behind; the numbers of what was removed."""
+        with self._workshop.database.read() as cursor:
+            rows = cursor.execute("SELECT schema_name FROM duckdb_schemas() WHERE schema_name ~ '^g[0-9]+$'").fetchall()
+        found = {int(name[1:]) for (name,) in rows}
+        if self._checkpoints.exists():
+            found |= {int(p.name[1:]) for p in self._checkpoints.iterdir() if p.name[1:].isdigit()}
+        stale = sorted(found - {kept})
+        for number in stale:
+            self.clear(number)
+        return [number for number in stale if number]
+
+    def signature(self) -> str:
+        """What of the configuration the tables of a generation depend on, besides its plan."""
+        settings = self._workshop.settings
+        sources = {
+            name: [s.table, s.key, {c: t.name for c, t in s.columns.items()}, s.rows.value, s.max_rows]
+            for name, s in settings.sources.items()
+        }
+        views = {name: [v.left, v.right, v.on, v.duplicates.value] for name, v in settings.views.items()}
+        return json.dumps([sources, views])
+
+    def _range(self, plan: Plan) -> tuple[Offsets, Offsets]:
+        starts = self._starts(plan)
+        start = self._workshop.topics.start_offsets(starts, starts)
+        if all(one.kind == "latest" for one in starts.values()):
+            return start, start
+        return start, self._workshop.topics.end_offsets(starts)
+
+    def _starts(self, plan: Plan) -> Mapping[str, Start]:
+        """Where each topic starts: a source's own setting holds until a control message names a start."""
+        settings = self._workshop.settings
+        named = plan.start != settings.start
+        return {
+            topic: plan.start if named else settings.sources[source].start or plan.start
+            for source, topic in plan.topics.items()
+        }

@@ -1,0 +1,112 @@
+"""A real `turnout run` in a process of its own, for tests that start, ask, kill and restart it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+import yaml
+
+from turnout.broker import free_port
+from turnout.testing import wait_until
+
+
+class RunningTurnout:
+    """One data folder and one port, over any number of process lives."""
+
+    def __init__(self, folder: Path, bootstrap: str, **sections: Any) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        self.port = free_port()
+        self.data_dir = folder / "data"
+        self.log_file = folder / "turnout.log"
+        document = {
+            "kafka": {"bootstrap_servers": bootstrap},
+            "server": {"port": self.port},
+            "data_dir": str(self.data_dir),
+            "spark": {"driver_memory": "1g"},
+            **sections,
+        }
+        self.config = folder / "turnout.yaml"
+        self.config.write_text(yaml.safe_dump(document))
+        self.http = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=30)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self, *, ready: bool = True) -> Self:
+        with self.log_file.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "turnout", "run", "-c", str(self.config)],
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        if ready:
+            self.wait_ready()
+        return self
+
+    def wait_ready(self, timeout: float = 90) -> None:
+        wait_until(lambda: self.answer("/readyz") == 200, timeout=timeout, what=f"readiness; log:\n{self.log()}")
+
+    def answer(self, path: str) -> int | None:
+        """The status of a call; None where nobody answers."""
+        assert self._process is not None
+        assert self._process.poll() is None, f"turnout ended with {self._process.returncode}:\n{self.log()}"
+        try:
+            return self.http.get(path).status_code
+        except httpx.HTTPError:
+            return None
+
+    def get(self, path: str) -> Any:
+        response = self.http.get(path)
+        response.raise_for_status()
+        return response.json()
+
+    def rows(self, table: str, **query: Any) -> list[dict[str, Any]]:
+        response = self.http.get(f"/api/tables/{table}/rows", params={"limit": 100_000, **query})
+        response.raise_for_status()
+        rows: list[dict[str, Any]] = response.json()["rows"]
+        return rows
+
+    def total(self, table: str, **query: Any) -> int:
+        response = self.http.get(f"/api/tables/{table}/rows", params={"limit": 0, **query})
+        response.raise_for_status()
+        return int(response.json()["total"])
+
+    def status(self) -> dict[str, Any]:
+        status: dict[str, Any] = self.get("/api/status")
+        return status
+
+    def log(self) -> str:
+        return self.log_file.read_text()[-5000:] if self.log_file.exists() else ""
+
+    def kill(self) -> None:
+        """As a power cut would: no chance to clean up."""
+        assert self._process is not None
+        os.kill(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        assert self._process is not None
+        self._process.send_signal(number)
+        return self._process.wait(timeout=20)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.http.close()
+        if self._process is not None and self._process.poll() is None:
+            self.stop()
