@@ -121,6 +121,10 @@ class Orchestrator:
             return False, self._trouble
         return (True, f"generation {live.number} is published") if live else (False, "no generation is published yet")
 
+    def topics(self) -> list[str]:
+        """The names of all topics that Turnout's Kafka identity may see; asks Kafka, so it may block."""
+        return sorted(self._topics.names())
+
     def _run(self) -> None:
         while not self._stopping.is_set():
             try:
