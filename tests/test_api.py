@@ -16,6 +16,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from turnout.errors import TurnoutError
+from turnout.server.api import ControlDesk
 from turnout.server.app import Server, Services, create_app, serve
 from turnout.store.database import Database
 
@@ -23,7 +24,7 @@ ROWS = "/api/tables/users_ui/rows"
 
 
 class Steering:
-    """Stands where the orchestrator will."""
+    """The orchestrator as the reading calls see it."""
 
     def __init__(self) -> None:
         self.ready = (True, "generation 1 is published")
@@ -33,6 +34,13 @@ class Steering:
 
     def readiness(self) -> tuple[bool, str]:
         return self.ready
+
+    def topics(self) -> list[str]:
+        return []
+
+    @property
+    def desk(self) -> ControlDesk:
+        raise AssertionError("no reading call needs the desk")
 
 
 class Running:

@@ -1,6 +1,7 @@
-"""The HTTP calls that read: tables, rows, status, history, liveness, readiness; and the shape of every error.
+"""The HTTP calls that read: tables, rows, status, history, topics, liveness, readiness; and the shape of every error.
 
-All work on the store runs on worker threads; the event loop only routes. Starting and stopping is `app.py`.
+All work on the store runs on worker threads; the event loop only routes. The calls that change something are
+`control_api.py`; starting and stopping is `app.py`.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from turnout.desk import Ticket
 from turnout.errors import TurnoutError
 from turnout.server.formats import Format, WindowFile, to_json, window_file, window_json
 from turnout.store.database import Database
-from turnout.store.where import parse_columns, parse_sort, parse_terms, show
-from turnout.store.windows import Window, list_tables, read_window
+from turnout.store.values import show
+from turnout.store.where import parse_columns, parse_sort, parse_terms
+from turnout.store.windows import Window, list_tables, read_window, store_faults
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +39,11 @@ _MAX_INT64 = 2**63 - 1
 _CHUNK_BYTES = 256 * 1024
 # Whole-table files take long: they have threads of their own, so that small reads never wait for them.
 _READERS, _FILE_WRITERS = 16, 2
+# Kafka may be slow to say that it is away; nobody else waits for that.
+_TOPIC_READERS, _TOPICS_SECONDS = 2, 15.0
+
+STOPPING = "turnout.stopping"
+"""In the scope of a request: a function that says whether the server stops."""
 
 SECURITY_HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -46,14 +54,27 @@ SECURITY_HEADERS = {
 T = TypeVar("T")
 
 
+class ControlDesk(Protocol):
+    """Where control messages go in."""
+
+    def submit(self, raw: bytes | str, requester: str) -> Ticket:
+        """Take a message; its answer comes on the ticket. May block for a write to the store."""
+
+
 class Orchestrator(Protocol):
-    """What the server asks of the orchestrator; both may block."""
+    """What the server asks of the orchestrator; all calls may block."""
+
+    @property
+    def desk(self) -> ControlDesk: ...
 
     def status(self) -> dict[str, Any]:
         """The status row, with progress and lag."""
 
     def readiness(self) -> tuple[bool, str]:
         """Whether viewers can be sent here, and why or why not."""
+
+    def topics(self) -> list[str]:
+        """The names of all topics; TurnoutError when Kafka is away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +83,8 @@ class Services:
 
     database: Database
     orchestrator: Orchestrator
+    control_wait_seconds: float = 660.0
+    """How long a request waits for its outcome: as long as a build may take, and some more."""
 
 
 class Api:
@@ -72,6 +95,7 @@ class Api:
         self._orchestrator = services.orchestrator
         self._readers = CapacityLimiter(_READERS)
         self._file_writers = CapacityLimiter(_FILE_WRITERS)
+        self._topic_readers = CapacityLimiter(_TOPIC_READERS)
 
     def routes(self) -> list[Route]:
         return [
@@ -79,12 +103,13 @@ class Api:
             Route("/api/tables/{name}/rows", self.rows),
             Route("/api/status", self.status),
             Route("/api/swaps", self.swaps),
+            Route("/api/topics", self.topics),
             Route("/healthz", self.healthz),
             Route("/readyz", self.readyz),
         ]
 
     async def tables(self, request: Request) -> Response:
-        _known_parameters(request.query_params, ())
+        known_parameters(request.query_params, ())
         found = await self._read(lambda: list_tables(self._database))
         return json_response({"tables": [asdict(table) for table in found]})
 
@@ -96,12 +121,25 @@ class Api:
         return FileStream(file)
 
     async def swaps(self, request: Request) -> Response:
-        _known_parameters(request.query_params, ())
+        known_parameters(request.query_params, ())
         return await self._json(Window("swaps", limit=MAX_JSON_ROWS))
 
     async def status(self, request: Request) -> Response:
-        _known_parameters(request.query_params, ())
-        return json_response(await self._read(self._orchestrator.status))
+        known_parameters(request.query_params, ())
+        return json_response(await self._read(self._status))
+
+    async def topics(self, request: Request) -> Response:
+        """Names for a form to complete; Kafka's own topics are left out."""
+        known_parameters(request.query_params, ())
+        with anyio.move_on_after(_TOPICS_SECONDS):
+            names = await self._in_thread(self._orchestrator.topics, self._topic_readers)
+            return json_response({"topics": sorted(name for name in names if not name.startswith("__"))})
+        raise TurnoutError(
+            code="kafka_unreachable",
+            message=f"Kafka did not tell its topics within {_TOPICS_SECONDS:g} s",
+            hint="check that the brokers run; `turnout check` says what is wrong",
+            status=503,
+        )
 
     async def healthz(self, _: Request) -> Response:
         return json_response({"status": "ok"})
@@ -112,6 +150,10 @@ class Api:
             hint = "try again soon; /api/status shows progress"
             raise TurnoutError(code="not_ready", message=reason, hint=hint, status=503)
         return json_response({"status": "ready", "reason": reason})
+
+    def _status(self) -> dict[str, Any]:
+        with store_faults("read"):
+            return self._orchestrator.status()
 
     async def _json(self, window: Window) -> Response:
         body = await self._read(lambda: window_json(read_window(self._database, window)))
@@ -145,7 +187,7 @@ class FileStream(StreamingResponse):
 
 def window_of(table: str, query: QueryParams) -> tuple[Format, Window]:
     """The window and the format that a query string asks for."""
-    _known_parameters(query, _WINDOW_PARAMETERS)
+    known_parameters(query, _WINDOW_PARAMETERS)
     kind = _format(query.get("format", Format.JSON.value))
     limit = _whole(query, "limit", DEFAULT_ROWS if kind is Format.JSON else None)
     if kind is Format.JSON and limit is not None and limit > MAX_JSON_ROWS:
@@ -201,7 +243,7 @@ def on_any_error(request: Request, error: Exception) -> Response:
     return json_response(shaped.as_json(), 500, SECURITY_HEADERS)
 
 
-def _known_parameters(query: QueryParams, known: Iterable[str]) -> None:
+def known_parameters(query: QueryParams, known: Iterable[str]) -> None:
     names = [name for name, _ in query.multi_items()]
     for name in names:
         if name not in known:

@@ -1,6 +1,7 @@
 """The web server: the application, put together from calls and page, and its life from listening to stopped.
 
-What the calls do is `api.py`. Signals belong to the caller: a server stops when `stop()` is called.
+What the calls do is `api.py` and `control_api.py`. Signals belong to the caller: a server stops when `stop()` is
+called.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import contextlib
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
@@ -25,12 +27,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from turnout.errors import TurnoutError
 from turnout.server.api import (
     SECURITY_HEADERS,
+    STOPPING,
     Api,
     Services,
     on_any_error,
     on_http_error,
     on_turnout_error,
 )
+from turnout.server.control_api import ControlApi
 
 __all__ = ["Server", "Services", "create_app", "serve"]
 
@@ -45,8 +49,9 @@ def create_app(services: Services) -> Starlette:
     app = Starlette(
         routes=[
             *Api(services).routes(),
+            *ControlApi(services).routes(),
             Route("/", _page),
-            Mount("/static", StaticFiles(directory=_STATIC)),
+            Mount("/static", _Static(directory=_STATIC)),
         ],
         middleware=[Middleware(_SecurityHeaders)],
         exception_handlers={
@@ -58,6 +63,15 @@ def create_app(services: Services) -> Starlette:
     # A path is right or wrong; a redirect would only hide a typo in a client.
     app.router.redirect_slashes = False
     return app
+
+
+class _Static(StaticFiles):
+    """The parts of the page. Browsers ask each time whether one changed, so that all are of one version."""
+
+    def file_response(self, *args: Any, **kwargs: Any) -> Response:
+        response = super().file_response(*args, **kwargs)
+        response.headers["Cache-Control"] = "no-cache"
+        return response
 
 
 async def _page(_: Request) -> Response:
@@ -89,7 +103,7 @@ class Server:
         self.host = host
         self.port: int = self._socket.getsockname()[1]
         config = uvicorn.Config(
-            app,
+            self._with_stopping(app),
             lifespan="off",
             log_config=None,
             access_log=False,
@@ -113,6 +127,14 @@ class Server:
     def stop(self) -> None:
         """Stop soon, from any thread: requests under way have a second to finish."""
         self._uvicorn.should_exit = True
+
+    def _with_stopping(self, app: ASGIApp) -> ASGIApp:
+        """Lets a call that waits see that the server stops, so that it answers in time."""
+
+        async def told(scope: Scope, receive: Receive, send: Send) -> None:
+            await app({**scope, STOPPING: lambda: self._uvicorn.should_exit}, receive, send)
+
+        return told
 
 
 async def serve(app: ASGIApp, host: str, port: int, ready_callback: Callable[[int], None] | None = None) -> None:

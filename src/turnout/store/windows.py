@@ -19,7 +19,8 @@ import pyarrow as pa
 from turnout.columns import ColumnType
 from turnout.errors import TurnoutError
 from turnout.store.database import Database
-from turnout.store.where import SortKey, Term, compile_sort, compile_where, known_column, quote, show
+from turnout.store.values import show
+from turnout.store.where import SortKey, Term, compile_sort, compile_where, known_column, quote
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +31,7 @@ _CATALOG = """
 SELECT schema_name, table_name, column_name, data_type FROM duckdb_columns()
 WHERE database_name = current_database() AND NOT internal ORDER BY schema_name, table_name, column_index
 """
-# What DuckDB raises when the store itself is in trouble, and what that means to who reads.
+# What DuckDB raises when the store itself is in trouble, and what that means to who asked.
 _UNAVAILABLE: tuple[tuple[type[duckdb.Error], str], ...] = (
     (duckdb.IOException, "its disk fails or is full"),
     (duckdb.OutOfMemoryException, "it is out of memory"),
@@ -130,6 +131,22 @@ def list_tables(database: Database) -> list[TableInfo]:
             )
             for table in found
         ]
+
+
+@contextmanager
+def store_faults(deed: str) -> Iterator[None]:
+    """Tell a store in trouble as TurnoutError; `deed` is what was tried, such as `read`."""
+    try:
+        yield
+    except tuple(kind for kind, _ in _UNAVAILABLE) as error:
+        log.error("the store cannot be %s: %s", deed, error)
+        reason = next(text for kind, text in _UNAVAILABLE if isinstance(error, kind))
+        raise TurnoutError(
+            code="store_unavailable",
+            message=f"the live store cannot be {deed} now: {reason}",
+            hint="try again soon; the log of the server has the details",
+            status=503,
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,20 +252,10 @@ class _Snapshot:
 
 @contextmanager
 def _snapshot(database: Database) -> Iterator[_Snapshot]:
-    try:
-        with database.read() as cursor:
-            # Arrow carries the session's zone into every file; it must not be that of the machine.
-            cursor.execute("SET TimeZone = 'UTC'")
-            yield _Snapshot(cursor)
-    except tuple(kind for kind, _ in _UNAVAILABLE) as error:
-        log.error("the store cannot be read: %s", error)
-        reason = next(text for kind, text in _UNAVAILABLE if isinstance(error, kind))
-        raise TurnoutError(
-            code="store_unavailable",
-            message=f"the live store cannot be read now: {reason}",
-            hint="try again soon; the log of the server has the details",
-            status=503,
-        ) from error
+    with store_faults("read"), database.read() as cursor:
+        # Arrow carries the session's zone into every file; it must not be that of the machine.
+        cursor.execute("SET TimeZone = 'UTC'")
+        yield _Snapshot(cursor)
 
 
 def _type(duckdb_type: str) -> ColumnType:

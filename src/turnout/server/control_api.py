@@ -1,0 +1,217 @@
+"""The HTTP calls that ask for a change: control messages and rollbacks.
+
+A message goes to the desk as it came; who sent it waits here for the outcome. What a message means, and what becomes
+of it, is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import re
+import time
+from typing import Any
+from urllib.parse import SplitResult, urlsplit
+
+import anyio
+import anyio.to_thread
+from anyio import CapacityLimiter
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from turnout.control import MAX_MESSAGE_BYTES, Outcome
+from turnout.desk import Answer, Ticket
+from turnout.errors import TurnoutError
+from turnout.server.api import STOPPING, Services, json_response, known_parameters
+from turnout.store.values import show
+from turnout.store.windows import store_faults
+
+MAX_WAITING = 64
+_SUBMITTERS = 4
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.002, 0.05
+_CLIENT_NAME = re.compile("[a-z][a-z0-9_-]{0,31}")
+# Names of the history that no client may take.
+_TAKEN_NAMES = ("topic", "configuration")
+_WAIT = {"true": True, "1": True, "false": False, "0": False}
+_PORTS = {"http": 80, "https": 443}
+
+
+class ControlApi:
+    """The calls, bound to their services."""
+
+    def __init__(self, services: Services) -> None:
+        self._orchestrator = services.orchestrator
+        self._wait_seconds = services.control_wait_seconds
+        self._submitters = CapacityLimiter(_SUBMITTERS)
+        self._waiting = 0
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/api/control", self.control, methods=["POST"]),
+            Route("/api/rollback", self.rollback, methods=["POST"]),
+        ]
+
+    async def control(self, request: Request) -> Response:
+        return await self._steer(request, await _checked_body(request))
+
+    async def rollback(self, request: Request) -> Response:
+        return await self._steer(request, _rollback_message(await _checked_body(request)))
+
+    async def _steer(self, request: Request, raw: bytes) -> Response:
+        wait, requester = _wait(request), _requester(request)
+        # Not abandoned on cancel: a message that was taken is told to nobody, but is never half taken.
+        ticket = await anyio.to_thread.run_sync(self._submit, raw, requester, limiter=self._submitters)
+        answer = await self._outcome(request, ticket) if wait else None
+        if answer is None:
+            return json_response({"message": ticket.message, "requestId": ticket.request_id, "outcome": None}, 202)
+        if answer.outcome in (Outcome.REJECTED, Outcome.FAILED):
+            error = _error(answer)
+            return json_response(error.as_json(), error.status)
+        return json_response(answer.as_json(ticket.request_id))
+
+    def _submit(self, raw: bytes, requester: str) -> Ticket:
+        with store_faults("written"):
+            return self._orchestrator.desk.submit(raw, requester)
+
+    async def _outcome(self, request: Request, ticket: Ticket) -> Answer | None:
+        """The answer; None when it takes too long, too many wait already, the server stops, or who asked has gone.
+
+        It looks again and again instead of waiting in a thread: hundreds of seconds in threads would hold back other
+        calls, and the end of the process.
+        """
+        if self._waiting >= MAX_WAITING:
+            return None
+        self._waiting += 1
+        deadline, pause = time.monotonic() + self._wait_seconds, _FIRST_PAUSE_SECONDS
+        try:
+            while not ticket.done.is_set() and time.monotonic() < deadline:
+                if request.scope.get(STOPPING, bool)() or await request.is_disconnected():
+                    break
+                await anyio.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+        finally:
+            self._waiting -= 1
+        return ticket.answer
+
+
+async def _checked_body(request: Request) -> bytes:
+    """The body of a request that may change something."""
+    _check_origin(request)
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind not in ("", "application/json"):
+        raise TurnoutError(
+            code="unsupported_media_type",
+            message=f"Content-Type: {show(kind)} is not taken here",
+            hint="send JSON, with Content-Type: application/json",
+            status=415,
+        )
+    body = bytearray()
+    try:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > MAX_MESSAGE_BYTES:
+                raise _too_large()
+    except ClientDisconnect as error:
+        raise TurnoutError(code="bad_request", message="the request ended before its body did") from error
+    return bytes(body)
+
+
+def _too_large() -> TurnoutError:
+    return TurnoutError(
+        code="message_too_large",
+        message=f"the message has more than the {MAX_MESSAGE_BYTES} bytes allowed",
+        hint="send only the fields that change",
+        status=413,
+    )
+
+
+def _check_origin(request: Request) -> None:
+    """Refuse what another site's page sends by its visitor's browser. Programs send no Origin."""
+    origin = request.headers.get("origin")
+    if origin is None or _is_own(origin, request):
+        return
+    raise TurnoutError(
+        code="foreign_origin",
+        message=f"Origin {show(origin)} is not this server",
+        hint="open the page at the server's own address; programs leave the Origin header out",
+        status=403,
+    )
+
+
+def _is_own(origin: str, request: Request) -> bool:
+    """Whether a page of this server sent the request.
+
+    It is not enough that Origin and Host agree: a site can give its own name this machine's address. So over loopback
+    the name must be one that only this machine has.
+    """
+    sender = _split(origin)
+    # By the scheme of the page, because a proxy in front may speak TLS for this server.
+    host = _split(f"{sender.scheme}://{request.headers.get('host', '')}") if sender else None
+    if sender is None or host is None or _place(sender) != _place(host):
+        return False
+    server = request.scope.get("server")
+    return not (server and _is_loopback(str(server[0]))) or _is_loopback(host.hostname or "")
+
+
+def _split(address: str) -> SplitResult | None:
+    try:
+        parts = urlsplit(address)
+        return parts if parts.scheme in _PORTS and parts.hostname and _place(parts) else None
+    except ValueError:
+        return None
+
+
+def _place(parts: SplitResult) -> tuple[str | None, int]:
+    return parts.hostname, parts.port or _PORTS[parts.scheme]
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _rollback_message(body: bytes) -> bytes:
+    """The control message of a rollback; the body may add requestId and expectedGeneration."""
+    fields: Any = {}
+    if body.strip():
+        try:
+            fields = json.loads(body)
+        except (ValueError, RecursionError):
+            fields = None
+    if isinstance(fields, dict):
+        return json.dumps({**fields, "action": "rollback"}).encode()
+    raise TurnoutError(
+        code="bad_control",
+        message="the body is not a JSON object",
+        hint='send none, or one such as {"requestId": "undo-1", "expectedGeneration": 7}',
+        status=422,
+    )
+
+
+def _wait(request: Request) -> bool:
+    known_parameters(request.query_params, ("wait",))
+    text = request.query_params.get("wait", "true")
+    if text.lower() not in _WAIT:
+        raise TurnoutError(
+            code="bad_parameter", message=f"wait: neither true nor false: {show(text)}", hint="such as wait=false"
+        )
+    return _WAIT[text.lower()]
+
+
+def _requester(request: Request) -> str:
+    """Who asks, for the history: what the client calls itself, where that is a plain name."""
+    name = request.headers.get("x-turnout-client", "").strip().lower()
+    return name if _CLIENT_NAME.fullmatch(name) and name not in _TAKEN_NAMES else "http"
+
+
+def _error(answer: Answer) -> TurnoutError:
+    """The error of a message that was rejected or failed."""
+    if answer.error is not None:
+        return answer.error
+    status = 422 if answer.outcome is Outcome.REJECTED else 500
+    return TurnoutError(code=answer.outcome.value, message=answer.detail, status=status)
