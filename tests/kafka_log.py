@@ -1,0 +1,43 @@
+"""All records that Kafka holds, as the oracle reads them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+from confluent_kafka import Consumer, TopicPartition
+
+from oracle import Sent
+
+
+def read_all(bootstrap: str, topics: Sequence[str]) -> list[Sent]:
+    """Every record of `topics` from the earliest to the end as it is now."""
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": f"oracle-{uuid.uuid4()}", "isolation.level": "read_uncommitted"}
+    )
+    try:
+        metadata = consumer.list_topics(timeout=10)
+        places = [(topic, p) for topic in topics for p in metadata.topics[topic].partitions]
+        ranges = {place: consumer.get_watermark_offsets(TopicPartition(*place), timeout=10) for place in places}
+        consumer.assign([TopicPartition(topic, p, low) for (topic, p), (low, _) in ranges.items()])
+        left = {place for place, (low, high) in ranges.items() if high > low}
+        records: list[Sent] = []
+        while left:
+            for message in consumer.consume(10_000, timeout=1.0):
+                assert message.error() is None, message.error()
+                records.append(
+                    Sent(
+                        message.topic(),
+                        message.partition(),
+                        message.offset(),
+                        message.timestamp()[1],
+                        message.key(),
+                        message.value(),
+                    )
+                )
+                place = (message.topic(), message.partition())
+                if message.offset() + 1 >= ranges[place][1]:
+                    left.discard(place)
+        return records
+    finally:
+        consumer.close()
