@@ -4,9 +4,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
+APT_INSTALL := apt-get update -qq >/dev/null && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo test lint format lock bench clean
+.PHONY: help setup venv java demo test lint format lock bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.* ## /\1\t/p' Makefile | expand -t 10
@@ -16,13 +17,24 @@ setup: java $(STAMP) ## everything that is needed, in .venv; quick when it is th
 # The lock's hashes decide what is installed, whatever the source. Turnout itself is installed in place, by the locked
 # hatchling: build isolation would fetch another one that no hash covers.
 $(STAMP): requirements.lock pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "error: $(PYTHON) is not Python 3.11 or newer; give one that is: make setup PYTHON=python3.12" >&2; exit 1; }
-	$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(MAKE) --no-print-directory venv
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $(STAMP)
 	@echo "Ready: $(BIN)/turnout --help, or make demo"
+
+# Debian has the standard library's venv in a package of its own.
+venv:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "error: $(PYTHON) is not Python 3.11 or newer; give one that is: make setup PYTHON=python3.12" >&2; exit 1; }
+	@complete() { $(PYTHON) -c 'import ensurepip' 2>/dev/null; }; \
+	package=$$($(PYTHON) -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])'); \
+	complete && exit 0; \
+	if [ "$$(id -u)" = 0 ] && [ -e /etc/debian_version ]; then \
+	  echo "Installing $$package"; $(APT_INSTALL) "$$package" >/dev/null; \
+	fi; \
+	complete || { echo "error: $(PYTHON) has no ensurepip; install it (Debian, Ubuntu: apt-get install $$package)" >&2; exit 1; }
+	$(PYTHON) -m venv --clear .venv
 
 java:
 	@java="$${JAVA_HOME:+$$JAVA_HOME/bin/}java"; \
@@ -33,8 +45,7 @@ java:
 	enough && exit 0; \
 	if [ "$$(id -u)" = 0 ] && [ -z "$$JAVA_HOME" ] && [ -e /etc/debian_version ]; then \
 	  echo "Installing Java 17 (openjdk-17-jre-headless)"; \
-	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
-	    apt-get install -y -qq --no-install-recommends openjdk-17-jre-headless; } >/dev/null; \
+	  $(APT_INSTALL) openjdk-17-jre-headless >/dev/null; \
 	fi; \
 	enough || { echo "error: no Java 17 or newer; install one (Debian, Ubuntu: apt-get install" \
 	  "openjdk-17-jre-headless) and put it on the PATH, or set JAVA_HOME" >&2; exit 1; }

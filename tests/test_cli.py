@@ -248,6 +248,14 @@ def test_swap_exit_code_follows_the_outcome(control: tuple[Control, str], outcom
     assert json.loads(turnout("swap", "--join", "left", "--url", address, "--json").stdout)["outcome"] == outcome
 
 
+def test_swap_whose_outcome_does_not_come_is_no_success(control: tuple[Control, str]) -> None:
+    server, address = control
+    server.answer = (202, {"message": 3, "outcome": None})
+    result = turnout("swap", "--join", "left", "--url", address)
+    assert (result.exit_code, "turnout status" in result.stderr) == (1, True)
+    assert turnout("swap", "--join", "left", "--no-wait", "--url", address).exit_code == 0
+
+
 def test_swap_that_is_refused_tells_why(control: tuple[Control, str]) -> None:
     server, address = control
     refusal = TurnoutError(code="bad_control", message="joinType: unknown 'sideways'", hint="known: left, inner")

@@ -24,7 +24,14 @@ async def echo(request: Request) -> Response:
         error = TurnoutError(code="generation_conflict", message="generation 1 is published", hint="ask again")
         return JSONResponse(error.as_json(), 409)
     query = dict(request.query_params)
-    return JSONResponse({"sent": sent, "query": query, "authorization": request.headers.get("authorization")})
+    return JSONResponse(
+        {
+            "sent": sent,
+            "query": query,
+            "authorization": request.headers.get("authorization"),
+            "client": request.headers.get("x-turnout-client"),
+        }
+    )
 
 
 async def no_turnout(_: Request) -> Response:
@@ -91,7 +98,12 @@ def test_table_name_is_never_a_path(client: Client, name: str) -> None:
 def test_control_sends_the_message_and_the_token(echoing: str) -> None:
     with connect(f"{echoing}/", "s3cret") as client:
         answer = client.control({"usersTopic": "users2"})
-        assert answer == {"sent": {"usersTopic": "users2"}, "query": {}, "authorization": "Bearer s3cret"}
+        assert answer == {
+            "sent": {"usersTopic": "users2"},
+            "query": {},
+            "authorization": "Bearer s3cret",
+            "client": "python",
+        }
         assert client.control({}, wait=False)["query"] == {"wait": "false"}
         assert client.rollback({"requestId": "r"})["sent"] == {"requestId": "r"}
 

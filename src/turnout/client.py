@@ -36,18 +36,23 @@ class Rows:
         return {name: getattr(self, name) for name in self.__slots__}
 
 
-def connect(url: str = DEFAULT_URL, token: str | None = None) -> Client:
-    """A client of the server at `url`; nothing is sent yet. Use it in a `with` block, or close it."""
-    return Client(url, token)
+def connect(url: str = DEFAULT_URL, token: str | None = None, *, name: str = "python") -> Client:
+    """A client of the server at `url`; nothing is sent yet. Use it in a `with` block, or close it.
+
+    `name` is what the history of swaps calls who asked: a plain, short word.
+    """
+    return Client(url, token, name)
 
 
 class Client:
     """The calls of the HTTP API; safe to use from several threads."""
 
-    def __init__(self, url: str, token: str | None = None) -> None:
+    def __init__(self, url: str, token: str | None = None, name: str = "python") -> None:
         self.url = _base(url)
+        headers = {"X-Turnout-Client": name}
         # A token with a line break would fail deep in the client, with the token in the error.
-        headers = {"Authorization": f"Bearer {_clean(token)}"} if token else {}
+        if token:
+            headers["Authorization"] = f"Bearer {_clean(token)}"
         self._http = httpx.Client(base_url=self.url, headers=headers, timeout=_TIMEOUT_SECONDS)
 
     def __enter__(self) -> Self:

@@ -35,13 +35,13 @@ _POLL_SECONDS = 0.2
 
 
 class _StopRequested(BaseException):
-    """SIGTERM, as an exception: what was started so far is stopped on the way out, as with Ctrl-C."""
+    """A signal, as an exception: what was started so far is stopped on the way out."""
 
 
 def run(*, port: int = 10000, records_per_second: float = 20, data: Path | None = None) -> None:
     """Start everything, and block until SIGINT or SIGTERM; for the main thread. `data` keeps what there is."""
     screen = Console(highlight=False)
-    with suppress(KeyboardInterrupt, _StopRequested), _sigterm_raises(), ExitStack() as open_things:
+    with suppress(_StopRequested), _signals_raise(), ExitStack() as open_things:
         folder = data or Path(open_things.enter_context(tempfile.TemporaryDirectory(prefix="turnout-demo-")))
         _run(screen, folder.absolute(), data is None, port, records_per_second, open_things)
 
@@ -220,12 +220,14 @@ def _free(port: int) -> int:
 
 
 @contextmanager
-def _sigterm_raises() -> Iterator[None]:
+def _signals_raise() -> Iterator[None]:
+    # SIGINT too: a shell starts background jobs with it ignored, and then there is no KeyboardInterrupt.
     def handle(number: int, frame: FrameType | None) -> None:
         raise _StopRequested
 
-    before = signal.signal(signal.SIGTERM, handle)
+    before = {sign: signal.signal(sign, handle) for sign in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for sign, handler in before.items():
+            signal.signal(sign, handler)

@@ -81,7 +81,7 @@ def connected(url: str, token: str) -> Client:
     """A client of the server that the options name."""
     from turnout.client import connect
 
-    return connect(url, token or None)
+    return connect(url, token or None, name="cli")
 
 
 def report(error: TurnoutError, *, as_json: bool) -> None:

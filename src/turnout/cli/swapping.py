@@ -19,6 +19,7 @@ from turnout.cli.app import (
     print_json,
 )
 from turnout.cli.looking import OUTCOME_STYLES
+from turnout.errors import TurnoutError
 
 BAD_OUTCOMES = frozenset({"rejected", "failed", "superseded"})
 
@@ -72,7 +73,7 @@ def swap(
         message["dryRun"] = True
     message |= _request(request_id, expected_generation)
     with connected(url, token) as client:
-        _finish(client.control(message, wait=not no_wait), json)
+        _finish(client.control(message, wait=not no_wait), json, wait=not no_wait)
 
 
 @app.command(epilog="Example:  turnout rollback --expected-generation 7")
@@ -86,7 +87,8 @@ def rollback(
 ) -> None:
     """Go back to the previous plan; at once while its generation still lingers."""
     with connected(url, token) as client:
-        _finish(client.rollback(_request(request_id, expected_generation), wait=not no_wait), json)
+        answer = client.rollback(_request(request_id, expected_generation), wait=not no_wait)
+        _finish(answer, json, wait=not no_wait)
 
 
 def _source_topic(text: str) -> tuple[str, str]:
@@ -105,8 +107,14 @@ def _request(request_id: str, expected_generation: int | None) -> dict[str, Any]
     return message
 
 
-def _finish(answer: Mapping[str, Any], json: bool) -> None:
+def _finish(answer: Mapping[str, Any], json: bool, *, wait: bool) -> None:
     outcome = answer.get("outcome")
+    if wait and outcome is None:
+        raise TurnoutError(
+            code="outcome_pending",
+            message="the server took the request, and did not tell its outcome in time",
+            hint="look at turnout status, and at the last row of turnout history",
+        )
     if json:
         print_json(answer)
     else:

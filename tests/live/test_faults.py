@@ -1,0 +1,356 @@
+"""What goes wrong around Turnout: brokers, topics, disks, signals, a second process. It says what, and goes on by itself."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import oracle
+import psutil
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+from kafka_log import read_all
+from running import RunningTurnout
+
+from turnout.broker import EmbeddedBroker, free_port
+from turnout.joins import Duplicates, Join
+from turnout.testing import Record, create_topic, delete_topic, produce, wait_until
+
+STOP_SECONDS = 5
+USERS = {"userId": "string", "name": "string", "email": "string", "age": "int64"}
+ACCOUNTS = {"userId": "string", "accountType": "string", "balance": "double"}
+TopicName = Callable[[str], str]
+
+
+def sections(users: str, accounts: str, **more: Any) -> dict[str, Any]:
+    """A file that reads these topics from their start."""
+    return {
+        "control": {"topic": f"{users}-control"},
+        "sources": {
+            "users": {"topic": users, "table": "users_ui", "key": "userId", "columns": USERS},
+            "accounts": {"topic": accounts, "table": "accounts_ui", "key": "userId", "columns": ACCOUNTS},
+        },
+        "start": "earliest",
+        **more,
+    }
+
+
+def user(number: int) -> dict[str, Any]:
+    return {"userId": f"u{number}", "name": f"n{number}", "email": "e", "age": number % 90}
+
+
+def account(number: int) -> dict[str, Any]:
+    return {"userId": f"u{number}", "accountType": "gold", "balance": number / 2}
+
+
+def reason(turnout: RunningTurnout) -> str:
+    """Why it is not ready; empty where it is, or nobody answers yet."""
+    if turnout.answer("/readyz") != 503:
+        return ""
+    message: str = turnout.http.get("/readyz").json().get("error", {}).get("message", "")
+    return message
+
+
+def wait_reason(turnout: RunningTurnout, *parts: str, timeout: float = 40) -> None:
+    wait_until(
+        lambda: all(part in reason(turnout) for part in parts),
+        timeout=timeout,
+        what=f"the reason to have {parts}; it is {reason(turnout)!r}; log:\n{turnout.log()}",
+    )
+
+
+def wait_total(turnout: RunningTurnout, table: str, total: int, timeout: float = 60) -> None:
+    wait_until(lambda: turnout.total(table) >= total, timeout=timeout, what=f"{total} rows of {table}: {turnout.log()}")
+    assert turnout.total(table) == total
+
+
+def said(turnout: RunningTurnout, *parts: str) -> bool:
+    return any(all(part in line["msg"] for part in parts) for line in turnout.rows("orchestrator_logs"))
+
+
+def assert_ends_soon(turnout: RunningTurnout, number: int) -> None:
+    """It ends in time, with success, and takes its JVM along."""
+    family = psutil.Process(turnout.pid).children(recursive=True)
+    started = time.monotonic()
+    code = turnout.stop(number)
+    seconds = time.monotonic() - started
+    assert code == 0, turnout.log()
+    assert seconds < STOP_SECONDS, f"{seconds:.1f} s"
+    gone, alive = psutil.wait_procs(family, timeout=1)
+    assert not alive, alive
+    print(f"ended after {seconds:.2f} s")
+
+
+def assert_tables_are_exact(turnout: RunningTurnout, bootstrap: str, topics: tuple[str, str]) -> None:
+    records = read_all(bootstrap, topics)
+    users = oracle.Source("users", topics[0], "userId", USERS, latest=False)
+    accounts = oracle.Source("accounts", topics[1], "userId", ACCOUNTS, latest=False)
+    left, _ = oracle.read_source(users, records)
+    right, _ = oracle.read_source(accounts, records)
+    wait_total(turnout, "users_ui", len(left))
+    wait_total(turnout, "accounts_ui", len(right))
+    assert oracle.bag(turnout.rows("users_ui")) == oracle.bag(kept.row for kept in left)
+    assert oracle.bag(turnout.rows("accounts_ui")) == oracle.bag(kept.row for kept in right)
+    expected = oracle.join_rows(users, left, accounts, right, Join.LEFT, Duplicates.LATEST)
+    assert oracle.bag(turnout.rows("final_ui")) == oracle.bag(expected)
+
+
+@contextmanager
+def watched(turnout: RunningTurnout, allowed: tuple[int, ...] = (200,)) -> Iterator[None]:
+    """Read the view all the time; every answer must be one of the allowed."""
+    stopped = threading.Event()
+    answers: list[int] = []
+
+    def read() -> None:
+        with httpx.Client(base_url=turnout.http.base_url, timeout=10) as client:
+            while not stopped.wait(0.05):
+                answers.append(client.get("/api/tables/final_ui/rows", params={"limit": 5}).status_code)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        yield
+    finally:
+        stopped.set()
+        reader.join()
+    assert len(answers) > 10
+    assert set(answers) <= set(allowed), set(answers)
+
+
+@contextmanager
+def load(bootstrap: str, topics: tuple[str, str]) -> Iterator[None]:
+    stopped = threading.Event()
+
+    def write() -> None:
+        number = 0
+        while not stopped.wait(0.02):
+            for topic, value in zip(topics, (user, account), strict=True):
+                produce(bootstrap, topic, [value(n) for n in range(number, number + 50)])
+            number += 50
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        yield
+    finally:
+        stopped.set()
+        writer.join()
+
+
+def test_start_without_broker_or_topics_waits_for_both(tmp_path: Path) -> None:
+    port = free_port()
+    address = f"127.0.0.1:{port}"
+    turnout = RunningTurnout(tmp_path / "turnout", address, **sections("users", "accounts"))
+    with turnout.start(ready=False), EmbeddedBrokerLater(tmp_path / "broker", port) as broker:
+        wait_reason(turnout, address, "cannot be reached")
+        assert turnout.answer("/healthz") == 200
+        assert turnout.rows("final_ui") == []
+        assert address in turnout.log()
+        assert said(turnout, address, "cannot be reached")
+        assert_ends_soon(turnout, signal.SIGTERM)
+
+        turnout.start(ready=False)
+        wait_reason(turnout, address, "cannot be reached")
+        broker.start()
+        wait_reason(turnout, "topic 'users' does not exist; create it")
+        create_topic(address, "users")
+        wait_reason(turnout, "topic 'accounts' does not exist; create it")
+        create_topic(address, "accounts")
+        started = time.monotonic()
+        produce(address, "users", [user(1)])
+        turnout.wait_ready(timeout=20)
+        wait_total(turnout, "final_ui", 1)
+        print(f"ready {time.monotonic() - started:.1f} s after the topics")
+
+
+class EmbeddedBrokerLater(EmbeddedBroker):
+    """A broker that the test starts; it is stopped at the end."""
+
+    def __enter__(self) -> EmbeddedBrokerLater:
+        return self
+
+
+def test_broker_restart_while_reading_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    with EmbeddedBroker(tmp_path / "broker") as broker:
+        address = broker.bootstrap_servers
+        topics = ("users", "accounts")
+        for topic in topics:
+            create_topic(address, topic, partitions=2)
+        produce(address, "users", [user(n) for n in range(100)])
+        with RunningTurnout(tmp_path / "turnout", address, **sections(*topics)) as turnout:
+            wait_total(turnout, "final_ui", 100)
+            with watched(turnout):
+                broker.stop()
+                stopped = time.monotonic()
+                wait_reason(turnout, address, "cannot be reached")
+                print(f"noticed after {time.monotonic() - stopped:.1f} s")
+                wait_until(lambda: time.monotonic() - stopped > OUTAGE_SECONDS, timeout=OUTAGE_SECONDS + 5)
+                broker.start()
+                began = time.monotonic()
+                produce(address, "users", [user(n) for n in range(100, 150)])
+                produce(address, "accounts", [account(n) for n in range(50)])
+                wait_total(turnout, "final_ui", 150)
+                print(f"new records after {time.monotonic() - began:.1f} s")
+                turnout.wait_ready(timeout=20)
+            assert_tables_are_exact(turnout, address, topics)
+
+
+OUTAGE_SECONDS = 12
+
+
+def test_topic_deleted_while_reading_is_told_and_read_again_from_its_start(
+    tmp_path: Path, broker: EmbeddedBroker, topic_name: TopicName
+) -> None:
+    address = broker.bootstrap_servers
+    users, accounts = topic_name("users"), topic_name("accounts")
+    for topic in (users, accounts):
+        create_topic(address, topic)
+    produce(address, users, [user(n) for n in range(10)])
+    with RunningTurnout(tmp_path / "turnout", address, **sections(users, accounts)) as turnout:
+        wait_total(turnout, "users_ui", 10)
+        delete_topic(address, users)
+        produce(address, accounts, [account(n) for n in range(3)])
+        wait_total(turnout, "accounts_ui", 3, timeout=30)
+        wait_until(lambda: said(turnout, f"topic '{users}' partition 0 is gone", "offset 10"), what=turnout.log())
+        create_topic(address, users)
+        produce(address, users, [user(n) for n in range(100, 104)])
+        wait_total(turnout, "users_ui", 14, timeout=30)
+        turnout.wait_ready(timeout=20)
+
+        # Deleted and made anew at once, with fewer records than before.
+        delete_topic(address, users)
+        create_topic(address, users)
+        produce(address, users, [user(200)])
+        produce(address, accounts, [account(200)])
+        wait_total(turnout, "accounts_ui", 4, timeout=30)
+        wait_total(turnout, "users_ui", 15, timeout=30)
+
+
+def test_records_lost_to_retention_are_told_with_their_range(
+    tmp_path: Path, broker: EmbeddedBroker, topic_name: TopicName
+) -> None:
+    address = broker.bootstrap_servers
+    users, accounts = topic_name("users"), topic_name("accounts")
+    for topic in (users, accounts):
+        create_topic(address, topic)
+    admin = AdminClient({"bootstrap.servers": address})
+    with RunningTurnout(tmp_path / "turnout", address, **sections(users, accounts)) as turnout:
+        produce(address, users, [user(n) for n in range(10)])
+        wait_total(turnout, "users_ui", 10)
+        assert turnout.stop() == 0
+        produce(address, users, [user(n) for n in range(10, 30)])
+        place = TopicPartition(users, 0, 25)
+        admin.delete_records([place])[place].result(10)
+        turnout.start()
+        wait_total(turnout, "users_ui", 15)
+        wait_until(lambda: said(turnout, f"topic '{users}' partition 0 lost offsets 10 to 24"), what=turnout.log())
+        produce(address, users, [user(30)])
+        wait_total(turnout, "users_ui", 16)
+
+
+@contextmanager
+def small_disk(folder: Path, megabytes: int) -> Iterator[Path]:
+    assert os.geteuid() == 0, "this test mounts a small file system: run it as root"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(folder)], check=True)
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def fill(file: Path) -> None:
+    with file.open("ab", buffering=0) as out:
+        try:
+            while True:
+                out.write(b"x" * 4096)
+        except OSError:
+            return
+
+
+def test_full_disk_is_told_and_left_without_harm(tmp_path: Path, broker: EmbeddedBroker, topic_name: TopicName) -> None:
+    address = broker.bootstrap_servers
+    topics = (topic_name("users"), topic_name("accounts"))
+    for topic in topics:
+        create_topic(address, topic)
+    produce(address, topics[0], [user(n) for n in range(100)])
+    with small_disk(tmp_path / "disk", 64) as disk:
+        turnout = RunningTurnout(tmp_path / "turnout", address, **sections(*topics, data_dir=str(disk / "data")))
+        with turnout:
+            wait_total(turnout, "final_ui", 100)
+            with watched(turnout, allowed=(200, 503)):
+                fill(disk / "filler")
+                produce(address, topics[0], [Record({**user(n), "email": "e" * 500}) for n in range(100, 5000)])
+                produce(address, topics[1], [account(n) for n in range(100)])
+                wait_reason(turnout, "No space left on device", "room")
+                assert turnout.answer("/healthz") == 200
+                fill(disk / "filler")
+                deadline = time.monotonic() + 8  # several tries on the full disk
+                wait_until(lambda: time.monotonic() > deadline)
+                (disk / "filler").unlink()
+                freed = time.monotonic()
+                turnout.wait_ready(timeout=30)
+                print(f"ready {time.monotonic() - freed:.1f} s after there was room")
+            assert_tables_are_exact(turnout, address, topics)
+            assert_ends_soon(turnout, signal.SIGTERM)
+            turnout.start()
+            assert_tables_are_exact(turnout, address, topics)
+
+
+def test_process_ends_soon_under_load_and_takes_new_columns_up(
+    tmp_path: Path, broker: EmbeddedBroker, topic_name: TopicName
+) -> None:
+    address = broker.bootstrap_servers
+    topics = (topic_name("users"), topic_name("accounts"))
+    for topic in topics:
+        create_topic(address, topic, partitions=2)
+    turnout = RunningTurnout(tmp_path / "turnout", address, **sections(*topics))
+    with load(address, topics), turnout:
+        wait_until(lambda: turnout.total("final_ui") > 1000, what="rows")
+        assert_second_process_is_refused(turnout)
+        assert_ends_soon(turnout, signal.SIGINT)
+        turnout.start(ready=False)
+        deadline = time.monotonic() + 1.5  # while Spark starts
+        wait_until(lambda: time.monotonic() > deadline)
+        assert_ends_soon(turnout, signal.SIGTERM)
+
+        changed = turnout.config.read_text().replace("age: int64", "age: int64\n      city: string")
+        turnout.config.write_text(changed)
+        turnout.start(ready=False)
+        wait_until(lambda: turnout.answer("/healthz") == 200, what="an answer")
+        assert "city" not in turnout.rows("users_ui", limit=1)[0]
+        turnout.wait_ready()
+        assert "city" in turnout.rows("users_ui", limit=1)[0]
+        assert turnout.status()["usersTopic"] == topics[0]
+        assert_ends_soon(turnout, signal.SIGTERM)
+    turnout.start()
+    assert_tables_are_exact(turnout, address, topics)
+    turnout.stop()
+
+
+def assert_second_process_is_refused(first: RunningTurnout) -> None:
+    command = [sys.executable, "-m", "turnout", "run", "-c", str(first.config), "--port", "0"]
+    second = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    assert second.returncode == 1
+    assert "Traceback" not in second.stderr
+    assert f"error: another turnout (process {first.pid}) uses data_dir {first.data_dir}" in second.stderr
+    assert first.answer("/readyz") == 200
+
+
+@pytest.fixture(autouse=True)
+def _shown_on_failure(tmp_path: Path) -> Iterator[None]:
+    """The log of the process is part of a failure's report."""
+    yield
+    log = tmp_path / "turnout" / "turnout.log"
+    if log.exists():
+        print(log.read_text()[-6000:])

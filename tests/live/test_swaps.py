@@ -1,0 +1,379 @@
+"""Hot swaps seen from inside: no reader ever sees a mixture, nothing is left behind, every message is accounted for."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pytest
+
+from orchestrated import Orchestrated, orchestrated
+from turnout.broker import EmbeddedBroker
+from turnout.control import Outcome
+from turnout.store.database import Database
+from turnout.testing import create_topic, produce, wait_until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SWAPS = 200
+JOINS = ("left", "inner", "full", "anti", "semi", "right", "natural")
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """Two pairs of topics whose records say where they came from."""
+
+    users: tuple[str, str]
+    accounts: tuple[str, str]
+    control: str
+
+
+@pytest.fixture
+def topics(broker: EmbeddedBroker, topic_name: Callable[[str], str]) -> Topics:
+    made = Topics(
+        (topic_name("users"), topic_name("users")),
+        (topic_name("accounts"), topic_name("accounts")),
+        topic_name("control"),
+    )
+    for topic in (*made.users, *made.accounts, made.control):
+        create_topic(broker.bootstrap_servers, topic, 1)
+    for which in (0, 1):
+        fill(broker.bootstrap_servers, made, which, range(20))
+    return made
+
+
+def fill(bootstrap: str, topics: Topics, which: int, numbers: range) -> None:
+    users, accounts = topics.users[which], topics.accounts[which]
+    produce(bootstrap, users, [{"userId": f"k{i}", "name": users, "email": "e", "age": i} for i in numbers])
+    half = [i for i in numbers if i % 2]
+    produce(bootstrap, accounts, [{"userId": f"k{i}", "accountType": accounts, "balance": i} for i in half])
+
+
+def sections(topics: Topics, **more: Any) -> dict[str, Any]:
+    columns = {"userId": "string", "name": "string", "email": "string", "age": "int64"}
+    users = {"topic": topics.users[0], "table": "users_ui", "key": "userId", "columns": columns}
+    columns = {"userId": "string", "accountType": "string", "balance": "double"}
+    accounts = {"topic": topics.accounts[0], "table": "accounts_ui", "key": "userId", "columns": columns}
+    return {
+        "sources": {"users": users, "accounts": accounts},
+        "control": {"topic": topics.control},
+        "start": "earliest",
+        "swap": {"linger_seconds": 0.2, "max_linger_generations": 1},
+        **more,
+    }
+
+
+@dataclass
+class Reader:
+    """Reads all tables and the status in one transaction, as fast as it can, and notes what must not be."""
+
+    database: Database
+    reads: int = 0
+    faults: list[str] = field(default_factory=list)
+    generations: set[int] = field(default_factory=set)
+    stopped: threading.Event = field(default_factory=threading.Event)
+
+    def run(self) -> None:
+        while not self.stopped.is_set():
+            try:
+                self.look()
+            except Exception as error:
+                self.faults.append(f"error: {error!r}")
+            self.reads += 1
+
+    def look(self) -> None:
+        with self.database.read() as cursor:
+            generation, users, accounts, join = cursor.execute(
+                "SELECT generation, usersTopic, accountsTopic, joinType FROM orchestrator_status"
+            ).fetchone() or (0, "", "", "")
+            from_users = dict(cursor.execute("SELECT name, count(*) FROM users_ui GROUP BY 1").fetchall())
+            from_accounts = dict(cursor.execute("SELECT accountType, count(*) FROM accounts_ui GROUP BY 1").fetchall())
+            joined = cursor.execute("SELECT name, accountType, count(*) FROM final_ui GROUP BY ALL").fetchall()
+            alone = cursor.execute(
+                "SELECT count(*) FROM final_ui f WHERE name IS NOT NULL AND NOT EXISTS "
+                "(SELECT 1 FROM users_ui u WHERE u.userId = f.userId AND u.age = f.age)"
+            ).fetchone()
+        self.generations.add(generation)
+        self.check(f"users {from_users} under {users}", set(from_users) == {users} and from_users[users] >= 20)
+        self.check(f"accounts {from_accounts} under {accounts}", set(from_accounts) == {accounts})
+        names, kinds = {row[0] for row in joined} - {None}, {row[1] for row in joined} - {None}
+        self.check(f"final_ui {joined} under {users}, {accounts}", names <= {users} and kinds <= {accounts})
+        self.check(f"final_ui is empty under {join}", bool(joined))
+        self.check(f"{alone} rows of final_ui without their user", alone == (0,))
+
+    def check(self, what: str, good: bool) -> None:
+        if not good:
+            self.faults.append(what)
+
+
+@contextmanager
+def reading(database: Database) -> Iterator[Reader]:
+    reader = Reader(database)
+    thread = threading.Thread(target=reader.run)
+    thread.start()
+    try:
+        yield reader
+    finally:
+        reader.stopped.set()
+        thread.join()
+
+
+@contextmanager
+def load(bootstrap: str, topics: Topics) -> Iterator[None]:
+    """New records in all topics all the time."""
+    stopped = threading.Event()
+
+    def run() -> None:
+        for number in itertools.count(20):
+            if stopped.wait(0.1):
+                return
+            for which in (0, 1):
+                fill(bootstrap, topics, which, range(number, number + 2))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopped.set()
+        thread.join()
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """What a process holds on to."""
+
+    threads: int
+    files: int
+    queries: int
+    schemas: tuple[str, ...]
+    checkpoints: tuple[str, ...]
+    memory_mb: float
+
+    @classmethod
+    def of(cls, running: Orchestrated, spark: SparkSession) -> Footprint:
+        gc.collect()
+        process = psutil.Process()
+        with running.database.read() as cursor:
+            schemas = cursor.execute(
+                "SELECT schema_name FROM duckdb_schemas() WHERE schema_name ~ '^g[0-9]+$'"
+            ).fetchall()
+        folder = running.settings.data_dir / "checkpoints"
+        return cls(
+            threads=process.num_threads(),
+            files=process.num_fds(),
+            queries=len(spark.streams.active),
+            schemas=tuple(sorted(name for (name,) in schemas)),
+            checkpoints=tuple(sorted(path.name for path in folder.iterdir())),
+            memory_mb=process.memory_info().rss / 2**20,
+        )
+
+
+def settled(running: Orchestrated, spark: SparkSession) -> Footprint:
+    """The footprint once nothing lingers."""
+    wait_until(lambda: not running.orchestrator.status()["lingering"], timeout=30, what="nothing to linger")
+    return Footprint.of(running, spark)
+
+
+@pytest.mark.timeout(900)
+def test_swaps_under_load_show_no_mixture_and_leave_nothing_behind(
+    broker: EmbeddedBroker, topics: Topics, spark: SparkSession, tmp_path: Path
+) -> None:
+    bootstrap = broker.bootstrap_servers
+    with orchestrated(tmp_path, spark, bootstrap, **sections(topics)) as running:
+        with load(bootstrap, topics), reading(running.database) as reader:
+            before = None
+            for number in range(SWAPS):
+                answer = running.send(
+                    usersTopic=topics.users[(number + 1) % 2],
+                    accountsTopic=topics.accounts[(number // 2) % 2],
+                    joinType=JOINS[number % len(JOINS)],
+                )
+                assert answer.outcome is Outcome.APPLIED, answer
+                if number == SWAPS // 2:
+                    before = settled(running, spark)
+            after = settled(running, spark)
+        assert reader.faults == []
+        assert len(reader.generations) > SWAPS / 2
+        assert before is not None
+        assert after.threads <= before.threads + 5
+        assert after.files <= before.files + 5
+        assert (after.queries, len(after.schemas), len(after.checkpoints)) == (1, 1, 1)
+        assert after.memory_mb <= before.memory_mb * 1.25 + 50
+
+
+def test_storm_of_messages_ends_in_the_combined_state(
+    broker: EmbeddedBroker, topics: Topics, spark: SparkSession, tmp_path: Path
+) -> None:
+    bootstrap = broker.bootstrap_servers
+    messages: list[Any] = []
+    for number in range(500):
+        kind = number % 5
+        if kind == 0:
+            messages.append({"usersTopic": topics.users[number // 5 % 2], "requestId": str(number)})
+        elif kind == 1:
+            messages.append({"joinType": JOINS[number % len(JOINS)], "requestId": str(number)})
+        elif kind == 2:
+            messages.append({"accountsTopic": topics.accounts[1], "requestId": str(number)})
+        elif kind == 3:
+            messages.append({"requestId": str(number)})
+        else:
+            messages.append(f'{{"broken {number}')
+    messages[-5:] = [{"usersTopic": topics.users[1], "joinType": "inner", "requestId": "last"}]
+    acks = f"{topics.control}-acks"
+    create_topic(bootstrap, acks, 1)
+    with orchestrated(
+        tmp_path, spark, bootstrap, **sections(topics, control={"topic": topics.control, "ack_topic": acks})
+    ) as running:
+        produce(bootstrap, topics.control, messages)
+        wait_until(
+            lambda: len(rows := running.rows("control_raw")) == len(messages) and all(r["outcome"] for r in rows),
+            timeout=120,
+            what="an outcome for every message",
+        )
+        status = running.orchestrator.status()
+        assert (status["usersTopic"], status["accountsTopic"]) == (topics.users[1], topics.accounts[1])
+        assert status["joinType"] == "inner"
+        rows = running.rows("control_raw")
+        assert [row["offset"] for row in rows] == list(range(len(messages)))
+        outcomes = Counter(row["outcome"] for row in rows)
+        assert outcomes["rejected"] == sum(isinstance(message, str) for message in messages)
+        assert outcomes["failed"] == 0
+        assert outcomes["applied"] == len(running.rows("swaps")) - 1 <= 20
+        assert sum(outcomes.values()) == len(messages)
+
+
+def test_rollback_is_immediate_while_the_old_generation_lingers(
+    broker: EmbeddedBroker, topics: Topics, spark: SparkSession, tmp_path: Path
+) -> None:
+    slow = {"linger_seconds": 60, "max_linger_generations": 2}
+    with orchestrated(tmp_path, spark, broker.bootstrap_servers, **sections(topics, swap=slow)) as running:
+        assert running.send(usersTopic=topics.users[1]).generation == 2
+        fill(broker.bootstrap_servers, topics, 0, range(20, 25))
+        back = running.send(action="rollback")
+        assert (back.outcome, back.generation) == (Outcome.ROLLED_BACK, 1)
+        wait_until(lambda: len(running.rows("users_ui")) == 25, what="the old generation to go on reading")
+        again = running.send(action="rollback")
+        assert (again.outcome, again.generation) == (Outcome.ROLLED_BACK, 2)
+        assert {row["name"] for row in running.rows("users_ui")} == {topics.users[1]}
+        assert [row["outcome"] for row in running.rows("swaps")] == ["applied", "applied", "rolled_back", "rolled_back"]
+
+
+def test_rollback_after_the_linger_time_is_an_ordinary_build(
+    broker: EmbeddedBroker, topics: Topics, spark: SparkSession, tmp_path: Path
+) -> None:
+    with orchestrated(tmp_path, spark, broker.bootstrap_servers, **sections(topics)) as running:
+        assert running.send(action="rollback").outcome is Outcome.REJECTED
+        running.send(usersTopic=topics.users[1])
+        settled(running, spark)
+        back = running.send(action="rollback")
+        assert (back.outcome, back.generation) == (Outcome.ROLLED_BACK, 3)
+        assert {row["name"] for row in running.rows("users_ui")} == {topics.users[0]}
+
+
+def test_rejected_and_failed_swaps_leave_the_old_generation_and_nothing_else(
+    broker: EmbeddedBroker, topics: Topics, spark: SparkSession, tmp_path: Path, topic_name: Callable[[str], str]
+) -> None:
+    bootstrap = broker.bootstrap_servers
+    garbage = topic_name("garbage")
+    create_topic(bootstrap, garbage, 1)
+    produce(bootstrap, garbage, [b"\x00\x01", "nope", "[]", "<xml/>"])
+    with orchestrated(tmp_path, spark, bootstrap, **sections(topics)) as running, load(bootstrap, topics):
+        before = settled(running, spark)
+        seen = len(running.rows("users_ui"))
+        missing = running.send(usersTopic="not-there", requestId="a")
+        bad = running.send(usersTopic=garbage, requestId="b")
+        stale = running.send(usersTopic=topics.users[1], expectedGeneration=7)
+        join = running.send(joinType="sideways")
+        assert [a.outcome for a in (missing, bad, stale, join)] == [Outcome.REJECTED] * 4
+        assert "does not exist; create it or name another" in missing.detail
+        assert "none of its newest 4 records is a row of source 'users'" in bad.detail
+        assert stale.error is not None
+        assert stale.error.status == 409
+        assert "known: left, natural" in join.detail
+        assert settled(running, spark).schemas == before.schemas == ("g1",)
+        wait_until(lambda: len(running.rows("users_ui")) > seen, what="the old generation to go on reading")
+        after = settled(running, spark)
+        assert (after.queries, after.checkpoints) == (before.queries, before.checkpoints)
+        assert after.threads <= before.threads + 3
+
+
+def test_build_that_times_out_is_cleaned_up(
+    broker: EmbeddedBroker, topics: Topics, spark: SparkSession, tmp_path: Path
+) -> None:
+    hasty = {"linger_seconds": 0.2, "catch_up_timeout_seconds": 0.001}
+    with orchestrated(tmp_path, spark, broker.bootstrap_servers, **sections(topics, swap=hasty)) as running:
+        answer = running.send(usersTopic=topics.users[1])
+        assert answer.outcome is Outcome.FAILED
+        assert "raise swap.catch_up_timeout_seconds" in answer.detail
+        footprint = settled(running, spark)
+        assert (footprint.queries, footprint.schemas, footprint.checkpoints) == (1, ("g1",), ("g1",))
+        assert running.rows("swaps")[-1]["outcome"] == "failed"
+        fill(broker.bootstrap_servers, topics, 0, range(20, 21))
+        wait_until(lambda: len(running.rows("users_ui")) == 21, what="the old generation to go on reading")
+
+
+def test_dry_run_reports_and_builds_nothing(
+    broker: EmbeddedBroker, topics: Topics, spark: SparkSession, tmp_path: Path
+) -> None:
+    with orchestrated(tmp_path, spark, broker.bootstrap_servers, **sections(topics)) as running:
+        answer = running.send(usersTopic=topics.users[1], joinType="inner", dryRun=True)
+        assert answer.outcome is Outcome.UNCHANGED
+        assert answer.report is not None
+        assert answer.report["changes"] is True
+        assert answer.report["records"] == {"users": 20, "accounts": 10}
+        assert list(answer.report["columns"]["final_ui"]) == [
+            "userId",
+            "name",
+            "email",
+            "age",
+            "accountType",
+            "balance",
+        ]
+        assert answer.report["sampleUnmatched"]["final_ui"][0] == "k0"
+        assert running.orchestrator.status()["generation"] == 1
+        assert len(running.rows("swaps")) == 1
+
+
+def test_unchanged_message_refreshes_last_applied_and_builds_nothing(
+    broker: EmbeddedBroker, topics: Topics, spark: SparkSession, tmp_path: Path
+) -> None:
+    with orchestrated(tmp_path, spark, broker.bootstrap_servers, **sections(topics)) as running:
+        before = running.orchestrator.status()["lastApplied"]
+        time.sleep(0.01)
+        answer = running.send(
+            usersTopic=f" {topics.users[0]} ", joinType="LEFT OUTER", accountsTopic="", requestId="same"
+        )
+        assert answer.outcome is Outcome.UNCHANGED
+        status = running.orchestrator.status()
+        assert status["lastApplied"] > before
+        assert (status["generation"], status["requestId"]) == (1, "same")
+        lines = [row["msg"] for row in running.rows("orchestrator_logs")]
+        assert any("changed: false" in line for line in lines)
+        assert any(line.startswith("no change") for line in lines)
+
+
+def test_log_tells_the_story_of_a_swap(
+    broker: EmbeddedBroker, topics: Topics, spark: SparkSession, tmp_path: Path
+) -> None:
+    with orchestrated(tmp_path, spark, broker.bootstrap_servers, **sections(topics)) as running:
+        raw = {"usersTopic": topics.users[1], "surprise": 1}
+        running.send(**raw)
+        settled(running, spark)
+        wait_until(lambda: "closed generation 1" in [r["msg"] for r in running.rows("orchestrator_logs")])
+        lines = [row["msg"] for row in running.rows("orchestrator_logs")]
+        for start in ("control message raw: ", "building generation 2: ", "topics set: ", "swapped generation 1 "):
+            assert sum(line.startswith(start) for line in lines) >= 1, start
+        assert any(json.dumps(raw) in line and "changed: true" in line for line in lines)
+        assert any("surprise" in line for line in lines), "an unknown field is warned about"

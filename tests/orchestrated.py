@@ -1,0 +1,55 @@
+"""An orchestrator in the test's own process, with the shared Spark: for tests that look at it from inside."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from turnout.config import Settings, parse
+from turnout.desk import Answer
+from turnout.orchestrator import Orchestrator
+from turnout.store.database import Database
+from turnout.store.windows import Window, read_window
+from turnout.testing import wait_until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Orchestrated:
+    """A running orchestrator and its store."""
+
+    def __init__(self, settings: Settings, session: SparkSession) -> None:
+        self.settings = settings
+        self.database = Database.open(settings.data_dir)
+        self.orchestrator = Orchestrator(settings, self.database, lambda: session)
+
+    def send(self, timeout: float = 120, **message: Any) -> Answer:
+        """Send a control message as a surface does, and wait for its outcome."""
+        answer = self.orchestrator.desk.submit(json.dumps(message), "test").wait(timeout)
+        assert answer is not None, f"no outcome within {timeout} s: {message}"
+        return answer
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = read_window(self.database, Window(table)).rows.to_pylist()
+        return rows
+
+    def wait_ready(self) -> None:
+        wait_until(lambda: self.orchestrator.readiness()[0], timeout=60, what="readiness")
+
+
+@contextmanager
+def orchestrated(folder: Path, session: SparkSession, bootstrap: str, **sections: Any) -> Iterator[Orchestrated]:
+    """Run an orchestrator on `folder` until the block ends."""
+    document = {"kafka": {"bootstrap_servers": bootstrap}, "data_dir": str(folder / "data"), **sections}
+    running = Orchestrated(parse(document, folder, {}), session)
+    running.orchestrator.start()
+    try:
+        running.wait_ready()
+        yield running
+    finally:
+        running.orchestrator.stop()
+        running.database.close()
