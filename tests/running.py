@@ -36,6 +36,7 @@ class RunningTurnout:
         self.config = folder / "turnout.yaml"
         self.config.write_text(yaml.safe_dump(document))
         self.http = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=30)
+        self.command = [sys.executable, "-m", "turnout"]
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -46,7 +47,7 @@ class RunningTurnout:
     def start(self, *, ready: bool = True) -> Self:
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "turnout", "run", "-c", str(self.config)],
+                [*self.command, "run", "-c", str(self.config)],
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
@@ -95,6 +96,11 @@ class RunningTurnout:
         assert self._process is not None
         os.kill(self._process.pid, signal.SIGKILL)
         self._process.wait()
+
+    def wait_killed(self, timeout: float = 60) -> None:
+        """Wait until the process has been killed by a signal."""
+        assert self._process is not None
+        assert self._process.wait(timeout) == -signal.SIGKILL, self.log()
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         assert self._process is not None

@@ -1,0 +1,62 @@
+"""`python killing.py FLAG run -c FILE`: Turnout, which kills itself as soon as it reaches the point that the file FLAG names.
+
+The points are places in the life of a swap. A kill from outside cannot hit the short ones.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from turnout.cli import main
+from turnout.generations import Generations
+from turnout.orchestrator import Orchestrator
+from turnout.store.generations import GenerationTables
+
+POINTS: dict[str, tuple[type, str, bool]] = {
+    "validating": (Orchestrator, "_validate", False),
+    "building": (Generations, "create", True),
+    "catching_up": (Orchestrator, "_catch_up", False),
+    # Inside the transaction that publishes, before it is kept.
+    "publishing": (GenerationTables, "publish", True),
+    # Kept, and nothing else done yet.
+    "live": (Orchestrator, "_replaced", False),
+    "lingering": (Orchestrator, "_replaced", True),
+    "retiring": (Generations, "clear", False),
+    "retired": (Generations, "clear", True),
+}
+"""Point -> class, method, and whether the kill comes after the method."""
+
+
+def arm(flag: Path) -> None:
+    def die(point: str) -> None:
+        if flag.exists() and flag.read_text() == point:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def hook(owner: type, method: str, point: str, after: bool) -> None:
+        original: Callable[..., Any] = getattr(owner, method)
+
+        @functools.wraps(original)
+        def hooked(*args: Any, **kwargs: Any) -> Any:
+            if not after:
+                die(point)
+            result = original(*args, **kwargs)
+            if after:
+                die(point)
+            return result
+
+        setattr(owner, method, hooked)
+
+    for point, (owner, method, after) in POINTS.items():
+        hook(owner, method, point, after)
+
+
+if __name__ == "__main__":
+    arm(Path(sys.argv[1]))
+    del sys.argv[1]
+    main()
