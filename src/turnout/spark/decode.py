@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from turnout.columns import ColumnType
 from turnout.joins import OFFSET_BITS
-from turnout.spark.json_text import exact, may_differ
+from turnout.spark.json_text import exact
 
 NOT_JSON = "not valid JSON"
 NOT_AN_OBJECT = "not an object"
@@ -31,7 +31,6 @@ _STRICT_JSON = {
 _SPACE = "' \\t\\r\\n'"
 # `[text]` has one element and `[text,0]` has two only if the text is one JSON value and nothing else.
 _ONE_VALUE = "json_array_length(concat('[', text, ']')) = 1 AND json_array_length(concat('[', text, ',0]')) = 2"
-_NO_FAULTS = "CAST(array() AS array<struct<field:string,reason:string>>)"
 _SHOWN_IN_REASON = 80
 
 
@@ -48,7 +47,7 @@ class SourceReading:
 
 
 def decode(records: DataFrame, sources: Sequence[SourceReading]) -> DataFrame:
-    """Each record with `_id`, `_ts`, a struct of typed columns and an array of faults for each source.
+    """Each record with `_id`, `_ts`, a struct of typed columns and an array of faults (or null) for each source.
 
     The struct of a source is null where the record gives it no row; with `_deleted` it has only the key of the row to
     remove. `_key`, `_value` and `_text` are set only where something is wrong.
@@ -67,7 +66,7 @@ def decode(records: DataFrame, sources: Sequence[SourceReading]) -> DataFrame:
     explained = parsed.select("*", *[_reread(i, source) for i, source in enumerate(sources)])
     rows = explained.select("*", *[_row(i, source) for i, source in enumerate(sources)])
     faults = rows.select("*", *[_faults(i, source) for i, source in enumerate(sources)])
-    wrong = " OR ".join(f"size(faults_{i}) > 0" for i in range(len(sources)))
+    wrong = " OR ".join(f"faults_{i} IS NOT NULL" for i in range(len(sources)))
     return faults.select(
         "topic",
         "partition",
@@ -109,9 +108,10 @@ def _infinite(index: int, source: SourceReading) -> Column:
 def _whole() -> str:
     """Whether nothing follows the object, since Spark reads no further than its end.
 
-    A text whose only closing brace is its last character is whole; others are looked at again.
+    A text whose first closing brace is its last character is whole, told in bytes; others are looked at again.
     """
-    return f"(locate('}}', text) = char_length(rtrim({_SPACE}, text)) OR ({_ONE_VALUE}))"
+    first = "octet_length(substring_index(text, '}', 1)) = octet_length(text) - 1 AND endswith(text, '}')"
+    return f"({first} OR {_ONE_VALUE})"
 
 
 def _row(index: int, source: SourceReading) -> Column:
@@ -123,13 +123,11 @@ def _row(index: int, source: SourceReading) -> Column:
 
 
 def _values(index: int, source: SourceReading) -> list[Column]:
-    strings = [column for column, kind in source.columns.items() if kind.name == "string"]
-    differs = may_differ(F.col("text"), strings) if strings else F.lit(False)
     values = []
     for column, kind in source.columns.items():
         value = F.col(f"parsed_{index}.{_name(column)}")
         if kind.name == "string":
-            value = F.when(differs, exact(F.col("text"), column, value)).otherwise(value)
+            value = exact(F.col("text"), column, value)
         elif not kind.exact:
             value = F.when(F.abs(value) != float("inf"), value)
         values.append(value.alias(column))
@@ -164,8 +162,7 @@ def _faults(index: int, source: SourceReading) -> Column:
     return F.expr(
         f"CASE WHEN {nothing} THEN array(struct(CAST(NULL AS STRING) AS field, '{NULL_VALUE}' AS reason)) "
         f"WHEN {malformed} THEN array(struct(CAST(NULL AS STRING) AS field, {reason} AS reason)) "
-        f"WHEN reread_{index} IS NOT NULL THEN filter(array({mistyped}), f -> f IS NOT NULL) "
-        f"ELSE {_NO_FAULTS} END"
+        f"WHEN reread_{index} IS NOT NULL THEN filter(array({mistyped}), f -> f IS NOT NULL) END"
     ).alias(f"faults_{index}")
 
 

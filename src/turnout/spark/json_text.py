@@ -8,7 +8,6 @@ bounded ones, since Java's expressions recurse; past that, Spark's own text stan
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
@@ -29,15 +28,19 @@ _VALUE = rf'(?:{_STRING}|{_nested(DEEPEST_WALKED)}|[^,{{}}\[\]"\s]++)'
 _PAIR = rf"\s*+{_STRING}\s*+:\s*+{_VALUE}\s*+"
 
 
-def may_differ(text: Column, fields: Sequence[str]) -> Column:
-    """Whether one of `fields` may hold what Spark writes in another way: a fraction, an exponent, -0, a structure."""
-    names = "|".join(re.escape(field) for field in fields)
-    pattern = rf'"(?:{names})"\s*:\s*(?:-?[0-9]+[.eE]|-0|[{{\[])'
-    return (F.length(text) <= LONGEST_WALKED) & text.rlike(pattern)
+def may_differ(parsed: Column) -> Column:
+    """Whether Spark may have written `parsed` in another way than it came: a fraction, an exponent, -0, a structure.
+
+    Told from the parsed value alone, and nearly always from its first character: it is asked for every string field.
+    """
+    first = F.ascii(parsed)
+    suspicious = first.between(ord("0"), ord("9")) | first.isin(*(ord(character) for character in '-{["'))
+    return F.coalesce(suspicious & parsed.rlike(r'^(?:-?[0-9]+[.]|0$|[{\[]|"Infinity"$|"-Infinity"$)'), F.lit(False))
 
 
 def exact(text: Column, field: str, parsed: Column) -> Column:
-    """The text of `field` as it was sent where it is no JSON string; `parsed` where it is one."""
+    """The text of `field` as it was sent where it is no JSON string; `parsed`, what Spark read, where it is one."""
     pattern = rf'^\s*+\{{(?:{_PAIR},){{0,{MOST_PAIRS}}}\s*+"{re.escape(field)}"\s*+:\s*+({_VALUE})'
     found = F.regexp_extract(text, pattern, 1)
-    return F.when((found == "") | found.startswith('"') | parsed.isNull(), parsed).otherwise(found)
+    walked = F.when((found == "") | found.startswith('"'), parsed).otherwise(found)
+    return F.when(may_differ(parsed) & (F.length(text) <= LONGEST_WALKED), walked).otherwise(parsed)

@@ -61,5 +61,5 @@ def _sample(session: SparkSession, source: SourceTable, values: Sequence[bytes])
     reading = SourceReading(source.source, source.topic, source.key, source.columns, tombstones=False)
     found = decode(frame.coalesce(1), [reading]).toArrow().to_pylist()
     rows = [record["row_0"] for record in found if record["row_0"] is not None]
-    faults = [fault | {"value": record["_text"]} for record in found for fault in record["faults_0"]]
+    faults = [fault | {"value": record["_text"]} for record in found for fault in record["faults_0"] or []]
     return Sample(source.source, source.topic, count, rows, faults)

@@ -18,7 +18,7 @@ from turnout.columns import ColumnType
 from turnout.joins import newest_sql, partition_newest_sql, quoted
 from turnout.layout import Layout, SourceTable, ViewTable
 from turnout.store.database import Database, next_version, sql_text
-from turnout.store.quality import QualityCount, keys_table, of_keys, write_quality
+from turnout.store.quality import QualityCount, keys_table, touched, write_quality
 
 _PLACE = 'topic, "partition", "offset"'
 
@@ -189,7 +189,7 @@ class Batch:
         parts = []
         for source in (view.left, view.right):
             nulls = "" if source.latest and source is view.left else f" WHERE {key} IS NOT NULL"
-            parts += [f"SELECT {key}, _hash FROM {t}{nulls}" for t in (_new(source), _evicted(source))]
+            parts += [f"SELECT _hash FROM {t}{nulls}" for t in (_new(source), _evicted(source))]
         self._run(f"CREATE OR REPLACE TEMP TABLE {keys_table(view)} AS {' UNION '.join(parts)}")
 
     def _append(self, source: SourceTable) -> None:
@@ -207,11 +207,11 @@ class Batch:
         A tombstone is kept as a row that is not shown, so that an older record of another partition stays hidden.
         """
         table, new = self._tables.table(source.table), _new(source)
-        touched = of_keys(new, source.key)
-        every = f"(SELECT * EXCLUDE (_shown) FROM {table} t WHERE {touched} UNION ALL BY NAME SELECT * FROM {new})"
+        old = touched(new, table)
+        every = f"(SELECT * EXCLUDE (_shown) FROM {table} WHERE {old} UNION ALL BY NAME SELECT * FROM {new})"
         self._run(f"CREATE OR REPLACE TEMP TABLE _kept AS {partition_newest_sql(every, source.key)}")
         winners = newest_sql("_kept_rows", source.key)
-        changed = self._run(f"DELETE FROM {table} AS t WHERE {touched}")
+        changed = self._run(f"DELETE FROM {table} WHERE {old}")
         added = self._run(
             f"INSERT INTO {table} BY NAME WITH _kept_rows AS (SELECT * EXCLUDE (_nth) FROM _kept), "
             f"winners AS ({winners}) "
@@ -245,17 +245,17 @@ class Batch:
             view.left.source: self._cursor.execute(left).to_arrow_table(),
             view.right.source: self._cursor.execute(self._rows_of_keys(view, view.right)).to_arrow_table(),
         }
-        touched = self._run(f"SELECT count(*) FROM {keys_table(view)}")
-        return rows if touched or any(table.num_rows for table in rows.values()) else None
+        keys = self._run(f"SELECT count(*) FROM {keys_table(view)}")
+        return rows if keys or any(table.num_rows for table in rows.values()) else None
 
     def _rows_of_keys(self, view: ViewTable, source: SourceTable) -> str:
-        shown = _selected(source, self._tables.table(source.table))
-        return f"{shown} AND {of_keys(keys_table(view), view.key)}"
+        table = self._tables.table(source.table)
+        return f"{_selected(source, table)} AND {touched(keys_table(view), table)}"
 
     def replace(self, view: ViewTable, rows: pa.Table) -> None:
         """Put the view's new rows of the touched keys in place of its old ones."""
         table, key = self._tables.table(view.table), quoted(view.key)
-        removed = self._run(f"DELETE FROM {table} AS t WHERE {of_keys(keys_table(view), view.key)}")
+        removed = self._run(f"DELETE FROM {table} WHERE {touched(keys_table(view), table)}")
         if not view.left.latest:
             gone = f"{key} IS NULL AND _id IN (SELECT _id FROM {_evicted(view.left)} WHERE {key} IS NULL)"
             removed += self._run(f"DELETE FROM {table} WHERE {gone}")
@@ -321,7 +321,7 @@ def _hash(key: str) -> str:
 def _selected(source: SourceTable, table: str) -> str:
     """The rows of a source that are shown, with what the view's SQL needs of them."""
     columns = ", ".join([quoted(column) for column in source.columns] + ["_id", "_ts"])
-    return f"SELECT {columns} FROM {table} t WHERE {'_shown' if source.latest else 'true'}"
+    return f"SELECT {columns} FROM {table} WHERE {'_shown' if source.latest else 'true'}"
 
 
 def _new(source: SourceTable) -> str:

@@ -42,14 +42,17 @@ class QualityCount:
 
 
 def keys_table(view: ViewTable) -> str:
-    """The temporary table of the keys whose rows in `view` a batch touches."""
+    """The temporary table with the hashes of the keys whose rows in `view` a batch touches."""
     return quoted(f"_keys_{view.table}")
 
 
-def of_keys(keys: str, key: str) -> str:
-    """The condition that row `t` belongs to one of `keys`; the hash makes it a scan of eight bytes a row."""
-    same = f"k._hash = t._hash AND k.{quoted(key)} IS NOT DISTINCT FROM t.{quoted(key)}"
-    return f"EXISTS (SELECT 1 FROM {keys} k WHERE {same})"
+def touched(keys: str, table: str) -> str:
+    """The condition that a row of `table` belongs to one of `keys`.
+
+    By hash alone: rows of another key with the same hash are then worked out anew too, which changes nothing. Row ids
+    come first, because they need a scan of eight bytes a row: 4 ms in 1M rows, where all columns take 30.
+    """
+    return f"rowid IN (SELECT rowid FROM {table} WHERE _hash IN (SELECT _hash FROM {keys}))"
 
 
 def write_quality(cursor: duckdb.DuckDBPyConnection, schema: str, view: ViewTable, before: QualityCount | None) -> None:
@@ -87,13 +90,13 @@ def write_quality(cursor: duckdb.DuckDBPyConnection, schema: str, view: ViewTabl
 
 
 def _rows_by_key(schema: str, source: SourceTable, key: str, keys: str | None) -> str:
-    where = f"t.{quoted(key)} IS NOT NULL"
-    if source.latest:
-        where += " AND t._shown"
-    if keys is not None:
-        where += f" AND {of_keys(keys, key)}"
     table = f"{schema}.{quoted(source.table)}"
-    return f"SELECT {quoted(key)} AS key, count(*) AS n FROM {table} t WHERE {where} GROUP BY ALL"
+    where = f"{quoted(key)} IS NOT NULL"
+    if source.latest:
+        where += " AND _shown"
+    if keys is not None:
+        where += f" AND {touched(keys, table)}"
+    return f"SELECT {quoted(key)} AS key, count(*) AS n FROM {table} WHERE {where} GROUP BY ALL"
 
 
 def _totals(cursor: duckdb.DuckDBPyConnection, schema: str, source: SourceTable) -> tuple[int, int]:
