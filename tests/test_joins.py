@@ -1,0 +1,65 @@
+"""Names of joins, and the text of a view."""
+
+from __future__ import annotations
+
+import duckdb
+import pytest
+
+from turnout.joins import Duplicates, Join, ViewSides, newest_sql, parse_join, quoted, view_sql
+
+
+@pytest.mark.parametrize(
+    ("text", "join"),
+    [
+        ("left", Join.LEFT),
+        (" LEFT ", Join.LEFT),
+        ("left_outer", Join.LEFT),
+        ("leftouter", Join.LEFT),
+        ("Left  Outer", Join.LEFT),
+        ("natural", Join.NATURAL),
+        ("inner", Join.INNER),
+        ("JOIN", Join.INNER),
+        ("right", Join.RIGHT),
+        ("full", Join.FULL),
+        ("semi", Join.SEMI),
+        ("anti", Join.ANTI),
+    ],
+)
+def test_parse_join_knows_names_and_aliases(text: str, join: Join) -> None:
+    assert parse_join(text) is join
+
+
+@pytest.mark.parametrize("text", ["", "cross", "outer", "left;drop"])
+def test_parse_join_lists_what_is_known(text: str) -> None:
+    with pytest.raises(ValueError, match=r"known: left, natural, inner, right, full, semi, anti, left_outer"):
+        parse_join(text)
+
+
+def test_view_columns_that_both_sides_have_get_the_name_of_the_right_source() -> None:
+    sides = ViewSides("users", "accounts", "userId", ("userId", "name"), ("userId", "Name", "balance"))
+    assert sides.columns() == ("userId", "name", "accounts_Name", "balance")
+
+
+def test_quoted_names_cannot_end_the_identifier() -> None:
+    assert quoted('a"b') == '"a""b"'
+
+
+@pytest.mark.parametrize("join", [Join.LEFT, Join.NATURAL, Join.INNER, Join.RIGHT, Join.FULL])
+@pytest.mark.parametrize("duplicates", list(Duplicates))
+def test_view_text_is_sql_that_the_store_understands_too(join: Join, duplicates: Duplicates) -> None:
+    sides = ViewSides("users", "accounts", "userId", ("userId", "name"), ("userId", "balance"))
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE users (userId VARCHAR, name VARCHAR, _id BIGINT, _ts BIGINT)")
+        connection.execute("CREATE TABLE accounts (userId VARCHAR, balance DOUBLE, _id BIGINT, _ts BIGINT)")
+        found = connection.execute(view_sql(sides, join, duplicates))
+        assert [column[0] for column in found.description or []] == ["_id", "userId", "name", "_right_id", "balance"]
+
+
+def test_newest_is_the_newest_of_each_partition_then_the_later_one() -> None:
+    """In partition 0 the later offset has the earlier time, so partition 1 is the newest of the two."""
+    rows = [("k", 0, 100), ("k", 1, 50), ("k", (1 << 44) | 5, 75)]
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE r (key VARCHAR, _id BIGINT, _ts BIGINT)")
+        connection.executemany("INSERT INTO r VALUES (?, ?, ?)", rows)
+        newest = connection.execute(f"SELECT _id FROM ({newest_sql('r', 'key')})").fetchall()
+    assert newest == [((1 << 44) | 5,)]
