@@ -18,7 +18,7 @@ from turnout.config import Settings
 from turnout.control import ControlRejected, Outcome, parse_message
 from turnout.errors import TurnoutError
 from turnout.kafka.inbox import Acknowledgements, ControlRecord, Inbox
-from turnout.store.database import Database
+from turnout.store.database import Database, store_failed
 from turnout.store.ledger import Arrival, Ledger
 from turnout.swap import Queued
 
@@ -82,14 +82,18 @@ class Desk:
         self.arrived = threading.Event()
 
     def open(self) -> None:
-        """Take up what waited when the process ended, and begin to read the control topic."""
+        """Take up what waited when the process ended, and read the control topic; does nothing when open."""
+        if self._inbox is not None:
+            return
         with self._lock:
-            self._queue = [self._ticket(*pending) for pending in self._ledger.pending()]
+            taken = {ticket.message for ticket in self._queue}
+            kept = [self._ticket(*pending) for pending in self._ledger.pending() if pending[0] not in taken]
+            self._queue = sorted([*kept, *self._queue], key=lambda ticket: ticket.message)
         control, kafka = self._settings.control, self._settings.control_kafka
-        if control.ack_topic:
+        if control.ack_topic and self._acks is None:
             self._acks = Acknowledgements(kafka, control.ack_topic, lambda text: self._say("WARNING", text))
             self._acknowledge()
-        self._inbox = Inbox(
+        inbox = Inbox(
             kafka,
             control.topic,
             self._ledger.control_positions(),
@@ -97,13 +101,18 @@ class Desk:
             warn=lambda text: self._say("WARNING", text),
             info=lambda text: self._say("INFO", text),
         )
-        self._inbox.start()
+        inbox.start()
+        self._inbox = inbox
 
-    def wait_caught_up(self, timeout_seconds: float) -> bool:
+    @property
+    def caught_up(self) -> bool:
         """Whether everything that the control topic held at the start is in the queue."""
-        return self._inbox is not None and self._inbox.caught_up.wait(timeout_seconds)
+        return self._inbox is not None and self._inbox.caught_up.is_set()
 
     def close(self) -> None:
+        """Stop to listen; whoever waits for an answer waits no longer, and what was not decided waits in the store."""
+        for ticket in self.waiting():
+            ticket.done.set()
         if self._inbox is not None:
             self._inbox.stop()
         if self._acks is not None:
@@ -111,7 +120,10 @@ class Desk:
 
     def submit(self, raw: bytes | str, requester: str) -> Ticket:
         """Take a message from a surface; its answer comes on the ticket."""
-        return self._take([Arrival(_text(raw), requester)])[0]
+        try:
+            return self._take([Arrival(_text(raw), requester)])[0]
+        except duckdb.Error as error:
+            raise store_failed(error) from error
 
     def deliver(self, records: Sequence[ControlRecord]) -> None:
         """Take messages from the control topic."""
@@ -164,11 +176,15 @@ class Desk:
         """Send outcomes that were not sent yet. After a crash one may be sent twice, but never none."""
         if self._acks is None:
             return
-        waiting = self._ledger.unacknowledged()
-        for _, payload in waiting:
-            self._acks.send(payload["requestId"], payload)
-        if waiting and self._acks.flush(1.0):
-            self._ledger.acknowledged([number for number, _ in waiting])
+        try:
+            waiting = self._ledger.unacknowledged()
+            for _, payload in waiting:
+                self._acks.send(payload["requestId"], payload)
+            if waiting and self._acks.flush(1.0):
+                self._ledger.acknowledged([number for number, _ in waiting])
+        except (duckdb.Error, TurnoutError) as error:
+            # The outcomes are decided and kept: that telling them fails must not look as if deciding did.
+            self._say("WARNING", f"outcomes are acknowledged later: {error}")
 
 
 def _arrival(record: ControlRecord) -> Arrival:

@@ -38,6 +38,11 @@ class Offsets:
         """How many offsets are left before `target`."""
         return sum(max(0, offset - self.next.get(place, 0)) for place, offset in target.next.items())
 
+    def made_anew(self, end: Offsets) -> Offsets | None:
+        """The partitions of `end` that end before what was read of them: their topic was deleted and made anew."""
+        found = {place: offset for place, offset in end.next.items() if offset < self.next.get(place, 0)}
+        return Offsets(found) if found else None
+
     def topic(self, name: str) -> Offsets:
         return Offsets({place: offset for place, offset in self.next.items() if place[0] == name})
 
@@ -60,8 +65,8 @@ class Lost:
             )
         if self.end < self.start:
             return (
-                f"{place} was made anew: it was read up to offset {self.start}, and now ends at {self.end}; "
-                f"its records before {self.end} may be lost; reading goes on"
+                f"{place} was deleted and made anew: it was read up to offset {self.start}, and now ends at "
+                f"{self.end}; what came after {self.start - 1} before that is lost; it is read again from its start"
             )
         return (
             f"{place} lost offsets {self.start} to {self.end - 1} before they were read (retention); "

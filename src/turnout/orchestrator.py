@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -21,6 +22,7 @@ from turnout.control import Action, ControlMessage, ControlRejected, Outcome, re
 from turnout.desk import Answer, Desk, Ticket
 from turnout.errors import TurnoutError
 from turnout.generations import Generation, Generations, Workshop
+from turnout.health import Health, Subject
 from turnout.kafka.topics import Topics
 from turnout.layout import Layout
 from turnout.meter import Meter
@@ -40,8 +42,11 @@ log = logging.getLogger("turnout")
 TICK_SECONDS = 0.1
 STATUS_SECONDS = 1.0
 CONTROL_WAIT_SECONDS = 15.0
-LONGEST_BACKOFF_SECONDS = 15.0
+LONGEST_BACKOFF_SECONDS = 5.0
+STOP_SECONDS = 10.0
 _SHOWN_OF_A_MESSAGE = 500
+_NO_ROOM = "No space left on device"
+NO_ROOM_HINT = "check that the disk of data_dir has room"
 
 
 class Stopping(Exception):  # noqa: N818 - not an error: the way out of a wait when the process ends
@@ -66,15 +71,17 @@ class Orchestrator:
         self._ledger = Ledger(database, list(settings.sources), settings.store.log_rows)
         self.desk = Desk(settings, database, self._ledger, self.say)
         self._topics = Topics(settings.kafka)
-        self._meter = Meter(self._topics, self._shown)
+        self._meter = Meter(settings.kafka, self._shown)
+        self._health = Health(self.say, "starting")
         self._makes: Generations | None = None
         self._begun: GenerationRecord | None = None
         self._live: Generation | None = None
         self._building: Generation | None = None
         self._lingering: list[Generation] = []
+        self._control_awaited = False
         self._plan = Plan.from_settings(settings)
         self._previous: Plan | None = None
-        self._trouble = "starting"
+        self._leftovers: list[Generation] = []
         self._failures = 0
         self._status_at = 0.0
         self._stopping = threading.Event()
@@ -83,25 +90,27 @@ class Orchestrator:
     def start(self) -> None:
         self._thread.start()
 
-    def stop(self, timeout_seconds: float = 2.0) -> None:
-        """Stop reading and deciding, in a bounded time; what is in the store stays as it is."""
+    def stop(self, timeout_seconds: float = STOP_SECONDS) -> None:
+        """Stop reading and deciding, in a bounded time; what is in the store stays as it is.
+
+        All parts are told first and waited for together: one that hangs costs the others nothing.
+        """
         self._stopping.set()
         self.desk.arrived.set()
-        self.desk.close()
-        self._thread.join(timeout_seconds)
-        for generation in self._all():
-            if generation.query is not None:
-                generation.query.stop(timeout_seconds)
-        self._meter.stop()
-        self._topics.close()
+        deadline = time.monotonic() + timeout_seconds
+        clients = _begin([self.desk.close, self._meter.stop, self._topics.close])
+        _join([self._thread], deadline)  # after this no generation is made any more
+        queries = [generation.query for generation in self._all() if generation.query is not None]
+        stops = _begin([partial(query.stop, timeout_seconds) for query in queries])
+        _join([*clients, *stops], deadline)
 
     def say(self, level: str, text: str) -> None:
         """One line for people: in `orchestrator_logs` and in the log of the process."""
         log.log(getattr(logging, level), text)
         try:
             self._ledger.log(level, text)
-        except duckdb.Error as error:
-            log.warning("the line could not be kept in orchestrator_logs: %s", _first_line(error))
+        except (duckdb.Error, TurnoutError) as error:
+            log.warning("the line could not be kept in orchestrator_logs: %s", first_line(error))
 
     def status(self) -> dict[str, Any]:
         """The status row, with the progress of a build, lag and rate."""
@@ -117,9 +126,13 @@ class Orchestrator:
     def readiness(self) -> tuple[bool, str]:
         """Whether the tables follow the topics, and if not, why."""
         live = self._live
-        if self._trouble:
-            return False, self._trouble
-        return (True, f"generation {live.number} is published") if live else (False, "no generation is published yet")
+        if reason := self._health.reason():
+            return False, reason
+        if live is None:
+            return False, "no generation is published yet"
+        if not self._meter.reading.measured:
+            return False, f"generation {live.number} is published; Kafka has not answered yet"
+        return True, f"generation {live.number} is published"
 
     def topics(self) -> list[str]:
         """The names of all topics that Turnout's Kafka identity may see; asks Kafka, so it may block."""
@@ -133,11 +146,15 @@ class Orchestrator:
             except Stopping:
                 return
             except Exception as error:
+                if self._stopping.is_set():
+                    return  # what it used has been taken away from under it
                 self._failed_step(error)
             self.desk.arrived.wait(TICK_SECONDS)
             self.desk.arrived.clear()
 
     def _step(self) -> None:
+        if self._health.has(Subject.STORE):
+            self._mend_store()
         if self._makes is None:
             self._prepare()
         self._tend()
@@ -145,35 +162,35 @@ class Orchestrator:
             self._publish_first()
         elif self.desk.waiting():
             self._decide()
+        self._health.good(Subject.STEP)
 
     def _failed_step(self, error: Exception) -> None:
-        if isinstance(error, duckdb.Error):
-            self._trouble_is(f"the store failed: {_first_line(error)}; check that its disk has room")
-            self._mend_store()
+        if is_store_failure(error):
+            self._health.bad(Subject.STORE, _store_failed(error))
         elif isinstance(error, TurnoutError):
-            self._trouble_is(str(error))
+            self._health.bad(Subject.STEP, str(error))
         else:
             log.exception("unexpected error")
-            self._trouble_is(f"unexpected error: {_first_line(error)}")
-        self._stopping.wait(self._backoff_seconds())
-
-    def _backoff_seconds(self) -> float:
+            self._health.bad(Subject.STEP, f"unexpected error: {first_line(error)}")
         self._failures += 1
-        return min(LONGEST_BACKOFF_SECONDS, 0.25 * 2.0**self._failures)
-
-    def _trouble_is(self, trouble: str) -> None:
-        """Say why the tables do not follow the topics, once for each reason."""
-        if trouble != self._trouble:
-            self._trouble = trouble
-            if trouble:
-                self.say("ERROR", trouble)
+        self._stopping.wait(_pause_seconds(self._failures))
 
     # -- starting
 
     def _prepare(self) -> None:
-        """Start Spark, take up what the store has, and begin to listen."""
+        """Start Spark, take up what the store has, and begin to listen. Whatever fails, all of it may be done again."""
         session = self._start_spark()
+        if self._stopping.is_set():
+            raise Stopping
         makes = Generations(Workshop(self._settings, self._database, self._ledger, session, self._topics, self.say))
+        self._take_up_store(makes)
+        self.desk.open()
+        self._meter.start()
+        self._makes = makes
+        self._health.good(Subject.START)
+
+    def _take_up_store(self, makes: Generations) -> None:
+        """The generation that was published when the process ended, and nothing else, lives on."""
         number, self._previous = self._ledger.published()
         record = self._ledger.generations().get(number)
         self._begun = None if record else self._begun_before(makes)
@@ -187,12 +204,6 @@ class Orchestrator:
         else:
             self._plan = _carried_over(record.plan, self._plan)
             self.say("INFO", "columns, keys or views have changed in the configuration: a new generation is built")
-        self.desk.open()
-        if record is None and not self.desk.wait_caught_up(CONTROL_WAIT_SECONDS):
-            self.say("WARNING", "the control topic could not be read to its end yet; starting with the configured plan")
-        self._meter.start()
-        self._makes = makes
-        self._trouble = ""
 
     def _begun_before(self, makes: Generations) -> GenerationRecord | None:
         """A first build that was under way when the process ended: it goes on instead of beginning again."""
@@ -210,24 +221,47 @@ class Orchestrator:
     def _resume(self, makes: Generations, record: GenerationRecord) -> None:
         self._live = makes.resume(record)
         self._live.state = SwapState.LIVE
+        self._live.waiting = True  # `_tend` starts its query
         self._plan = record.plan
         self.say("INFO", f"resuming generation {record.generation}: {record.plan.describe()}")
-        assert self._live.query is not None
-        self._live.query.start()
 
     def _publish_first(self) -> None:
         """Build what the configuration and the control topic together ask for, and publish it."""
+        self._await_control()
         tickets = self.desk.waiting()
         batch = replay([ticket.queued for ticket in tickets], self._plan)
         try:
             self._validate(batch.plan)
-            generation, times = self._build(batch.plan, first=True)
         except TurnoutError as error:
-            if batch.carrier is None or error.code == "kafka_unreachable":
+            if batch.carrier is None or error.code == "kafka_unreachable" or self._without_messages() == str(error):
                 raise
             self._reject(tickets[batch.carrier], error)
             return
+        self._health.good(Subject.STEP)
+        generation, times = self._build(batch.plan, first=True)
         self._publish(generation, times, tickets, batch, Outcome.APPLIED)
+
+    def _await_control(self) -> None:
+        """Wait for the messages of the control topic, but not for ever once Kafka answers: it may live elsewhere."""
+        if self._control_awaited or self.desk.caught_up:
+            return
+        self._topics.names()
+        deadline = time.monotonic() + CONTROL_WAIT_SECONDS
+        while not self.desk.caught_up and time.monotonic() < deadline:
+            self._stopping.wait(TICK_SECONDS)
+            if self._stopping.is_set():
+                raise Stopping
+        self._control_awaited = True
+        if not self.desk.caught_up:
+            self.say("WARNING", "the control topic could not be read to its end yet; starting with the configured plan")
+
+    def _without_messages(self) -> str:
+        """What is wrong with the plan that no message has touched: no message is to blame for that."""
+        try:
+            self._validate(self._plan)
+        except TurnoutError as error:
+            return str(error)
+        return ""
 
     # -- deciding
 
@@ -338,14 +372,18 @@ class Orchestrator:
             self._validate(batch.plan)
         except TurnoutError as error:
             self._state_is(SwapState.LIVE)
-            if error.code != "kafka_unreachable":
+            if is_store_failure(error):
+                raise
+            if error.code == "kafka_unreachable":
+                self._settle_failed(tickets, batch, error)
+            else:
                 self._reject(carrier, error)
-                return
-            self._settle_failed(tickets, batch, error)
             return
         try:
             generation, times = self._build(batch.plan, first=False)
         except TurnoutError as error:
+            if is_store_failure(error):
+                raise
             self._settle_failed(tickets, batch, error)
             return
         self._publish(generation, times, tickets, batch, outcome)
@@ -401,15 +439,15 @@ class Orchestrator:
             self._catch_up(generation, first=first)
             self._enter(generation, SwapState.PUBLISHING)
         except Stopping:
-            raise
+            raise  # `stop` ends its query; the build goes on at the next start where it can
         except Exception as error:
-            generation.move(SwapState.FAILED)
-            self._makes.remove(generation)
-            if isinstance(error, TurnoutError):
-                raise
-            raise _build_failed(_first_line(error)) from error
-        finally:
             self._building = None
+            generation.move(SwapState.FAILED)
+            self._discard(generation)
+            if isinstance(error, TurnoutError) or is_store_failure(error):
+                raise
+            raise _build_failed(first_line(error)) from error
+        self._building = None
         return generation, BuildTimes(built - started, time.monotonic() - built)
 
     def _take_up(self, plan: Plan) -> Generation | None:
@@ -477,11 +515,10 @@ class Orchestrator:
             for verdict in batch.verdicts
         ]
         self.desk.settle(tickets, answers, switch)
-        self._replaced(old, generation)
         self._plan, self._previous = batch.plan, old_plan if old else None
+        self._replaced(old, generation)
         before = f"generation {old.number} ({old_plan.describe()})" if old else "nothing"
         self.say("INFO", f"swapped {before} -> generation {generation.number} ({batch.plan.describe()})")
-        self._trouble = ""
 
     def _replaced(self, old: Generation | None, new: Generation) -> None:
         """The published generation changes places with the one before it, which lingers."""
@@ -492,9 +529,16 @@ class Orchestrator:
             old.lingering_since = time.monotonic()
             self._lingering.append(old)
         self._live = new
-        if old is None and self._makes is not None:
-            # Whatever was shown before the first publish (nothing, or tables of other columns) has no query.
-            self._makes.clear_all_but(new.number)
+        if old is None:
+            self._clear_shown_before(new)
+
+    def _clear_shown_before(self, first: Generation) -> None:
+        """Whatever was shown before the first publish (nothing, or tables of other columns) has no query."""
+        assert self._makes is not None
+        try:
+            self._makes.clear_all_but(first.number)
+        except (duckdb.Error, TurnoutError) as error:
+            log.warning("what was shown before is removed at the next start: %s", first_line(error))
 
     def _history(
         self,
@@ -534,52 +578,63 @@ class Orchestrator:
         now = time.monotonic()
         if now - self._status_at >= STATUS_SECONDS:
             self._status_at = now
-            lag = self._meter.reading.lag
-            if self._live is not None and lag is not None:
-                self._ledger.set_status(lag=lag)
+            self._take_reading()
+
+    def _take_reading(self) -> None:
+        reading = self._meter.reading
+        if reading.trouble is not None:
+            self._health.bad(Subject.KAFKA, reading.trouble)
+        else:
+            self._health.good(Subject.KAFKA, f"Kafka at {self._settings.kafka.bootstrap_servers} answers again")
+        if self._live is not None and reading.lag is not None:
+            self._ledger.set_status(lag=reading.lag)
 
     def _keep_reading(self, generation: Generation) -> None:
         """Start a query again that ended by itself, after a pause that grows."""
         query = generation.query
         assert query is not None
+        shown = generation is self._live or generation is self._building
         if query.running:
-            if generation is self._live and self._trouble and generation.restarts == 0:
-                self.say("INFO", f"generation {generation.number} reads again")
-                self._trouble = ""
+            if shown and self._health.has(Subject.READING) and (generation.restarts == 0 or query.idle):
+                generation.restarts = 0
+                self._health.good(Subject.READING, f"generation {generation.number} reads again")
             return
-        failure = query.failure()
-        now = time.monotonic()
-        if failure is not None and not generation.waiting:
-            generation.waiting = True
-            generation.restarts += 1
-            generation.restart_at = now + min(LONGEST_BACKOFF_SECONDS, 0.25 * 2.0**generation.restarts)
-            self._note_failure(generation, failure)
-        if generation.waiting and now >= generation.restart_at:
-            generation.waiting = False
+        if not generation.waiting and (failure := query.failure()) is not None:
+            self._pause(generation)
+            self._note_failure(generation, failure, shown)
+        if generation.waiting and time.monotonic() >= generation.restart_at:
+            self._pause(generation)  # should it not start, then not again at once
             query.start()
+            generation.waiting = False
 
-    def _note_failure(self, generation: Generation, failure: str) -> None:
-        text = f"generation {generation.number} stopped reading: {failure}; it tries again"
-        if generation is self._live:
-            self._trouble_is(text)
+    def _pause(self, generation: Generation) -> None:
+        generation.waiting = True
+        generation.restarts += 1
+        generation.restart_at = time.monotonic() + _pause_seconds(generation.restarts)
+
+    def _note_failure(self, generation: Generation, failure: str, shown: bool) -> None:
+        hint = f"; {NO_ROOM_HINT}" if _NO_ROOM in failure else ""
+        text = f"generation {generation.number} stopped reading: {failure}; it tries again{hint}"
+        if shown:
+            self._health.bad(Subject.READING, text)
         else:
             self.say("ERROR", text)
-        if generation.query is not None and isinstance(generation.query.error, duckdb.Error):
-            self._mend_store()
+        error = generation.query.error if generation.query is not None else None
+        if error is not None and is_store_failure(error):
+            self._health.bad(Subject.STORE, _store_failed(error))
 
     def _mend_store(self) -> None:
-        """After a full disk DuckDB may refuse everything until it is opened again."""
+        """See whether the store takes writes again. After some errors DuckDB refuses until it is opened again."""
         try:
             with self._database.write() as cursor:
                 cursor.execute("UPDATE turnout.published SET generation = generation")
-        except duckdb.Error:
-            try:
+        except (duckdb.Error, TurnoutError) as error:
+            if self._database.broken(error):
                 self._database.reopen()
-            except TurnoutError as error:
-                log.error("%s", error)
+            raise
+        self._health.good(Subject.STORE, "the store takes writes again")
 
     def _retire(self) -> None:
-        assert self._makes is not None
         swap = self._settings.swap
         lingering = [Lingering(g.number, g.lingering_since) for g in self._lingering]
         over = to_retire(lingering, time.monotonic(), swap.linger_seconds, swap.max_linger_generations)
@@ -587,7 +642,22 @@ class Orchestrator:
             generation = next(g for g in self._lingering if g.number == number)
             self._lingering.remove(generation)
             generation.move(SwapState.RETIRED)
-            self._makes.remove(generation)
+            self._leftovers.append(generation)
+        self._remove_leftovers()
+
+    def _discard(self, generation: Generation) -> None:
+        """Take a failed build away; when the store fails at that too, later."""
+        self._leftovers.append(generation)
+        try:
+            self._remove_leftovers()
+        except Exception as error:
+            log.warning("generation %d is removed later: %s", generation.number, first_line(error))
+
+    def _remove_leftovers(self) -> None:
+        assert self._makes is not None
+        while self._leftovers:
+            self._makes.remove(self._leftovers[0])
+            number = self._leftovers.pop(0).number
             self.say("INFO", f"closed generation {number}")
 
     def _shown(self) -> tuple[Offsets, int, int] | None:
@@ -595,7 +665,7 @@ class Orchestrator:
         return (live.offsets, live.records, live.number) if live else None
 
     def _all(self) -> list[Generation]:
-        some = [self._live, self._building, *self._lingering]
+        some = [self._live, self._building, *self._lingering, *self._leftovers]
         return [generation for generation in some if generation is not None]
 
 
@@ -667,6 +737,38 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _first_line(error: BaseException) -> str:
+def _pause_seconds(failures: int) -> float:
+    return min(LONGEST_BACKOFF_SECONDS, 0.25 * 2.0 ** min(failures, 10))
+
+
+def is_store_failure(error: BaseException) -> bool:
+    """Whether the store, and not what was asked of it, is at fault."""
+    return isinstance(error, duckdb.Error) or (isinstance(error, TurnoutError) and error.code == "store_unavailable")
+
+
+def _store_failed(error: BaseException) -> str:
+    return str(error) if isinstance(error, TurnoutError) else f"the store failed: {first_line(error)}; {NO_ROOM_HINT}"
+
+
+def _begin(ends: Sequence[Callable[[], object]]) -> list[threading.Thread]:
+    threads = [threading.Thread(target=_quietly, args=(end,), daemon=True) for end in ends]
+    for thread in threads:
+        thread.start()
+    return threads
+
+
+def _join(threads: Sequence[threading.Thread], deadline: float) -> None:
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+
+
+def _quietly(end: Callable[[], object]) -> None:
+    try:
+        end()
+    except Exception as error:
+        log.warning("at the end: %s", first_line(error))
+
+
+def first_line(error: BaseException) -> str:
     text = str(error).strip()
     return text.splitlines()[0] if text else type(error).__name__

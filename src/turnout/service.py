@@ -31,7 +31,8 @@ def run(settings: Settings, *, insecure: bool = False, on_ready: Callable[[str],
     def start_spark() -> SparkSession:
         from turnout.spark.session import start_session
 
-        sessions.append(start_session(settings.spark, settings.data_dir / "spark"))
+        if not sessions:
+            sessions.append(start_session(settings.spark, settings.data_dir / "spark"))
         return sessions[0]
 
     orchestrator = Orchestrator(settings, database, start_spark)
@@ -52,11 +53,13 @@ async def _serve(server: Server, on_ready: Callable[[str], None] | None) -> None
 
 def _end(orchestrator: Orchestrator, sessions: list[SparkSession], database: Database) -> None:
     """Every part ends in a bounded time; the store last, because the others write to it."""
-    orchestrator.stop()
+    orchestrator.stop(timeout_seconds=1.5)
     if sessions:
         from turnout.spark.session import stop_session
 
-        stop_session(sessions[0], timeout_seconds=1.0)
+        # A batch under way is cut off now, and is done again at the next start: no news.
+        logging.getLogger("py4j").setLevel(logging.CRITICAL)
+        stop_session(sessions[0], timeout_seconds=0.7)
     database.close()
 
 

@@ -6,6 +6,7 @@ transaction a batch. When it starts and stops is the orchestrator's decision.
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import threading
@@ -30,6 +31,9 @@ from turnout.store.generations import Batch, GenerationTables
 SMALL_BATCH = 20_000
 """Up to this many records one task is faster than several."""
 
+_EARLIEST = -2
+"""Stands for the first offset of a partition in Spark's JSON."""
+
 _FETCH = {
     # Three times the rate of the defaults; see docs/architecture.md.
     "kafka.max.poll.records": "10000",
@@ -38,6 +42,10 @@ _FETCH = {
     # How long a fetch waits for a record that is not there yet: part of every record's latency.
     "kafka.fetch.max.wait.ms": "20",
     "kafka.allow.auto.create.topics": "false",
+    # A topic that is deleted between two questions is asked for until this time is over (a minute by default), and
+    # the other topics wait as long. Kafka wants the second not to be longer than the first.
+    "kafka.default.api.timeout.ms": "10000",
+    "kafka.request.timeout.ms": "10000",
     "fetchOffset.numRetries": "2",
     "fetchOffset.retryIntervalMs": "500",
     # A topic that is deleted, or records that retention took, end nothing; what is lost is found and told in `_lost`.
@@ -126,6 +134,11 @@ class GenerationQuery:
     def running(self) -> bool:
         return self._query is not None and self._query.isActive
 
+    @property
+    def idle(self) -> bool:
+        """Whether Kafka has told that there is nothing new to read."""
+        return self._query is not None and str(self._query.status["message"]).startswith("Waiting for")
+
     def failure(self) -> str | None:
         """Why the query ended by itself, in one line; None while it runs or when it was stopped."""
         if self._query is None or self._query.isActive or self._stopping:
@@ -169,6 +182,9 @@ class GenerationQuery:
             if batch is None:
                 return
             before = Offsets.from_json(batch.offsets) if batch.offsets != "{}" else self._reading.start
+            if anew := before.made_anew(end):
+                # Spark skips to the end of a topic that was deleted and made anew between two batches.
+                frame = frame.unionByName(self._from_start(anew))
             if before.behind(end) <= SMALL_BATCH:
                 frame = frame.coalesce(1)
             records: pa.Table = decode(frame, self._readings).toArrow()
@@ -187,6 +203,20 @@ class GenerationQuery:
                 views_built=built,
                 seconds=time.monotonic() - started,
             )
+        )
+
+    def _from_start(self, ends: Offsets) -> DataFrame:
+        """The records of some partitions from their first one up to `ends`."""
+        begin = Offsets(dict.fromkeys(ends.next, _EARLIEST))
+        places = {topic: [int(p) for p in parts] for topic, parts in json.loads(ends.to_json()).items()}
+        return (
+            self._session.read.format("kafka")
+            .options(**_FETCH)
+            .options(**{f"kafka.{name}": value for name, value in self._reading.kafka.items()})
+            .option("assign", json.dumps(places))
+            .option("startingOffsets", begin.to_json())
+            .option("endingOffsets", ends.to_json())
+            .load()
         )
 
     def _write(self, batch: Batch, records: pa.Table, end: Offsets) -> bool:

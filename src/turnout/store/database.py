@@ -6,6 +6,7 @@ Owns the connection, transactions and the tables that all generations share. Wha
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -71,16 +72,22 @@ class Database:
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
         """A cursor for one thread; the caller closes it."""
-        return self._connection.cursor()
+        try:
+            return self._connection.cursor()
+        except duckdb.Error as error:
+            raise store_failed(error) from error
 
     @contextmanager
     def transaction(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """One transaction: kept when the block ends, undone when it raises."""
         with self.cursor() as cursor:
-            cursor.execute("BEGIN")
             try:
+                cursor.execute("BEGIN")
                 yield cursor
                 cursor.execute("COMMIT")
+            except (duckdb.IOException, duckdb.FatalException) as error:
+                _rollback(cursor)
+                raise store_failed(error) from error
             except BaseException:
                 _rollback(cursor)
                 raise
@@ -96,6 +103,12 @@ class Database:
         """One transaction on the shared tables and names. Writers of these take turns, so they never conflict."""
         with self._shared, self.transaction() as cursor:
             yield cursor
+
+    def broken(self, error: BaseException) -> bool:
+        """Whether, after this error, only opening again helps: DuckDB held it to be fatal, or a reopening failed."""
+        cause = error.__cause__ or error
+        fatal = (duckdb.FatalException, duckdb.InternalException, duckdb.ConnectionException)
+        return isinstance(cause, fatal) or "invalidated" in str(cause)
 
     def reopen(self) -> None:
         """Close and open again: the way out after an error that DuckDB holds to be fatal, such as a full disk."""
@@ -130,6 +143,16 @@ def _rollback(cursor: duckdb.DuckDBPyConnection) -> None:
         return
 
 
+def store_failed(error: duckdb.Error) -> TurnoutError:
+    """The store itself is at fault, not what was asked of it."""
+    return TurnoutError(
+        code="store_unavailable",
+        message=f"the store failed: {str(error).splitlines()[0]}",
+        hint="check that the disk of data_dir has room; Turnout tries again",
+        status=503,
+    )
+
+
 def sql_text(path: Path) -> str:
     """A path for use inside an SQL string."""
     return str(path).replace("'", "''")
@@ -137,13 +160,10 @@ def sql_text(path: Path) -> str:
 
 def _unavailable(path: Path, error: Exception) -> TurnoutError:
     first = str(error).splitlines()[0]
+    message = f"the store {path.name} cannot be opened: {first}"
+    hint = "check that data_dir is writable and that its disk has room"
     if "lock" in first.lower():
-        hint = "another turnout uses this data_dir: stop it, or give this one a data_dir of its own"
-    else:
-        hint = "check that data_dir is writable and that its disk has room"
-    return TurnoutError(
-        code="store_unavailable",
-        message=f"the store {path.name} cannot be opened: {first}",
-        hint=hint,
-        status=503,
-    )
+        holder = re.search(r"PID (\d+)", first)
+        message = f"another turnout{f' (process {holder[1]})' if holder else ''} uses data_dir {path.parent}"
+        hint = "stop it, or give this one a data_dir of its own"
+    return TurnoutError(code="store_unavailable", message=message, hint=hint, status=503)

@@ -1,0 +1,55 @@
+"""Why the tables do not follow their topics: one reason for each subject, told once when it comes and when it goes.
+
+It finds nothing out by itself: those who notice say so here, and readiness is read from here by any thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from enum import StrEnum
+
+Say = Callable[[str, str], None]
+"""Where log lines go: level, text."""
+
+
+class Subject(StrEnum):
+    """What can be wrong, the more telling first."""
+
+    STORE = "store"
+    KAFKA = "kafka"
+    START = "start"
+    STEP = "step"
+    READING = "reading"
+
+
+class Health:
+    """The reasons that stand."""
+
+    def __init__(self, say: Say, starting: str) -> None:
+        self._say = say
+        self._lock = threading.Lock()
+        self._reasons: dict[Subject, str] = {Subject.START: starting}
+
+    def bad(self, subject: Subject, reason: str) -> None:
+        """A reason, from now on; said when it is new."""
+        with self._lock:
+            known, self._reasons[subject] = self._reasons.get(subject), reason
+        if known != reason:
+            self._say("ERROR", reason)
+
+    def good(self, subject: Subject, text: str = "") -> None:
+        """Nothing is wrong with the subject; `text` is said where something was."""
+        with self._lock:
+            known = self._reasons.pop(subject, None)
+        if known is not None and text:
+            self._say("INFO", text)
+
+    def has(self, subject: Subject) -> bool:
+        with self._lock:
+            return subject in self._reasons
+
+    def reason(self) -> str | None:
+        """The most telling reason; None where all is well."""
+        with self._lock:
+            return next((self._reasons[subject] for subject in Subject if subject in self._reasons), None)
