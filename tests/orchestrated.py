@@ -38,7 +38,7 @@ class Orchestrated:
         return rows
 
     def wait_ready(self) -> None:
-        wait_until(lambda: self.orchestrator.readiness()[0], timeout=60, what="readiness")
+        wait_until(lambda: self.orchestrator.readiness()[0], timeout=180, what="readiness")
 
 
 @contextmanager

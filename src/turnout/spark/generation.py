@@ -94,7 +94,7 @@ class GenerationQuery:
 
     def __init__(self, session: SparkSession, tables: GenerationTables, reading: Reading, listener: Listener) -> None:
         self.generation = tables.generation
-        self._session = session.newSession()
+        self._session = session
         self._tables = tables
         self._layout: Layout = tables.layout
         self._reading = reading
