@@ -7,10 +7,10 @@ STAMP := .venv/.installed
 APT_INSTALL := apt-get update -qq >/dev/null && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends
 
 .DEFAULT_GOAL := help
-.PHONY: help setup venv java demo test lint format lock bench clean
+.PHONY: help setup venv java demo test test-long lint format lock bench clean
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.* ## /\1\t/p' Makefile | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.* ## /\1\t/p' Makefile | expand -t 10
 
 setup: java $(STAMP) ## everything that is needed, in .venv; quick when it is there already
 
@@ -56,6 +56,9 @@ demo: setup ## broker, sample data, orchestrator and web page (ARGS="--port 8080
 test: setup ## what a change must pass: lint, then all tests (ARGS="-k swap" for some)
 	$(MAKE) --no-print-directory lint
 	$(BIN)/pytest $(ARGS)
+
+test-long: setup ## the long forms: 200 swaps, 20 kills, 250 random histories (about 20 minutes)
+	TURNOUT_TEST_LONG=1 $(BIN)/pytest tests/live/test_exactness.py tests/live/test_kill.py tests/live/test_swaps.py $(ARGS)
 
 lint: $(STAMP) ## ruff and mypy
 	$(BIN)/ruff check .

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Message, TopicPartition
 
 from oracle import Sent
 
@@ -25,19 +25,19 @@ def read_all(bootstrap: str, topics: Sequence[str]) -> list[Sent]:
         while left:
             for message in consumer.consume(10_000, timeout=1.0):
                 assert message.error() is None, message.error()
-                records.append(
-                    Sent(
-                        message.topic(),
-                        message.partition(),
-                        message.offset(),
-                        message.timestamp()[1],
-                        message.key(),
-                        message.value(),
-                    )
-                )
-                place = (message.topic(), message.partition())
-                if message.offset() + 1 >= ranges[place][1]:
+                record = _sent(message)
+                records.append(record)
+                place = (record.topic, record.partition)
+                if record.offset + 1 >= ranges[place][1]:
                     left.discard(place)
         return records
     finally:
         consumer.close()
+
+
+def _sent(message: Message) -> Sent:
+    topic, partition, offset = message.topic(), message.partition(), message.offset()
+    assert topic is not None
+    assert partition is not None
+    assert offset is not None
+    return Sent(topic, partition, offset, message.timestamp()[1], message.key(), message.value())

@@ -1,4 +1,4 @@
-"""`python killing.py FLAG run -c FILE`: Turnout, which kills itself as soon as it reaches the point that the file FLAG names.
+"""`python killing.py FLAG run -c FILE`: Turnout, which kills itself at the point that the file FLAG names.
 
 The points are places in the life of a swap. A kill from outside cannot hit the short ones.
 """

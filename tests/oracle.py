@@ -102,7 +102,8 @@ class Source:
 
 def read_source(source: Source, records: Iterable[Sent]) -> tuple[list[Kept], set[tuple[Any, ...]]]:
     """All rows of a source before `rows: latest`, and its bad records as (topic, partition, offset, field, what)."""
-    kept, bad = [], set()
+    kept: list[Kept] = []
+    bad: set[tuple[Any, ...]] = set()
     for record in records:
         if record.topic != source.topic:
             continue

@@ -185,9 +185,7 @@ REJECTIONS = [
     pytest.param(b'{"usersTopic": "a/b"}', "'a/b' is not a Kafka topic name", "", id="topic slash"),
     pytest.param(b'{"usersTopic": "\xc3\xbc"}', "'ü' is not a Kafka topic name", "", id="topic umlaut"),
     pytest.param(b'{"usersTopic": "\\ud800"}', r"'\ud800' is not a Kafka", "", id="topic half a character"),
-    pytest.param(
-        b'{"usersTopic": "%s"}' % (b"t" * 250), "is not a Kafka topic name", "", id="topic too long"
-    ),
+    pytest.param(b'{"usersTopic": "%s"}' % (b"t" * 250), "is not a Kafka topic name", "", id="topic too long"),
     pytest.param(
         b'{"joinType": "outer space"}',
         "joinType: unknown join 'outer space' (known: left, natural, inner, right, full, semi, anti",
@@ -197,12 +195,8 @@ REJECTIONS = [
     pytest.param(b'{"start": "never"}', "start: unknown start 'never'", '"earliest"', id="start unknown"),
     pytest.param(b'{"start": 5}', "start: unknown start 5", "", id="start number"),
     pytest.param(b'{"start": {"timestamp": 5}}', "timestamp is a number", "", id="start timestamp number"),
-    pytest.param(
-        b'{"start": {"timestamp": "soon"}}', "'soon' is not ISO 8601", "", id="start timestamp text"
-    ),
-    pytest.param(
-        b'{"start": {"timestamp": "9999-12-31T23:59:59-12:00"}}', "start: ", "", id="start past the end"
-    ),
+    pytest.param(b'{"start": {"timestamp": "soon"}}', "'soon' is not ISO 8601", "", id="start timestamp text"),
+    pytest.param(b'{"start": {"timestamp": "9999-12-31T23:59:59-12:00"}}', "start: ", "", id="start past the end"),
     pytest.param(b'{"start": {}}', "start: unknown start", "", id="start empty object"),
     pytest.param(b'{"requestId": true}', "requestId: true", "a string or a number", id="request id boolean"),
     pytest.param(b'{"requestId": "\\udc00"}', "requestId: half a character", "", id="request id half"),
@@ -214,22 +208,14 @@ REJECTIONS = [
     pytest.param(b'{"dryRun": 1}', "dryRun: a number", "", id="dry run number"),
     pytest.param(b'{"action": "restart"}', "'restart' is not known (known: rollback)", "", id="action"),
     pytest.param(b'{"action": 1}', "action: a number is not known", "", id="action number"),
-    pytest.param(
-        b'{"action": "rollback", "usersTopic": "x"}', "a rollback takes no", "alone", id="rollback topic"
-    ),
-    pytest.param(
-        b'{"action": "rollback", "joinType": "left"}', "a rollback takes no", "", id="rollback join"
-    ),
-    pytest.param(
-        b'{"action": "rollback", "start": "latest"}', "a rollback takes no", "", id="rollback start"
-    ),
+    pytest.param(b'{"action": "rollback", "usersTopic": "x"}', "a rollback takes no", "alone", id="rollback topic"),
+    pytest.param(b'{"action": "rollback", "joinType": "left"}', "a rollback takes no", "", id="rollback join"),
+    pytest.param(b'{"action": "rollback", "start": "latest"}', "a rollback takes no", "", id="rollback start"),
 ]
 
 
 @pytest.mark.parametrize(("raw", "reason", "remedy"), REJECTIONS)
-def test_message_is_rejected_with_reason_and_remedy(
-    raw: bytes | str | None, reason: str, remedy: str
-) -> None:
+def test_message_is_rejected_with_reason_and_remedy(raw: bytes | str | None, reason: str, remedy: str) -> None:
     error = rejected(raw)
     assert reason in error.message
     assert error.hint
@@ -267,9 +253,7 @@ ODD_TEXT = st.one_of(
 )
 ODD_JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | ODD_TEXT,
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9) | st.just("timestamp"), inner)
-    ),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9) | st.just("timestamp"), inner),
     max_leaves=8,
 )
 FIELDS = [

@@ -126,9 +126,7 @@ BACK = ControlMessage(action=Action.ROLLBACK)
         pytest.param([NOTHING, users("u2")], "unchanged carrier", Work.BUILD, id="a refresh before a change"),
         pytest.param([users("u2"), users("u2")], "superseded carrier", Work.BUILD, id="repeated"),
         pytest.param([users("u2"), BAD], "carrier rejected", Work.BUILD, id="a bad one behind"),
-        pytest.param(
-            [BAD, users("u2"), BAD, INNER], "rejected superseded rejected carrier", Work.BUILD, id="mix"
-        ),
+        pytest.param([BAD, users("u2"), BAD, INNER], "rejected superseded rejected carrier", Work.BUILD, id="mix"),
         pytest.param([users("u2"), users("users")], "superseded unchanged", Work.NONE, id="there and back"),
         pytest.param(
             [users("u2"), users("users"), users("users")],
@@ -138,12 +136,8 @@ BACK = ControlMessage(action=Action.ROLLBACK)
         ),
         pytest.param([users("u2", 4)], "carrier", Work.BUILD, id="expected generation"),
         pytest.param([users("u2", 3)], "rejected", Work.NONE, id="another generation expected"),
-        pytest.param(
-            [users("u2", 3), users("u3")], "rejected carrier", Work.BUILD, id="conflict before change"
-        ),
-        pytest.param(
-            [users("u2", 4), users("u3")], "superseded carrier", Work.BUILD, id="expected, then plain"
-        ),
+        pytest.param([users("u2", 3), users("u3")], "rejected carrier", Work.BUILD, id="conflict before change"),
+        pytest.param([users("u2", 4), users("u3")], "superseded carrier", Work.BUILD, id="expected, then plain"),
         pytest.param([users("u2"), users("u3", 4)], "carrier", Work.BUILD, id="expected waits for a change"),
         pytest.param([users("u2"), DRY, INNER], "carrier", Work.BUILD, id="dry run waits"),
         pytest.param([DRY, INNER], "carrier", Work.DRY_RUN, id="dry run is alone"),
@@ -196,9 +190,7 @@ def test_batch_without_an_invalid_carrier_is_decided_again() -> None:
 
 CHANGES = st.builds(
     ControlMessage,
-    topics=st.dictionaries(
-        st.sampled_from(["users", "accounts"]), st.sampled_from(["users", "accounts", "t3"])
-    ),
+    topics=st.dictionaries(st.sampled_from(["users", "accounts"]), st.sampled_from(["users", "accounts", "t3"])),
     join=st.sampled_from([None, Join.LEFT, Join.INNER]),
     start=st.sampled_from([None, Start(), Start("earliest")]),
 )

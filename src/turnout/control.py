@@ -124,9 +124,7 @@ def parse_message(raw: bytes | str | None, sources: Collection[str]) -> ControlM
         warnings=reader.all_warnings([f"{source}Topic" for source in sources]),
     )
     if message.action is Action.ROLLBACK and (message.topics or message.join or message.start):
-        reader.fault(
-            "a rollback takes no topics, join or start", "send action alone, or a change without action"
-        )
+        reader.fault("a rollback takes no topics, join or start", "send action alone, or a change without action")
     reader.raise_faults(request_id)
     return message
 
@@ -165,9 +163,7 @@ def check_expected(message: ControlMessage, generation: int) -> None:
 
 def _text(raw: bytes | str | None) -> str:
     if raw is None:
-        raise ControlRejected(
-            message="null value (a tombstone)", hint=f"send a JSON object such as {_EXAMPLE}"
-        )
+        raise ControlRejected(message="null value (a tombstone)", hint=f"send a JSON object such as {_EXAMPLE}")
     try:
         data = raw.encode() if isinstance(raw, str) else raw
         if len(data) > MAX_MESSAGE_BYTES:
@@ -190,9 +186,7 @@ def _decode_object(text: str, warnings: list[str]) -> dict[str, object]:
         fields = dict(pairs)
         if len(fields) < len(pairs):
             twice = [name for name, times in Counter(name for name, _ in pairs).items() if times > 1]
-            warnings.extend(
-                f"{_shown(name)} is given more than once: the last one is taken" for name in twice
-            )
+            warnings.extend(f"{_shown(name)} is given more than once: the last one is taken" for name in twice)
         return fields
 
     try:
@@ -277,9 +271,7 @@ class _Reader:
             return None if text is None else parse_join(text)
         except ValueError:
             known = ", ".join([*Join, *ALIASES])
-            self.fault(
-                f"joinType: unknown join {_shown(text)} (known: {known})", "send one of the known joins"
-            )
+            self.fault(f"joinType: unknown join {_shown(text)} (known: {known})", "send one of the known joins")
             return None
 
     def start(self) -> Start | None:

@@ -116,6 +116,7 @@ class Orchestrator:
         """The status row, with the progress of a build, lag and rate."""
         status = self._ledger.status()
         live, building = self._live, self._building
+        status["start"] = str(self._plan.start)
         status["records"] = live.records if live else 0
         status["recordsPerSecond"] = self._meter.reading.records_per_second
         status["progress"] = _progress(building) if building else None

@@ -37,7 +37,9 @@ def run(settings: Settings, *, insecure: bool = False, on_ready: Callable[[str],
 
     orchestrator = Orchestrator(settings, database, start_spark)
     try:
-        server = Server(create_app(Services(database, orchestrator)), settings.server.host, settings.server.port)
+        wait_seconds = settings.swap.catch_up_timeout_seconds + 60
+        app = create_app(Services(database, orchestrator, control_wait_seconds=wait_seconds))
+        server = Server(app, settings.server.host, settings.server.port)
         orchestrator.start()
         asyncio.run(_serve(server, on_ready))
     finally:
@@ -57,8 +59,6 @@ def _end(orchestrator: Orchestrator, sessions: list[SparkSession], database: Dat
     if sessions:
         from turnout.spark.session import stop_session
 
-        # A batch under way is cut off now, and is done again at the next start: no news.
-        logging.getLogger("py4j").setLevel(logging.CRITICAL)
         stop_session(sessions[0], timeout_seconds=0.7)
     database.close()
 

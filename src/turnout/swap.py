@@ -87,9 +87,7 @@ def to_retire(
     by_age = sorted(lingering, key=lambda one: (one.since, one.generation))
     too_many = max(0, len(by_age) - max_linger_generations)
     return tuple(
-        one.generation
-        for place, one in enumerate(by_age)
-        if place < too_many or now - one.since >= linger_seconds
+        one.generation for place, one in enumerate(by_age) if place < too_many or now - one.since >= linger_seconds
     )
 
 

@@ -14,6 +14,7 @@ import pytest
 
 import oracle
 from kafka_log import read_all
+from lengths import KILLS
 from running import RunningTurnout
 from turnout.broker import EmbeddedBroker
 from turnout.joins import Duplicates, Join
@@ -21,7 +22,6 @@ from turnout.testing import Record, create_topic, produce, wait_until
 
 USERS = {"userId": "string", "name": "string", "email": "string", "age": "int64"}
 ACCOUNTS = {"userId": "string", "accountType": "string", "balance": "double"}
-KILLS = 20
 
 
 def random_record(random_: random.Random, topic: str) -> Record:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,10 @@ def fill(bootstrap: str, topic: str) -> None:
 
 def outcome_of(turnout: RunningTurnout, request: str) -> list[str | None]:
     return [row["outcome"] for row in turnout.rows("control_raw") if f'"{request}"' in row["raw"]]
+
+
+def has_outcome(turnout: RunningTurnout, request: str) -> bool:
+    return None not in outcome_of(turnout, request)
 
 
 def leftovers(turnout: RunningTurnout) -> list[str]:
@@ -76,9 +81,8 @@ def test_kill_in_each_state_of_a_swap_loses_no_message_and_no_row(
             turnout.wait_killed()
             flag.unlink()
             turnout.start()
-            wait_until(
-                lambda point=point: None not in outcome_of(turnout, point), timeout=60, what=f"an outcome of {point}"
-            )
+            settled = partial(has_outcome, turnout, point)
+            wait_until(settled, timeout=60, what=f"an outcome of {point}")
             assert outcome_of(turnout, point) == ["applied"], point
             status = turnout.status()
             assert status["usersTopic"] == wanted, point

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
+from lengths import SWAPS
 from orchestrated import Orchestrated, orchestrated
 from turnout.broker import EmbeddedBroker
 from turnout.control import Outcome
@@ -26,7 +27,6 @@ from turnout.testing import create_topic, produce, wait_until
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SWAPS = 200
 JOINS = ("left", "inner", "full", "anti", "semi", "right", "natural")
 
 
@@ -136,7 +136,7 @@ def load(bootstrap: str, topics: Topics) -> Iterator[None]:
 
     def run() -> None:
         for number in itertools.count(20):
-            if stopped.wait(0.1):
+            if stopped.wait(0.2):
                 return
             for which in (0, 1):
                 fill(bootstrap, topics, which, range(number, number + 2))
@@ -182,7 +182,7 @@ class Footprint:
 
 def settled(running: Orchestrated, spark: SparkSession) -> Footprint:
     """The footprint once nothing lingers."""
-    wait_until(lambda: not running.orchestrator.status()["lingering"], timeout=30, what="nothing to linger")
+    wait_until(lambda: len(Footprint.of(running, spark).schemas) == 1, timeout=30, what="nothing to linger")
     return Footprint.of(running, spark)
 
 
@@ -190,27 +190,28 @@ def settled(running: Orchestrated, spark: SparkSession) -> Footprint:
 def test_swaps_under_load_show_no_mixture_and_leave_nothing_behind(
     broker: EmbeddedBroker, topics: Topics, spark: SparkSession, tmp_path: Path
 ) -> None:
-    bootstrap = broker.bootstrap_servers
-    with orchestrated(tmp_path, spark, bootstrap, **sections(topics)) as running:
-        with load(bootstrap, topics), reading(running.database) as reader:
-            before = None
-            for number in range(SWAPS):
-                answer = running.send(
-                    usersTopic=topics.users[(number + 1) % 2],
-                    accountsTopic=topics.accounts[(number // 2) % 2],
-                    joinType=JOINS[number % len(JOINS)],
-                )
-                assert answer.outcome is Outcome.APPLIED, answer
-                if number == SWAPS // 2:
-                    before = settled(running, spark)
-            after = settled(running, spark)
-        assert reader.faults == []
-        assert len(reader.generations) > SWAPS / 2
-        assert before is not None
-        assert after.threads <= before.threads + 5
-        assert after.files <= before.files + 5
-        assert (after.queries, len(after.schemas), len(after.checkpoints)) == (1, 1, 1)
-        assert after.memory_mb <= before.memory_mb * 1.25 + 50
+    with orchestrated(tmp_path, spark, broker.bootstrap_servers, **sections(topics)) as running:
+        swap_under_load(running, broker.bootstrap_servers, topics, range(SWAPS // 2))
+        before = settled(running, spark)
+        swap_under_load(running, broker.bootstrap_servers, topics, range(SWAPS // 2, SWAPS))
+        after = settled(running, spark)
+    assert after.threads <= before.threads + 5
+    assert after.files <= before.files + 5
+    assert (after.queries, len(after.schemas), len(after.checkpoints)) == (1, 1, 1)
+    assert after.memory_mb <= before.memory_mb * 1.25 + 50
+
+
+def swap_under_load(running: Orchestrated, bootstrap: str, topics: Topics, numbers: range) -> None:
+    with load(bootstrap, topics), reading(running.database) as reader:
+        for number in numbers:
+            answer = running.send(
+                usersTopic=topics.users[(number + 1) % 2],
+                accountsTopic=topics.accounts[(number // 2) % 2],
+                joinType=JOINS[number % len(JOINS)],
+            )
+            assert answer.outcome is Outcome.APPLIED, answer
+    assert reader.faults == []
+    assert len(reader.generations) > len(numbers) / 2
 
 
 def test_storm_of_messages_ends_in_the_combined_state(
@@ -368,7 +369,7 @@ def test_log_tells_the_story_of_a_swap(
     broker: EmbeddedBroker, topics: Topics, spark: SparkSession, tmp_path: Path
 ) -> None:
     with orchestrated(tmp_path, spark, broker.bootstrap_servers, **sections(topics)) as running:
-        raw = {"usersTopic": topics.users[1], "surprise": 1}
+        raw: dict[str, Any] = {"usersTopic": topics.users[1], "surprise": 1}
         running.send(**raw)
         settled(running, spark)
         wait_until(lambda: "closed generation 1" in [r["msg"] for r in running.rows("orchestrator_logs")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Annotated
 
@@ -25,6 +26,12 @@ def demo(
     demonstration.run(port=port, records_per_second=rate, data=data)
 
 
+def log_to_stderr() -> None:
+    """What Turnout says of itself, on the terminal too; of its libraries only warnings."""
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
+    logging.getLogger("turnout").setLevel(logging.INFO)
+
+
 @app.command(epilog="Example:  turnout run -c turnout.yaml")
 def run(
     config: ConfigOption = "turnout.yaml",
@@ -45,6 +52,7 @@ def run(
     # Late: it loads Spark, and a fault of the file is told without that.
     from turnout import service
 
+    log_to_stderr()
     service.run(settings, insecure=insecure, on_ready=lambda url: print(f"Turnout is at {url}", flush=True))
 
 

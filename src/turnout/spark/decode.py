@@ -2,7 +2,7 @@
 
 `decode` is one projection without filters, because Spark parses the JSON again for each filter on a decoded column.
 A record that is not a JSON object has no row and a fault without a field; a field of the wrong type is null, with a
-fault that names it.
+fault that names it. It is written as SQL text, because each call of the DataFrame API costs a message to the JVM.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql import DataFrame
 
 from turnout.columns import ColumnType
 from turnout.joins import OFFSET_BITS
-from turnout.spark.json_text import exact
+from turnout.layout import Layout
+from turnout.spark.json_text import exact_sql
 
 NOT_JSON = "not valid JSON"
 NOT_AN_OBJECT = "not an object"
@@ -46,63 +46,59 @@ class SourceReading:
     """Whether a null value removes a row (`rows: latest`), or is a fault."""
 
 
+def readings_of(layout: Layout) -> list[SourceReading]:
+    """How a generation with this layout reads its topics."""
+    return [SourceReading(s.source, s.topic, s.key, s.columns, tombstones=s.latest) for s in layout.sources]
+
+
 def decode(records: DataFrame, sources: Sequence[SourceReading]) -> DataFrame:
     """Each record with `_id`, `_ts`, a struct of typed columns and an array of faults (or null) for each source.
 
     The struct of a source is null where the record gives it no row; with `_deleted` it has only the key of the row to
     remove. `_key`, `_value` and `_text` are set only where something is wrong.
     """
-    known = records.select(
+    numbered = list(enumerate(sources))
+    known = records.selectExpr(
         "topic",
-        "partition",
-        "offset",
-        F.expr(f"(CAST(`partition` AS BIGINT) << {OFFSET_BITS}) | `offset`").alias("_id"),
-        F.col("timestamp").alias("_ts"),
+        "`partition`",
+        "`offset`",
+        f"(CAST(`partition` AS BIGINT) << {OFFSET_BITS}) | `offset` AS _id",
+        "timestamp AS _ts",
         "key",
         "value",
-        F.expr("CAST(value AS STRING)").alias("text"),
-    ).withColumn("object", F.expr(f"is_valid_utf8(text) AND startswith(ltrim({_SPACE}, text), '{{')"))
-    parsed = known.select("*", *[_parsed(i, source) for i, source in enumerate(sources)])
-    explained = parsed.select("*", *[_reread(i, source) for i, source in enumerate(sources)])
-    rows = explained.select("*", *[_row(i, source) for i, source in enumerate(sources)])
-    faults = rows.select("*", *[_faults(i, source) for i, source in enumerate(sources)])
-    wrong = " OR ".join(f"faults_{i} IS NOT NULL" for i in range(len(sources)))
-    return faults.select(
-        "topic",
-        "partition",
-        "offset",
-        "_id",
-        "_ts",
-        F.expr("value IS NULL").alias("_deleted"),
-        *[f"row_{i}" for i in range(len(sources))],
-        *[f"faults_{i}" for i in range(len(sources))],
-        F.expr(f"CASE WHEN {wrong} THEN key END").alias("_key"),
-        F.expr(f"CASE WHEN {wrong} THEN value END").alias("_value"),
-        F.expr(f"CASE WHEN {wrong} THEN make_valid_utf8(text) END").alias("_text"),
+        "CAST(value AS STRING) AS text",
+    ).selectExpr("*", f"is_valid_utf8(text) AND startswith(ltrim({_SPACE}, text), '{{') AS object")
+    parsed = known.selectExpr("*", *[_parsed(i, source) for i, source in numbered])
+    explained = parsed.selectExpr("*", *[_reread(i, source) for i, source in numbered])
+    rows = explained.selectExpr("*", *[_row(i, source) for i, source in numbered])
+    faults = rows.selectExpr("*", *[_faults(i, source) for i, source in numbered])
+    wrong = " OR ".join(f"faults_{i} IS NOT NULL" for i, _ in numbered)
+    return faults.selectExpr(
+        *("topic", "`partition`", "`offset`", "_id", "_ts", "value IS NULL AS _deleted"),
+        *[f"row_{i}" for i, _ in numbered],
+        *[f"faults_{i}" for i, _ in numbered],
+        f"CASE WHEN {wrong} THEN key END AS _key",
+        f"CASE WHEN {wrong} THEN value END AS _value",
+        f"CASE WHEN {wrong} THEN make_valid_utf8(text) END AS _text",
     )
 
 
-def _parsed(index: int, source: SourceReading) -> Column:
+def _parsed(index: int, source: SourceReading) -> str:
     schema = ", ".join(f"{_name(c)} {t.spark}" for c, t in source.columns.items())
-    json = F.from_json("text", f"{schema}, _corrupt string", _STRICT_JSON)
-    return F.when(_of(source) & F.col("object"), json).alias(f"parsed_{index}")
+    return f"CASE WHEN {_is_of(source)} AND object THEN {_from_json(schema)} END AS parsed_{index}"
 
 
-def _reread(index: int, source: SourceReading) -> Column:
+def _reread(index: int, source: SourceReading) -> str:
     """The fields as text, where the typed reading failed: tells a mistyped field from a malformed record."""
     schema = ", ".join(f"{_name(c)} string" for c in source.columns)
-    json = F.from_json("text", f"{schema}, _corrupt string", _STRICT_JSON)
-    failed = F.col(f"parsed_{index}._corrupt").isNotNull() | _infinite(index, source)
-    return F.when(failed, json).alias(f"reread_{index}")
+    infinite = [f"abs({_field(index, c)}) = double('Infinity')" for c, t in source.columns.items() if not t.exact]
+    failed = " OR ".join([f"parsed_{index}._corrupt IS NOT NULL", *infinite])
+    return f"CASE WHEN {failed} THEN {_from_json(schema)} END AS reread_{index}"
 
 
-def _infinite(index: int, source: SourceReading) -> Column:
-    """A number too large for its type reads as infinity."""
-    found = F.lit(False)
-    for column, kind in source.columns.items():
-        if not kind.exact:
-            found = found | (F.abs(F.col(f"parsed_{index}.{_name(column)}")) == float("inf"))
-    return F.coalesce(found, F.lit(False))
+def _from_json(schema: str) -> str:
+    options = ", ".join(f"'{name}', '{value}'" for name, value in _STRICT_JSON.items())
+    return f"from_json(text, '{_string(schema)}, _corrupt string', map({options}))"
 
 
 def _whole() -> str:
@@ -114,24 +110,26 @@ def _whole() -> str:
     return f"({first} OR {_ONE_VALUE})"
 
 
-def _row(index: int, source: SourceReading) -> Column:
+def _row(index: int, source: SourceReading) -> str:
     readable = f"parsed_{index} IS NOT NULL AND (reread_{index} IS NULL OR reread_{index}._corrupt IS NULL)"
-    row = F.when(F.expr(f"{readable} AND {_whole()}"), F.struct(*_values(index, source)))
+    cases = (
+        f"WHEN {readable} AND {_whole()} THEN {_struct({c: _value(index, c, t) for c, t in source.columns.items()})}"
+    )
     if source.tombstones:
-        row = row.when(F.expr(_removes(source)), F.struct(*_removed(source)))
-    return row.alias(f"row_{index}")
+        cases += f" WHEN {_removes(source)} THEN {_struct(_removed(source))}"
+    return f"CASE {cases} END AS row_{index}"
 
 
-def _values(index: int, source: SourceReading) -> list[Column]:
-    values = []
-    for column, kind in source.columns.items():
-        value = F.col(f"parsed_{index}.{_name(column)}")
-        if kind.name == "string":
-            value = exact(F.col("text"), column, value)
-        elif not kind.exact:
-            value = F.when(F.abs(value) != float("inf"), value)
-        values.append(value.alias(column))
-    return values
+def _struct(values: Mapping[str, str]) -> str:
+    return f"struct({', '.join(f'{value} AS {_name(column)}' for column, value in values.items())})"
+
+
+def _value(index: int, column: str, kind: ColumnType) -> str:
+    value = _field(index, column)
+    if kind.name == "string":
+        return exact_sql("text", column, value)
+    # A number too large for its type reads as infinity.
+    return value if kind.exact else f"CASE WHEN abs({value}) <> double('Infinity') THEN {value} END"
 
 
 def _removes(source: SourceReading) -> str:
@@ -141,29 +139,28 @@ def _removes(source: SourceReading) -> str:
     return f"{_is_of(source)} AND value IS NULL AND is_valid_utf8({text}) AND {same}"
 
 
-def _removed(source: SourceReading) -> list[Column]:
-    return [
-        F.expr(_key_of(source) if column == source.key else f"CAST(NULL AS {kind.spark})").alias(column)
-        for column, kind in source.columns.items()
-    ]
+def _removed(source: SourceReading) -> dict[str, str]:
+    nulls = {column: f"CAST(NULL AS {kind.spark})" for column, kind in source.columns.items()}
+    return nulls | {source.key: _key_of(source)}
 
 
 def _key_of(source: SourceReading) -> str:
     return f"try_cast(CAST(key AS STRING) AS {source.columns[source.key].spark})"
 
 
-def _faults(index: int, source: SourceReading) -> Column:
+def _faults(index: int, source: SourceReading) -> str:
     nothing = f"{_is_of(source)} AND value IS NULL AND row_{index} IS NULL"
     malformed = f"{_is_of(source)} AND row_{index} IS NULL"
     reason = (
         f"CASE WHEN NOT object AND is_valid_utf8(text) AND {_ONE_VALUE} THEN '{NOT_AN_OBJECT}' ELSE '{NOT_JSON}' END"
     )
     mistyped = ", ".join(_fault_of_field(index, column, kind) for column, kind in source.columns.items())
-    return F.expr(
+    return (
         f"CASE WHEN {nothing} THEN array(struct(CAST(NULL AS STRING) AS field, '{NULL_VALUE}' AS reason)) "
         f"WHEN {malformed} THEN array(struct(CAST(NULL AS STRING) AS field, {reason} AS reason)) "
-        f"WHEN reread_{index} IS NOT NULL THEN filter(array({mistyped}), f -> f IS NOT NULL) END"
-    ).alias(f"faults_{index}")
+        f"WHEN reread_{index} IS NOT NULL THEN filter(array({mistyped}), f -> f IS NOT NULL) END "
+        f"AS faults_{index}"
+    )
 
 
 def _fault_of_field(index: int, column: str, kind: ColumnType) -> str:
@@ -175,8 +172,8 @@ def _fault_of_field(index: int, column: str, kind: ColumnType) -> str:
     )
 
 
-def _of(source: SourceReading) -> Column:
-    return F.col("topic") == source.topic
+def _field(index: int, column: str) -> str:
+    return f"parsed_{index}.{_name(column)}"
 
 
 def _is_of(source: SourceReading) -> str:

@@ -7,6 +7,7 @@ transaction a batch. When it starts and stops is the orchestrator's decision.
 from __future__ import annotations
 
 import json
+import logging
 import re
 import shutil
 import threading
@@ -23,10 +24,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from turnout.layout import Layout, ViewTable
 from turnout.offsets import Lost, Offsets
-from turnout.spark.decode import SourceReading, decode
+from turnout.spark.callbacks import CallbackConnections
+from turnout.spark.decode import decode, readings_of
 from turnout.spark.session import pool
 from turnout.spark.views import ViewRunner
 from turnout.store.generations import Batch, GenerationTables
+
+log = logging.getLogger("turnout")
 
 SMALL_BATCH = 20_000
 """Up to this many records one task is faster than several."""
@@ -104,9 +108,8 @@ class GenerationQuery:
         self._stopping = False
         self._query: StreamingQuery | None = None
         self._failure: Exception | None = None
-        self._readings = [
-            SourceReading(s.source, s.topic, s.key, s.columns, tombstones=s.latest) for s in self._layout.sources
-        ]
+        self._callbacks = CallbackConnections(session)
+        self._readings = readings_of(self._layout)
 
     def start(self) -> None:
         """Start to read, or go on where the checkpoint says."""
@@ -124,7 +127,8 @@ class GenerationQuery:
         )
         with pool(self._session, f"g{self.generation}"):
             self._query = (
-                stream.writeStream.queryName(f"g{self.generation}")
+                decode(stream, self._readings)
+                .writeStream.queryName(f"g{self.generation}")
                 .option("checkpointLocation", str(self._reading.checkpoint))
                 .foreachBatch(self._on_batch)
                 .start()
@@ -154,18 +158,26 @@ class GenerationQuery:
         return self._failure
 
     def stop(self, timeout_seconds: float = 10.0) -> bool:
-        """Stop after the batch under way, waiting a bounded time; whether it ended in that time."""
+        """Stop after the batch under way, waiting a bounded time; whether it ended in that time.
+
+        The lock is let go before the query is stopped: a batch that begins meanwhile must be able to see that it
+        should not, or Spark would wait for it and it for us.
+        """
         self._stopping = True
-        free = self._busy.acquire(timeout=timeout_seconds)
+        ended = self._busy.acquire(timeout=timeout_seconds)
+        if ended:
+            self._busy.release()
         try:
             if self._query is not None:
                 self._query.stop()
-        finally:
-            if free:
-                self._busy.release()
-        return free
+        except Exception as error:
+            log.warning("generation %s did not stop as it should: %s", self.generation, _first_line(error))
+            ended = False
+        self._callbacks.close()
+        return ended
 
     def _on_batch(self, frame: DataFrame, batch_id: int) -> None:
+        self._callbacks.note()
         with self._busy:
             if self._stopping:
                 raise RuntimeError("the generation is stopping")
@@ -176,7 +188,7 @@ class GenerationQuery:
                 raise
 
     def process_frame(self, frame: DataFrame, batch_id: int, end: Offsets) -> None:
-        """Take the records of one batch, which ends at `end`, in one transaction of the store."""
+        """Take the decoded records of one batch, which ends at `end`, in one transaction of the store."""
         started = time.monotonic()
         with self._tables.batch(batch_id) as batch:
             if batch is None:
@@ -184,10 +196,10 @@ class GenerationQuery:
             before = Offsets.from_json(batch.offsets) if batch.offsets != "{}" else self._reading.start
             if anew := before.made_anew(end):
                 # Spark skips to the end of a topic that was deleted and made anew between two batches.
-                frame = frame.unionByName(self._from_start(anew))
+                frame = frame.unionByName(decode(self._from_start(anew), self._readings))
             if before.behind(end) <= SMALL_BATCH:
                 frame = frame.coalesce(1)
-            records: pa.Table = decode(frame, self._readings).toArrow()
+            records: pa.Table = frame.toArrow()
             for lost in self._lost(before, end, records):
                 self._listener.lost(self.generation, lost)
             built = self._write(batch, records, end)
@@ -236,14 +248,17 @@ class GenerationQuery:
         return True
 
     def _build(self, batch: Batch, view: ViewTable) -> None:
-        """The view over everything, through files: nothing of it has to fit in memory."""
+        """The view over everything; unless it is small, through files: nothing of it has to fit in memory."""
+        if batch.size(view) <= SMALL_BATCH:
+            batch.build(view, self._views.over_rows(view, batch.everything(view)))
+            return
         folder = self._reading.checkpoint.parent / f"build-{self.generation}"
         folder.mkdir(parents=True, exist_ok=True)
         try:
             files = batch.export(view, folder)
             result = folder / "result"
             self._views.over_files(view, files, result)
-            batch.build(view, result)
+            batch.build_from_files(view, result)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 

@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import re
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
-
 LONGEST_WALKED = 8_192
 DEEPEST_WALKED = 6
 MOST_PAIRS = 100
@@ -28,19 +25,23 @@ _VALUE = rf'(?:{_STRING}|{_nested(DEEPEST_WALKED)}|[^,{{}}\[\]"\s]++)'
 _PAIR = rf"\s*+{_STRING}\s*+:\s*+{_VALUE}\s*+"
 
 
-def may_differ(parsed: Column) -> Column:
-    """Whether Spark may have written `parsed` in another way than it came: a fraction, an exponent, -0, a structure.
+def exact_sql(text: str, field: str, parsed: str) -> str:
+    """SQL for the text of `field` as it was sent where it is no JSON string; else for `parsed`, what Spark read.
 
-    Told from the parsed value alone, and nearly always from its first character: it is asked for every string field.
+    Whether Spark may have written it in another way (a fraction, an exponent, -0, a structure) is told from the parsed
+    value, and nearly always from its first character alone: it is asked for every string field.
     """
-    first = F.ascii(parsed)
-    suspicious = first.between(ord("0"), ord("9")) | first.isin(*(ord(character) for character in '-{["'))
-    return F.coalesce(suspicious & parsed.rlike(r'^(?:-?[0-9]+[.]|0$|[{\[]|"Infinity"$|"-Infinity"$)'), F.lit(False))
+    first = f"ascii({parsed})"
+    starts = ", ".join(str(ord(character)) for character in '-{["')
+    suspicious = f"{first} BETWEEN {ord('0')} AND {ord('9')} OR {first} IN ({starts})"
+    rewritten = f'{parsed} RLIKE r\'^(?:-?[0-9]+[.]|0$|[{{\\[]|"Infinity"$|"-Infinity"$)\''
+    walk = _literal(rf'^\s*+\{{(?:{_PAIR},){{0,{MOST_PAIRS}}}\s*+"{re.escape(field)}"\s*+:\s*+({_VALUE})')
+    found = f"regexp_extract({text}, {walk}, 1)"
+    sent = f"CASE WHEN {found} = '' OR startswith({found}, '\"') THEN {parsed} ELSE {found} END"
+    may_differ = f"({suspicious}) AND {rewritten} AND char_length({text}) <= {LONGEST_WALKED}"
+    return f"CASE WHEN {may_differ} THEN {sent} ELSE {parsed} END"
 
 
-def exact(text: Column, field: str, parsed: Column) -> Column:
-    """The text of `field` as it was sent where it is no JSON string; `parsed`, what Spark read, where it is one."""
-    pattern = rf'^\s*+\{{(?:{_PAIR},){{0,{MOST_PAIRS}}}\s*+"{re.escape(field)}"\s*+:\s*+({_VALUE})'
-    found = F.regexp_extract(text, pattern, 1)
-    walked = F.when((found == "") | found.startswith('"'), parsed).otherwise(found)
-    return F.when(may_differ(parsed) & (F.length(text) <= LONGEST_WALKED), walked).otherwise(parsed)
+def _literal(pattern: str) -> str:
+    """A pattern as a raw string of SQL, in which a quote cannot stand."""
+    return "r'" + pattern.replace("'", r"\x27") + "'"

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from turnout.layout import Layout, SourceTable
-from turnout.spark.decode import SourceReading, decode
+from turnout.spark.decode import decode, readings_of
 
 KAFKA_SCHEMA = pa.schema(
     [
@@ -49,17 +49,20 @@ class Sample:
 
 def take_samples(session: SparkSession, layout: Layout, values: Mapping[str, Sequence[bytes | None]]) -> list[Sample]:
     """Decode the sampled `values` of each topic as the generation would."""
-    return [_sample(session, source, [v for v in values[source.topic] if v is not None]) for source in layout.sources]
+    sampled = [(topic, value) for topic, some in values.items() for value in some if value is not None]
+    if not sampled:
+        return [Sample(source.source, source.topic, 0, [], []) for source in layout.sources]
+    count, now = len(sampled), datetime.now(UTC)
+    places = [[topic for topic, _ in sampled], [0] * count, list(range(count)), [now] * count]
+    frame = session.createDataFrame(
+        pa.table([[None] * count, [value for _, value in sampled], *places], schema=KAFKA_SCHEMA)
+    )
+    found = decode(frame.coalesce(1), readings_of(layout)).toArrow().to_pylist()
+    return [_sample(index, source, found) for index, source in enumerate(layout.sources)]
 
 
-def _sample(session: SparkSession, source: SourceTable, values: Sequence[bytes]) -> Sample:
-    if not values:
-        return Sample(source.source, source.topic, 0, [], [])
-    count, now = len(values), datetime.now(UTC)
-    places = [[source.topic] * count, [0] * count, list(range(count)), [now] * count]
-    frame = session.createDataFrame(pa.table([[None] * count, list(values), *places], schema=KAFKA_SCHEMA))
-    reading = SourceReading(source.source, source.topic, source.key, source.columns, tombstones=False)
-    found = decode(frame.coalesce(1), [reading]).toArrow().to_pylist()
-    rows = [record["row_0"] for record in found if record["row_0"] is not None]
-    faults = [fault | {"value": record["_text"]} for record in found for fault in record["faults_0"] or []]
-    return Sample(source.source, source.topic, count, rows, faults)
+def _sample(index: int, source: SourceTable, found: Sequence[dict[str, Any]]) -> Sample:
+    own = [record for record in found if record["topic"] == source.topic]
+    rows = [record[f"row_{index}"] for record in own if record[f"row_{index}"] is not None]
+    faults = [fault | {"value": record["_text"]} for record in own for fault in record[f"faults_{index}"] or []]
+    return Sample(source.source, source.topic, len(own), rows, faults)

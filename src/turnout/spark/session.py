@@ -6,6 +6,7 @@ Knows nothing of generations. The settings are those that measurements asked for
 from __future__ import annotations
 
 import contextlib
+import logging
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -68,11 +69,13 @@ appender.file.layout.pattern = %d{yyyy-MM-dd HH:mm:ss.SSS} %p %c{1}: %m%n%ex
 def start_session(settings: SparkSettings, work: Path) -> SparkSession:
     """The one session of this process. `work` takes Spark's local files and its log."""
     find_java()
+    # What py4j logs also reaches us as exceptions.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     jars = ",".join(str(path) for path in resolve("spark-kafka"))
     work.mkdir(parents=True, exist_ok=True)
-    logging = work / "log4j2.properties"
-    logging.write_text(_LOGGING.replace("FOLDER", str(work)))
-    options = f"{_JAVA_OPTIONS} -Dlog4j2.configurationFile=file:{logging}"
+    log4j = work / "log4j2.properties"
+    log4j.write_text(_LOGGING.replace("FOLDER", str(work)))
+    options = f"{_JAVA_OPTIONS} -Dlog4j2.configurationFile=file:{log4j}"
     chosen = _SETTINGS | {
         "spark.jars": jars,
         "spark.driver.memory": settings.driver_memory,

@@ -259,9 +259,7 @@ class Batch:
         if not view.left.latest:
             gone = f"{key} IS NULL AND _id IN (SELECT _id FROM {_evicted(view.left)} WHERE {key} IS NULL)"
             removed += self._run(f"DELETE FROM {table} WHERE {gone}")
-        self._cursor.register("_view_rows", rows)
-        added = self._insert(view, "_view_rows")
-        self._cursor.unregister("_view_rows")
+        added = self._insert_rows(view, rows)
         if removed or added:
             self._changed.append(view.table)
 
@@ -274,10 +272,32 @@ class Batch:
             self._run(f"COPY ({rows}) TO '{sql_text(files[source.source])}' (FORMAT parquet)")
         return files
 
-    def build(self, view: ViewTable, folder: Path) -> None:
-        """Fill the whole view from Parquet files, once its sources have caught up."""
+    def size(self, view: ViewTable) -> int:
+        """How many rows the two sides of a view have."""
+        return sum(self._run(f"SELECT count(*) FROM {self._tables.table(s.table)}") for s in (view.left, view.right))
+
+    def everything(self, view: ViewTable) -> dict[str, pa.Table]:
+        """All shown rows of both sides, by source."""
+        return {
+            source.source: self._cursor.execute(_selected(source, self._tables.table(source.table))).to_arrow_table()
+            for source in (view.left, view.right)
+        }
+
+    def build(self, view: ViewTable, rows: pa.Table) -> None:
+        """Fill the whole view, once its sources have caught up."""
+        self._insert_rows(view, rows)
+        self._changed.append(view.table)
+
+    def build_from_files(self, view: ViewTable, folder: Path) -> None:
+        """Fill the whole view from the Parquet files in `folder`."""
         self._insert(view, f"read_parquet('{sql_text(folder)}/*.parquet')")
         self._changed.append(view.table)
+
+    def _insert_rows(self, view: ViewTable, rows: pa.Table) -> int:
+        self._cursor.register("_view_rows", rows)
+        added = self._insert(view, "_view_rows")
+        self._cursor.unregister("_view_rows")
+        return added
 
     def _insert(self, view: ViewTable, rows: str) -> int:
         return self._run(

@@ -1,0 +1,11 @@
+"""How long the long tests are: `make test` runs a short form of them, `make test-long` the whole."""
+
+from __future__ import annotations
+
+import os
+
+LONG = bool(os.environ.get("TURNOUT_TEST_LONG"))
+
+SWAPS = 200 if LONG else 60
+KILLS = 20 if LONG else 8
+EXAMPLES = 250 if LONG else 50
