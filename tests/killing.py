@@ -13,20 +13,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from turnout.builder import Builder
 from turnout.cli import main
 from turnout.generations import Generations
-from turnout.orchestrator import Orchestrator
+from turnout.keeper import Keeper
 from turnout.store.generations import GenerationTables
 
 POINTS: dict[str, tuple[type, str, bool]] = {
-    "validating": (Orchestrator, "_validate", False),
+    "validating": (Builder, "validate", False),
     "building": (Generations, "create", True),
-    "catching_up": (Orchestrator, "_catch_up", False),
+    "catching_up": (Builder, "catch_up", False),
     # Inside the transaction that publishes, before it is kept.
     "publishing": (GenerationTables, "publish", True),
     # Kept, and nothing else done yet.
-    "live": (Orchestrator, "_replaced", False),
-    "lingering": (Orchestrator, "_replaced", True),
+    "live": (Keeper, "replace", False),
+    "lingering": (Keeper, "replace", True),
     "retiring": (Generations, "clear", False),
     "retired": (Generations, "clear", True),
 }

@@ -31,3 +31,9 @@ class ConfigError(TurnoutError):
     def __init__(self, faults: Iterable[str]) -> None:
         self.faults = tuple(faults)
         super().__init__(code="bad_config", message="\n".join(self.faults))
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says, without its stack: for logs and messages."""
+    text = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__

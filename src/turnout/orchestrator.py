@@ -1,7 +1,7 @@
 """The orchestrator: the only owner of lifecycles. It decides nothing by itself: `control` and `swap` do.
 
-One thread takes control messages in turn, builds generations, publishes, lets linger and retires them, and starts
-queries again that ended. Nothing that goes wrong in it ends the process.
+One thread takes control messages in turn, has generations built (`builder`), publishes them, and has them kept and
+closed (`keeper`). Nothing that goes wrong in it ends the process.
 """
 
 from __future__ import annotations
@@ -10,55 +10,40 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 
+from turnout.builder import TICK_SECONDS, Builder, BuildTimes, Site, Stopping
 from turnout.config import Settings
 from turnout.control import Action, ControlMessage, ControlRejected, Outcome, resolve
 from turnout.desk import Answer, Desk, Ticket
-from turnout.errors import TurnoutError
+from turnout.endings import begin, join
+from turnout.errors import TurnoutError, first_line
 from turnout.generations import Generation, Generations, Workshop
 from turnout.health import Health, Subject
 from turnout.kafka.topics import Topics
+from turnout.keeper import Keeper, pause_seconds, store_failed
 from turnout.layout import Layout
 from turnout.meter import Meter
 from turnout.offsets import Offsets
 from turnout.plan import Plan
-from turnout.spark.sampling import Sample
-from turnout.store.database import Database
+from turnout.store.database import Database, is_store_failure
 from turnout.store.generations import GenerationTables
 from turnout.store.ledger import GenerationRecord, Ledger, Swap
-from turnout.swap import Batch, Lingering, SwapState, Verdict, Work, plan_batch, replay, to_retire
+from turnout.swap import Batch, SwapState, Verdict, Work, plan_batch, replay
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 log = logging.getLogger("turnout")
 
-TICK_SECONDS = 0.1
 STATUS_SECONDS = 1.0
 CONTROL_WAIT_SECONDS = 15.0
-LONGEST_BACKOFF_SECONDS = 5.0
 STOP_SECONDS = 10.0
 _SHOWN_OF_A_MESSAGE = 500
-_NO_ROOM = "No space left on device"
-NO_ROOM_HINT = "check that the disk of data_dir has room"
-
-
-class Stopping(Exception):  # noqa: N818 - not an error: the way out of a wait when the process ends
-    """The orchestrator is being stopped."""
-
-
-@dataclass(slots=True)
-class BuildTimes:
-    """How long the parts of a swap took, in seconds."""
-
-    build: float = 0.0
-    catch_up: float = 0.0
 
 
 class Orchestrator:
@@ -73,15 +58,11 @@ class Orchestrator:
         self._topics = Topics(settings.kafka)
         self._meter = Meter(settings.kafka, self._shown)
         self._health = Health(self.say, "starting")
-        self._makes: Generations | None = None
-        self._begun: GenerationRecord | None = None
-        self._live: Generation | None = None
-        self._building: Generation | None = None
-        self._lingering: list[Generation] = []
+        self._keeper = Keeper(settings.swap, self._health, self.say)
+        self._builder: Builder | None = None
         self._control_awaited = False
         self._plan = Plan.from_settings(settings)
         self._previous: Plan | None = None
-        self._leftovers: list[Generation] = []
         self._failures = 0
         self._status_at = 0.0
         self._stopping = threading.Event()
@@ -98,11 +79,11 @@ class Orchestrator:
         self._stopping.set()
         self.desk.arrived.set()
         deadline = time.monotonic() + timeout_seconds
-        clients = _begin([self.desk.close, self._meter.stop, self._topics.close])
-        _join([self._thread], deadline)  # after this no generation is made any more
-        queries = [generation.query for generation in self._all() if generation.query is not None]
-        stops = _begin([partial(query.stop, timeout_seconds) for query in queries])
-        _join([*clients, *stops], deadline)
+        clients = begin([self.desk.close, self._meter.stop, self._topics.close])
+        join([self._thread], deadline)  # after this no generation is made any more
+        queries = [generation.query for generation in self._keeper.all() if generation.query is not None]
+        stops = begin([partial(query.stop, timeout_seconds) for query in queries])
+        join([*clients, *stops], deadline)
 
     def say(self, level: str, text: str) -> None:
         """One line for people: in `orchestrator_logs` and in the log of the process."""
@@ -115,18 +96,18 @@ class Orchestrator:
     def status(self) -> dict[str, Any]:
         """The status row, with the progress of a build, lag and rate."""
         status = self._ledger.status()
-        live, building = self._live, self._building
+        live, building = self._keeper.live, self._keeper.building
         status["start"] = str(self._plan.start)
         status["records"] = live.records if live else 0
         status["recordsPerSecond"] = self._meter.reading.records_per_second
         status["progress"] = _progress(building) if building else None
-        status["lingering"] = [generation.number for generation in self._lingering]
+        status["lingering"] = [generation.number for generation in self._keeper.lingering]
         status["ready"], status["reason"] = self.readiness()
         return status
 
     def readiness(self) -> tuple[bool, str]:
         """Whether the tables follow the topics, and if not, why."""
-        live = self._live
+        live = self._keeper.live
         if reason := self._health.reason():
             return False, reason
         if live is None:
@@ -156,10 +137,10 @@ class Orchestrator:
     def _step(self) -> None:
         if self._health.has(Subject.STORE):
             self._mend_store()
-        if self._makes is None:
+        if self._builder is None:
             self._prepare()
         self._tend()
-        if self._live is None:
+        if self._keeper.live is None:
             self._publish_first()
         elif self.desk.waiting():
             self._decide()
@@ -167,14 +148,14 @@ class Orchestrator:
 
     def _failed_step(self, error: Exception) -> None:
         if is_store_failure(error):
-            self._health.bad(Subject.STORE, _store_failed(error))
+            self._health.bad(Subject.STORE, store_failed(error))
         elif isinstance(error, TurnoutError):
             self._health.bad(Subject.STEP, str(error))
         else:
             log.exception("unexpected error")
             self._health.bad(Subject.STEP, f"unexpected error: {first_line(error)}")
         self._failures += 1
-        self._stopping.wait(_pause_seconds(self._failures))
+        self._stopping.wait(pause_seconds(self._failures))
 
     # -- starting
 
@@ -184,18 +165,20 @@ class Orchestrator:
         if self._stopping.is_set():
             raise Stopping
         makes = Generations(Workshop(self._settings, self._database, self._ledger, session, self._topics, self.say))
-        self._take_up_store(makes)
+        begun = self._take_up_store(makes)
         self.desk.open()
         self._meter.start()
-        self._makes = makes
+        site = Site(self._settings, self._keeper, self._stopping, self.say, self._state_is, self._tend)
+        self._builder = Builder(site, makes, begun)
         self._health.good(Subject.START)
 
-    def _take_up_store(self, makes: Generations) -> None:
-        """The generation that was published when the process ended, and nothing else, lives on."""
+    def _take_up_store(self, makes: Generations) -> GenerationRecord | None:
+        """What was published lives on, or else a first build that was under way; that one is returned."""
+        self._keeper.makes = makes
         number, self._previous = self._ledger.published()
         record = self._ledger.generations().get(number)
-        self._begun = None if record else self._begun_before(makes)
-        kept = self._begun.generation if self._begun else number
+        begun = None if record else self._begun_before(makes)
+        kept = begun.generation if begun else number
         for stale in makes.clear_all_but(kept):
             self.say("INFO", f"closed generation {stale}: it was not published when the process ended")
         if record is None:
@@ -203,8 +186,9 @@ class Orchestrator:
         elif record.layout == makes.signature():
             self._resume(makes, record)
         else:
-            self._plan = _carried_over(record.plan, self._plan)
+            self._plan = record.plan.carried_over_to(self._plan)
             self.say("INFO", "columns, keys or views have changed in the configuration: a new generation is built")
+        return begun
 
     def _begun_before(self, makes: Generations) -> GenerationRecord | None:
         """A first build that was under way when the process ended: it goes on instead of beginning again."""
@@ -220,9 +204,9 @@ class Orchestrator:
             tables.publish(cursor)
 
     def _resume(self, makes: Generations, record: GenerationRecord) -> None:
-        self._live = makes.resume(record)
-        self._live.state = SwapState.LIVE
-        self._live.waiting = True  # `_tend` starts its query
+        live = self._keeper.live = makes.resume(record)
+        live.state = SwapState.LIVE
+        live.waiting = True  # the keeper starts its query
         self._plan = record.plan
         self.say("INFO", f"resuming generation {record.generation}: {record.plan.describe()}")
 
@@ -232,14 +216,14 @@ class Orchestrator:
         tickets = self.desk.waiting()
         batch = replay([ticket.queued for ticket in tickets], self._plan)
         try:
-            self._validate(batch.plan)
+            self._built().validate(batch.plan)
         except TurnoutError as error:
             if batch.carrier is None or error.code == "kafka_unreachable" or self._without_messages() == str(error):
                 raise
             self._reject(tickets[batch.carrier], error)
             return
         self._health.good(Subject.STEP)
-        generation, times = self._build(batch.plan, first=True)
+        generation, times = self._built().build(batch.plan, first=True)
         self._publish(generation, times, tickets, batch, Outcome.APPLIED)
 
     def _await_control(self) -> None:
@@ -259,7 +243,7 @@ class Orchestrator:
     def _without_messages(self) -> str:
         """What is wrong with the plan that no message has touched: no message is to blame for that."""
         try:
-            self._validate(self._plan)
+            self._built().validate(self._plan)
         except TurnoutError as error:
             return str(error)
         return ""
@@ -268,9 +252,9 @@ class Orchestrator:
 
     def _decide(self) -> None:
         """Take the next messages that can be decided together."""
-        assert self._live is not None
+        assert self._keeper.live is not None
         waiting = self.desk.waiting()
-        batch = plan_batch([ticket.queued for ticket in waiting], self._plan, self._live.number)
+        batch = plan_batch([ticket.queued for ticket in waiting], self._plan, self._keeper.live.number)
         tickets = waiting[: len(batch.verdicts)]
         self._tell(tickets)
         if batch.work is Work.NONE:
@@ -311,11 +295,9 @@ class Orchestrator:
 
         self.desk.settle(tickets, answers, refresh)
 
-    def _answer(self, verdict: Verdict, carried: Outcome = Outcome.APPLIED, detail: str = "") -> Answer:
-        number = self._live.number if self._live else 0
-        if verdict.outcome is None:
-            return Answer(carried, detail, number)
-        return Answer(verdict.outcome, verdict.reason, number, verdict.error)
+    def _answer(self, verdict: Verdict) -> Answer:
+        assert verdict.outcome is not None
+        return Answer(verdict.outcome, verdict.reason, self._number(), verdict.error)
 
     def _reject(self, ticket: Ticket, error: TurnoutError) -> None:
         """Put a rejection in the place of a message; the queue is then decided without it."""
@@ -330,23 +312,26 @@ class Orchestrator:
 
     def _dry_run(self, ticket: Ticket, batch: Batch) -> None:
         """Say what would happen, and do nothing."""
-        assert self._makes is not None
         assert isinstance(ticket.queued, ControlMessage)
         plan = batch.plan
         if ticket.queued.action is Action.ROLLBACK:
             plan = self._previous or self._plan
+        changes = plan != self._plan
         try:
-            samples = self._validate(plan)
-            estimate = self._makes.estimate(plan)
+            report = self._built().dry_run(plan, changes=changes)
         except TurnoutError as error:
             self._reject(ticket, error)
             return
-        report = _dry_run_report(Layout.of(self._settings, plan), plan, samples, estimate, plan != self._plan)
-        self.say("INFO", f"dry run: {plan.describe()} would be {'built' if plan != self._plan else 'no change'}")
+        self.say("INFO", f"dry run: {plan.describe()} would be {'built' if changes else 'no change'}")
         self.desk.settle([ticket], [Answer(Outcome.UNCHANGED, "dryRun", self._number(), report=report)])
 
+    def _built(self) -> Builder:
+        """The builder, which is there once everything is prepared."""
+        assert self._builder is not None
+        return self._builder
+
     def _number(self) -> int:
-        return self._live.number if self._live else 0
+        return self._keeper.live.number if self._keeper.live else 0
 
     # -- swapping
 
@@ -356,7 +341,7 @@ class Orchestrator:
             self._reject(tickets[0], _nothing_to_roll_back())
             return
         plan = self._previous
-        lingering = [g for g in self._lingering if g.plan == plan and g.query is not None and g.query.running]
+        lingering = [g for g in self._keeper.lingering if g.plan == plan and g.query is not None and g.query.running]
         target = Batch(batch.verdicts, plan, Work.BUILD, batch.carrier)
         if not lingering:
             self._swap(tickets, target, Outcome.ROLLED_BACK)
@@ -370,7 +355,7 @@ class Orchestrator:
         carrier = tickets[batch.carrier]
         try:
             self._state_is(SwapState.VALIDATING)
-            self._validate(batch.plan)
+            self._built().validate(batch.plan)
         except TurnoutError as error:
             self._state_is(SwapState.LIVE)
             if is_store_failure(error):
@@ -381,7 +366,7 @@ class Orchestrator:
                 self._reject(carrier, error)
             return
         try:
-            generation, times = self._build(batch.plan, first=False)
+            generation, times = self._built().build(batch.plan, first=False)
         except TurnoutError as error:
             if is_store_failure(error):
                 raise
@@ -406,91 +391,14 @@ class Orchestrator:
 
         self.desk.settle(tickets, answers, remember)
 
-    def _validate(self, plan: Plan) -> list[Sample]:
-        """The topics exist, can be read, and hold records that decode; TurnoutError says which does not."""
-        assert self._makes is not None
-        samples = self._makes.samples(plan)
-        complaints = [complaint for sample in samples if (complaint := sample.complaint())]
-        if complaints:
-            raise TurnoutError(
-                code="bad_sample",
-                message="; ".join(complaints),
-                hint="name the right topic, or change the declared columns",
-                status=422,
-            )
-        return samples
-
-    def _build(self, plan: Plan, *, first: bool) -> tuple[Generation, BuildTimes]:
-        """A generation that has caught up; a failed one is removed whole."""
-        assert self._makes is not None
-        started = time.monotonic()
-        self._state_is(SwapState.BUILDING)
-        generation = self._take_up(plan) if first else None
-        generation = generation or self._makes.create(plan)
-        generation.state = SwapState.BUILDING
-        self._building = generation
-        topics = ", ".join(f"{source}={topic}" for source, topic in plan.topics.items())
-        self.say("INFO", f"building generation {generation.number}: {plan.describe()}")
-        self.say("INFO", f"topics set: {topics}; {generation.start.behind(generation.target):,} records to catch up on")
-        try:
-            assert generation.query is not None
-            generation.query.start()
-            built = time.monotonic()
-            self._enter(generation, SwapState.CATCHING_UP)
-            self._catch_up(generation, first=first)
-            self._enter(generation, SwapState.PUBLISHING)
-        except Stopping:
-            raise  # `stop` ends its query; the build goes on at the next start where it can
-        except Exception as error:
-            self._building = None
-            generation.move(SwapState.FAILED)
-            self._discard(generation)
-            if isinstance(error, TurnoutError) or is_store_failure(error):
-                raise
-            raise _build_failed(first_line(error)) from error
-        self._building = None
-        return generation, BuildTimes(built - started, time.monotonic() - built)
-
-    def _take_up(self, plan: Plan) -> Generation | None:
-        """The first build that a crash interrupted, where it was of this plan."""
-        begun, self._begun = self._begun, None
-        if begun is None or self._makes is None:
-            return None
-        if begun.plan != plan:
-            self._makes.clear(begun.generation)
-            return None
-        return self._makes.resume(begun)
-
-    def _enter(self, generation: Generation, state: SwapState) -> None:
-        generation.move(state)
-        self._state_is(state)
-
     def _state_is(self, state: SwapState) -> None:
         self._ledger.set_status(state=state.value)
-
-    def _catch_up(self, generation: Generation, *, first: bool) -> None:
-        """Wait until the views are built. The first build has nothing to fall back to, so it is never given up."""
-        assert generation.query is not None
-        limit = self._settings.swap.catch_up_timeout_seconds
-        deadline = time.monotonic() + limit
-        while not generation.views_built:
-            if self._stopping.is_set():
-                raise Stopping
-            if first:
-                self._keep_reading(generation)
-            elif failure := generation.query.failure():
-                raise _build_failed(failure)
-            elif time.monotonic() > deadline:
-                raise _too_slow(generation, limit)
-            generation.changed.wait(TICK_SECONDS)
-            generation.changed.clear()
-            self._tend()
 
     def _publish(
         self, generation: Generation, times: BuildTimes, tickets: Sequence[Ticket], batch: Batch, outcome: Outcome
     ) -> None:
         """Switch all names, the status row, the history and the outcomes in one transaction."""
-        old, old_plan = self._live, self._plan
+        old, old_plan = self._keeper.live, self._plan
         carrier = tickets[batch.carrier] if batch.carrier is not None else None
         started = time.monotonic()
 
@@ -517,29 +425,9 @@ class Orchestrator:
         ]
         self.desk.settle(tickets, answers, switch)
         self._plan, self._previous = batch.plan, old_plan if old else None
-        self._replaced(old, generation)
+        self._keeper.replace(old, generation)
         before = f"generation {old.number} ({old_plan.describe()})" if old else "nothing"
         self.say("INFO", f"swapped {before} -> generation {generation.number} ({batch.plan.describe()})")
-
-    def _replaced(self, old: Generation | None, new: Generation) -> None:
-        """The published generation changes places with the one before it, which lingers."""
-        new.move(SwapState.LIVE)
-        self._lingering = [g for g in self._lingering if g is not new]
-        if old is not None:
-            old.move(SwapState.LINGERING)
-            old.lingering_since = time.monotonic()
-            self._lingering.append(old)
-        self._live = new
-        if old is None:
-            self._clear_shown_before(new)
-
-    def _clear_shown_before(self, first: Generation) -> None:
-        """Whatever was shown before the first publish (nothing, or tables of other columns) has no query."""
-        assert self._makes is not None
-        try:
-            self._makes.clear_all_but(first.number)
-        except (duckdb.Error, TurnoutError) as error:
-            log.warning("what was shown before is removed at the next start: %s", first_line(error))
 
     def _history(
         self,
@@ -554,7 +442,7 @@ class Orchestrator:
     ) -> Swap:
         return Swap(
             generation=number,
-            before=self._plan.describe() if self._live else "",
+            before=self._plan.describe() if self._keeper.live else "",
             after=plan.describe(),
             requester=carrier.requester if carrier else "configuration",
             request_id=carrier.request_id if carrier else None,
@@ -570,12 +458,8 @@ class Orchestrator:
     # -- tending
 
     def _tend(self) -> None:
-        """Start queries again that ended, close generations whose time is over, keep the status row fresh."""
-        if self._live is not None:
-            self._keep_reading(self._live)
-        for generation in self._lingering:
-            self._keep_reading(generation)
-        self._retire()
+        """What goes on beside everything else: generations are kept, and the status row is fresh."""
+        self._keeper.tend()
         now = time.monotonic()
         if now - self._status_at >= STATUS_SECONDS:
             self._status_at = now
@@ -587,42 +471,8 @@ class Orchestrator:
             self._health.bad(Subject.KAFKA, reading.trouble)
         else:
             self._health.good(Subject.KAFKA, f"Kafka at {self._settings.kafka.bootstrap_servers} answers again")
-        if self._live is not None and reading.lag is not None:
+        if self._keeper.live is not None and reading.lag is not None:
             self._ledger.set_status(lag=reading.lag)
-
-    def _keep_reading(self, generation: Generation) -> None:
-        """Start a query again that ended by itself, after a pause that grows."""
-        query = generation.query
-        assert query is not None
-        shown = generation is self._live or generation is self._building
-        if query.running:
-            if shown and self._health.has(Subject.READING) and (generation.restarts == 0 or query.idle):
-                generation.restarts = 0
-                self._health.good(Subject.READING, f"generation {generation.number} reads again")
-            return
-        if not generation.waiting and (failure := query.failure()) is not None:
-            self._pause(generation)
-            self._note_failure(generation, failure, shown)
-        if generation.waiting and time.monotonic() >= generation.restart_at:
-            self._pause(generation)  # should it not start, then not again at once
-            query.start()
-            generation.waiting = False
-
-    def _pause(self, generation: Generation) -> None:
-        generation.waiting = True
-        generation.restarts += 1
-        generation.restart_at = time.monotonic() + _pause_seconds(generation.restarts)
-
-    def _note_failure(self, generation: Generation, failure: str, shown: bool) -> None:
-        hint = f"; {NO_ROOM_HINT}" if _NO_ROOM in failure else ""
-        text = f"generation {generation.number} stopped reading: {failure}; it tries again{hint}"
-        if shown:
-            self._health.bad(Subject.READING, text)
-        else:
-            self.say("ERROR", text)
-        error = generation.query.error if generation.query is not None else None
-        if error is not None and is_store_failure(error):
-            self._health.bad(Subject.STORE, _store_failed(error))
 
     def _mend_store(self) -> None:
         """See whether the store takes writes again. After some errors DuckDB refuses until it is opened again."""
@@ -635,39 +485,9 @@ class Orchestrator:
             raise
         self._health.good(Subject.STORE, "the store takes writes again")
 
-    def _retire(self) -> None:
-        swap = self._settings.swap
-        lingering = [Lingering(g.number, g.lingering_since) for g in self._lingering]
-        over = to_retire(lingering, time.monotonic(), swap.linger_seconds, swap.max_linger_generations)
-        for number in over:
-            generation = next(g for g in self._lingering if g.number == number)
-            self._lingering.remove(generation)
-            generation.move(SwapState.RETIRED)
-            self._leftovers.append(generation)
-        self._remove_leftovers()
-
-    def _discard(self, generation: Generation) -> None:
-        """Take a failed build away; when the store fails at that too, later."""
-        self._leftovers.append(generation)
-        try:
-            self._remove_leftovers()
-        except Exception as error:
-            log.warning("generation %d is removed later: %s", generation.number, first_line(error))
-
-    def _remove_leftovers(self) -> None:
-        assert self._makes is not None
-        while self._leftovers:
-            self._makes.remove(self._leftovers[0])
-            number = self._leftovers.pop(0).number
-            self.say("INFO", f"closed generation {number}")
-
     def _shown(self) -> tuple[Offsets, int, int] | None:
-        live = self._live
+        live = self._keeper.live
         return (live.offsets, live.records, live.number) if live else None
-
-    def _all(self) -> list[Generation]:
-        some = [self._live, self._building, *self._lingering, *self._leftovers]
-        return [generation for generation in some if generation is not None]
 
 
 def _progress(building: Generation) -> dict[str, Any]:
@@ -681,34 +501,6 @@ def _progress(building: Generation) -> dict[str, Any]:
     }
 
 
-def _dry_run_report(
-    layout: Layout, plan: Plan, samples: Sequence[Sample], estimate: dict[str, int], changes: bool
-) -> dict[str, Any]:
-    keys = {source.source: source.key for source in layout.sources}
-    seen = {sample.source: {row[keys[sample.source]] for row in sample.rows} for sample in samples}
-    unmatched = {
-        view.table: sorted(k for k in seen[view.left.source] - seen[view.right.source] if k is not None)[:10]
-        for view in layout.views
-    }
-    return {
-        "plan": plan.to_json(),
-        "changes": changes,
-        "records": estimate,
-        "columns": {view.table: {c: t.name for c, t in view.columns.items()} for view in layout.views},
-        "sampleUnmatched": unmatched,
-        "sampleBad": [{"topic": s.topic, **fault} for s in samples for fault in s.faults][:10],
-    }
-
-
-def _carried_over(stored: Plan, configured: Plan) -> Plan:
-    """The configured plan with what the stored one says of the sources and views that are still there."""
-    return configured.with_(
-        topics={source: topic for source, topic in stored.topics.items() if source in configured.topics},
-        joins={view: join for view, join in stored.joins.items() if view in configured.joins},
-        start=stored.start,
-    )
-
-
 def _nothing_to_roll_back() -> TurnoutError:
     return TurnoutError(
         code="nothing_to_roll_back",
@@ -718,58 +510,5 @@ def _nothing_to_roll_back() -> TurnoutError:
     )
 
 
-def _build_failed(why: str) -> TurnoutError:
-    return TurnoutError(
-        code="build_failed", message=f"the build failed: {why}", hint="mend the cause and send it again", status=502
-    )
-
-
-def _too_slow(generation: Generation, limit: float) -> TurnoutError:
-    left = generation.offsets.behind(generation.target)
-    return TurnoutError(
-        code="build_timeout",
-        message=f"the build did not catch up within {limit:g} seconds ({left:,} records were left)",
-        hint="raise swap.catch_up_timeout_seconds, or start later in the topics",
-        status=504,
-    )
-
-
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _pause_seconds(failures: int) -> float:
-    return min(LONGEST_BACKOFF_SECONDS, 0.25 * 2.0 ** min(failures, 10))
-
-
-def is_store_failure(error: BaseException) -> bool:
-    """Whether the store, and not what was asked of it, is at fault."""
-    return isinstance(error, duckdb.Error) or (isinstance(error, TurnoutError) and error.code == "store_unavailable")
-
-
-def _store_failed(error: BaseException) -> str:
-    return str(error) if isinstance(error, TurnoutError) else f"the store failed: {first_line(error)}; {NO_ROOM_HINT}"
-
-
-def _begin(ends: Sequence[Callable[[], object]]) -> list[threading.Thread]:
-    threads = [threading.Thread(target=_quietly, args=(end,), daemon=True) for end in ends]
-    for thread in threads:
-        thread.start()
-    return threads
-
-
-def _join(threads: Sequence[threading.Thread], deadline: float) -> None:
-    for thread in threads:
-        thread.join(max(0.0, deadline - time.monotonic()))
-
-
-def _quietly(end: Callable[[], object]) -> None:
-    try:
-        end()
-    except Exception as error:
-        log.warning("at the end: %s", first_line(error))
-
-
-def first_line(error: BaseException) -> str:
-    text = str(error).strip()
-    return text.splitlines()[0] if text else type(error).__name__

@@ -133,6 +133,14 @@ class Plan:
             start if start is not None else self.start,
         )
 
+    def carried_over_to(self, configured: "Plan") -> "Plan":
+        """The configured plan, with what this one says of the sources and views that are still there."""
+        return configured.with_(
+            topics={source: topic for source, topic in self.topics.items() if source in configured.topics},
+            joins={view: join for view, join in self.joins.items() if view in configured.joins},
+            start=self.start,
+        )
+
     def describe(self) -> str:
         """One line for logs: `users=users2 accounts=accounts join=left`."""
         words = [f"{source}={topic}" for source, topic in self.topics.items()]

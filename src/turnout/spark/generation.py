@@ -22,6 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.streaming.query import StreamingQuery
 
+from turnout.errors import first_line
 from turnout.layout import Layout, ViewTable
 from turnout.offsets import Lost, Offsets
 from turnout.spark.callbacks import CallbackConnections
@@ -148,7 +149,7 @@ class GenerationQuery:
         if self._query is None or self._query.isActive or self._stopping:
             return None
         if self._failure is not None:
-            return _first_line(self._failure)
+            return first_line(self._failure)
         error = self._query.exception()
         return _cause(str(error)) if error is not None else "the query ended without an error"
 
@@ -171,7 +172,7 @@ class GenerationQuery:
             if self._query is not None:
                 self._query.stop()
         except Exception as error:
-            log.warning("generation %s did not stop as it should: %s", self.generation, _first_line(error))
+            log.warning("generation %s did not stop as it should: %s", self.generation, first_line(error))
             ended = False
         self._callbacks.close()
         return ended
@@ -298,11 +299,6 @@ class GenerationQuery:
                 if low is not None and low > start:
                     lost.append(Lost(topic, partition, start, min(low, until)))
         return lost
-
-
-def _first_line(error: BaseException) -> str:
-    text = str(error).strip()
-    return text.splitlines()[0] if text else type(error).__name__
 
 
 def _cause(text: str) -> str:

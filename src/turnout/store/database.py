@@ -167,3 +167,8 @@ def _unavailable(path: Path, error: Exception) -> TurnoutError:
         message = f"another turnout{f' (process {holder[1]})' if holder else ''} uses data_dir {path.parent}"
         hint = "stop it, or give this one a data_dir of its own"
     return TurnoutError(code="store_unavailable", message=message, hint=hint, status=503)
+
+
+def is_store_failure(error: BaseException) -> bool:
+    """Whether the store, and not what was asked of it, is at fault."""
+    return isinstance(error, duckdb.Error) or (isinstance(error, TurnoutError) and error.code == "store_unavailable")
