@@ -16,6 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
+from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
 from lengths import SWAPS
 from orchestrated import Orchestrated, orchestrated
@@ -283,12 +286,29 @@ def test_rollback_after_the_linger_time_is_an_ordinary_build(
         assert {row["name"] for row in running.rows("users_ui")} == {topics.users[0]}
 
 
+def reserve(bootstrap: str, topic: str) -> None:
+    """Let somebody else read the topic, and so nobody but them."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    rule = AclBinding(
+        ResourceType.TOPIC,
+        topic,
+        ResourcePatternType.LITERAL,
+        "User:somebody-else",
+        "*",
+        AclOperation.READ,
+        AclPermissionType.ALLOW,
+    )
+    admin.create_acls([rule])[rule].result(10)
+
+
 def test_rejected_and_failed_swaps_leave_the_old_generation_and_nothing_else(
     broker: EmbeddedBroker, topics: Topics, spark: SparkSession, tmp_path: Path, topic_name: Callable[[str], str]
 ) -> None:
     bootstrap = broker.bootstrap_servers
-    garbage = topic_name("garbage")
+    garbage, sealed = topic_name("garbage"), topic_name("sealed")
     create_topic(bootstrap, garbage, 1)
+    create_topic(bootstrap, sealed, 1)
+    reserve(bootstrap, sealed)
     produce(bootstrap, garbage, [b"\x00\x01", "nope", "[]", "<xml/>"])
     with orchestrated(tmp_path, spark, bootstrap, **sections(topics)) as running, load(bootstrap, topics):
         before = settled(running, spark)
@@ -297,7 +317,9 @@ def test_rejected_and_failed_swaps_leave_the_old_generation_and_nothing_else(
         bad = running.send(usersTopic=garbage, requestId="b")
         stale = running.send(usersTopic=topics.users[1], expectedGeneration=7)
         join = running.send(joinType="sideways")
-        assert [a.outcome for a in (missing, bad, stale, join)] == [Outcome.REJECTED] * 4
+        forbidden = running.send(usersTopic=sealed)
+        assert [a.outcome for a in (missing, bad, stale, join, forbidden)] == [Outcome.REJECTED] * 5
+        assert f"topic '{sealed}' may not be read" in forbidden.detail
         assert "does not exist; create it or name another" in missing.detail
         assert "none of its newest 4 records is a row of source 'users'" in bad.detail
         assert stale.error is not None

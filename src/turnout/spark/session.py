@@ -69,8 +69,7 @@ appender.file.layout.pattern = %d{yyyy-MM-dd HH:mm:ss.SSS} %p %c{1}: %m%n%ex
 def start_session(settings: SparkSettings, work: Path) -> SparkSession:
     """The one session of this process. `work` takes Spark's local files and its log."""
     find_java()
-    # What py4j logs also reaches us as exceptions.
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    _silence_py4j()
     jars = ",".join(str(path) for path in resolve("spark-kafka"))
     work.mkdir(parents=True, exist_ok=True)
     log4j = work / "log4j2.properties"
@@ -93,6 +92,17 @@ def start_session(settings: SparkSettings, work: Path) -> SparkSession:
         except Exception as error:
             raise _not_started(work / OUTPUT_FILE, error) from error
     return SparkSession(context)
+
+
+def _silence_py4j() -> None:
+    """What py4j logs also reaches us as exceptions; some of it goes to the root logger."""
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    if _not_of_py4j not in logging.getLogger().filters:
+        logging.getLogger().addFilter(_not_of_py4j)
+
+
+def _not_of_py4j(record: logging.LogRecord) -> bool:
+    return "py4j" not in Path(record.pathname).parts
 
 
 def stop_session(session: SparkSession, timeout_seconds: float = 3.0) -> None:
