@@ -75,17 +75,16 @@ class Client:
         self,
         table: str,
         *,
-        columns: Iterable[str] = (),
-        where: Iterable[str] = (),
-        sort: Iterable[str] = (),
+        columns: str | Iterable[str] = (),
+        where: str | Iterable[str] = (),
+        sort: str | Iterable[str] = (),
         offset: int = 0,
         limit: int | None = None,
     ) -> Rows:
         """A window of a table; `where` are `column operator value` terms, `sort` are columns, `-` before descending."""
         query: list[tuple[str, str | int | float | bool | None]] = []
-        query += [("columns", name) for name in columns]
-        query += [("where", term) for term in where]
-        query += [("sort", key) for key in sort]
+        for name, given in (("columns", columns), ("where", where), ("sort", sort)):
+            query += [(name, value) for value in ([given] if isinstance(given, str) else given)]
         if offset:
             query.append(("offset", offset))
         if limit is not None:
