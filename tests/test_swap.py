@@ -20,6 +20,7 @@ from turnout.swap import (
     Work,
     advance,
     plan_batch,
+    replay,
     to_retire,
 )
 
@@ -290,3 +291,16 @@ def test_line_meets_every_expected_generation_or_rejects(queue: list[ControlMess
                 assert (verdict.outcome is Outcome.REJECTED) == (plain[place] != generation)
             place += 1
         generation += batch.work in (Work.BUILD, Work.ROLLBACK)
+
+
+def test_replay_applies_messages_in_turn_and_a_rollback_takes_one_back() -> None:
+    batch = replay([users("u2"), INNER, BACK, ControlMessage({"accounts": "a2"})], CURRENT)
+    assert batch.plan == CURRENT.with_(topics={"users": "u2", "accounts": "a2"})
+    assert [verdict.outcome for verdict in batch.verdicts] == [Outcome.SUPERSEDED] * 3 + [None]
+    assert (batch.work, batch.carrier) == (Work.BUILD, 3)
+
+
+def test_replay_without_a_change_builds_the_first_plan_for_nobody() -> None:
+    batch = replay([NOTHING, BACK, DRY, BAD], CURRENT)
+    assert (batch.plan, batch.work, batch.carrier) == (CURRENT, Work.BUILD, None)
+    assert [verdict.outcome for verdict in batch.verdicts] == [Outcome.UNCHANGED] * 3 + [Outcome.REJECTED]

@@ -163,6 +163,7 @@ class Footprint:
     schemas: tuple[str, ...]
     checkpoints: tuple[str, ...]
     memory_mb: float
+    data_mb: float
 
     @classmethod
     def of(cls, running: Orchestrated, spark: SparkSession) -> Footprint:
@@ -180,6 +181,7 @@ class Footprint:
             schemas=tuple(sorted(name for (name,) in schemas)),
             checkpoints=tuple(sorted(path.name for path in folder.iterdir())),
             memory_mb=process.memory_info().rss / 2**20,
+            data_mb=sum(f.stat().st_size for f in running.settings.data_dir.rglob("*") if f.is_file()) / 2**20,
         )
 
 
@@ -202,6 +204,7 @@ def test_swaps_under_load_show_no_mixture_and_leave_nothing_behind(
     assert after.files <= before.files + 5
     assert (after.queries, len(after.schemas), len(after.checkpoints)) == (1, 1, 1)
     assert after.memory_mb <= before.memory_mb * 1.25 + 50
+    assert after.data_mb <= before.data_mb * 1.25 + 20
 
 
 def swap_under_load(running: Orchestrated, bootstrap: str, topics: Topics, numbers: range) -> None:
@@ -256,6 +259,47 @@ def test_storm_of_messages_ends_in_the_combined_state(
         assert outcomes["failed"] == 0
         assert outcomes["applied"] == len(running.rows("swaps")) - 1 <= 20
         assert sum(outcomes.values()) == len(messages)
+
+
+def test_empty_data_folder_takes_its_plan_from_the_control_topic(
+    broker: EmbeddedBroker, topics: Topics, spark: SparkSession, tmp_path: Path
+) -> None:
+    messages = [
+        {"usersTopic": topics.users[1], "requestId": "a"},
+        {"joinType": "inner", "requestId": "b"},
+        {"accountsTopic": "gone-since", "requestId": "c"},
+        {"action": "rollback", "requestId": "d"},
+        {"joinType": "sideways", "requestId": "e"},
+    ]
+    produce(broker.bootstrap_servers, topics.control, messages)
+    for life in ("first", "second"):
+        with orchestrated(tmp_path / life, spark, broker.bootstrap_servers, **sections(topics)) as running:
+            status = running.orchestrator.status()
+            assert (status["usersTopic"], status["accountsTopic"]) == (topics.users[1], topics.accounts[0])
+            assert (status["joinType"], status["generation"]) == ("inner", 1)
+            assert {row["name"] for row in running.rows("final_ui")} == {topics.users[1]}
+            outcomes = {row["requestId"]: row["outcome"] for row in running.rows("control_raw")}
+            assert outcomes == {
+                "a": "superseded",
+                "b": "superseded",
+                "c": "superseded",
+                "d": "applied",
+                "e": "rejected",
+            }
+
+
+def test_restart_comes_back_with_plan_and_data_and_reads_on(
+    broker: EmbeddedBroker, topics: Topics, spark: SparkSession, tmp_path: Path
+) -> None:
+    with orchestrated(tmp_path, spark, broker.bootstrap_servers, **sections(topics)) as running:
+        running.send(usersTopic=topics.users[1], joinType="inner")
+        shown = running.rows("final_ui")
+    fill(broker.bootstrap_servers, topics, 1, range(20, 24))
+    with orchestrated(tmp_path, spark, broker.bootstrap_servers, **sections(topics)) as running:
+        status = running.orchestrator.status()
+        assert (status["generation"], status["usersTopic"], status["joinType"]) == (2, topics.users[1], "inner")
+        assert running.rows("final_ui")[: len(shown)] == shown
+        wait_until(lambda: len(running.rows("users_ui")) == 24, what="what came meanwhile")
 
 
 def test_rollback_is_immediate_while_the_old_generation_lingers(
