@@ -58,7 +58,7 @@ test: setup ## what a change must pass: lint, then all tests (ARGS="-k swap" for
 	$(BIN)/pytest $(ARGS)
 
 test-long: setup ## the long forms: 200 swaps, 20 kills, 250 random histories (about 20 minutes)
-	TURNOUT_TEST_LONG=1 $(BIN)/pytest tests/live/test_exactness.py tests/live/test_kill.py tests/live/test_swaps.py $(ARGS)
+	LONG_TESTS=1 $(BIN)/pytest tests/live/test_exactness.py tests/live/test_kill.py tests/live/test_swaps.py $(ARGS)
 
 lint: $(STAMP) ## ruff and mypy
 	$(BIN)/ruff check .

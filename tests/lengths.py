@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-LONG = bool(os.environ.get("TURNOUT_TEST_LONG"))
+LONG = bool(os.environ.get("LONG_TESTS"))
 
 SWAPS = 200 if LONG else 60
 KILLS = 20 if LONG else 8

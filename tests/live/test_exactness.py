@@ -35,16 +35,6 @@ if TYPE_CHECKING:
 USERS = {"userId": "string", "name": "string", "age": "int64"}
 ACCOUNTS = {"userId": "string", "accountType": "string", "balance": "double"}
 TOPICS = {"users": "u", "accounts": "a"}
-KAFKA_SCHEMA = pa.schema(
-    [
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", pa.timestamp("us", tz="UTC")),
-    ]
-)
 
 keys = st.sampled_from(['"k1"', '"k2"', '"k3"', '"ключ"', '"k\\u00e9"', "null", "7", "7.50", '""', '{"a" : 1.0}'])
 texts = st.one_of(
@@ -224,6 +214,7 @@ class Runner:
 
     def feed(self, number: int, records: list[Sent], end: Offsets) -> None:
         from turnout.spark.decode import decode, readings_of
+        from turnout.spark.sampling import KAFKA_SCHEMA
 
         rows = [
             (r.key, r.value, r.topic, r.partition, r.offset, datetime.fromtimestamp(r.timestamp_ms / 1000, UTC))
