@@ -28,6 +28,14 @@ def test_service_refuses_an_address_that_others_reach(tmp_path: Path, host: str)
     assert "--insecure" in caught.value.hint
 
 
+def test_service_refuses_tokens_that_it_does_not_check(tmp_path: Path) -> None:
+    access = "\naccess: {tokens: [{name: ops, role: operator, token: secret-enough}]}\n"
+    with pytest.raises(TurnoutError) as caught:
+        service.run(settings(tmp_path, "127.0.0.1", access))
+    assert caught.value.code == "access_not_checked"
+    assert "secret-enough" not in str(caught.value)
+
+
 def test_service_refuses_a_store_that_is_none(tmp_path: Path) -> None:
     chosen = settings(tmp_path, "127.0.0.1")
     chosen.data_dir.mkdir(parents=True)

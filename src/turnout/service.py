@@ -64,15 +64,22 @@ def _end(orchestrator: Orchestrator, sessions: list[SparkSession], database: Dat
 
 
 def _check_address(settings: Settings, insecure: bool) -> None:
-    """Without access rules only this machine may connect, unless its owner says otherwise."""
-    host = settings.server.host
-    if settings.access is not None or insecure or _is_loopback(host):
+    """Only this machine may connect, unless its owner says otherwise. Tokens that nobody checks protect nothing."""
+    if insecure:
         return
-    raise TurnoutError(
-        code="insecure_address",
-        message=f"server.host is {host}, which others can reach, and there is no access: section",
-        hint="add access: with tokens, listen on 127.0.0.1, or start with --insecure",
-    )
+    if settings.access is not None:
+        raise TurnoutError(
+            code="access_not_checked",
+            message="access: is set, but this version does not check tokens yet",
+            hint="remove access: and listen on 127.0.0.1, or start with --insecure to serve without them",
+        )
+    host = settings.server.host
+    if not _is_loopback(host):
+        raise TurnoutError(
+            code="insecure_address",
+            message=f"server.host is {host}, which others can reach, and nothing protects it",
+            hint="listen on 127.0.0.1, or start with --insecure",
+        )
 
 
 def _is_loopback(host: str) -> bool:
