@@ -1,6 +1,6 @@
-"""How far the published generation is behind its topics, and how fast it goes; measured on a thread of its own,
+"""How far the published generation is behind its topics, and how fast it goes.
 
-because asking a broker that is away takes time that nobody else should wait.
+Measured on a thread of its own, because asking a broker that is away takes time that nobody else should wait.
 """
 
 from __future__ import annotations

@@ -345,6 +345,18 @@ def reserve(bootstrap: str, topic: str) -> None:
     admin.create_acls([rule])[rule].result(10)
 
 
+def test_swap_with_start_latest_has_nothing_to_catch_up_on_and_reads_what_comes(
+    broker: EmbeddedBroker, topics: Topics, spark: SparkSession, tmp_path: Path
+) -> None:
+    with orchestrated(tmp_path, spark, broker.bootstrap_servers, **sections(topics)) as running:
+        answer = running.send(usersTopic=topics.users[1], start="latest")
+        assert (answer.outcome, answer.generation) == (Outcome.APPLIED, 2)
+        assert (running.rows("users_ui"), running.rows("final_ui")) == ([], [])
+        fill(broker.bootstrap_servers, topics, 1, range(30, 34))
+        wait_until(lambda: len(running.rows("final_ui")) == 4, what="what comes")
+        assert {row["name"] for row in running.rows("final_ui")} == {topics.users[1]}
+
+
 def test_rejected_and_failed_swaps_leave_the_old_generation_and_nothing_else(
     broker: EmbeddedBroker, topics: Topics, spark: SparkSession, tmp_path: Path, topic_name: Callable[[str], str]
 ) -> None:

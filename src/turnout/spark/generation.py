@@ -103,6 +103,7 @@ class GenerationQuery:
         self._tables = tables
         self._layout: Layout = tables.layout
         self._reading = reading
+        self._kafka = {f"kafka.{name}": value for name, value in reading.kafka.items()}
         self._listener = listener
         self._views = ViewRunner(session)
         self._busy = threading.Lock()
@@ -119,7 +120,7 @@ class GenerationQuery:
         stream = (
             self._session.readStream.format("kafka")
             .options(**_FETCH)
-            .options(**{f"kafka.{name}": value for name, value in self._reading.kafka.items()})
+            .options(**self._kafka)
             # A pattern, because a subscription to a list ends when one of its topics is deleted.
             .option("subscribePattern", f"^({pattern})$")
             .option("startingOffsets", self._reading.start.to_json())
@@ -225,7 +226,7 @@ class GenerationQuery:
         return (
             self._session.read.format("kafka")
             .options(**_FETCH)
-            .options(**{f"kafka.{name}": value for name, value in self._reading.kafka.items()})
+            .options(**self._kafka)
             .option("assign", json.dumps(places))
             .option("startingOffsets", begin.to_json())
             .option("endingOffsets", ends.to_json())
@@ -253,7 +254,8 @@ class GenerationQuery:
         if batch.size(view) <= SMALL_BATCH:
             batch.build(view, self._views.over_rows(view, batch.everything(view)))
             return
-        folder = self._reading.checkpoint.parent / f"build-{self.generation}"
+        # Inside the checkpoint, so that nothing is left behind when a crash comes now.
+        folder = self._reading.checkpoint / "build"
         folder.mkdir(parents=True, exist_ok=True)
         try:
             files = batch.export(view, folder)
@@ -267,7 +269,7 @@ class GenerationQuery:
         """At least once: they are sent before the batch is kept, and again when the batch is replayed after a crash."""
         topic = self._reading.dead_letter_topic
         letters = batch.dead_letters() if topic else None
-        if letters is None or not letters.num_rows:
+        if letters is None:
             return
         headers = [
             F.struct(
@@ -277,8 +279,7 @@ class GenerationQuery:
             for name in ("topic", "partition", "offset", "reason")
         ]
         frame = self._session.createDataFrame(letters).select("key", "value", F.array(*headers).alias("headers"))
-        options = {f"kafka.{name}": value for name, value in self._reading.kafka.items()}
-        frame.write.format("kafka").options(**options).option("topic", topic).save()
+        frame.write.format("kafka").options(**self._kafka).option("topic", topic).save()
 
     def _offsets_of(self, batch_id: int) -> Offsets:
         """Where the batch ends, from the log that Spark wrote before it began."""

@@ -305,14 +305,17 @@ class Batch:
             f"SELECT *, {_hash(quoted(view.key))} AS _hash FROM {rows}"
         )
 
-    def dead_letters(self) -> pa.Table:
-        """The records that gave no row, as they came, with where from and why."""
+    def dead_letters(self) -> pa.Table | None:
+        """The records that gave no row, as they came, with where from and why; None where there are none."""
+        if not self.result.bad:
+            return None
         whole = " OR ".join(f"row_{i} IS NOT NULL" for i in range(len(self._layout.sources)))
         faults = ", ".join(f"faults_{i}" for i in range(len(self._layout.sources)))
-        return self._cursor.execute(
+        letters = self._cursor.execute(
             f"SELECT _key AS key, _value AS value, {_PLACE}, coalesce({faults})[1].reason AS reason "
             f"FROM _records WHERE NOT ({whole})"
         ).to_arrow_table()
+        return letters if letters.num_rows else None
 
     def finish(self, batch_id: int, offsets: str, *, views_built: bool) -> None:
         """Count join quality, versions and progress; the transaction ends after this."""
