@@ -366,26 +366,32 @@ def test_rejected_and_failed_swaps_leave_the_old_generation_and_nothing_else(
     create_topic(bootstrap, sealed, 1)
     reserve(bootstrap, sealed)
     produce(bootstrap, garbage, [b"\x00\x01", "nope", "[]", "<xml/>"])
-    with orchestrated(tmp_path, spark, bootstrap, **sections(topics)) as running, load(bootstrap, topics):
+    with orchestrated(tmp_path, spark, bootstrap, **sections(topics)) as running:
+        # Counted without the load, whose producers have threads and files of their own.
         before = settled(running, spark)
-        seen = len(running.rows("users_ui"))
-        missing = running.send(usersTopic="not-there", requestId="a")
-        bad = running.send(usersTopic=garbage, requestId="b")
-        stale = running.send(usersTopic=topics.users[1], expectedGeneration=7)
-        join = running.send(joinType="sideways")
-        forbidden = running.send(usersTopic=sealed)
-        assert [a.outcome for a in (missing, bad, stale, join, forbidden)] == [Outcome.REJECTED] * 5
-        assert f"topic '{sealed}' may not be read" in forbidden.detail
-        assert "does not exist; create it or name another" in missing.detail
-        assert "none of its newest 4 records is a row of source 'users'" in bad.detail
-        assert stale.error is not None
-        assert stale.error.status == 409
-        assert "known: left, natural" in join.detail
-        assert settled(running, spark).schemas == before.schemas == ("g1",)
-        wait_until(lambda: len(running.rows("users_ui")) > seen, what="the old generation to go on reading")
+        with load(bootstrap, topics):
+            send_what_cannot_be_done(running, topics, garbage, sealed)
         after = settled(running, spark)
-        assert (after.queries, after.checkpoints) == (before.queries, before.checkpoints)
-        assert after.threads <= before.threads + 3
+        assert (after.queries, after.schemas, after.checkpoints) == (before.queries, ("g1",), before.checkpoints)
+        # The threads of the load's producers end a moment after the producers.
+        wait_until(lambda: Footprint.of(running, spark).threads <= before.threads + 3, what="no thread left behind")
+
+
+def send_what_cannot_be_done(running: Orchestrated, topics: Topics, garbage: str, sealed: str) -> None:
+    seen = len(running.rows("users_ui"))
+    missing = running.send(usersTopic="not-there", requestId="a")
+    bad = running.send(usersTopic=garbage, requestId="b")
+    stale = running.send(usersTopic=topics.users[1], expectedGeneration=7)
+    join = running.send(joinType="sideways")
+    forbidden = running.send(usersTopic=sealed)
+    assert [a.outcome for a in (missing, bad, stale, join, forbidden)] == [Outcome.REJECTED] * 5
+    assert f"topic '{sealed}' may not be read" in forbidden.detail
+    assert "does not exist; create it or name another" in missing.detail
+    assert "none of its newest 4 records is a row of source 'users'" in bad.detail
+    assert stale.error is not None
+    assert stale.error.status == 409
+    assert "known: left, natural" in join.detail
+    wait_until(lambda: len(running.rows("users_ui")) > seen, what="the old generation to go on reading")
 
 
 def test_build_that_times_out_is_cleaned_up(
