@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -41,8 +40,3 @@ def topic_name(request: pytest.FixtureRequest) -> Callable[[str], str]:
     count = itertools.count()
     test = "".join(c if c.isalnum() else "-" for c in request.node.name)[:80]
     return lambda name: f"{test}-{next(count)}-{name}"
-
-
-@pytest.fixture
-def data_dir(tmp_path: Path) -> Path:
-    return tmp_path / "data"

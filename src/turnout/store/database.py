@@ -116,11 +116,6 @@ class Database:
             self._connection.close()
             self._connection = self._connect()
 
-    def checkpoint(self) -> None:
-        """Move what the write-ahead log holds into the file."""
-        with self.cursor() as cursor:
-            cursor.execute("CHECKPOINT")
-
     def close(self) -> None:
         self._connection.close()
 

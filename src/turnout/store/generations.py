@@ -82,10 +82,6 @@ class GenerationTables:
         )
         cursor.execute(f"INSERT INTO {self.schema}.progress VALUES (-1, '{{}}', 0, ?)", [views_built])
 
-    def exists(self, cursor: duckdb.DuckDBPyConnection) -> bool:
-        known = cursor.execute("SELECT 1 FROM duckdb_schemas() WHERE schema_name = ?", [self.schema]).fetchone()
-        return known is not None
-
     def drop(self, cursor: duckdb.DuckDBPyConnection) -> None:
         cursor.execute(f"DROP SCHEMA IF EXISTS {self.schema} CASCADE")
 
