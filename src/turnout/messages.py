@@ -1,0 +1,212 @@
+"""The messages of `WS /api/live`: two tagged unions, one for each direction, told apart by `type`.
+
+This is their only definition: `scripts/generate_types.py` writes the TypeScript types from it, the server checks what
+comes in by it, and the tests check what goes out. What the messages cause is `server/live.py`.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+MAX_MESSAGE_BYTES = 64 * 1024
+"""The largest message that a client may send."""
+
+MAX_WINDOW_ROWS = 10_000
+MAX_SUBSCRIPTIONS = 32
+SNAPSHOT_PART_ROWS = 50_000
+"""A snapshot of more rows comes in several messages; all but the last say `last: false`."""
+
+TOKEN_PROTOCOL = "turnout.token."
+"""Browsers cannot set headers on a WebSocket: they offer the subprotocols `turnout` and this plus base64url(token)."""
+
+PROTOCOL = "turnout"
+
+
+class CloseCode(IntEnum):
+    """Why the server ended a connection; a reason in words comes with it."""
+
+    TOO_LARGE = 1009
+    """A message of more than 64 KiB came."""
+    STOPPING = 1012
+    """The server stops or restarts: connect again, with back-off."""
+    SLOW = 4408
+    """The client did not read for too long, although it was sent only the newest: connect again."""
+    TOO_MANY_MESSAGES = 4429
+    """The client sent more messages than are taken: slow down."""
+
+
+class _Message(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+Id = Annotated[str, Field(min_length=1, max_length=64)]
+Text = Annotated[str, Field(max_length=10_000)]
+Texts = Text | Annotated[list[Text], Field(max_length=1_000)]
+Row = list[Any]
+
+
+class Position(_Message):
+    """How much of a table a client has seen."""
+
+    generation: int
+    version: int
+
+
+class Term(_Message):
+    """One condition of `where`: a column, an operator, and a value where the operator takes one."""
+
+    column: Text
+    op: Text
+    value: Any = None
+
+
+class ColumnInfo(_Message):
+    name: str
+    type: str
+
+
+class ErrorInfo(_Message):
+    code: str
+    message: str
+    hint: str
+
+
+# -- from the client
+
+
+class WindowRequest(_Message):
+    """Send these rows now, and again whenever they change. The same id again moves the subscription."""
+
+    type: Literal["window"]
+    id: Id
+    table: Text
+    columns: Texts | None = None
+    where: Text | Annotated[list[Text | Term], Field(max_length=100)] = ""
+    sort: Texts = ""
+    offset: Annotated[int, Field(ge=0, lt=2**53)] = 0
+    limit: Annotated[int, Field(ge=0, le=MAX_WINDOW_ROWS)] = 100
+    resume: Position | None = None
+
+
+class ChangesRequest(_Message):
+    """Send all rows, then every change in order. With `resume`: only what changed since, where that is still known."""
+
+    type: Literal["changes"]
+    id: Id
+    table: Text
+    columns: Texts | None = None
+    resume: Position | None = None
+
+
+class StatusRequest(_Message):
+    """Send the status, and again whenever it changes: the same as GET /api/status."""
+
+    type: Literal["status"]
+    id: Id
+
+
+class Unsubscribe(_Message):
+    type: Literal["unsubscribe"]
+    id: Id
+
+
+ClientMessage = Annotated[
+    WindowRequest | ChangesRequest | StatusRequest | Unsubscribe,
+    Field(discriminator="type"),
+]
+
+
+# -- from the server
+
+
+class Hello(_Message):
+    """The first message of a connection."""
+
+    type: Literal["hello"]
+    server: str
+    role: Literal["viewer", "operator"]
+
+
+class WindowRows(_Message):
+    """A window as it is now. `ids` name its rows: a row that stays has the same id while its cells change."""
+
+    type: Literal["rows"]
+    id: str
+    table: str
+    generation: int
+    version: int
+    total: int
+    offset: int
+    columns: list[ColumnInfo]
+    ids: list[str]
+    rows: list[Row]
+
+
+class Current(_Message):
+    """The answer to `resume` when nothing has changed since."""
+
+    type: Literal["current"]
+    id: str
+    table: str
+    generation: int
+    version: int
+
+
+class Snapshot(_Message):
+    """All rows of a table, in place of all that came before. `swap`: the table moved to another generation."""
+
+    type: Literal["snapshot"]
+    id: str
+    table: str
+    generation: int
+    version: int
+    reason: Literal["subscribed", "swap", "behind"]
+    last: bool
+    columns: list[ColumnInfo]
+    ids: list[str]
+    rows: list[Row]
+
+
+class RowSet(_Message):
+    ids: list[str]
+    rows: list[Row]
+
+
+class Changes(_Message):
+    """What happened after version `since`, up to `version`; the columns are those of the snapshot."""
+
+    type: Literal["changes"]
+    id: str
+    table: str
+    generation: int
+    version: int
+    since: int
+    insert: RowSet
+    update: RowSet
+    delete: list[str]
+
+
+class StatusNow(_Message):
+    type: Literal["status"]
+    id: str
+    status: dict[str, Any]
+
+
+class Problem(_Message):
+    """A message that was refused, or (with `id`) a subscription that is over because of it."""
+
+    type: Literal["error"]
+    id: str | None
+    error: ErrorInfo
+
+
+ServerMessage = Annotated[
+    Hello | WindowRows | Current | Snapshot | Changes | StatusNow | Problem,
+    Field(discriminator="type"),
+]
+
+client_message: TypeAdapter[ClientMessage] = TypeAdapter(ClientMessage)
+server_message: TypeAdapter[ServerMessage] = TypeAdapter(ServerMessage)
