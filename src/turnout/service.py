@@ -14,7 +14,7 @@ from turnout.orchestrator import Orchestrator
 from turnout.server.access import Access
 from turnout.server.api import Services
 from turnout.server.app import Server, create_app
-from turnout.server.connections import allow_open_files
+from turnout.server.connections import Doorkeeper, allow_open_files
 from turnout.server.origins import is_loopback
 from turnout.store.database import Database
 
@@ -42,9 +42,9 @@ def run(settings: Settings, *, insecure: bool = False, on_ready: Callable[[str],
     orchestrator = Orchestrator(settings, database, start_spark)
     try:
         wait_seconds = settings.swap.catch_up_timeout_seconds + 60
-        app = create_app(Services(database, orchestrator, control_wait_seconds=wait_seconds), access)
+        app = create_app(Services(database, orchestrator, wait_seconds, settings.server.max_viewers), access)
         where = settings.server
-        server = Server(app, where.host, where.port, max_connections=where.max_connections)
+        server = Server(app, where.host, where.port, Doorkeeper(where.max_connections))
         orchestrator.start()
         asyncio.run(_serve(server, on_ready))
     finally:

@@ -10,6 +10,7 @@ import logging
 import re
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from typing import Any, Protocol, TypeVar
 
 import anyio.to_thread
@@ -27,7 +28,7 @@ from turnout.server.formats import Format, WindowFile, to_json, window_file, win
 from turnout.store.database import Database
 from turnout.store.values import show
 from turnout.store.where import parse_columns, parse_sort, parse_terms
-from turnout.store.windows import Window, list_tables, read_window, store_faults
+from turnout.store.windows import Window, list_tables, newest_record, read_window, store_faults
 
 log = logging.getLogger(__name__)
 
@@ -98,12 +99,20 @@ class Services:
     orchestrator: Orchestrator
     control_wait_seconds: float = 660.0
     """How long a request waits for its outcome: as long as a build may take, and some more."""
+    max_viewers: int = 500
+
+    def status(self) -> dict[str, Any]:
+        """The orchestrator's status, how fresh the tables are, and the time to hold that against."""
+        with store_faults("read"):
+            status = self.orchestrator.status()
+            return {**status, "newestRecord": newest_record(self.database), "time": datetime.now(UTC)}
 
 
 class Api:
     """The calls, bound to their services."""
 
     def __init__(self, services: Services) -> None:
+        self._services = services
         self._database = services.database
         self._orchestrator = services.orchestrator
         self._readers = CapacityLimiter(_READERS)
@@ -139,7 +148,7 @@ class Api:
 
     async def status(self, request: Request) -> Response:
         known_parameters(request.query_params, ())
-        return json_response(await self._read(self._status))
+        return json_response(await self._read(self._services.status))
 
     async def topics(self, request: Request) -> Response:
         """Names for a form to complete; Kafka's own topics are left out."""
@@ -163,10 +172,6 @@ class Api:
             hint = "try again soon; /api/status shows progress"
             raise TurnoutError(code="not_ready", message=reason, hint=hint, status=503)
         return json_response({"status": "ready", "reason": reason})
-
-    def _status(self) -> dict[str, Any]:
-        with store_faults("read"):
-            return self._orchestrator.status()
 
     async def _json(self, window: Window) -> Response:
         body = await self._read(lambda: window_json(read_window(self._database, window)))

@@ -39,8 +39,11 @@ from turnout.server.api import (
     on_http_error,
     on_turnout_error,
 )
-from turnout.server.connections import MAX_CONNECTIONS, Connection, Doorkeeper
+from turnout.server.connections import Connection, Doorkeeper
 from turnout.server.control_api import ControlApi
+from turnout.server.limits import Viewers
+from turnout.server.live.endpoint import Live
+from turnout.server.live.hub import Hub
 
 __all__ = ["Server", "Services", "create_app", "serve"]
 
@@ -56,10 +59,12 @@ _MAX_HEAD_BYTES = 32 * 1024
 
 def create_app(services: Services, access: Access | None = None, static: Path = _STATIC) -> ASGIApp:
     """The application: calls and page, behind the gate, with one error shape and security headers on everything."""
+    hub = Hub(services.database, services.status)
     app = Starlette(
         routes=[
             *Api(services).routes(),
             *ControlApi(services).routes(),
+            *Live(hub, services.database.identity(), Viewers(services.max_viewers)).routes(),
             WebSocketRoute("/{path:path}", _no_socket),
             Route("/", _Page(static)),
             Mount("/static", _Static(directory=static, check_dir=False)),
@@ -139,13 +144,13 @@ class _SecurityHeaders:
 class Server:
     """One server. Its address is taken at once: a port in use shows before anything else starts."""
 
-    def __init__(self, app: ASGIApp, host: str, port: int, *, max_connections: int = MAX_CONNECTIONS) -> None:
+    def __init__(self, app: ASGIApp, host: str, port: int, doorkeeper: Doorkeeper | None = None) -> None:
         self._socket = _listen(host, port)
         self.host = host
         self.port: int = self._socket.getsockname()[1]
         config = uvicorn.Config(
             self._with_stopping(app),
-            http=cast(Any, functools.partial(Connection, Doorkeeper(max_connections))),
+            http=cast(Any, functools.partial(Connection, doorkeeper or Doorkeeper())),
             ws="websockets-sansio",
             ws_max_size=MAX_MESSAGE_BYTES,
             ws_ping_interval=_PING_SECONDS,

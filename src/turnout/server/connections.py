@@ -60,7 +60,7 @@ class Connection(H11Protocol):
     def __init__(self, doorkeeper: Doorkeeper, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._doorkeeper = doorkeeper
-        self._refused = False
+        self._refused = self._answered = False
         self._deadline: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
 
@@ -82,6 +82,8 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        if self._answered:
+            return
         if self._refused:
             self._answer(_too_many_connections(self._doorkeeper.most))
             return
@@ -158,10 +160,20 @@ class Connection(H11Protocol):
             self._stalled = None
 
     def _answer(self, error: TurnoutError) -> None:
-        # Half an answer of another request must not get another one's head in the middle.
-        if not self.transport.is_closing() and not (self._is_busy() and self.cycle.response_started):
-            self.transport.write(_as_bytes(error))
-        self.transport.close()
+        """Answer instead of the application, and end.
+
+        What else comes is thrown away for a moment: an end while data is on its way would reset the connection, and
+        take the answer with it.
+        """
+        self._end_waiting()
+        # Where the application is answering already, another answer would come into the middle of its own.
+        if self._is_busy() or self.transport.is_closing():
+            self.transport.close()
+            return
+        self._answered = True
+        self.transport.write(_as_bytes(error))
+        self.transport.write_eof()
+        self._deadline = self.loop.call_later(_REFUSAL_SECONDS, self.transport.close)
 
 
 def allow_open_files(connections: int) -> None:

@@ -1,0 +1,86 @@
+"""Reading for those who follow: windows with the identity of each row, and how far every table has got.
+
+What is read once is `windows.py`; when to read again is the server's decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from turnout.columns import ColumnType
+from turnout.store.database import Database
+from turnout.store.identity import ROW
+from turnout.store.where import compile_where, quote
+from turnout.store.windows import TIES, Window, WindowResult, chosen_columns, open_snapshot, split_name, store_faults
+
+
+@dataclass(frozen=True, slots=True)
+class TrackedWindow:
+    """A window to be followed: also the identity of each row, and what decides whether a change concerns it.
+
+    `last` is the last row with the columns that order the table; `types` are all columns that `where` can name.
+    """
+
+    result: WindowResult
+    ids: pa.ChunkedArray
+    last: pa.Table
+    types: Mapping[str, ColumnType]
+    ties: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """Of one moment: the published generation, and the version of every table."""
+
+    published: int
+    shared: Mapping[str, int]
+    generations: Mapping[int, Mapping[str, int]]
+
+    def of(self, name: str) -> tuple[int, int]:
+        """The generation and version of the table `name`, or of `NAME@generation`."""
+        plain, generation = split_name(name)
+        number = self.published if generation is None else generation
+        own = self.generations.get(number, {})
+        return number, own.get(plain, self.shared.get(plain, 0) if generation is None else 0)
+
+
+def track_window(database: Database, window: Window, total: int | None = None) -> TrackedWindow:
+    """The window's rows with their identities. Where `total` is known already it is not counted again."""
+    with open_snapshot(database) as snapshot:
+        table = snapshot.table(window.table)
+        snapshot.check(table, window)
+        chosen = chosen_columns(table, window)
+        ties = tuple(tie for tie in TIES if tie in table.hidden)
+        wanted = dict.fromkeys([column.name for column in chosen])
+        hidden = dict.fromkeys([*(key.column for key in window.sort), *ties])
+        identity = ROW if ROW in table.hidden else "CAST(_id AS VARCHAR)"
+        extra = [quote(name) for name in hidden if name not in wanted] + [f"{identity} AS {ROW}"]
+        rows = snapshot.select(table, window, extra).to_arrow_table()
+        counted = snapshot.count(table, *compile_where(window.where, table.columns)) if total is None else total
+        version = snapshot.version(table)
+        result = WindowResult(
+            window.table, table.generation, version, counted, chosen, rows.select([column.name for column in chosen])
+        )
+        last = rows.slice(max(0, rows.num_rows - 1)).select(list(hidden))
+        return TrackedWindow(result, rows.column(ROW), last, table.columns, ties)
+
+
+def read_positions(database: Database, generations: Collection[int] = ()) -> Positions:
+    """Where all tables are now; of the published generation, and of `generations` where they live."""
+    with store_faults("read"), database.read() as cursor:
+        row = cursor.execute("SELECT generation FROM turnout.published").fetchone()
+        published = int(row[0]) if row else 0
+        known = cursor.execute(
+            "SELECT schema_name FROM duckdb_tables() WHERE database_name = current_database() "
+            "AND table_name = 'versions' AND schema_name <> 'turnout'"
+        ).fetchall()
+        living = {schema for (schema,) in known}
+        wanted = [number for number in {published, *generations} if f"g{number}" in living]
+        return Positions(
+            published,
+            dict(cursor.execute("SELECT name, version FROM turnout.versions").fetchall()),
+            {n: dict(cursor.execute(f"SELECT name, version FROM g{n}.versions").fetchall()) for n in wanted},
+        )
