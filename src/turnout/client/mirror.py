@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     import polars  # type: ignore[import-not-found,unused-ignore]
     import pyarrow
 
-MAX_PENDING_EVENTS = 1_000
-MAX_PENDING_ROWS = 100_000
-
 Values = Sequence[Any]
 E_co = TypeVar("E_co", covariant=True)
 
@@ -42,6 +39,14 @@ class Feed(Protocol[E_co]):
 
     def collect(self) -> Callable[[], E_co] | None:
         """What is new since the last time, or None; the event itself is made by the call, outside of any lock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How many changes wait one by one for a slow consumer; beyond that they become one."""
+
+    events: int = 1_000
+    rows: int = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,10 +247,11 @@ class Delta:
 class ChangesFeed:
     """A mirror, and what a consumer has not seen of it yet."""
 
-    def __init__(self, table: str, options: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, table: str, options: Mapping[str, Any] | None = None, bounds: Bounds | None = None) -> None:
         self.table = table
         self.mirror = Mirror(table)
         self._options = dict(options or {})
+        self._bounds = bounds or Bounds()
         self._parts: Json | None = None
         self._part_rows: dict[str, Values] = {}
         self._doubted = False
@@ -295,7 +301,7 @@ class ChangesFeed:
 
     def _change(self, message: Json) -> bool:
         position, now = self.mirror.position, Position.of(message)
-        if position is None or self._parts is not None:
+        if position is None:
             return False
         if now.generation == position.generation and now.version <= position.version:
             return True  # seen already
@@ -310,7 +316,7 @@ class ChangesFeed:
     def _queue(self, change: Delta) -> None:
         self._pending.append(change)
         self._pending_rows += len(change)
-        if len(self._pending) > MAX_PENDING_EVENTS or self._pending_rows > MAX_PENDING_ROWS:
+        if len(self._pending) > self._bounds.events or self._pending_rows > self._bounds.rows:
             self._merge()
 
     def _merge(self) -> None:
@@ -320,7 +326,7 @@ class ChangesFeed:
             merged.absorb(later)
         self._pending = deque([merged])
         self._pending_rows = len(merged)
-        if self._pending_rows > max(MAX_PENDING_ROWS, len(self.mirror)):
+        if self._pending_rows > max(self._bounds.rows, len(self.mirror)):
             self._reset()
 
     def _reset(self) -> None:
