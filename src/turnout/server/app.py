@@ -39,7 +39,7 @@ from turnout.server.api import (
     on_http_error,
     on_turnout_error,
 )
-from turnout.server.connections import Connection, Doorkeeper
+from turnout.server.connections import Connection, Doorkeeper, Socket
 from turnout.server.control_api import ControlApi
 from turnout.server.limits import Viewers
 from turnout.server.live.endpoint import Live
@@ -151,7 +151,7 @@ class Server:
         config = uvicorn.Config(
             self._with_stopping(app),
             http=cast(Any, functools.partial(Connection, doorkeeper or Doorkeeper())),
-            ws="websockets-sansio",
+            ws=Socket,
             ws_max_size=MAX_MESSAGE_BYTES,
             ws_ping_interval=_PING_SECONDS,
             ws_ping_timeout=_PING_SECONDS,
