@@ -52,10 +52,12 @@ const SILENCE_MS = 15_000;
 
 export class Connection {
   state: ConnectionState = { state: "idle" };
+  /** The store behind the server, as of the last hello: a position that was seen in another one means nothing. */
+  store: string | null = null;
 
   private readonly access: Access;
   private readonly api: Api;
-  private readonly Socket: SocketMaker;
+  private readonly Socket: SocketMaker | null;
   private readonly listeners = new Set<(state: ConnectionState) => void>();
   private readonly ids = new Map<Subscriber, string>();
   private readonly subscribers = new Map<string, Subscriber>();
@@ -68,7 +70,7 @@ export class Connection {
   private heardAt = 0;
   private expectsStatus = false;
 
-  constructor(access: Access, api: Api, Socket: SocketMaker) {
+  constructor(access: Access, api: Api, Socket: SocketMaker | null) {
     this.access = access;
     this.api = api;
     this.Socket = Socket;
@@ -127,6 +129,7 @@ export class Connection {
   private open(): void {
     clearTimeout(this.timer);
     this.become({ state: "connecting" });
+    if (this.Socket === null) return this.refuse(noSocket());
     let socket: Socket;
     try {
       socket = new this.Socket(liveUrl(this.access.base), protocols(this.access.token));
@@ -151,6 +154,7 @@ export class Connection {
     const message = JSON.parse(text) as ServerMessage;
     switch (message.type) {
       case "hello":
+        this.store = message.store;
         return this.live(message.server, message.role);
       case "error":
         return this.problem(message);
@@ -304,6 +308,11 @@ function base64url(text: string): string {
 function cannotConnect(base: string, cause: unknown): TurnoutError {
   const hint = "give an address such as http://127.0.0.1:10000; a page over https needs a server over https";
   return new TurnoutError({ code: "bad_address", message: `cannot connect to ${base}: ${String(cause)}`, hint }, null, { cause });
+}
+
+function noSocket(): TurnoutError {
+  const hint = "take Node 22 or newer, or give `connect` a WebSocket";
+  return new TurnoutError({ code: "no_websocket", message: "there is no WebSocket here", hint });
 }
 
 function tooLarge(): TurnoutError {

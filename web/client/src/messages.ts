@@ -71,11 +71,12 @@ export interface Unsubscribe {
   id: string;
 }
 /**
- * The first message of a connection.
+ * The first message of a connection. Positions of one `store` mean nothing in another: do not resume there.
  */
 export interface Hello {
   type: "hello";
   server: string;
+  store: string;
   role: "viewer" | "operator";
 }
 /**

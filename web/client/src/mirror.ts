@@ -53,6 +53,7 @@ export class TableMirror<Row = AnyRow> {
   private readonly connection: Connection;
   private readonly options: ChangesOptions;
   private readonly callbacks: MirrorCallbacks<Row>;
+  private store: string | null = null;
   private held = new Map<string, Row>();
   private maker = new RowMaker<Row>([]);
   private parts: Parts<Row> | null = null;
@@ -84,7 +85,8 @@ export class TableMirror<Row = AnyRow> {
   private request(id: string): ClientMessage {
     this.parts = null;
     const { generation, version } = this;
-    return { ...this.options, type: "changes", id, resume: this.ready ? { generation, version } : null };
+    const resumes = this.ready && this.store === this.connection.store;
+    return { ...this.options, type: "changes", id, resume: resumes ? { generation, version } : null };
   }
 
   private receive(answer: Answer): void {
@@ -113,6 +115,7 @@ export class TableMirror<Row = AnyRow> {
     this.generation = generation;
     this.version = version;
     this.ready = true;
+    this.store = this.connection.store;
     this.callbacks.onChange?.({ kind: "snapshot", reason: message.reason }, this);
   }
 

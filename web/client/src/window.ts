@@ -48,6 +48,7 @@ export class WindowSubscription<Row = AnyRow> implements AsyncIterable<WindowSte
   private readonly newest: Newest<WindowStep<Row>>;
   private options: WindowOptions;
   private shown: WindowStep<Row> | null = null;
+  private store: string | null = null;
   private byId = new Map<string, Row>();
   private maker: RowMaker<Row> | null = null;
   private movedAt = -Infinity;
@@ -108,7 +109,7 @@ export class WindowSubscription<Row = AnyRow> implements AsyncIterable<WindowSte
   }
 
   private seen(): Position | null {
-    if (this.shown === null || this.shown.info.options !== this.options) return null;
+    if (this.shown?.info.options !== this.options || this.store !== this.connection.store) return null;
     return { generation: this.shown.info.generation, version: this.shown.info.version };
   }
 
@@ -129,6 +130,7 @@ export class WindowSubscription<Row = AnyRow> implements AsyncIterable<WindowSte
     const swapped = before !== undefined && before.generation !== generation;
     const info = { table, generation, version, total, offset, columns: message.columns, swapped, options: this.options };
     this.shown = { rows, info };
+    this.store = this.connection.store;
     this.newest.give(this.shown);
     this.callbacks.onRows?.(rows, info);
   }
