@@ -24,6 +24,7 @@ DEFAULT_URL = "http://127.0.0.1:10000"
 TIMEOUT_SECONDS = 30.0
 # The server writes a file whole before it sends the first byte.
 _FILE_SECONDS = 600.0
+_BUFFER_BYTES = 256 * 1024
 
 Query = list[tuple[str, str | int | float | bool | None]]
 
@@ -70,9 +71,11 @@ class Http:
         import pyarrow as pa
 
         try:
-            with pa.ipc.open_stream(pa.PythonFile(_Body(response.iter_bytes()), mode="r")) as reader:
+            # Arrow takes a short read for the end: a buffered reader gives what was asked for.
+            body = io.BufferedReader(_Body(response.iter_bytes()), _BUFFER_BYTES)
+            with pa.ipc.open_stream(pa.PythonFile(body, mode="r")) as reader:
                 table = reader.read_all()
-        except pa.ArrowInvalid as error:
+        except (pa.ArrowInvalid, OSError) as error:
             raise self._strange(f"answered no Arrow stream ({first_line(error)})") from error
         names = ("Generation", "Version", "Total")
         numbers = {f"turnout.{name.lower()}": response.headers.get(f"X-Turnout-{name}", "") for name in names}

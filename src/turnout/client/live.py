@@ -141,6 +141,7 @@ class _Session:
         self._ids = itertools.count(1)
         self._by_id: dict[str, AnySubscription] = {}
         self._retries: dict[AnySubscription, int] = {}
+        self._socket: ClientConnection | None = None
         self._outbox: asyncio.Queue[str] | None = None
         self._thread = threading.Thread(target=self._run, name="turnout-live", daemon=True)
 
@@ -236,7 +237,7 @@ class _Session:
         """Everything on one open socket, until it closes."""
         self._greet(_read(await socket.recv()))
         self._by_id.clear()
-        self._outbox = asyncio.Queue()
+        self._socket, self._outbox = socket, asyncio.Queue()
         sender = asyncio.ensure_future(_send_all(self._outbox, socket))
         try:
             for subscription in list(self.members):
@@ -244,7 +245,7 @@ class _Session:
             while True:
                 self._dispatch(_read(await socket.recv()))
         finally:
-            self._outbox = None
+            self._socket = self._outbox = None
             sender.cancel()
 
     def _greet(self, hello: Json) -> None:
