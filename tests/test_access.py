@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import logging
 import resource
 import socket
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
@@ -18,6 +20,7 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 from starlette.routing import WebSocketRoute
+from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection
@@ -29,6 +32,7 @@ from turnout.control import ControlMessage, Outcome
 from turnout.desk import Answer, Ticket
 from turnout.errors import ConfigError, TurnoutError
 from turnout.messages import PROTOCOL, TOKEN_PROTOCOL
+from turnout.server import connections, control_api
 from turnout.server.access import Access, Gate, identity_of, subprotocol_of
 from turnout.server.app import Services, create_app
 from turnout.server.connections import Doorkeeper
@@ -936,6 +940,42 @@ def test_connection_beyond_the_limit_is_refused_at_once(tmp_path: Path) -> None:
         assert status == 503
         error_in(body, "too_many_connections")
     assert [post.result(5).status_code for post in waiting] == [202, 202]
+
+
+def test_body_that_does_not_come_is_not_waited_for(open_site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control_api, "_BODY_SECONDS", 0.2)
+    head = b"POST /api/control HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{"
+    status, body = raw_exchange(open_site.port, head)
+    assert status == 408
+    error_in(body, "request_timeout")
+    assert open_site.desk.requesters == []
+
+
+def test_client_that_never_reads_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "_STALLED_SECONDS", 0.3)
+    ended = threading.Event()
+
+    async def endless(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await receive()
+        gone = asyncio.ensure_future(receive())
+        while not gone.done():
+            await send({"type": "http.response.body", "body": b"x" * 1_000_000, "more_body": True})
+            await asyncio.sleep(0)
+        ended.set()
+
+    with serving(endless) as url, idle_sockets(urlsplit(url).port or 0, 1) as (connection,):
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert ended.wait(10)
+
+
+def test_answers_do_not_wait_for_acknowledgements(tmp_path: Path) -> None:
+    doorkeeper = Doorkeeper()
+    with site(tmp_path, doorkeeper=doorkeeper) as running, idle_sockets(running.port, 1):
+        wait_until(lambda: len(doorkeeper.idle) == 1)
+        (connection,) = doorkeeper.idle
+        taken = connection.transport.get_extra_info("socket")
+        assert taken.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
 
 
 def test_connection_is_used_again(tmp_path: Path) -> None:

@@ -100,10 +100,10 @@ class _Page:
                 hint="`make setup` builds it",
                 status=503,
             ) from error
-        # The grid makes its styles in the browser: a page that passes the nonce on needs no other right to do so.
+        # The grid makes its styles in the browser; the page passes the nonce on, so that it alone may.
         nonce = secrets.token_urlsafe(16)
-        styles = f"'self' 'nonce-{nonce}'" if _NONCE in page else "'self' 'unsafe-inline'"
-        headers = {"Cache-Control": "no-cache", "Content-Security-Policy": content_security_policy(styles)}
+        policy = content_security_policy(f"'self' 'nonce-{nonce}'")
+        headers = {"Cache-Control": "no-cache", "Content-Security-Policy": policy}
         return HTMLResponse(page.replace(_NONCE, nonce), headers=headers)
 
 
