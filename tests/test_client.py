@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import re
 import socket
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from starlette.routing import Route
 
 import turnout
 from serving import STATUS, application, serving, small_store
-from turnout.client import Client, Rows, connect, frames
+from turnout.client import Client, Rows, State, WindowOptions, connect, frames
 from turnout.errors import TurnoutError
 
 
@@ -315,3 +316,14 @@ def test_public_names_are_pinned() -> None:
         "Subscription", "Table", "Window", "WindowOptions", "WindowSubscription", "connect",
     ]  # fmt: skip
     assert turnout.__all__ == ["TurnoutError", "__version__", "connect"]
+
+
+def test_reference_has_every_public_name() -> None:
+    page = Path(__file__).parent.parent.joinpath("docs/reference/python.md").read_text(encoding="utf-8")
+    kinds = [getattr(turnout.client, name) for name in turnout.client.__all__]
+    classes = [kind for kind in kinds if isinstance(kind, type) and kind not in (State, WindowOptions)]
+    assert len(classes) == 10
+    names = {f"{kind.__name__}.{name}" for kind in classes for name in dir(kind) if not name.startswith("_")}
+    names |= {f"State.{state}" for state in State}
+    missing = {name for name in names if not re.search(rf"\b{name.rpartition('.')[2]}\b", page)}
+    assert not missing

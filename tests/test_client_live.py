@@ -539,7 +539,7 @@ def test_async_wait_that_is_cancelled_loses_nothing(server: Scripted, client: Cl
         for _ in range(3):
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(changes.aget(), 0.01)
-        waiting = len(changes._wakers)
+        waiting = len(changes._intake._wakers)
         server.snapshot(asked, {"r1": ["u1", 1]})
         return waiting, len((await changes.aget()).inserted)
 

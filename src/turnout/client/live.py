@@ -1,7 +1,7 @@
 """The live connection of a client: one thread with one WebSocket, shared by all of its subscriptions.
 
-It lives while there are subscriptions. It connects again with growing pauses, and takes up every subscription where it
-was. What the messages mean is `mirror.py`; who gets the events is `subscription.py`.
+It lives while there are subscriptions. It connects again with growing pauses, and takes up every subscription where
+it was. What the messages mean is `mirror.py`; how events get to their consumers is `intake.py`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from turnout.client import wire
 from turnout.client.events import Json, State
-from turnout.client.subscription import Subscription
+from turnout.client.intake import Intake
 from turnout.errors import TurnoutError, first_line
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ _DATA = ("rows", "current", "snapshot", "changes")
 # Refusals that pass: the server starts, is full, or a gateway in front of it waits for it.
 _PASSING_STATUS = (408, 425, 429)
 
-AnySubscription = Subscription[Any]
+AnyIntake = Intake[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,40 +78,44 @@ class Live:
         self._session: _Session | None = None
         self._ending: list[_Session] = []
 
-    def add(self, subscription: AnySubscription) -> None:
+    def add(self, intake: AnyIntake) -> None:
         """Fill it from now on."""
         with self._lock:
             if self._session is None:
                 self._session = _Session(self._address, self.release)
                 self._session.start()
-            self._session.members.add(subscription)
-            self._session.soon(self._session.ask, subscription)
+            self._session.members.add(intake)
+            self._session.soon(self._session.ask, intake)
 
-    def remove(self, subscription: AnySubscription) -> None:
+    def remove(self, intake: AnyIntake) -> None:
         """Send it nothing more; after the last one the thread has gone when this returns."""
-        self.release(subscription)
+        self.release(intake)
         self._join()
 
-    def ask_again(self, subscription: AnySubscription) -> None:
+    def ask_again(self, intake: AnyIntake) -> None:
         with self._lock:
-            if self._session is not None and subscription in self._session.members:
-                self._session.soon(self._session.ask, subscription)
+            if self._session is not None and intake in self._session.members:
+                self._session.soon(self._session.ask, intake)
 
     def close(self) -> None:
+        """End every subscription."""
         with self._lock:
             members = list(self._session.members) if self._session else []
-        for subscription in members:
-            subscription.close()
+        for intake in members:
+            intake.set_state(State.CLOSED)
+            self.release(intake)
+        for intake in members:
+            intake.join()
         self._join()
 
-    def release(self, subscription: AnySubscription) -> None:
+    def release(self, intake: AnyIntake) -> None:
         """Take it out; without a member a session ends by itself."""
         with self._lock:
             session = self._session
-            if session is None or subscription not in session.members:
+            if session is None or intake not in session.members:
                 return
-            session.members.discard(subscription)
-            session.soon(session.drop, subscription)
+            session.members.discard(intake)
+            session.soon(session.drop, intake)
             if not session.members:
                 self._session = None
                 self._ending = [one for one in self._ending if one.running] + [session]
@@ -130,8 +134,8 @@ class _Session:
     `members` is guarded by the lock of Live. All else belongs to the thread: others come in by `soon`.
     """
 
-    def __init__(self, address: Address, release: Callable[[AnySubscription], None]) -> None:
-        self.members: set[AnySubscription] = set()
+    def __init__(self, address: Address, release: Callable[[AnyIntake], None]) -> None:
+        self.members: set[AnyIntake] = set()
         self._address = address
         self._release = release
         self._loop = asyncio.new_event_loop()
@@ -139,8 +143,8 @@ class _Session:
         self._ended = self._was_live = False
         self._store: str | None = None
         self._ids = itertools.count(1)
-        self._by_id: dict[str, AnySubscription] = {}
-        self._retries: dict[AnySubscription, int] = {}
+        self._by_id: dict[str, AnyIntake] = {}
+        self._retries: dict[AnyIntake, int] = {}
         self._socket: ClientConnection | None = None
         self._outbox: asyncio.Queue[str] | None = None
         self._thread = threading.Thread(target=self._run, name="turnout-live", daemon=True)
@@ -183,17 +187,17 @@ class _Session:
         if self._work is not None:
             self._work.cancel()
 
-    def ask(self, subscription: AnySubscription) -> None:
+    def ask(self, intake: AnyIntake) -> None:
         """Send its request. A new id each time: what is still under way for the old one is never mixed in."""
-        self.drop(subscription)
-        if self._outbox is None or subscription.state.over:
+        self.drop(intake)
+        if self._outbox is None or intake.state.over:
             return
         identity = str(next(self._ids))
-        self._by_id[identity] = subscription
-        self._outbox.put_nowait(wire.encode(subscription.request(), identity))
+        self._by_id[identity] = intake
+        self._outbox.put_nowait(wire.encode(intake.request(), identity))
 
-    def drop(self, subscription: AnySubscription) -> None:
-        for identity in [one for one, held in self._by_id.items() if held is subscription]:
+    def drop(self, intake: AnyIntake) -> None:
+        for identity in [one for one, held in self._by_id.items() if held is intake]:
             del self._by_id[identity]
             if self._outbox is not None:
                 self._outbox.put_nowait(wire.encode({"type": "unsubscribe"}, identity))
@@ -206,8 +210,8 @@ class _Session:
             # A connection that lasted was a good one: pauses begin short again.
             if time.monotonic() - opened > LONGEST_PAUSE_SECONDS:
                 failures = 0
-            for subscription in list(self.members):  # one step for Python, so no lock is needed
-                subscription.set_state(State.AWAY, reason)
+            for intake in list(self.members):  # one step for Python, so no lock is needed
+                intake.set_state(State.AWAY, reason)
             await asyncio.sleep(pause_seconds(failures))
             failures += 1
 
@@ -240,8 +244,8 @@ class _Session:
         self._socket, self._outbox = socket, asyncio.Queue()
         sender = asyncio.ensure_future(_send_all(self._outbox, socket))
         try:
-            for subscription in list(self.members):
-                self.ask(subscription)
+            for intake in list(self.members):
+                self.ask(intake)
             while True:
                 self._dispatch(_read(await socket.recv()))
         finally:
@@ -252,43 +256,43 @@ class _Session:
         if hello["type"] != "hello":
             raise _NotTurnoutError("its first message is not a hello")
         if hello.get("store") != self._store:
-            for subscription in list(self.members):
-                subscription.doubt()
+            for intake in list(self.members):
+                intake.doubt()
         self._store = hello.get("store")
 
     def _dispatch(self, message: Json) -> None:
-        subscription = self._by_id.get(str(message.get("id")))
+        intake = self._by_id.get(str(message.get("id")))
         if message["type"] == "error":
-            self._problem(subscription, message)
+            self._problem(intake, message)
         # Unknown types are of a newer server, unknown ids of subscriptions that have gone.
-        elif subscription is not None and message["type"] in _DATA:
-            self._data(subscription, message)
+        elif intake is not None and message["type"] in _DATA:
+            self._data(intake, message)
 
-    def _data(self, subscription: AnySubscription, message: Json) -> None:
+    def _data(self, intake: AnyIntake, message: Json) -> None:
         try:
-            fits = subscription.receive(message)
+            fits = intake.receive(message)
         except (KeyError, TypeError, ValueError) as error:
             text = f"a {message['type']} message is not as it should be: {first_line(error)}"
             raise _NotTurnoutError(text) from error
         if fits:
             self._was_live = True
-            self._retries.pop(subscription, None)
+            self._retries.pop(intake, None)
         else:
-            log.info("%s: something is missing between two messages, asking again", subscription.table)
-            self.ask(subscription)
+            log.info("%s: something is missing between two messages, asking again", intake.table)
+            self.ask(intake)
 
-    def _problem(self, subscription: AnySubscription | None, message: Json) -> None:
+    def _problem(self, intake: AnyIntake | None, message: Json) -> None:
         error = wire.problem(message.get("error"))
-        if subscription is None:
+        if intake is None:
             log.warning("the server did not take a message: %s", error)
             return
         del self._by_id[str(message["id"])]
-        if _passes(subscription, error):
-            subscription.set_state(State.AWAY, error.message)
-            count = self._retries[subscription] = self._retries.get(subscription, -1) + 1
-            self._loop.call_later(pause_seconds(count), self.ask, subscription)
+        if _passes(intake, error):
+            intake.set_state(State.AWAY, error.message)
+            count = self._retries[intake] = self._retries.get(intake, -1) + 1
+            self._loop.call_later(pause_seconds(count), self.ask, intake)
         else:
-            self._refuse(subscription, error)
+            self._refuse(intake, error)
 
     def _not_let_in(self, refusal: InvalidStatus) -> str:
         """What an HTTP answer instead of a socket means: over, or only for now."""
@@ -299,13 +303,13 @@ class _Session:
             self._refuse_all(error or _not_turnout(self._address.url, f"/api/live answers {status}"))
         return error.message if error else f"{self._address.url} answers {status}"
 
-    def _refuse(self, subscription: AnySubscription, error: TurnoutError) -> None:
-        subscription.set_state(State.REFUSED, error.message, error)
-        self._release(subscription)
+    def _refuse(self, intake: AnyIntake, error: TurnoutError) -> None:
+        intake.set_state(State.REFUSED, error.message, error)
+        self._release(intake)
 
     def _refuse_all(self, error: TurnoutError) -> None:
-        for subscription in list(self.members):
-            self._refuse(subscription, error)
+        for intake in list(self.members):
+            self._refuse(intake, error)
 
 
 class _NotTurnoutError(Exception):
@@ -318,7 +322,7 @@ def pause_seconds(failures: int) -> float:
     return random.uniform(longest / 2, longest)
 
 
-def _passes(subscription: AnySubscription, error: TurnoutError) -> bool:
+def _passes(intake: AnyIntake, error: TurnoutError) -> bool:
     """Whether to ask again later.
 
     A server that has just started may not have its tables yet: whoever had data gets it again. A generation by
@@ -326,8 +330,8 @@ def _passes(subscription: AnySubscription, error: TurnoutError) -> bool:
     """
     if error.status >= 500:
         return True
-    known = subscription.seen and subscription.state is State.AWAY
-    return error.code == "unknown_table" and known and "@" not in subscription.table
+    known = intake.seen and intake.state is State.AWAY
+    return error.code == "unknown_table" and known and "@" not in intake.table
 
 
 async def _send_all(outbox: asyncio.Queue[str], socket: ClientConnection) -> None:

@@ -184,15 +184,11 @@ class Mirror:
 
     # -- for its feed
 
-    @property
-    def position(self) -> Position | None:
-        return self._position
-
-    def replace(self, position: Position, columns: Columns, rows: dict[str, Values]) -> None:
+    def _replace(self, position: Position, columns: Columns, rows: dict[str, Values]) -> None:
         with self._lock:
             self._position, self._columns, self._rows = position, columns, rows
 
-    def apply(self, position: Position, change: Delta) -> None:
+    def _apply(self, position: Position, change: Delta) -> None:
         with self._lock:
             for identity in change.deleted:
                 self._rows.pop(identity, None)
@@ -264,8 +260,8 @@ class ChangesFeed:
     def request(self) -> Json:
         self._forget_parts()
         asked: Json = {"type": "changes", "table": self.table, **self._options}
-        if self.mirror.position is not None and not self._doubted:
-            asked["resume"] = self.mirror.position.as_json()
+        if self.mirror._position is not None and not self._doubted:
+            asked["resume"] = self.mirror._position.as_json()
         return asked
 
     def doubt(self) -> None:
@@ -281,7 +277,7 @@ class ChangesFeed:
         return fits
 
     def _current(self, message: Json) -> bool:
-        return Position.of(message) == self.mirror.position
+        return Position.of(message) == self.mirror._position
 
     def _part(self, message: Json) -> None:
         """Collect the parts of a snapshot; all of it takes the place of what was there at once, by its last."""
@@ -291,7 +287,7 @@ class ChangesFeed:
         self._parts = message
         self._part_rows.update(zip(message["ids"], message["rows"], strict=True))
         if message["last"]:
-            self.mirror.replace(Position.of(message), tuple(message["columns"]), self._part_rows)
+            self.mirror._replace(Position.of(message), tuple(message["columns"]), self._part_rows)
             self._forget_parts()
             self._doubted = False
             self._reset()
@@ -300,7 +296,7 @@ class ChangesFeed:
         self._parts, self._part_rows = None, {}
 
     def _change(self, message: Json) -> bool:
-        position, now = self.mirror.position, Position.of(message)
+        position, now = self.mirror._position, Position.of(message)
         if position is None:
             return False
         if now.generation == position.generation and now.version <= position.version:
@@ -308,7 +304,7 @@ class ChangesFeed:
         if (now.generation, message["since"]) != (position.generation, position.version):
             return False
         change = Delta.of(message)
-        self.mirror.apply(now, change)
+        self.mirror._apply(now, change)
         if not self._show_all:
             self._queue(change)
         return True
@@ -335,7 +331,7 @@ class ChangesFeed:
         self._pending_rows = 0
 
     def collect(self) -> Callable[[], Changes] | None:
-        if self.mirror.position is None:
+        if self.mirror._position is None:
             return None
         if self._show_all:
             self._show_all = False
@@ -344,7 +340,7 @@ class ChangesFeed:
             return None
         change = self._pending.popleft()
         self._pending_rows -= len(change)
-        columns, generation = self.mirror.columns, self.mirror.position.generation
+        columns, generation = self.mirror.columns, self.mirror._position.generation
         return lambda: Changes(
             table=self.table,
             generation=generation,

@@ -77,15 +77,11 @@ class Table:
     ) -> WindowSubscription:
         """These rows now, and again whenever they change."""
         given = {"columns": columns, "where": where, "sort": sort, "offset": offset, "limit": limit}
-        subscription = WindowSubscription(self._live, self.name, window_options(self.name, given))
-        self._live.add(subscription)
-        return subscription
+        return WindowSubscription(self._live, self.name, window_options(self.name, given))
 
     def changes(self, columns: Texts = ()) -> ChangesSubscription:
         """All rows now, then every change; its `mirror` is the table as it is."""
-        subscription = ChangesSubscription(self._live, self.name, changes_options(self.name, columns))
-        self._live.add(subscription)
-        return subscription
+        return ChangesSubscription(self._live, self.name, changes_options(self.name, columns))
 
     @overload
     def subscribe(
@@ -106,4 +102,4 @@ class Table:
         and the reason for it, on the same thread.
         """
         opened: Subscription[Any] = self.changes() if window is None else self.window(**window)
-        return opened.call(callback, on_state)
+        return opened._call(callback, on_state)
