@@ -16,6 +16,9 @@ from turnout.store.identity import ROW
 from turnout.store.where import compile_where, quote
 from turnout.store.windows import TIES, Window, WindowResult, chosen_columns, open_snapshot, split_name, store_faults
 
+GONE = (-1, 0)
+"""The place of a table that is not there any more."""
+
 
 @dataclass(frozen=True, slots=True)
 class TrackedWindow:
@@ -40,11 +43,14 @@ class Positions:
     generations: Mapping[int, Mapping[str, int]]
 
     def of(self, name: str) -> tuple[int, int]:
-        """The generation and version of the table `name`, or of `NAME@generation`."""
+        """The generation and version of the table `name`; `GONE` for that of a generation that lives no more."""
         plain, generation = split_name(name)
-        number = self.published if generation is None else generation
-        own = self.generations.get(number, {})
-        return number, own.get(plain, self.shared.get(plain, 0) if generation is None else 0)
+        if generation is None:
+            own = self.generations.get(self.published, {})
+            return self.published, own.get(plain, self.shared.get(plain, 0))
+        if generation not in self.generations:
+            return GONE
+        return generation, self.generations[generation].get(plain, 0)
 
 
 def track_window(database: Database, window: Window, total: int | None = None) -> TrackedWindow:

@@ -28,6 +28,7 @@ from turnout.messages import (
     client_message,
 )
 from turnout.server.access import identity_of, refuse, subprotocol_of
+from turnout.server.api import known_parameters
 from turnout.server.formats import to_json
 from turnout.server.limits import Buckets, Rate, Viewers
 from turnout.server.live.encoding import message, problem_body
@@ -37,9 +38,6 @@ from turnout.store.where import parse_columns, parse_sort, parse_terms
 from turnout.store.windows import Window
 
 log = logging.getLogger(__name__)
-
-SLOW_SECONDS = 15.0
-"""A client that takes nothing for so long is given up."""
 
 _SPEAKING = Rate(per_second=50, burst=200)
 
@@ -56,12 +54,15 @@ class Live:
         return [WebSocketRoute("/api/live", self.connect)]
 
     async def connect(self, websocket: WebSocket) -> None:
-        try:
-            with self._viewers.place():
-                await websocket.accept(subprotocol_of(websocket.scope))
-                await Connection(websocket, self._hub).run(self._hello(websocket))
-        except TurnoutError as error:
-            await refuse(websocket.scope, websocket.receive, websocket.send, error)
+        with contextlib.ExitStack() as held:
+            try:
+                known_parameters(websocket.query_params, ())
+                held.enter_context(self._viewers.place())
+            except TurnoutError as error:
+                await refuse(websocket.scope, websocket.receive, websocket.send, error)
+                return
+            await websocket.accept(subprotocol_of(websocket.scope))
+            await Connection(websocket, self._hub).run(self._hello(websocket))
 
     def _hello(self, websocket: WebSocket) -> str:
         role = identity_of(websocket.scope).role
@@ -97,12 +98,9 @@ class Connection:
         while True:
             text = await self._outbox.next()
             try:
-                await asyncio.wait_for(self._websocket.send_text(text), SLOW_SECONDS)
-            except TimeoutError:
-                await self._close(CloseCode.SLOW, f"nothing was read for {SLOW_SECONDS:g} s")
-                return
+                await self._websocket.send_text(text)
             except (WebSocketDisconnect, RuntimeError):
-                return  # the client has gone
+                return  # the client has gone, or was given up because it reads nothing
 
     async def _hear(self) -> None:
         while True:
