@@ -44,7 +44,7 @@ export class TurnoutClient {
       token: options.token || null,
     };
     this.api = new Api(this.access);
-    this.live = new Connection(this.access, this.api, options.WebSocket ?? (globalThis.WebSocket as SocketMaker) ?? null);
+    this.live = new Connection(this.access, this.api, options.WebSocket ?? globalThis.WebSocket ?? null);
     this.statusFeed = new StatusFeed(this.live);
   }
 

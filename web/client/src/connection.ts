@@ -18,12 +18,15 @@ export type ConnectionState =
   | { readonly state: "refused"; readonly error: TurnoutError }
   | { readonly state: "closed" };
 
+// A handler of any event: the WebSockets of browsers, of Node and of packages type theirs differently.
+type Handler = ((this: any, event: any) => any) | null;
+
 /** The part of a WebSocket that is used; browsers and Node 22 have one. */
 export interface Socket {
-  onopen: ((event: never) => void) | null;
-  onmessage: ((event: { data: unknown }) => void) | null;
-  onclose: ((event: { code: number; reason: string }) => void) | null;
-  onerror: ((event: never) => void) | null;
+  onopen: Handler;
+  onmessage: Handler;
+  onclose: Handler;
+  onerror: Handler;
   send(text: string): void;
   close(code?: number, reason?: string): void;
 }
@@ -140,10 +143,10 @@ export class Connection {
     let opened = false;
     socket.onopen = () => void (opened = true);
     socket.onerror = () => undefined;
-    socket.onmessage = ({ data }) => {
+    socket.onmessage = ({ data }: { data: unknown }) => {
       if (this.socket === socket) this.receive(String(data));
     };
-    socket.onclose = ({ code, reason }) => {
+    socket.onclose = ({ code, reason }: { code: number; reason: string }) => {
       if (this.socket === socket) void this.lost(opened, reason || `the connection was closed (${code})`);
     };
     this.timer = setTimeout(() => this.giveUp(`the server said nothing for ${HELLO_MS / 1000} s`), HELLO_MS);

@@ -4,6 +4,7 @@ import { AgGridAngular } from 'ag-grid-angular';
 import {
   CellStyleModule,
   ClientSideRowModelModule,
+  ColumnApiModule,
   type ColDef,
   type GetRowIdParams,
   HighlightChangesModule,
@@ -12,7 +13,7 @@ import {
 } from 'ag-grid-community';
 import { TurnoutService } from './turnout.service';
 
-ModuleRegistry.registerModules([ClientSideRowModelModule, CellStyleModule, HighlightChangesModule]);
+ModuleRegistry.registerModules([ClientSideRowModelModule, ColumnApiModule, CellStyleModule, HighlightChangesModule]);
 
 interface FinalRow {
   userId: string;
@@ -48,12 +49,12 @@ export class FinalComponent {
   // The server has sorted already: the grid shows the arrow and keeps the order.
   readonly defaults: ColDef<FinalRow> = { sortable: true, comparator: () => 0, enableCellChangeFlash: true, flex: 1 };
   readonly columns: ColDef<FinalRow>[] = [
-    { field: 'userId' },
-    { field: 'name' },
-    { field: 'email', flex: 2 },
-    { field: 'age', type: 'rightAligned' },
-    { field: 'accountType' },
-    { field: 'balance', type: 'rightAligned' },
+    { field: 'userId', headerName: 'userId' },
+    { field: 'name', headerName: 'name' },
+    { field: 'email', headerName: 'email', flex: 2 },
+    { field: 'age', headerName: 'age', type: 'rightAligned' },
+    { field: 'accountType', headerName: 'accountType' },
+    { field: 'balance', headerName: 'balance', type: 'rightAligned' },
   ];
   readonly idOf = ({ data }: GetRowIdParams<FinalRow>): string => rowId(data);
 
