@@ -8,6 +8,7 @@ import re
 import socket
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -236,7 +237,11 @@ def test_table_as_data_frames(client: Client) -> None:
 def test_missing_package_is_told_with_its_remedy() -> None:
     with pytest.raises(TurnoutError) as raised:
         frames._need("pandas_that_nobody_has")
-    assert str(raised.value).startswith("pandas_that_nobody_has is not installed; pip install 'turnout[")
+    remedy = re.match(r"pandas_that_nobody_has is not installed; pip install 'turnout\[(\w+)\]'", str(raised.value))
+    project = tomllib.loads(Path(__file__).parent.parent.joinpath("pyproject.toml").read_text(encoding="utf-8"))
+    assert remedy is not None
+    extra = " ".join(project["project"]["optional-dependencies"][remedy[1]])
+    assert "pandas" in extra and "polars" in extra
 
 
 def test_error_of_an_arrow_download_is_the_servers(client: Client) -> None:

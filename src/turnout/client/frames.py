@@ -69,6 +69,6 @@ def _need(package: str) -> Any:
         raise TurnoutError(
             code="missing_package",
             message=f"{package} is not installed",
-            hint=f"pip install 'turnout[{package}]'; to_arrow() works without it",
+            hint="pip install 'turnout[notebook]'; to_arrow() works without it",
             status=501,
         ) from error
