@@ -46,7 +46,7 @@ $(CLIENT): $(call web_sources,client) web/tsconfig.base.json $(WEB_STAMP)
 page: $(if $(wildcard web/page/index.html),$(PAGE)) ## build the web page into the package
 
 $(PAGE): $(call web_sources,page) $(CLIENT)
-	cd web && $(NPM) run --silent build --workspace page
+	cd web && $(NPM) run --silent build --workspace page -- --logLevel warn
 	@touch $(PAGE)
 
 types: $(WEB_STAMP) ## write web/client/src/messages.ts from turnout.messages
@@ -131,5 +131,5 @@ bench: setup ## measure, beside the peers (bench/run.py)
 
 clean: ## remove what make made; data folders stay
 	rm -rf .venv dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
-	rm -rf web/node_modules web/client/dist examples/angular/node_modules examples/angular/dist examples/angular/.angular
+	rm -rf src/turnout/server/static web/node_modules web/client/dist examples/angular/node_modules examples/angular/dist examples/angular/.angular
 	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -220,7 +220,7 @@ function parsed(text: string): unknown {
 
 function unreachable(base: string, cause: unknown): TurnoutError {
   const info = {
-    code: "unreachable",
+    code: "server_unreachable",
     message: `no answer from ${base}`,
     hint: "check that the server runs, and the address; for a page of another origin, server.allowed_origins",
   };

@@ -75,7 +75,7 @@ test("errors of something else than Turnout say so", async () => {
 test("errors of a server that is away name its address", async () => {
   const url = server.url;
   await server.stop();
-  await expect(client.status()).rejects.toMatchObject({ code: "unreachable", status: null, message: `no answer from ${url}` });
+  await expect(client.status()).rejects.toMatchObject({ code: "server_unreachable", status: null, message: `no answer from ${url}` });
   await server.listen();
 });
 
