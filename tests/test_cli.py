@@ -189,7 +189,7 @@ def test_tables_are_listed(url: str) -> None:
 def test_status_is_shown(url: str) -> None:
     shown = turnout("status", "--url", url).output
     assert "usersTopic" in shown and "live" in shown
-    assert json.loads(turnout("status", "--url", url, "--json").stdout) == STATUS
+    assert json.loads(turnout("status", "--url", url, "--json").stdout).items() >= STATUS.items()
 
 
 def test_history_is_shown(url: str) -> None:

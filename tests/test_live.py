@@ -20,6 +20,7 @@ from turnout.config import Settings
 from turnout.joins import Join
 from turnout.messages import MAX_SUBSCRIPTIONS, Changes, CloseCode, Current, Problem, Snapshot, StatusNow, WindowRows
 from turnout.server.live import outbox
+from turnout.server.live import windows as live_windows
 from turnout.settings import default_sources, default_views
 from turnout.store.database import Database
 from turnout.store.ledger import Ledger
@@ -89,7 +90,9 @@ def test_window_moves_when_its_id_is_sent_again(url: str) -> None:
         assert (moved.offset, moved.rows[0][0]) == (1, "u2")
 
 
-def test_windows_that_are_the_same_are_read_once(filling: Filling, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_windows_that_are_the_same_are_read_once_and_changes_are_merged_into_them(
+    filling: Filling, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     reads: list[object] = []
 
     def counted(*arguments: Any) -> Any:
@@ -103,7 +106,7 @@ def test_windows_that_are_the_same_are_read_once(filling: Filling, url: str, mon
         socket.receive()
     filling.batch(users=[{"userId": "u3", "name": "Cy", "email": None, "age": 70}])
     answers = [socket.receive() for socket in sockets]
-    assert len(reads) == 2
+    assert len(reads) == 1
     assert len({answer.model_dump_json() for answer in answers}) == 1
     for socket in sockets:
         socket.raw.close()
@@ -429,16 +432,24 @@ _WINDOWS: tuple[dict[str, Any], ...] = (
     rows=st.sampled_from(["all", "latest"]),
     duplicates=st.sampled_from(["latest", "all"]),
     max_rows=st.sampled_from([None, 3]),
+    held=st.sampled_from([(0, 0), (2_000, 0), (2_000, 1), (2_000, 100)]),
     steps=_STEPS,
 )
 def test_followers_and_windows_end_with_what_http_answers(
-    tmp_path_factory: pytest.TempPathFactory, rows: str, duplicates: str, max_rows: int | None, steps: list[Any]
+    tmp_path_factory: pytest.TempPathFactory,
+    rows: str,
+    duplicates: str,
+    max_rows: int | None,
+    held: tuple[int, int],
+    steps: list[Any],
 ) -> None:
     database = Database.open(tmp_path_factory.mktemp("store"))
     filling = Filling(database, settings_of(rows, max_rows, duplicates))
     filling.swap()
     try:
-        with serving(application(database)) as url:
+        with pytest.MonkeyPatch.context() as patch, serving(application(database)) as url:
+            patch.setattr(live_windows, "MAX_HELD_ROWS", held[0])
+            patch.setattr(live_windows, "SPARE_ROWS", held[1])
             _follow_through(filling, url, steps)
     finally:
         database.close()

@@ -12,6 +12,8 @@ from turnout.layout import SourceTable, ViewTable
 ROW = "_row"
 BAD_RECORD = "md5(concat_ws('|', topic, _id, field, reason))"
 QUALITY = "view"
+WITHOUT_ORDER = frozenset({"bad_records"})
+"""Tables in which rows can share a place in the order: one record can have several faults."""
 
 
 def of_source(source: SourceTable) -> str:

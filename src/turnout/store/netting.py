@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from turnout.columns import ColumnType
 from turnout.store.feed import Delta
@@ -26,11 +27,32 @@ class ChangeSet:
 
 
 @dataclass(frozen=True, slots=True)
-class Effect:
-    """What changed rows mean to a window: by how many its total changes, and whether any of its rows may."""
+class Held:
+    """The first rows of a filtered and sorted table, kept up to date without reading it again.
 
+    `rows` have the columns that order them, and the identity. `bound` is the last place in the order up to which they
+    are complete; None where they are all there are.
+    """
+
+    rows: pa.Table
+    bound: pa.Table | None
     total: int
-    rows: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Which rows of a table, in which order: the compiled form of a window's `where` and `sort`."""
+
+    condition: str
+    parameters: tuple[object, ...]
+    order: str
+    keys: tuple[str, ...]
+
+    @classmethod
+    def of(cls, window: Window, types: Mapping[str, ColumnType], ties: Sequence[str]) -> Order:
+        condition, parameters = compile_where(window.where, types)
+        keys = dict.fromkeys([*(key.column for key in window.sort), *ties])
+        return cls(condition, tuple(parameters), compile_sort(window.sort, types, ties), tuple(keys))
 
 
 class Netting:
@@ -69,50 +91,76 @@ class Netting:
             delete = self._arrow(f"SELECT {ROW} FROM removed ANTI JOIN added USING ({ROW})")
         return ChangeSet(insert, update, delete.column(0).to_pylist())
 
-    def effect(
-        self,
-        deltas: Sequence[Delta],
-        window: Window,
-        types: Mapping[str, ColumnType],
-        ties: Sequence[str],
-        last: pa.Table | None,
-    ) -> Effect:
-        """What changes mean to a window whose last row is `last`; None: it has room for any row that fits."""
-        condition, parameters = compile_where(window.where, types)
-        removed = pa.concat_tables([delta.removed for delta in deltas])
-        added = pa.concat_tables([delta.added for delta in deltas])
+    def advance(self, held: Held, delta: Delta, order: Order, most: int) -> Held:
+        """The held rows after a change, `most` at most."""
         with self._lock:
-            self._register(removed=removed, added=added)
-            went, came = (
-                self._count(f"SELECT count(*) FROM {rows} WHERE {condition}", parameters)
-                for rows in ("removed", "added")
-            )
+            self._register(removed=delta.removed, added=delta.added)
+            went, came = self._matching(order)
             if not went and not came:
-                return Effect(0, rows=False)
-            if last is None:
-                return Effect(came - went, rows=True)
-            order = compile_sort(window.sort, types, ties)
-            keys = ", ".join(quote(name) for name in last.column_names)
-            self._register(last=last)
-            first = self._count(
-                f"SELECT _changed FROM (SELECT {keys}, 0 AS _changed FROM last "
-                f"UNION ALL SELECT {keys}, 1 FROM removed WHERE {condition} "
-                f"UNION ALL SELECT {keys}, 1 FROM added WHERE {condition}) ORDER BY {order}, _changed DESC LIMIT 1",
-                [*parameters, *parameters],
+                return held
+            total = held.total + came - went
+            self._register(held=held.rows)
+            chosen = ", ".join(quote(name) for name in held.rows.column_names)
+            bound = ""
+            if held.bound is not None:
+                self._register(bound=held.bound)
+                # Rows beyond the bound are not held; its mark comes after every row of its own place.
+                bound = "UNION ALL BY NAME SELECT *, true AS _bound FROM bound"
+            merged = self._arrow(
+                f"SELECT * FROM (SELECT *, false AS _bound FROM held ANTI JOIN removed USING ({ROW}) "
+                f"UNION ALL BY NAME SELECT {chosen}, false AS _bound FROM added WHERE {order.condition} {bound}) "
+                f"ORDER BY {order.order}, _bound",
+                order.parameters,
             )
-        return Effect(came - went, rows=first == 1)
+        return _cut(merged, held, total, order, most)
+
+    def concerns(self, held: Held, delta: Delta, order: Order) -> tuple[int, bool]:
+        """For rows that are not the first: the total after a change, and whether a row up to the bound changed."""
+        with self._lock:
+            self._register(removed=delta.removed, added=delta.added)
+            went, came = self._matching(order)
+            if not went and not came:
+                return held.total, False
+            total = held.total + came - went
+            if held.bound is None or not held.bound.num_rows:
+                return total, True
+            self._register(bound=held.bound)
+            keys = ", ".join(quote(name) for name in order.keys)
+            first = self._arrow(
+                f"SELECT _bound FROM (SELECT {keys}, true AS _bound FROM bound "
+                f"UNION ALL SELECT {keys}, false FROM removed WHERE {order.condition} "
+                f"UNION ALL SELECT {keys}, false FROM added WHERE {order.condition}) "
+                f"ORDER BY {order.order}, _bound LIMIT 1",
+                order.parameters * 2,
+            )
+        return total, not first.column(0)[0].as_py()
+
+    def _matching(self, order: Order) -> tuple[int, int]:
+        counts = self._arrow(
+            f"SELECT (SELECT count(*) FROM removed WHERE {order.condition}), "
+            f"(SELECT count(*) FROM added WHERE {order.condition})",
+            order.parameters * 2,
+        )
+        return counts.column(0)[0].as_py(), counts.column(1)[0].as_py()
 
     def _register(self, **tables: pa.Table) -> None:
         for name, table in tables.items():
             self._connection.register(name, table)
 
-    def _arrow(self, sql: str) -> pa.Table:
-        return self._connection.execute(sql).to_arrow_table()
+    def _arrow(self, sql: str, parameters: Sequence[object] = ()) -> pa.Table:
+        return self._connection.execute(sql, list(parameters)).to_arrow_table()
 
-    def _count(self, sql: str, parameters: Sequence[object]) -> int:
-        row = self._connection.execute(sql, list(parameters)).fetchone()
-        assert row is not None
-        return int(row[0])
+
+def _cut(merged: pa.Table, held: Held, total: int, order: Order, most: int) -> Held:
+    """What is known of merged rows: up to the bound, and no more than `most`, which then is the bound."""
+    bound = held.bound
+    if bound is not None:
+        merged = merged.slice(0, pc.index(merged.column("_bound"), True).as_py())
+    rows = merged.drop_columns(["_bound"]).select(held.rows.column_names).cast(held.rows.schema)
+    if rows.num_rows > most:
+        rows = rows.slice(0, most)
+        bound = rows.slice(most - 1).select(list(order.keys))
+    return Held(rows, bound, total)
 
 
 def _row(relation: str, columns: Sequence[str]) -> str:

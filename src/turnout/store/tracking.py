@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from turnout.columns import ColumnType
 from turnout.store.database import Database
 from turnout.store.identity import ROW
-from turnout.store.where import compile_where, quote
+from turnout.store.netting import Order
+from turnout.store.where import quote
 from turnout.store.windows import TIES, Window, WindowResult, chosen_columns, open_snapshot, split_name, store_faults
 
 GONE = (-1, 0)
@@ -22,16 +22,15 @@ GONE = (-1, 0)
 
 @dataclass(frozen=True, slots=True)
 class TrackedWindow:
-    """A window to be followed: also the identity of each row, and what decides whether a change concerns it.
-
-    `last` is the last row with the columns that order the table; `types` are all columns that `where` can name.
-    """
+    """A window to be followed: its rows with the identity of each, and the compiled form of what chose them."""
 
     result: WindowResult
-    ids: pa.ChunkedArray
-    last: pa.Table
-    types: Mapping[str, ColumnType]
-    ties: tuple[str, ...]
+    rows: pa.Table
+    order: Order
+
+    @property
+    def ids(self) -> pa.ChunkedArray:
+        return self.rows.column(ROW)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,25 +52,19 @@ class Positions:
         return generation, self.generations[generation].get(plain, 0)
 
 
-def track_window(database: Database, window: Window, total: int | None = None) -> TrackedWindow:
-    """The window's rows with their identities. Where `total` is known already it is not counted again."""
+def track_window(database: Database, window: Window) -> TrackedWindow:
+    """The window's rows with their identities, and with the columns that order them."""
     with open_snapshot(database) as snapshot:
-        table = snapshot.table(window.table)
-        snapshot.check(table, window)
+        table, total = snapshot.prepare(window)
         chosen = chosen_columns(table, window)
-        ties = tuple(tie for tie in TIES if tie in table.hidden)
-        wanted = dict.fromkeys([column.name for column in chosen])
-        hidden = dict.fromkeys([*(key.column for key in window.sort), *ties])
+        order = Order.of(window, table.columns, [tie for tie in TIES if tie in table.hidden])
+        names = [column.name for column in chosen]
         identity = ROW if ROW in table.hidden else "CAST(_id AS VARCHAR)"
-        extra = [quote(name) for name in hidden if name not in wanted] + [f"{identity} AS {ROW}"]
+        extra = [quote(name) for name in order.keys if name not in names] + [f"{identity} AS {ROW}"]
         rows = snapshot.select(table, window, extra).to_arrow_table()
-        counted = snapshot.count(table, *compile_where(window.where, table.columns)) if total is None else total
         version = snapshot.version(table)
-        result = WindowResult(
-            window.table, table.generation, version, counted, chosen, rows.select([column.name for column in chosen])
-        )
-        last = rows.slice(max(0, rows.num_rows - 1)).select(list(hidden))
-        return TrackedWindow(result, rows.column(ROW), last, table.columns, ties)
+        result = WindowResult(window.table, table.generation, version, total, chosen, rows.select(names))
+        return TrackedWindow(result, rows, order)
 
 
 def read_positions(database: Database, generations: Collection[int] = ()) -> Positions:

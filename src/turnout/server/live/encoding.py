@@ -14,6 +14,7 @@ import pyarrow as pa
 from turnout.errors import TurnoutError
 from turnout.messages import SNAPSHOT_PART_ROWS
 from turnout.server.formats import for_json, to_json
+from turnout.store.identity import ROW
 from turnout.store.tracking import TrackedWindow
 from turnout.store.windows import Column
 
@@ -33,10 +34,11 @@ def window_head(table: str, generation: int, version: int, total: int) -> bytes:
     return to_json({"table": table, "generation": generation, "version": version, "total": total})
 
 
-def window_rows(tracked: TrackedWindow, offset: int) -> bytes:
+def window_rows(rows: pa.Table, columns: Sequence[Column], offset: int) -> bytes:
     """The part of a window that stays while only its total changes."""
-    fields = to_json({"offset": offset, "columns": _columns(tracked.result.columns)})
-    return _joined(fields, ids=to_json(tracked.ids.to_pylist()), rows=rows_json(tracked.result.rows))
+    fields = to_json({"offset": offset, "columns": _columns(columns)})
+    shown = rows.select([column.name for column in columns])
+    return _joined(fields, ids=to_json(rows.column(ROW).to_pylist()), rows=rows_json(shown))
 
 
 def joined(head: bytes, rest: bytes) -> bytes:

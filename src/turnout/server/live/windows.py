@@ -1,14 +1,16 @@
 """A window that is followed: read once for all who look at it, and again only when a change concerns it.
 
-A change of the table is first held against the window's filter, order and last row; most changes of a large table
-then need no reading at all.
+Near the top of a table, where most people look, the window's rows and some more are held, and changes are merged into
+them; further down, a change is held against the filter and the order. So a large table is seldom read.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
 
 from turnout.errors import TurnoutError
 from turnout.server.live.encoding import current_body, joined, problem_body, window_head, window_rows
@@ -16,15 +18,20 @@ from turnout.server.live.outbox import NewestSlot
 from turnout.server.live.threads import Threads
 from turnout.store.database import Database
 from turnout.store.feed import Delta
-from turnout.store.netting import Netting
+from turnout.store.identity import WITHOUT_ORDER
+from turnout.store.netting import Held, Netting
 from turnout.store.tracking import TrackedWindow, track_window
-from turnout.store.windows import Window
+from turnout.store.windows import Window, split_name
 
 Place = tuple[int, int]
 """A generation and a version."""
 
 SECONDS_BETWEEN = 0.1
 """A window is sent at most ten times a second."""
+
+MAX_HELD_ROWS = 2_000
+SPARE_ROWS = 100
+"""Rows that are held beyond a window's end: as many may leave it before the table is read again."""
 
 _RETRY_SECONDS = 1.0
 
@@ -38,14 +45,18 @@ class Readers:
     threads: Threads
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Shown:
-    """What the viewers have: the window as it was read, and its encoded rows."""
+    """What the viewers have: where the table was, the rows that are held of it, and the encoded ones of the window."""
 
-    tracked: TrackedWindow
-    total: int
     place: Place
+    tracked: TrackedWindow
+    held: Held
     rows: bytes
+
+    @property
+    def total(self) -> int:
+        return self.held.total
 
     def differs(self, other: _Shown) -> bool:
         """Whether a viewer would see a difference; a version alone is none."""
@@ -110,43 +121,78 @@ class SharedWindow:
     async def _refresh(self) -> None:
         shown, place = self._shown, self._place
         deltas = self._deltas_since(shown.place, place) if shown and place else None
+        fresh: _Shown | None = None
         if shown and place and deltas is not None:
-            total, concerned = await self._readers.threads.run(lambda: self._effect(shown, deltas))
-            if not concerned:
-                self._move(shown, place, total)
-                return
-        fresh = await self._readers.threads.run(self._read)
-        self._forget(fresh.place)
+            fresh = await self._readers.threads.run(lambda: self._advanced(shown, place, deltas))
+        if fresh is None:
+            fresh = await self._readers.threads.run(self._read)
         self._shown = fresh
+        self._forget(fresh.place)
         if shown is None or shown.differs(fresh):
             self._send(fresh)
 
     def _deltas_since(self, seen: Place, place: Place) -> list[Delta] | None:
         """Everything that happened between two versions of one generation; None where a part of it is not known."""
-        if seen[0] != place[0] or place[1] <= seen[1]:
+        if seen[0] != place[0] or place[1] <= seen[1] or not self._has_order:
             return None
         found = [self._deltas.get((place[0], version)) for version in range(seen[1] + 1, place[1] + 1)]
         return [delta for delta in found if delta is not None] if None not in found else None
 
-    def _effect(self, shown: _Shown, deltas: Sequence[Delta]) -> tuple[int, bool]:
-        full = shown.tracked.result.rows.num_rows == self.window.limit
-        last = shown.tracked.last if full and self.window.limit else None
-        effect = self._readers.netting.effect(deltas, self.window, shown.tracked.types, shown.tracked.ties, last)
-        return shown.total + effect.total, effect.rows
+    def _advanced(self, shown: _Shown, place: Place, deltas: Sequence[Delta]) -> _Shown | None:
+        """The window after some changes, without reading the table; None where it has to be read."""
+        if not self._holds_first:
+            return self._beside(shown, place, deltas)
+        held, netting = shown.held, self._readers.netting
+        for delta in deltas:
+            held = netting.advance(held, delta, shown.tracked.order, self._most)
+        if held.bound is not None and held.rows.num_rows < self._visible_end:
+            return None
+        if self._visible(held).equals(self._visible(shown.held)):
+            return replace(shown, place=place, held=held)
+        rows = window_rows(self._visible(held), shown.tracked.result.columns, self.window.offset)
+        return replace(shown, place=place, held=held, rows=rows)
 
-    def _move(self, shown: _Shown, place: Place, total: int) -> None:
-        """The rows are the same; only the total may have changed."""
-        changed = total != shown.total
-        shown.place, shown.total = place, total
-        self._forget(place)
-        if changed:
-            self._send(shown)
+    def _beside(self, shown: _Shown, place: Place, deltas: Sequence[Delta]) -> _Shown | None:
+        """The same rows with another total, where no change lies before the window or in it."""
+        held = shown.held
+        for delta in deltas:
+            total, concerned = self._readers.netting.concerns(held, delta, shown.tracked.order)
+            if concerned:
+                return None
+            held = replace(held, total=total)
+        return replace(shown, place=place, held=held)
+
+    @property
+    def _has_order(self) -> bool:
+        """Where rows can share a place in the order, held rows have no clear end."""
+        return split_name(self.window.table)[0] not in WITHOUT_ORDER
+
+    @property
+    def _visible_end(self) -> int:
+        assert self.window.limit is not None
+        return self.window.offset + self.window.limit
+
+    @property
+    def _holds_first(self) -> bool:
+        """Near the top, the rows before the window and some after it are held too."""
+        return self._visible_end <= MAX_HELD_ROWS
+
+    @property
+    def _most(self) -> int:
+        return self._visible_end + SPARE_ROWS
+
+    def _visible(self, held: Held) -> pa.Table:
+        return held.rows.slice(self.window.offset, self.window.limit) if self._holds_first else held.rows
 
     def _read(self) -> _Shown:
-        tracked = track_window(self._readers.database, self.window)
-        result = tracked.result
-        rows = window_rows(tracked, self.window.offset)
-        return _Shown(tracked, result.total, (result.generation, result.version), rows)
+        wanted = replace(self.window, offset=0, limit=self._most) if self._holds_first else self.window
+        tracked = track_window(self._readers.database, wanted)
+        rows, result = tracked.rows, tracked.result
+        complete = rows.num_rows < (wanted.limit or 0)
+        last = rows.slice(max(0, rows.num_rows - 1)).select(list(tracked.order.keys))
+        held = Held(rows, None if complete else last, result.total)
+        encoded = window_rows(self._visible(held), result.columns, self.window.offset)
+        return _Shown((result.generation, result.version), tracked, held, encoded)
 
     def _forget(self, place: Place) -> None:
         """Drop what has been taken into account. What was told meanwhile still has to be."""
