@@ -35,6 +35,11 @@ export class TurnoutService {
     inject(DestroyRef).onDestroy(() => this.client.close());
   }
 
+  /** Try again now: after a refusal, with another token. */
+  reconnect(token?: string): void {
+    this.client.reconnect(token === undefined ? {} : { token });
+  }
+
   /** A window that moves when `options` change. Call it where you inject: it closes with the component. */
   window<Row>(options: Signal<WindowOptions>): LiveWindow<Row> {
     const rows = signal<readonly Row[]>([]);
