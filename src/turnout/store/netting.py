@@ -62,10 +62,7 @@ class Netting:
         self._lock = threading.Lock()
         self._connection = duckdb.connect(config={"threads": 1})
         self._connection.execute("SET TimeZone = 'UTC'")
-
-    def close(self) -> None:
-        with self._lock:
-            self._connection.close()
+        self._registered: dict[str, pa.Table] = {}
 
     def net(self, delta: Delta) -> Delta:
         """Without rows that were taken out and put back unchanged."""
@@ -144,8 +141,11 @@ class Netting:
         return counts.column(0)[0].as_py(), counts.column(1)[0].as_py()
 
     def _register(self, **tables: pa.Table) -> None:
+        """Many windows are held against one change in turn: it is registered once."""
         for name, table in tables.items():
-            self._connection.register(name, table)
+            if self._registered.get(name) is not table:
+                self._connection.register(name, table)
+                self._registered[name] = table
 
     def _arrow(self, sql: str, parameters: Sequence[object] = ()) -> pa.Table:
         return self._connection.execute(sql, list(parameters)).to_arrow_table()

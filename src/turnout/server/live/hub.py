@@ -89,7 +89,7 @@ class Hub:
         self._start()
         self._status_viewers.add(slot)
         self._status_woken.set()
-        return lambda: self._status_viewers.discard(slot)
+        return lambda: self._leave_status(slot)
 
     # -- coming and going
 
@@ -99,23 +99,22 @@ class Hub:
             self._database.feed.listen(self._heard)
             self._tasks = [asyncio.ensure_future(self._pump()), asyncio.ensure_future(self._tell_status())]
 
-    def close(self) -> None:
-        """End all following, on the loop."""
+    def _rest(self) -> None:
+        """Where nobody follows anything, commits are not even heard."""
+        if self._followed() or self._status_viewers:
+            return
         self._database.feed.leave(self._heard)
-        self._database.feed.want(())
-        for shared in self._followed():
-            shared.close()
-        for timer in self._leaving.values():
-            timer.cancel()
         for task in self._tasks:
             task.cancel()
-        self._windows.clear()
-        self._changes.clear()
+        self._commits.clear()
         self._loop = None
+
+    def _leave_status(self, slot: NewestSlot) -> None:
+        self._status_viewers.discard(slot)
+        self._rest()
 
     def _leave_window(self, shared: SharedWindow, slot: NewestSlot) -> None:
         if not shared.leave(slot) and self._windows.get(shared.window) is shared:
-            shared.close()
             self._forget(self._windows, shared.window)
 
     def _leave_changes(self, shared: SharedChanges, slot: ChangesSlot) -> None:
@@ -124,7 +123,6 @@ class Hub:
 
         def end() -> None:
             self._leaving.pop(shared.window, None)
-            shared.close()
             self._forget(self._changes, shared.window)
 
         self._leaving[shared.window] = self._loop.call_later(RESUME_SECONDS, end)
@@ -133,8 +131,10 @@ class Hub:
         return lambda: self._forget(known, window)
 
     def _forget(self, known: dict[Window, Any], window: Window) -> None:
-        known.pop(window, None)
+        if (shared := known.pop(window, None)) is not None:
+            shared.close()
         self._want()
+        self._rest()
 
     def _want(self) -> None:
         self._database.feed.want({split_name(shared.window.table)[0] for shared in self._followed()})
