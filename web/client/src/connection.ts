@@ -95,7 +95,7 @@ export class Connection {
     this.add(subscriber);
     if (this.state.state === "live") this.request(subscriber);
     else if (this.state.state === "idle") this.open();
-    else if (this.state.state === "refused") subscriber.failed(this.state.error);
+    else if (this.state.state === "refused") this.refuseSoon(this.state.error, [subscriber]);
   }
 
   stop(subscriber: Subscriber): void {
@@ -245,7 +245,14 @@ export class Connection {
 
   private refuse(error: TurnoutError): void {
     this.become({ state: "refused", error });
-    for (const subscriber of [...this.ids.keys()]) safely(() => subscriber.failed(error));
+    this.refuseSoon(error, [...this.ids.keys()]);
+  }
+
+  /** Not at once: who subscribes has what it is given before it is told that it failed. */
+  private refuseSoon(error: TurnoutError, subscribers: Subscriber[]): void {
+    queueMicrotask(() => {
+      for (const subscriber of subscribers) if (this.ids.has(subscriber)) safely(() => subscriber.failed(error));
+    });
   }
 
   private retryLater(reason: string): void {

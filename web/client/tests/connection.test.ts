@@ -75,12 +75,18 @@ describe("connection", () => {
     await until(() => client.connection.state === "refused");
     const { error } = client.connection as Extract<ConnectionState, { state: "refused" }>;
     expect(error).toMatchObject({ code: "not_authorized", status, hint: "ask for one" });
+    await until(() => errors.length > 0);
     expect(errors).toEqual([error]);
     // Longer than the first pause before another try. (Node itself asks twice after 401.)
     const { handshakes } = server;
     await new Promise((resolve) => setTimeout(resolve, 1.2 * FIRST_DELAY_MS));
     expect(server.handshakes).toBe(handshakes);
     expect(server.calls.map((call) => call.url)).toEqual(["/api/status"]);
+
+    const late: string[] = [];
+    const window = client.window({ table: "users_ui" }, { onError: ({ code }) => late.push(code, String(window.rows.length)) });
+    expect(late).toEqual([]);
+    await until(() => late.length === 2);
 
     server.refuses = null;
     client.reconnect({ token: "known" });
