@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { connect, type ConnectionState, type Status, type TurnoutClient, type TurnoutError } from "../src/index.js";
+import { connect, type ConnectionState, type Status, type TurnoutClient, type TurnoutError, type WindowSubscription } from "../src/index.js";
 import { FIRST_DELAY_MS } from "../src/connection.js";
 import { TestServer, until } from "./server.js";
 
@@ -84,7 +84,7 @@ describe("connection", () => {
     expect(server.calls.map((call) => call.url)).toEqual(["/api/status"]);
 
     const late: string[] = [];
-    const window = client.window({ table: "users_ui" }, { onError: ({ code }) => late.push(code, String(window.rows.length)) });
+    const window: WindowSubscription = client.window({ table: "users_ui" }, { onError: ({ code }) => late.push(code, String(window.rows.length)) });
     expect(late).toEqual([]);
     await until(() => late.length === 2);
 
