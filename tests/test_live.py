@@ -240,6 +240,19 @@ def test_resume_gets_only_what_was_missed(filling: Filling, url: str) -> None:
     assert follower.sorted_rows() == sorted_rows_of(url, "final_ui")
 
 
+def test_resume_after_a_restart_of_the_server_is_current_where_nothing_changed(filling: Filling, url: str) -> None:
+    follower = Follower("final_ui")
+    with Socket(url) as socket:
+        follower.subscribe(socket)
+        follower.read_up_to(socket, place_of(url, "final_ui"))
+    with serving(application(filling.database)) as restarted, Socket(restarted) as socket:
+        follower.subscribe(socket)
+        assert isinstance(socket.receive(), Current)
+        filling.batch(users=[USER_2])
+        follower.read_up_to(socket, place_of(restarted, "final_ui"))
+        assert follower.sorted_rows() == sorted_rows_of(restarted, "final_ui")
+
+
 def test_resume_of_an_unknown_place_gets_a_snapshot(url: str) -> None:
     with Socket(url) as socket:
         socket.send(type="changes", id="c", table="final_ui", resume={"generation": 9, "version": 4})

@@ -102,7 +102,7 @@ class SharedChanges:
         """A follower more: it gets what it has not seen, or else a snapshot."""
         self._followers[slot] = None
         if seen is None or not self._resume(slot, seen):
-            self._bring(slot, "subscribed")
+            self._bring(slot, "subscribed", seen)
 
     def fall_behind(self, slot: ChangesSlot) -> None:
         """A follower that was too slow gets a snapshot in place of what it missed."""
@@ -139,12 +139,12 @@ class SharedChanges:
             slot.put(body)
         return True
 
-    def _bring(self, slot: ChangesSlot, reason: Reason) -> None:
-        task = asyncio.ensure_future(self._bring_in(slot, reason))
+    def _bring(self, slot: ChangesSlot, reason: Reason, seen: Place | None = None) -> None:
+        task = asyncio.ensure_future(self._bring_in(slot, reason, seen))
         self._joining.add(task)
         task.add_done_callback(self._joining.discard)
 
-    async def _bring_in(self, slot: ChangesSlot, reason: Reason) -> None:
+    async def _bring_in(self, slot: ChangesSlot, reason: Reason, seen: Place | None) -> None:
         while slot in self._followers:
             try:
                 tracked, parts = await self._snapshot(reason)
@@ -154,11 +154,11 @@ class SharedChanges:
                     return
                 await asyncio.sleep(_RETRY_SECONDS)
                 continue
-            if slot in self._followers and self._admit(slot, tracked, parts):
+            if slot in self._followers and self._admit(slot, tracked, parts, seen):
                 return
             await asyncio.sleep(_AGAIN_SECONDS)
 
-    def _admit(self, slot: ChangesSlot, tracked: TrackedWindow, parts: list[bytes]) -> bool:
+    def _admit(self, slot: ChangesSlot, tracked: TrackedWindow, parts: list[bytes], seen: Place | None) -> bool:
         """Let a follower in; False where its snapshot and what all were told do not meet: it is read again."""
         place = _place(tracked)
         if self._place is None:
@@ -169,7 +169,10 @@ class SharedChanges:
         later = self._history.since(place, self._place[1]) if place[1] < self._place[1] else []
         if later is None:
             return False
-        slot.put_snapshot(parts)
+        if place == seen:
+            slot.put_current(current_body(self.window.table, *place))
+        else:
+            slot.put_snapshot(parts)
         for body in later:
             slot.put(body)
         self._followers[slot] = max(place, self._place)
