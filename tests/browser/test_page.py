@@ -434,6 +434,7 @@ def test_killed_server_is_said_its_data_stays_and_it_comes_back(visit: Visit, si
     site.turnout.kill()
     expect(page.locator("#banner")).to_contain_text("does not answer")
     expect(page.locator("#banner")).to_contain_text("again")
+    expect(page.locator("#said")).to_contain_text("does not answer")
     expect(page.locator("#connection")).to_have_text("away")
     expect(page).to_have_title("away · final_ui · " + page.locator("#stats .generation dd").inner_text() + " · Turnout")
     assert visit.keys()[0] == "b00000"

@@ -61,6 +61,11 @@ export class TokenPrompt {
     if (this.dialog.open) this.dialog.close();
   }
 
+  // A token was given, and its answer is not here yet: too many tries, or a server that went away.
+  wait(reason: string): void {
+    if (this.dialog.open) this.say(reason);
+  }
+
   private say(problem: string): void {
     setText(byId("token-problem"), problem);
     byId("token-problem").hidden = !problem;
