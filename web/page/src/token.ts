@@ -20,7 +20,7 @@ function keepToken(token: string): void {
   }
 }
 
-export function forgetToken(): void {
+function forgetToken(): void {
   try {
     sessionStorage.removeItem(KEY);
   } catch {
