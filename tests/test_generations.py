@@ -10,8 +10,9 @@ import pytest
 from turnout.config import parse
 from turnout.layout import Layout
 from turnout.plan import Plan
+from turnout.store.batches import Progress
 from turnout.store.database import Database
-from turnout.store.generations import GenerationTables, Progress
+from turnout.store.generations import GenerationTables
 from turnout.store.windows import Window, read_window
 
 

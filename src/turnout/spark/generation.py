@@ -29,7 +29,8 @@ from turnout.spark.callbacks import CallbackConnections
 from turnout.spark.decode import decode, readings_of
 from turnout.spark.session import pool
 from turnout.spark.views import ViewRunner
-from turnout.store.generations import Batch, GenerationTables
+from turnout.store.batches import Batch
+from turnout.store.generations import GenerationTables
 
 log = logging.getLogger("turnout")
 

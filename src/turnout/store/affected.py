@@ -1,0 +1,142 @@
+"""The rows that a batch concerns, in temporary tables: what comes, what goes, and what was there of the touched keys.
+
+Each table is searched once: row ids by a scan of eight-byte hashes, then the rows. What was there, what comes and what
+goes together tell what is there afterwards, so nothing is looked up again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import duckdb
+
+from turnout.joins import quoted
+from turnout.layout import SourceTable, ViewTable
+
+
+class Affected:
+    """The temporary tables of one batch."""
+
+    def __init__(self, cursor: duckdb.DuckDBPyConnection, table: Callable[[str], str]) -> None:
+        self._cursor = cursor
+        self._table = table
+
+    def collect_new(self, index: int, source: SourceTable) -> None:
+        """The rows of a source among the records."""
+        columns = ", ".join(f"row_{index}.{quoted(c)} AS {quoted(c)}" for c in source.columns)
+        self._run(
+            f"CREATE OR REPLACE TEMP TABLE {new(source)} AS SELECT {columns}, _id, _ts, "
+            f"{hash_sql(f'row_{index}.{quoted(source.key)}')} AS _hash, _deleted FROM _records "
+            f"WHERE row_{index} IS NOT NULL"
+        )
+
+    def collect_evicted(self, source: SourceTable) -> int:
+        """The oldest rows beyond `max_rows`, of what is there and what comes; how many they are."""
+        table, coming, excess = self._table(source.table), new(source), 0
+        if source.max_rows is not None:
+            total = f"SELECT (SELECT count(*) FROM {table}) + (SELECT count(*) FROM {coming})"
+            excess = max(0, self._run(total) - source.max_rows)
+        chosen = f"_id, {quoted(source.key)}, _hash"
+        oldest = (
+            f"SELECT {chosen} FROM (SELECT {chosen}, _ts FROM {table} UNION ALL SELECT {chosen}, _ts FROM {coming}) "
+            f"ORDER BY _ts, _id LIMIT {excess}"
+        )
+        self._run(f"CREATE OR REPLACE TEMP TABLE {evicted(source)} AS {oldest}")
+        return excess
+
+    def collect_keys(self, view: ViewTable) -> None:
+        """The keys whose view rows change. A null key is among them only where one row of it is shown (`latest`)."""
+        key = quoted(view.key)
+        parts = []
+        for source in (view.left, view.right):
+            nulls = "" if source.latest and source is view.left else f" WHERE {key} IS NOT NULL"
+            parts += [f"SELECT _hash FROM {t}{nulls}" for t in (new(source), evicted(source))]
+        self._run(f"CREATE OR REPLACE TEMP TABLE {keys_table(view)} AS {' UNION '.join(parts)}")
+
+    def look_up(self, source: SourceTable, views: Sequence[ViewTable]) -> None:
+        """What is there of the keys that these views touch; where only the newest is kept, of those that come, too."""
+        sides = [view for view in views if source in (view.left, view.right)]
+        keys = [keys_table(view) for view in sides] + ([new(source)] if source.latest else [])
+        if not keys:
+            return
+        table = self._table(source.table)
+        hashes = " UNION ALL ".join(f"SELECT _hash FROM {name}" for name in keys)
+        self._run(
+            f"CREATE OR REPLACE TEMP TABLE {was(source)} AS SELECT * EXCLUDE (_row), rowid AS _at FROM {table} "
+            f"WHERE {touched(f'({hashes})', table)}"
+        )
+
+    def before(self, source: SourceTable) -> str:
+        """The shown rows that were there, as a relation."""
+        return f"(SELECT {_chosen(source)} FROM {was(source)} WHERE {'_shown' if source.latest else 'true'})"
+
+    def after(self, source: SourceTable) -> str:
+        """The shown rows that are there once the batch is in, as a relation."""
+        if source.latest:
+            stays, comes = f"_shown AND _hash NOT IN (SELECT _hash FROM {new(source)})", f"{put(source)} WHERE _shown"
+        else:
+            stays = f"_id NOT IN (SELECT _id FROM {evicted(source)})"
+            comes = f"{new(source)} WHERE {stays}"
+        chosen = _chosen(source)
+        return f"(SELECT {chosen} FROM {was(source)} WHERE {stays} UNION ALL SELECT {chosen} FROM {comes})"
+
+    def of_view(self, view: ViewTable, rows: str) -> str:
+        """Those of some rows whose keys this view touches, as a relation."""
+        return f"(FROM {rows} WHERE _hash IN (SELECT _hash FROM {keys_table(view)}))"
+
+    def null_change(self, source: SourceTable) -> int:
+        """By how many the shown rows without a key become more."""
+        null = f"{quoted(source.key)} IS NULL"
+        if source.latest:
+            came, went = f"{self.after(source)} WHERE {null}", f"{self.before(source)} WHERE {null}"
+        else:
+            came = f"{new(source)} WHERE {null} AND _id NOT IN (SELECT _id FROM {evicted(source)})"
+            went = f"{evicted(source)} WHERE {null} AND _id NOT IN (SELECT _id FROM {new(source)})"
+        return self._run(f"SELECT (SELECT count(*) FROM {came}) - (SELECT count(*) FROM {went})")
+
+    def _run(self, sql: str) -> int:
+        row = self._cursor.execute(sql).fetchone()
+        return int(row[0]) if row else 0
+
+
+def touched(keys: str, table: str) -> str:
+    """The condition that a row of `table` belongs to one of `keys`.
+
+    By hash alone: rows of another key with the same hash are then worked out anew too, which changes nothing. Row ids
+    come first, because they need a scan of eight bytes a row: 4 ms in 1M rows, where all columns take 30.
+    """
+    return f"rowid IN (SELECT rowid FROM {table} WHERE _hash IN (SELECT _hash FROM {keys}))"
+
+
+def hash_sql(key: str) -> str:
+    """A hash of a key that is the same in every version of the store; null keys share one."""
+    return f"coalesce(md5_number_lower(CAST({key} AS VARCHAR)), 0::UBIGINT)"
+
+
+def keys_table(view: ViewTable) -> str:
+    """The hashes of the keys whose rows in `view` the batch touches."""
+    return quoted(f"_keys_{view.table}")
+
+
+def new(source: SourceTable) -> str:
+    """The rows that come."""
+    return quoted(f"_new_{source.source}")
+
+
+def evicted(source: SourceTable) -> str:
+    """The rows that go because there are too many, of those that were there and those that come."""
+    return quoted(f"_evicted_{source.source}")
+
+
+def was(source: SourceTable) -> str:
+    """The rows of touched keys that were there before the batch."""
+    return quoted(f"_was_{source.source}")
+
+
+def put(source: SourceTable) -> str:
+    """Where only the newest is kept: the rows that take the place of those of the same keys."""
+    return quoted(f"_put_{source.source}")
+
+
+def _chosen(source: SourceTable) -> str:
+    return ", ".join([quoted(column) for column in source.columns] + ["_id", "_ts", "_hash"])

@@ -1,0 +1,280 @@
+"""One batch of a generation, written in one transaction of the store.
+
+Source rows, view rows, bad records, join quality and the batch's number. The join itself is not done here: the rows of
+the keys that a batch touches are handed out, and the view's new rows are taken back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+
+from turnout.joins import newest_sql, partition_newest_sql, quoted
+from turnout.layout import Layout, SourceTable, ViewTable
+from turnout.store.affected import Affected, evicted, hash_sql, keys_table, new, put, touched, was
+from turnout.store.database import next_version, sql_text
+from turnout.store.deltas import DeltaLog
+from turnout.store.feed import MAX_DELTA_ROWS, Feed, Wanted
+from turnout.store.quality import QualityCount, move_quality, write_quality
+
+_PLACE = 'topic, "partition", "offset"'
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a generation has got: its last batch, the offsets after it, and whether its views are built."""
+
+    batch_id: int = -1
+    offsets: str = "{}"
+    records: int = 0
+    views_built: bool = False
+
+
+@dataclass(slots=True)
+class BatchResult:
+    """What one batch changed."""
+
+    records: int = 0
+    bad: int = 0
+    evicted: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a batch is written: a generation's schema and tables, and who is told."""
+
+    schema: str
+    layout: Layout
+    feed: Feed
+
+    def table(self, name: str) -> str:
+        """The physical table of this generation."""
+        return f"{self.schema}.{quoted(name)}"
+
+
+class Batch:
+    """A batch being written. Call `load`, then for each view `affected` and `replace`, then `finish`."""
+
+    def __init__(self, place: Place, cursor: duckdb.DuckDBPyConnection, progress: Progress) -> None:
+        self._place = place
+        self._layout = place.layout
+        self._cursor = cursor
+        self._progress = progress
+        self._keys = Affected(cursor, place.table)
+        self._before: dict[str, QualityCount] = {}
+        self._changed: list[str] = []
+        self.versions: dict[str, int] = {}
+        # As it was when the batch began: half of a change would be worse than none.
+        self._wanted = place.feed.wanted
+        self.log = DeltaLog(cursor, self._wants)
+        self.result = BatchResult()
+
+    @property
+    def views_built(self) -> bool:
+        return self._progress.views_built
+
+    @property
+    def offsets(self) -> str:
+        """Where the batch before this one ended."""
+        return self._progress.offsets
+
+    def _wants(self, table: str) -> Wanted | None:
+        """What somebody wants to know of changed rows. While a generation catches up nobody looks at it."""
+        few = self.result.records <= MAX_DELTA_ROWS
+        return self._wanted.get(table) if self.views_built and few else None
+
+    def load(self, records: pa.Table) -> None:
+        """Take decoded records: source rows, and what is wrong with the others."""
+        self.result.records = records.num_rows
+        if not records.num_rows:
+            return
+        self._cursor.register("_records", records)
+        for index, source in enumerate(self._layout.sources):
+            self._keys.collect_new(index, source)
+            if excess := self._keys.collect_evicted(source):
+                self.result.evicted[source.table] = excess
+        views = self._layout.views if self.views_built else ()
+        for view in views:
+            self._keys.collect_keys(view)
+        for source in self._layout.sources:
+            self._keys.look_up(source, views)
+        for view in views:
+            self._before[view.table] = self._quality(view, self._keys.before)
+        for source in self._layout.sources:
+            self._merge(source) if source.latest else self._append(source)
+        self._note_bad_records()
+
+    def _run(self, sql: str) -> int:
+        """Run a statement; the number of rows it changed, where it changes rows."""
+        row = self._cursor.execute(sql).fetchone()
+        return int(row[0]) if row else 0
+
+    def _quality(self, view: ViewTable, rows: Callable[[SourceTable], str]) -> QualityCount:
+        left, right = (self._keys.of_view(view, rows(source)) for source in (view.left, view.right))
+        return QualityCount.of(self._cursor, view.key, left, right)
+
+    def _append(self, source: SourceTable) -> None:
+        table = self._place.table(source.table)
+        chosen = ", ".join([quoted(c) for c in source.columns] + ["_id", "_ts", "_hash"])
+        gone, staying = 0, ""
+        if self.result.evicted.get(source.table):
+            gone = self.log.remove(source.table, table, f"_id IN (SELECT _id FROM {evicted(source)})", ["_id"])
+            staying = f" WHERE _id NOT IN (SELECT _id FROM {evicted(source)})"
+        added = self.log.add(source.table, f"INSERT INTO {table} BY NAME SELECT {chosen} FROM {new(source)}{staying}")
+        if added or gone:
+            self._changed.append(source.table)
+
+    def _merge(self, source: SourceTable) -> None:
+        """`rows: latest`: of each new key keep the newest of each partition, and show the newest of those.
+
+        A tombstone is kept as a row that is not shown, so that an older record of another partition stays hidden.
+        """
+        table, again = self._place.table(source.table), f"_hash IN (SELECT _hash FROM {new(source)})"
+        every = (
+            f"(SELECT * EXCLUDE (_shown, _at) FROM {was(source)} WHERE {again} UNION ALL BY NAME FROM {new(source)})"
+        )
+        self._run(f"CREATE OR REPLACE TEMP TABLE _kept AS {partition_newest_sql(every, source.key)}")
+        winners = newest_sql("_kept_rows", source.key)
+        self._run(
+            f"CREATE OR REPLACE TEMP TABLE {put(source)} AS "
+            f"WITH _kept_rows AS (SELECT * EXCLUDE (_nth) FROM _kept), winners AS ({winners}) "
+            f"SELECT *, NOT _deleted AND _id IN (SELECT _id FROM winners) AS _shown FROM _kept_rows"
+        )
+        old = f"rowid IN (SELECT _at FROM {was(source)} WHERE {again})"
+        gone = self.log.remove(source.table, table, old, ["_id", "_shown"])
+        added = self.log.add(source.table, f"INSERT INTO {table} BY NAME FROM {put(source)}")
+        if gone or added:
+            self._changed.append(source.table)
+
+    def _note_bad_records(self) -> None:
+        faults = " UNION ALL ".join(
+            f"SELECT _id, _ts, {_PLACE}, unnest(faults_{index}) AS fault, _text FROM _records "
+            f"WHERE len(faults_{index}) > 0"
+            for index in range(len(self._layout.sources))
+        )
+        self.result.bad = self.log.add(
+            "bad_records",
+            f"INSERT INTO {self._place.schema}.bad_records SELECT DISTINCT _id, _ts, {_PLACE}, "
+            f"fault.field, fault.reason, _text FROM ({faults})",
+        )
+        if self.result.bad:
+            self._changed.append("bad_records")
+
+    def affected(self, view: ViewTable) -> dict[str, pa.Table] | None:
+        """The shown rows of the keys that this batch touches, for each side of `view`; None where it touches none."""
+        if not self.result.records:
+            return None
+        left, right = (
+            f"SELECT {_chosen(source)} FROM {self._keys.of_view(view, self._keys.after(source))}"
+            for source in (view.left, view.right)
+        )
+        if not view.left.latest:
+            keyless = f"SELECT {_chosen(view.left)} FROM {new(view.left)} WHERE {quoted(view.key)} IS NULL"
+            left += f" UNION ALL {keyless} AND _id NOT IN (SELECT _id FROM {evicted(view.left)})"
+        rows = {
+            view.left.source: self._cursor.execute(left).to_arrow_table(),
+            view.right.source: self._cursor.execute(right).to_arrow_table(),
+        }
+        keys = self._run(f"SELECT count(*) FROM {keys_table(view)}")
+        return rows if keys or any(table.num_rows for table in rows.values()) else None
+
+    def replace(self, view: ViewTable, rows: pa.Table) -> None:
+        """Put the view's new rows of the touched keys in place of its old ones."""
+        table, key = self._place.table(view.table), quoted(view.key)
+        ids = ["_id", "_right_id"]
+        removed = self.log.remove(view.table, table, touched(keys_table(view), table), ids)
+        if not view.left.latest:
+            gone = f"{key} IS NULL AND _id IN (SELECT _id FROM {evicted(view.left)} WHERE {key} IS NULL)"
+            removed += self.log.remove(view.table, table, gone, ids)
+        added = self._insert_rows(view, rows)
+        if removed or added:
+            self._changed.append(view.table)
+
+    def export(self, view: ViewTable, folder: Path) -> dict[str, Path]:
+        """Write all shown rows of both sides as Parquet files, by source."""
+        files = {}
+        for source in (view.left, view.right):
+            files[source.source] = folder / f"{source.source}.parquet"
+            rows = _selected(source, self._place.table(source.table))
+            self._run(f"COPY ({rows}) TO '{sql_text(files[source.source])}' (FORMAT parquet)")
+        return files
+
+    def size(self, view: ViewTable) -> int:
+        """How many rows the two sides of a view have."""
+        return sum(self._run(f"SELECT count(*) FROM {self._place.table(s.table)}") for s in (view.left, view.right))
+
+    def everything(self, view: ViewTable) -> dict[str, pa.Table]:
+        """All shown rows of both sides, by source."""
+        return {
+            source.source: self._cursor.execute(_selected(source, self._place.table(source.table))).to_arrow_table()
+            for source in (view.left, view.right)
+        }
+
+    def build(self, view: ViewTable, rows: pa.Table) -> None:
+        """Fill the whole view, once its sources have caught up."""
+        self._insert_rows(view, rows)
+        self._changed.append(view.table)
+
+    def build_from_files(self, view: ViewTable, folder: Path) -> None:
+        """Fill the whole view from the Parquet files in `folder`."""
+        self._insert(view, f"read_parquet('{sql_text(folder)}/*.parquet')")
+        self._changed.append(view.table)
+
+    def _insert_rows(self, view: ViewTable, rows: pa.Table) -> int:
+        self._cursor.register("_view_rows", rows)
+        added = self._insert(view, "_view_rows")
+        self._cursor.unregister("_view_rows")
+        return added
+
+    def _insert(self, view: ViewTable, rows: str) -> int:
+        return self.log.add(
+            view.table,
+            f"INSERT INTO {self._place.table(view.table)} BY NAME "
+            f"SELECT *, {hash_sql(quoted(view.key))} AS _hash FROM {rows}",
+        )
+
+    def dead_letters(self) -> pa.Table | None:
+        """The records that gave no row, as they came, with where from and why; None where there are none."""
+        if not self.result.bad:
+            return None
+        whole = " OR ".join(f"row_{i} IS NOT NULL" for i in range(len(self._layout.sources)))
+        faults = ", ".join(f"faults_{i}" for i in range(len(self._layout.sources)))
+        letters = self._cursor.execute(
+            f"SELECT _key AS key, _value AS value, {_PLACE}, coalesce({faults})[1].reason AS reason "
+            f"FROM _records WHERE NOT ({whole})"
+        ).to_arrow_table()
+        return letters if letters.num_rows else None
+
+    def finish(self, batch_id: int, offsets: str, *, views_built: bool) -> None:
+        """Count join quality, versions and progress; the transaction ends after this."""
+        for view in self._layout.views if views_built else ():
+            if self.views_built and not self._before:
+                continue
+            before = self._before.get(view.table)
+            if before is None:
+                write_quality(self._cursor, self._place.schema, view)
+            else:
+                nulls = sum(self._keys.null_change(source) for source in (view.left, view.right))
+                change = self._quality(view, self._keys.after) - before
+                move_quality(self._cursor, self._place.schema, view, change, nulls)
+            self._changed.append("join_quality")
+        self.versions = next_version(self._cursor, self._place.schema, *dict.fromkeys(self._changed))
+        self._cursor.execute(
+            f"UPDATE {self._place.schema}.progress "
+            f"SET batch_id = ?, offsets = ?, records = records + ?, views_built = ?",
+            [batch_id, offsets, self.result.records, views_built],
+        )
+
+
+def _chosen(source: SourceTable) -> str:
+    """What the view's SQL needs of a row."""
+    return ", ".join([quoted(column) for column in source.columns] + ["_id", "_ts"])
+
+
+def _selected(source: SourceTable, table: str) -> str:
+    """The rows of a source that are shown."""
+    return f"SELECT {_chosen(source)} FROM {table} WHERE {'_shown' if source.latest else 'true'}"
