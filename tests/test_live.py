@@ -202,6 +202,23 @@ def test_generation_of_its_own_is_followed_until_it_is_retired(filling: Filling,
         assert {error.id for error in errors if isinstance(error, Problem)} == {"w", "c"}
 
 
+def test_fault_of_the_server_ends_the_subscription_with_an_error(
+    filling: Filling, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise ValueError("a secret of the house")
+
+    monkeypatch.setattr("turnout.server.live.windows.track_window", broken)
+    monkeypatch.setattr("turnout.server.live.changes.track_window", broken)
+    with Socket(url) as socket:
+        socket.send(type="window", id="w", table="users_ui")
+        socket.send(type="changes", id="c", table="users_ui")
+        for error in (socket.receive(), socket.receive()):
+            assert isinstance(error, Problem)
+            assert error.error.code == "internal_error"
+            assert "secret" not in error.model_dump_json()
+
+
 def test_status_is_pushed(url: str) -> None:
     with Socket(url) as socket:
         socket.send(type="status", id="s")
@@ -445,7 +462,7 @@ _WINDOWS: tuple[dict[str, Any], ...] = (
     rows=st.sampled_from(["all", "latest"]),
     duplicates=st.sampled_from(["latest", "all"]),
     max_rows=st.sampled_from([None, 3]),
-    held=st.sampled_from([(0, 0), (2_000, 0), (2_000, 1), (2_000, 100)]),
+    held=st.sampled_from([(0, 1), (2_000, 1), (2_000, 3), (2_000, 100)]),
     steps=_STEPS,
 )
 def test_followers_and_windows_end_with_what_http_answers(

@@ -100,7 +100,7 @@ class Netting:
             merged = self._arrow(
                 f"SELECT * FROM (SELECT *, false AS _bound FROM held ANTI JOIN removed USING ({ROW}) "
                 f"UNION ALL BY NAME SELECT {chosen}, false AS _bound FROM added WHERE {order.condition} {bound}) "
-                f"ORDER BY {order.order}, _bound",
+                f"ORDER BY {order.order}, _bound LIMIT {most + 1}",
                 order.parameters,
             )
         return _cut(merged, held, total, order, most)
@@ -148,8 +148,8 @@ class Netting:
 def _cut(merged: pa.Table, held: Held, total: int, order: Order, most: int) -> Held:
     """What is known of merged rows: up to the bound, and no more than `most`, which then is the bound."""
     bound = held.bound
-    if bound is not None:
-        merged = merged.slice(0, pc.index(merged.column("_bound"), True).as_py())
+    if (end := pc.index(merged.column("_bound"), True).as_py()) >= 0:
+        merged = merged.slice(0, end)
     rows = merged.drop_columns(["_bound"]).select(held.rows.column_names).cast(held.rows.schema)
     if rows.num_rows > most:
         rows = rows.slice(0, most)

@@ -27,6 +27,7 @@ from turnout.store.where import SortKey, Term, compile_sort, compile_where, know
 log = logging.getLogger(__name__)
 
 TIES = ("_id", "_right_id")
+_ROWID = "_rowid"
 _OF_GENERATION = re.compile(r"(.+)@([0-9]{1,9})", re.ASCII | re.DOTALL)
 _STREAM_BATCH_ROWS = 50_000
 _CATALOG = """
@@ -226,12 +227,15 @@ class _Snapshot:
         condition, parameters = compile_where(window.where, table.columns)
         order = compile_sort(window.sort, table.columns, [tie for tie in TIES if tie in table.hidden])
         columns = ", ".join([*(quote(column.name) for column in chosen_columns(table, window)), *extra])
-        text = f"SELECT {columns} FROM {table.source} WHERE {condition}"
-        if order:
-            text += f" ORDER BY {order}"
-        if window.limit is not None:
-            text, parameters = f"{text} LIMIT ?", [*parameters, window.limit]
-        return self._cursor.execute(f"{text} OFFSET ?", [*parameters, window.offset])
+        order = f" ORDER BY {order}" if order else ""
+        found = f"FROM {table.source} WHERE {condition}{order}"
+        if window.limit is None:
+            return self._cursor.execute(f"SELECT {columns} {found} OFFSET ?", [*parameters, window.offset])
+        # Rows by their ids: the sort then carries none of the columns that are only shown, which takes a third of the
+        # time in 1M rows.
+        ids = f"SELECT {_ROWID} {found} LIMIT ? OFFSET ?"
+        text = f"SELECT {columns} FROM {table.source} WHERE {_ROWID} IN ({ids}){order}"
+        return self._cursor.execute(text, [*parameters, window.limit, window.offset])
 
     def version(self, table: _Table) -> int:
         """How often the table changed; a generation counts its own tables, the rest is counted for all."""
@@ -253,10 +257,18 @@ class _Snapshot:
             if columns[column].duckdb != duckdb_type:
                 casts.append(f"CAST({quote(column)} AS {columns[column].duckdb}) AS {quote(column)}")
         replaced = f" REPLACE ({', '.join(casts)})" if casts else ""
-        # A view in `main` has this filter already; a generation's own table keeps rows that newer ones cover.
-        shown = " WHERE _shown" if schema != "main" and "_shown" in hidden else ""
-        source = f"(SELECT *{replaced} FROM {quote(schema)}.{quote(relation)}{shown})"
+        # A generation's own table keeps rows that newer ones cover.
+        shown = " WHERE _shown" if "_shown" in hidden else ""
+        home = f"{quote(self._home(schema, relation))}.{quote(relation)}"
+        source = f"(SELECT *{replaced}, rowid AS {_ROWID} FROM {home}{shown})"
         return _Table(name, relation, generation, source, columns, frozenset(hidden))
+
+    def _home(self, schema: str, relation: str) -> str:
+        """The schema of the table behind a name: only tables have row ids."""
+        own = f"g{self.published}"
+        if schema != "main":
+            return schema
+        return own if (own, relation) in self._catalog else "turnout"
 
     def _scalar(self, text: str, parameters: list[object]) -> int:
         row = self._cursor.execute(text, parameters).fetchone()

@@ -7,6 +7,7 @@ the tables that every generation shares no changes are collected: they are small
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from typing import Literal
 import pyarrow as pa
 
 from turnout.errors import TurnoutError
-from turnout.server.live.encoding import changes_body, current_body, problem_body, snapshot_parts
+from turnout.server.live.encoding import changes_body, current_body, problem_body, snapshot_parts, unexpected
 from turnout.server.live.outbox import ChangesSlot
 from turnout.server.live.windows import Place, Readers
 from turnout.store.feed import Delta, Wanted
@@ -23,6 +24,8 @@ from turnout.store.identity import ROW
 from turnout.store.netting import ChangeSet
 from turnout.store.tracking import TrackedWindow, track_window
 from turnout.store.windows import Window, split_name
+
+log = logging.getLogger(__name__)
 
 KEPT_CHANGES = 2_000
 KEPT_BYTES = 32 * 1024 * 1024
@@ -159,6 +162,10 @@ class SharedChanges:
                     return
                 await asyncio.sleep(_RETRY_SECONDS)
                 continue
+            except Exception:
+                log.exception("a snapshot of %s cannot be read", self.window.table)
+                self._refuse(slot, unexpected())
+                return
             if slot in self._followers and self._admit(slot, tracked, parts, seen):
                 return
             await asyncio.sleep(_AGAIN_SECONDS)
@@ -213,6 +220,10 @@ class SharedChanges:
                     return
                 self._woken.set()
                 await asyncio.sleep(_RETRY_SECONDS)
+            except Exception:
+                log.exception("the changes of %s cannot be followed", self.window.table)
+                self._end(unexpected())
+                return
 
     async def _advance(self) -> None:
         """Tell everything up to what the table was told to be at."""

@@ -84,6 +84,16 @@ def problem_body(error: TurnoutError) -> bytes:
     return to_json(error.as_json())
 
 
+def unexpected() -> TurnoutError:
+    """A fault of ours: logged in full, told without internals."""
+    return TurnoutError(
+        code="internal_error",
+        message="the server failed on this subscription",
+        hint="subscribe again; its log has the details",
+        status=500,
+    )
+
+
 def _row_set(rows: pa.Table) -> bytes:
     ids, values = rows.columns[-1], rows.select(rows.column_names[:-1])
     return _joined(b"{}", ids=to_json(ids.to_pylist()), rows=rows_json(values))

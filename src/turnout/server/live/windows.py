@@ -7,13 +7,14 @@ them; further down, a change is held against the filter and the order. So a larg
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from turnout.errors import TurnoutError
-from turnout.server.live.encoding import current_body, joined, problem_body, window_head, window_rows
+from turnout.server.live.encoding import current_body, joined, problem_body, unexpected, window_head, window_rows
 from turnout.server.live.outbox import NewestSlot
 from turnout.server.live.threads import Threads
 from turnout.store.database import Database
@@ -22,6 +23,8 @@ from turnout.store.identity import WITHOUT_ORDER
 from turnout.store.netting import Held, Netting
 from turnout.store.tracking import TrackedWindow, track_window
 from turnout.store.windows import Window, split_name
+
+log = logging.getLogger(__name__)
 
 Place = tuple[int, int]
 """A generation and a version."""
@@ -121,6 +124,10 @@ class SharedWindow:
                     return
                 self._stale.set()
                 await asyncio.sleep(_RETRY_SECONDS)
+            except Exception:
+                log.exception("a window of %s cannot be followed", self.window.table)
+                self._end(unexpected())
+                return
             await asyncio.sleep(SECONDS_BETWEEN)
 
     async def _refresh(self) -> None:
