@@ -50,7 +50,7 @@ def _extensions(given: dict[str, str]) -> dict[str, str]:
         if not re.fullmatch(r"[A-Za-z]+", name) or name == "auth":
             raise ValueError(f"the name {name!r} must be letters only, and not 'auth'; correct it")
         if not re.fullmatch(r"[ -+\--~]*", value) or value != value.strip():
-            raise ValueError(f"the value of {name!r} must be plain ASCII without commas or spaces around it; correct it")
+            raise ValueError(f"the value of {name!r} must be plain ASCII, without commas or outer spaces; correct it")
     return given
 
 

@@ -52,7 +52,7 @@ def _identity(path: Path, auth: AuthSettings) -> Faults:
     for name in ("mechanism", "username", "password", "oauth"):
         given = getattr(auth, name) is not None
         if name in needed and not given:
-            by = f"mechanism {auth.mechanism}" if name != "mechanism" and auth.mechanism else f"protocol {auth.protocol}"
+            by = f"mechanism {auth.mechanism}" if auth.mechanism else f"protocol {auth.protocol}"
             yield (*path, name), f"is missing, and {by} needs it; add it"
         elif given and not auth.sasl:
             yield (*path, name), f"has no use with protocol {auth.protocol}; use SASL_SSL or remove it"

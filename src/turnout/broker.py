@@ -338,7 +338,8 @@ def _render(settings: Mapping[str, str]) -> str:
 
 
 def _cluster_id() -> str:
-    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    # A leading dash would be taken for an option of the tool.
+    return base64.urlsafe_b64encode(b"\0" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
 
 
 def _silent() -> logging.Logger:

@@ -153,7 +153,9 @@ def _located(settings: Settings, folder: Path) -> Settings:
     """The settings with absolute paths."""
 
     def kafka(cluster: KafkaSettings) -> KafkaSettings:
-        return cluster if cluster.auth is None else cluster.model_copy(update={"auth": _with_files(cluster.auth, folder)})
+        return (
+            cluster if cluster.auth is None else cluster.model_copy(update={"auth": _with_files(cluster.auth, folder)})
+        )
 
     control = settings.control
     if control.kafka is not None:

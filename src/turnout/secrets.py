@@ -20,7 +20,7 @@ _KINDS = ("env", "file", "command")
 _VARIABLE = re.compile(r"(?<!\$)\$\{([^}]+)\}")
 
 
-class _Unavailable(Exception):
+class _UnavailableError(Exception):
     """Why a secret could not be had, and what to do."""
 
 
@@ -31,7 +31,7 @@ def fetch(
     if path and is_secret(root, path) and isinstance(node, Mapping):
         try:
             return _fetched(node, folder, environ), {}
-        except _Unavailable as reason:
+        except _UnavailableError as reason:
             return "", {path: str(reason)}
     if not isinstance(node, Mapping | list):
         return node, {}
@@ -61,16 +61,16 @@ def variables(node: Any, root: type[BaseModel], origins: Mapping[Path, str], pat
 def _fetched(source: Mapping[Any, Any], folder: FilePath, environ: Mapping[str, str]) -> str:
     kind = next(iter(source), None)
     if len(source) != 1 or kind not in _KINDS:
-        raise _Unavailable("must be text, or one of {env: NAME}, {file: PATH}, {command: ...}; choose one of them")
+        raise _UnavailableError("must be text, or one of {env: NAME}, {file: PATH}, {command: ...}; choose one of them")
     value = source[kind]
     if kind == "command":
         return _printed(value, folder)
     if not isinstance(value, str) or not value:
-        raise _Unavailable(f"{kind} must be text, got {describe(value)}; correct it")
+        raise _UnavailableError(f"{kind} must be text, got {describe(value)}; correct it")
     if kind == "file":
         return _read(folder / FilePath(value).expanduser())
     if value not in environ:
-        raise _Unavailable(f"the environment has no variable '{value}'; set it")
+        raise _UnavailableError(f"the environment has no variable '{value}'; set it")
     return environ[value]
 
 
@@ -79,7 +79,7 @@ def _read(file: FilePath) -> str:
         return _one_line_less(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise _Unavailable(f"the file {file} cannot be read ({reason}); give one that holds the secret") from None
+        raise _UnavailableError(f"the file {file} cannot be read ({reason}); give one that holds the secret") from None
 
 
 def _printed(command: object, folder: FilePath) -> str:
@@ -98,15 +98,15 @@ def _printed(command: object, folder: FilePath) -> str:
         )
         text = done.stdout.decode("utf-8")
     except subprocess.TimeoutExpired:
-        raise _Unavailable(f"the command {words[0]} did not end within {COMMAND_SECONDS:g} s; run it by hand") from None
+        raise _UnavailableError(f"the command {words[0]} took over {COMMAND_SECONDS:g} s; run it by hand") from None
     except OSError as error:
-        raise _Unavailable(f"the command {words[0]} cannot be run ({error.strerror}); correct it") from None
+        raise _UnavailableError(f"the command {words[0]} cannot be run ({error.strerror}); correct it") from None
     except UnicodeDecodeError:
-        raise _Unavailable(f"the command {words[0]} does not print UTF-8 text; correct it") from None
+        raise _UnavailableError(f"the command {words[0]} does not print UTF-8 text; correct it") from None
     if done.returncode:
-        raise _Unavailable(f"the command {words[0]} ended with exit code {done.returncode}; run it by hand to see why")
+        raise _UnavailableError(f"the command {words[0]} ended with exit code {done.returncode}; run it by hand")
     if not text.strip():
-        raise _Unavailable(f"the command {words[0]} printed nothing; run it by hand to see why")
+        raise _UnavailableError(f"the command {words[0]} printed nothing; run it by hand")
     return _one_line_less(text)
 
 
@@ -118,7 +118,7 @@ def _words(command: object) -> list[str]:
         except ValueError:
             words = None
     if not isinstance(words, list) or not words or not all(isinstance(word, str) for word in words):
-        raise _Unavailable("command must be a command line, or a list of a program and its arguments; correct it")
+        raise _UnavailableError("command must be a command line, or a list of a program and its arguments; correct it")
     return words
 
 

@@ -118,7 +118,7 @@ class SecuredBroker:
             self._admin = AdminClient(self.admin_properties())
         return self._admin
 
-    def admin_properties(self) -> dict[str, str]:
+    def admin_properties(self) -> dict[str, Any]:
         """librdkafka's properties for a client that may do everything."""
         return {"bootstrap.servers": self.address(_ADMIN), **self._admin_properties()}
 
@@ -141,50 +141,32 @@ class SecuredBroker:
 
     def set_password(self, user: str, password: str) -> None:
         """Make a SCRAM user, or give it another password."""
-        from confluent_kafka.admin import (
-            ScramCredentialInfo,
-            ScramMechanism,
-            UserScramCredentialUpsertion,
-        )
-
-        for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):  # Kafka wants one at a time
-            asked = UserScramCredentialUpsertion(user, ScramCredentialInfo(mechanism, 4096), password.encode())
-            self.admin().alter_user_scram_credentials([asked])[user].result(30)
+        kinds = _admin_types()
+        for mechanism in (kinds.ScramMechanism.SCRAM_SHA_256, kinds.ScramMechanism.SCRAM_SHA_512):
+            info = kinds.ScramCredentialInfo(mechanism, 4096)
+            asked = kinds.UserScramCredentialUpsertion(user, info, password.encode())
+            self.admin().alter_user_scram_credentials([asked])[user].result(30)  # Kafka takes one at a time
 
     def allow(self, user: str, resource: str, name: str, *operations: str) -> None:
         """Let a user do some operations (READ, WRITE, DESCRIBE ...) on a TOPIC or a GROUP; `*` is any name."""
-        for made in self.admin().create_acls(self._bindings(user, resource, name, operations)).values():
+        for made in self.admin().create_acls(self._rules(user, resource, name, operations, "AclBinding")).values():
             made.result(30)
 
     def disallow(self, user: str, resource: str, name: str, *operations: str) -> None:
         """Take back what `allow` gave."""
-        from confluent_kafka.admin import AclBindingFilter
-
-        filters = [
-            AclBindingFilter(b.restype, b.name, b.resource_pattern_type, b.principal, b.host, b.operation,
-                             b.permission_type)
-            for b in self._bindings(user, resource, name, operations)
-        ]  # fmt: skip
-        for done in self.admin().delete_acls(filters).values():
+        rules = self._rules(user, resource, name, operations, "AclBindingFilter")
+        for done in self.admin().delete_acls(rules).values():
             done.result(30)
 
     @staticmethod
-    def _bindings(user: str, resource: str, name: str, operations: Iterable[str]) -> list[Any]:
-        from confluent_kafka.admin import (
-            AclBinding,
-            AclOperation,
-            AclPermissionType,
-            ResourcePatternType,
-            ResourceType,
-        )
-
+    def _rules(user: str, resource: str, name: str, operations: Iterable[str], kind: str) -> list[Any]:
+        kinds = _admin_types()
+        on = (kinds.ResourceType[resource], name, kinds.ResourcePatternType.LITERAL)
+        allowed = kinds.AclPermissionType.ALLOW
         return [
-            AclBinding(
-                ResourceType[resource], name, ResourcePatternType.LITERAL, f"User:{user}", "*",
-                AclOperation[operation], AclPermissionType.ALLOW,
-            )
+            getattr(kinds, kind)(*on, f"User:{user}", "*", kinds.AclOperation[operation], allowed)
             for operation in operations
-        ]  # fmt: skip
+        ]
 
     def _issued(self, name: str, folder: Path) -> Certificate:
         there = Certificate(folder / f"{name}.pem", folder / f"{name}.key")
@@ -269,6 +251,13 @@ def broker_certificate(certificate: Certificate) -> dict[str, str]:
         "ssl.keystore.certificate.chain": certificate.file.read_text(),
         "ssl.keystore.key": certificate.key_file.read_text(),
     }
+
+
+def _admin_types() -> Any:
+    """The client's classes; it does not export them to type checkers."""
+    from confluent_kafka import admin
+
+    return admin
 
 
 def _kept_ports(file: Path, names: Iterable[str]) -> dict[str, int]:

@@ -18,7 +18,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka.admin import AdminClient
 
 from turnout.config import KafkaSettings
-from turnout.kafka.security import librdkafka_properties
+from turnout.kafka.causes import without_secrets
+from turnout.kafka.security import files_of, librdkafka_properties
+from turnout.kafka.steps import explain
 from turnout.kafka.topics import consumer_properties, describe, set_up
 
 if TYPE_CHECKING:
@@ -92,11 +94,15 @@ class Inbox:
         """Begin to read; TurnoutError where the client does not accept its settings."""
         if self._thread is not None:
             raise RuntimeError("the inbox is started already")
+        self._make_clients()
+        self._thread = threading.Thread(target=self._run, name="turnout-inbox", daemon=True)
+        self._thread.start()
+
+    def _make_clients(self) -> None:
+        self._files = files_of(self._kafka)
         properties = {**consumer_properties(self._kafka, "control"), "error_cb": self._note}
         self._consumer = set_up(Consumer, properties)
         self._admin = set_up(AdminClient, {**_admin_properties(self._kafka), "error_cb": self._note})
-        self._thread = threading.Thread(target=self._run, name="turnout-inbox", daemon=True)
-        self._thread.start()
 
     def stop(self) -> None:
         """End the thread; returns within two seconds even when `deliver` blocks for longer."""
@@ -217,13 +223,22 @@ class Inbox:
 
     def _unreachable(self, error: KafkaError) -> None:
         # One look can time out on a slow day; two in a row are an outage.
-        if self._failures >= 2:
+        if self._failures < 2:
+            return
+        if self._trouble != "unreachable":
+            words = describe(self._cause or error)
+            cause = explain(self._kafka, words)
+            text = cause.text if cause else without_secrets(words, self._kafka)
+            hint = cause.hint if cause else "check that the broker runs, and the address and auth of its Kafka"
             self._report(
                 "unreachable",
-                f"Kafka at {self._kafka.bootstrap_servers} cannot be reached ({describe(self._cause or error)}), so "
-                f"control messages wait there; check that the broker runs, and the address and auth of the "
-                f"control topic's Kafka; Turnout keeps trying",
+                f"Kafka at {self._kafka.bootstrap_servers} cannot be reached ({text}), so control messages wait "
+                f"there; {hint}; Turnout keeps trying",
             )
+        if files_of(self._kafka) != self._files:  # a renewed certificate, say: clients keep what they read first
+            self._consumer.close()
+            self._make_clients()
+            self._assigned.clear()
 
     def _receive(self) -> None:
         if not self._assigned:

@@ -11,8 +11,8 @@ from pydantic import SecretStr
 
 from turnout.auth import AuthSettings, Mechanism, OAuthSettings
 from turnout.config import KafkaSettings
-from turnout.kafka.keystores import is_jks, trusted_certificates, unreadable
 from turnout.errors import TurnoutError
+from turnout.kafka.keystores import is_jks, trusted_certificates, unreadable
 
 # The Java names of raw properties that librdkafka has under the same name and with the same values. The
 # others, such as key stores and JAAS, mean nothing to it.
@@ -108,6 +108,22 @@ def secrets_of(kafka: KafkaSettings) -> set[str]:
         found |= {_revealed(value) for _, value in auth if isinstance(value, SecretStr)}
         found |= {_revealed(auth.oauth.client_secret)} if auth.oauth else set()
     return {text for text in found if text}
+
+
+def files_of(kafka: KafkaSettings) -> tuple[tuple[str, int], ...]:
+    """The files of `auth` and when each was changed: a client keeps what it read when it was made."""
+    auth = kafka.auth
+    if auth is None:
+        return ()
+    values = [value for model in (auth, auth.oauth) if model is not None for _, value in model]
+    return tuple((str(file), _changed(file)) for file in values if isinstance(file, Path))
+
+
+def _changed(file: Path) -> int:
+    try:
+        return file.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _revealed(secret: SecretStr | None) -> str:
@@ -243,7 +259,10 @@ def _private_key(file: Path) -> str:
     if found:
         return found[0]
     if "PRIVATE KEY-----" in text:
-        what, hint = "not in PKCS#8 form, the only one that Java reads", "convert it: openssl pkcs8 -topk8 -in OLD -out NEW"
+        what, hint = (
+            "not in PKCS#8 form, the only one that Java reads",
+            "convert it: openssl pkcs8 -topk8 -in OLD -out NEW",
+        )
         raise _bad(f"the private key of {file} is {what}", hint)
     raise _bad(f"{file} has no PEM private key", "give key_file, a file with -----BEGIN PRIVATE KEY-----")
 

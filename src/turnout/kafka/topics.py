@@ -18,13 +18,16 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from turnout.config import KafkaSettings
 from turnout.errors import TurnoutError
-from turnout.kafka.security import librdkafka_properties
+from turnout.kafka.causes import without_secrets
+from turnout.kafka.security import files_of, librdkafka_properties
+from turnout.kafka.steps import explain
 from turnout.offsets import Offsets
 from turnout.plan import Start
 
 TIMEOUT_SECONDS = 10.0
 # A topic that was just made has no leaders for a moment; one that stays so long without them has lost a broker.
 LEADER_SECONDS = 3.0
+GROUP_SECONDS = 3.0
 NAMES_SHOWN = 8
 
 _T = TypeVar("_T")
@@ -42,18 +45,24 @@ class Topics:
     """Answers about one cluster, for any thread: one question at a time."""
 
     def __init__(self, kafka: KafkaSettings, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+        self._kafka = kafka
         self._address = kafka.bootstrap_servers
         self._timeout_seconds = timeout_seconds
         self._lock = threading.Lock()
         self._closed = False
         self._cause: KafkaError | None = None
+        self._failed = False
+        self._files = files_of(kafka)
+        self._consumer = self._made()
+
+    def _made(self) -> Consumer:
         properties = {
-            **consumer_properties(kafka, "topics"),
+            **consumer_properties(self._kafka, "topics"),
             # Spark reads uncommitted records by default, so the offsets that are aimed for must count them.
             "isolation.level": "read_uncommitted",
             "error_cb": self._note,
         }
-        self._consumer = set_up(Consumer, properties)
+        return set_up(Consumer, properties)
 
     def names(self) -> set[str]:
         """The topics that this client may see."""
@@ -104,6 +113,23 @@ class Topics:
             messages = self._newest(low, end, count, deadline) if count > 0 else []
         return [message.value() for message in messages]
 
+    def group_refused(self, topic: str) -> str | None:
+        """The client's consumer group, where it may not be used; asked for here, and needed nowhere."""
+        deadline = time.monotonic() + GROUP_SECONDS
+        with self._lock:
+            self._deadline()
+            while time.monotonic() < deadline:
+                try:
+                    self._consumer.committed([TopicPartition(topic, 0)], timeout=0.5)
+                except KafkaException as exception:
+                    codes = {exception.args[0].code()}
+                else:
+                    return None
+                codes |= {error.code() for message in self._next_messages() if (error := message.error())}
+                if KafkaError.GROUP_AUTHORIZATION_FAILED in codes:
+                    return _group("topics")
+        return None
+
     def close(self) -> None:
         """End a question that is being asked, and the connections. May be called twice."""
         self._closed = True
@@ -118,8 +144,13 @@ class Topics:
 
     def _deadline(self) -> float:
         if not self._closed:
+            if self._failed and (files := files_of(self._kafka)) != self._files:
+                self._files = files
+                self._consumer.close()
+                self._consumer = self._made()
             self._consumer.poll(0)  # drops what the connections reported since the last question
         self._cause = None
+        self._failed = False
         return time.monotonic() + self._timeout_seconds
 
     def _names(self, deadline: float) -> set[str]:
@@ -267,18 +298,24 @@ class Topics:
         )
 
     def _unreachable(self, why: str) -> TurnoutError:
+        self._failed = True
+        cause = explain(self._kafka, why)
+        text = cause.text if cause else without_secrets(why, self._kafka)
         return TurnoutError(
             code="kafka_unreachable",
-            message=f"Kafka at {self._address} cannot be reached within {self._timeout_seconds:g} s ({why})",
-            hint="check kafka.bootstrap_servers, kafka.auth and that the broker runs",
+            message=f"Kafka at {self._address} cannot be reached within {self._timeout_seconds:g} s ({text})",
+            hint=cause.hint if cause else "check kafka.bootstrap_servers, kafka.auth and that the broker runs",
             status=503,
         )
 
     def _no_login(self, error: KafkaError) -> TurnoutError:
+        self._failed = True
+        cause = explain(self._kafka, describe(error))
+        text = cause.text if cause else without_secrets(describe(error), self._kafka)
         return TurnoutError(
             code="not_authorized",
-            message=f"Kafka at {self._address} refused Turnout's credentials ({describe(error)})",
-            hint="check kafka.auth",
+            message=f"Kafka at {self._address} refused Turnout's credentials ({text})",
+            hint=cause.hint if cause else "check kafka.auth",
             status=422,
         )
 
@@ -290,7 +327,7 @@ def consumer_properties(kafka: KafkaSettings, role: str) -> dict[str, Any]:
         "reconnect.backoff.max.ms": 1000,
         **librdkafka_properties(kafka),
         # librdkafka wants the name of a group. It is not joined: partitions are only ever assigned.
-        "group.id": f"turnout-{role}",
+        "group.id": _group(role),
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         "allow.auto.create.topics": False,
@@ -300,6 +337,10 @@ def consumer_properties(kafka: KafkaSettings, role: str) -> dict[str, Any]:
         "fetch.wait.max.ms": 20,
         "log_level": 0,  # stderr is not for the client: what matters comes as an error
     }
+
+
+def _group(role: str) -> str:
+    return f"turnout-{role}"
 
 
 def set_up(client: Callable[[dict[str, Any]], _T], properties: Mapping[str, Any]) -> _T:
