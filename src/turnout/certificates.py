@@ -48,7 +48,7 @@ class Authority:
         _openssl("req", "-x509", *_KEY, "-subj", f"/CN={name}", "-days", DAYS, "-keyout", self._key_file,
                  "-out", self.ca_file)  # fmt: skip
 
-    def issue(self, name: str, hosts: Sequence[str] = (), days: int = DAYS) -> Certificate:
+    def issue(self, name: str, hosts: Sequence[str] = (), days: int = DAYS, key_password: str = "") -> Certificate:
         """A certificate for `name` (its CN), valid for `hosts`; one that was issued under that name is replaced."""
         made = Certificate(self._folder / f"{name}.pem", self._folder / f"{name}.key")
         request, extensions = self._folder / f"{name}.csr", self._folder / f"{name}.ext"
@@ -57,6 +57,10 @@ class Authority:
         _openssl("req", *_KEY, "-subj", f"/CN={name}", "-keyout", made.key_file, "-out", request)
         signer = ("-CA", self.ca_file, "-CAkey", self._key_file, "-CAcreateserial")
         _openssl("x509", "-req", "-in", request, *signer, "-days", days, "-extfile", extensions, "-out", made.file)
+        if key_password:
+            protect = ("-in", made.key_file, "-out", made.key_file.with_suffix(".new"), "-passout", "stdin")
+            _openssl("pkcs8", "-topk8", *protect, given=key_password)
+            made.key_file.with_suffix(".new").replace(made.key_file)
         request.unlink()
         extensions.unlink()
         return made

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from turnout.auth import Mechanism, Protocol
 from turnout.broker import HOST, EmbeddedBroker, free_port
-from turnout.certificates import Authority, Certificate
+from turnout.certificates import DAYS, Authority, Certificate
 from turnout.config import ALLOWED_URLS
 from turnout.kafka.security import jaas_quoted
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 SUPER_USERS = ("broker", "admin")
 _ADMIN, _CONTROLLER = "ADMIN", "CONTROLLER"
+_NAMES = (HOST, "localhost")
 _LOGIN = "org.apache.kafka.common.security"
 _SCRAM = (Mechanism.SCRAM_SHA_256, Mechanism.SCRAM_SHA_512)
 
@@ -120,7 +121,7 @@ class SecuredBroker:
 
     def admin_properties(self) -> dict[str, Any]:
         """librdkafka's properties for a client that may do everything."""
-        return {"bootstrap.servers": self.address(_ADMIN), **self._admin_properties()}
+        return {"bootstrap.servers": self.address(_ADMIN), "log_level": "0", **self._admin_properties()}
 
     def kafka(self, listener: str, user: str = "") -> dict[str, Any]:
         """The `kafka` section of a turnout.yaml for a listener, with files in the place of secrets."""
@@ -138,6 +139,19 @@ class SecuredBroker:
             secret.write_text(self.security.users[user], encoding="utf-8")
             auth |= {"mechanism": kind.mechanism.value, "username": user, "password": {"file": str(secret)}}
         return {"bootstrap_servers": self.address(listener), "auth": auth}
+
+    def renew_certificate(self, listener: str, days: int = DAYS) -> None:
+        """Show those who connect to a listener from now on a new certificate; with no days left, an expired one."""
+        kinds = _admin_types()
+        made = self.authority.issue("broker", _NAMES, days)
+        changes = [
+            kinds.ConfigEntry(
+                f"listener.name.{listener.lower()}.{name}", value, incremental_operation=kinds.AlterConfigOpType.SET
+            )
+            for name, value in broker_certificate(made).items()
+        ]
+        resource = kinds.ConfigResource(kinds.ConfigResource.Type.BROKER, "1", incremental_configs=changes)
+        self.admin().incremental_alter_configs([resource])[resource].result(30)
 
     def set_password(self, user: str, password: str) -> None:
         """Make a SCRAM user, or give it another password."""
@@ -170,7 +184,7 @@ class SecuredBroker:
 
     def _issued(self, name: str, folder: Path) -> Certificate:
         there = Certificate(folder / f"{name}.pem", folder / f"{name}.key")
-        return there if there.file.exists() else self.authority.issue(name, (HOST, "localhost"))
+        return there if there.file.exists() else self.authority.issue(name, _NAMES)
 
     def _admin_properties(self) -> dict[str, str]:
         own = self._certificates["admin"]

@@ -97,6 +97,7 @@ class Cluster:
 def _cluster(cluster: Cluster, sources: Mapping[str, SourceSettings]) -> Iterator[Finding]:
     """How its clients are set up, then what each of them sees: librdkafka all topics, Java those of the data."""
     from turnout.kafka.security import java_properties, librdkafka_properties, masked
+    from turnout.kafka.steps import explain
 
     kafka = cluster.kafka
     try:
@@ -108,6 +109,9 @@ def _cluster(cluster: Cluster, sources: Mapping[str, SourceSettings]) -> Iterato
     yield Finding(f"{cluster.subject} librdkafka", "ok", _listed(masked(properties)))
     if java:
         yield Finding(f"{cluster.subject} java", "ok", _listed(masked(java)))
+    if cause := explain(kafka):  # before a client tries for ten seconds, and then knows less
+        yield Finding(cluster.subject, "fault", f"{kafka.bootstrap_servers}: {cause.text}", cause.hint)
+        return
     reached = True
     for finding in _by_librdkafka(cluster, sources):
         reached = reached and not (finding.subject == cluster.subject and finding.level == "fault")

@@ -77,6 +77,9 @@ GROUP_DENIED = Cause(
     "Turnout joins no group, so nothing is lost; grant Read on the group to end the broker's complaints",
 )
 
+NOT_BY_WAITING = (CLIENT_CERTIFICATE, EXPIRED, UNTRUSTED, WRONG_NAME)
+"""What another try a moment later does not mend."""
+
 # The first that fits, so what tells more comes first.
 _WORDS = (
     (r"group.?authorization|not authorized to access group", GROUP_DENIED),

@@ -99,10 +99,11 @@ class Inbox:
         self._thread.start()
 
     def _make_clients(self) -> None:
-        self._files = files_of(self._kafka)
+        files = files_of(self._kafka)
+        admin = set_up(AdminClient, {**_admin_properties(self._kafka), "error_cb": self._note})
         properties = {**consumer_properties(self._kafka, "control"), "error_cb": self._note}
         self._consumer = set_up(Consumer, properties)
-        self._admin = set_up(AdminClient, {**_admin_properties(self._kafka), "error_cb": self._note})
+        self._admin, self._files = admin, files
 
     def stop(self) -> None:
         """End the thread; returns within two seconds even when `deliver` blocks for longer."""
@@ -236,8 +237,9 @@ class Inbox:
                 f"there; {hint}; Turnout keeps trying",
             )
         if files_of(self._kafka) != self._files:  # a renewed certificate, say: clients keep what they read first
-            self._consumer.close()
+            old = self._consumer
             self._make_clients()
+            old.close()
             self._assigned.clear()
 
     def _receive(self) -> None:
@@ -342,13 +344,21 @@ class Acknowledgements:
     """Writes outcomes to a topic, as JSON under their request's id. Never raises and hardly waits: see `warn`."""
 
     def __init__(self, kafka: KafkaSettings, topic: str, warn: Say = _logger.warning) -> None:
+        self._kafka = kafka
         self._topic = topic
         self._warn = warn
         self._said = ""
-        self._properties = {
+        self._make_producer()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="turnout-outcomes", daemon=True)
+        self._thread.start()
+
+    def _make_producer(self) -> None:
+        self._files = files_of(self._kafka)
+        properties = {
             "client.id": "turnout-outcomes",
             "reconnect.backoff.max.ms": 1000,
-            **librdkafka_properties(kafka),
+            **librdkafka_properties(self._kafka),
             "enable.idempotence": True,
             "linger.ms": 1,
             "message.timeout.ms": 120_000,
@@ -357,23 +367,24 @@ class Acknowledgements:
             "topic.metadata.propagation.max.ms": 5_000,
             "log_level": 0,
         }
-        self._producer = set_up(Producer, self._properties)
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="turnout-outcomes", daemon=True)
-        self._thread.start()
+        self._producer = set_up(Producer, properties)
 
     def send(self, key: str | None, payload: Mapping[str, Any]) -> None:
         """Queue one outcome; a failure is told to `warn`, once for each reason until one is delivered."""
         try:
             value = json.dumps(payload, default=str).encode()
             name = key.encode(errors="replace") if key is not None else None
+            if files_of(self._kafka) != self._files:  # a renewed certificate, say
+                self._producer.flush(0.5)
+                self._producer.purge()
+                self._make_producer()
             try:
                 self._produce(name, value)
             except KafkaException as exception:
                 if exception.args[0].code() != KafkaError._FATAL:
                     raise
                 # An idempotent producer that lost its sequence is of no more use; a new one begins its own.
-                self._producer = set_up(Producer, self._properties)
+                self._make_producer()
                 self._produce(name, value)
         except BufferError:
             self._failed("too many are waiting for Kafka")

@@ -31,7 +31,7 @@ SHARED_PROPERTIES = frozenset(
         "socket.connection.setup.timeout.ms",
     }
 )
-SECRET_NAMES = r"password|secret|jaas|credential|ssl\.keystore\.key|ssl\.key\.pem|token$"
+SECRET_NAMES = r"password|passphrase|secret|jaas|credential|private\.key|ssl\.keystore\.key|ssl\.key\.pem|token$"
 """What the name of a property that holds a secret looks like, whatever its case; Spark's log obeys it too."""
 
 _SECRET_NAME = re.compile(SECRET_NAMES, re.IGNORECASE)

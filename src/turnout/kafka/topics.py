@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from turnout.config import KafkaSettings
 from turnout.errors import TurnoutError
-from turnout.kafka.causes import without_secrets
+from turnout.kafka.causes import NOT_BY_WAITING, cause_in, without_secrets
 from turnout.kafka.security import files_of, librdkafka_properties
 from turnout.kafka.steps import explain
 from turnout.offsets import Offsets
@@ -145,9 +145,9 @@ class Topics:
     def _deadline(self) -> float:
         if not self._closed:
             if self._failed and (files := files_of(self._kafka)) != self._files:
+                old, self._consumer = self._consumer, self._made()
                 self._files = files
-                self._consumer.close()
-                self._consumer = self._made()
+                old.close()
             self._consumer.poll(0)  # drops what the connections reported since the last question
         self._cause = None
         self._failed = False
@@ -258,6 +258,8 @@ class Topics:
             self._consumer.poll(0)  # calls _note with what the connections report
             if self._cause is not None and self._cause.code() in _CREDENTIALS:
                 raise self._no_login(self._cause)
+            if self._cause is not None and cause_in(describe(self._cause)) in NOT_BY_WAITING:
+                raise self._unreachable(describe(self._cause), within="")
             if time.monotonic() >= deadline:
                 raise self._unreachable(describe(self._cause or error))
             step = min(step * 2, 4)
@@ -297,13 +299,14 @@ class Topics:
             status=503,
         )
 
-    def _unreachable(self, why: str) -> TurnoutError:
+    def _unreachable(self, why: str, within: str | None = None) -> TurnoutError:
         self._failed = True
+        within = f" within {self._timeout_seconds:g} s" if within is None else within
         cause = explain(self._kafka, why)
         text = cause.text if cause else without_secrets(why, self._kafka)
         return TurnoutError(
             code="kafka_unreachable",
-            message=f"Kafka at {self._address} cannot be reached within {self._timeout_seconds:g} s ({text})",
+            message=f"Kafka at {self._address} cannot be reached{within} ({text})",
             hint=cause.hint if cause else "check kafka.bootstrap_servers, kafka.auth and that the broker runs",
             status=503,
         )

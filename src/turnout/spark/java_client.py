@@ -30,7 +30,7 @@ class JavaClient:
     """Asks a cluster by Kafka's Java admin client; each question makes a client of its own."""
 
     def __init__(self, jvm: Any) -> None:
-        self._jvm = jvm
+        self.jvm = jvm
 
     def topics(self, properties: Mapping[str, str], wanted: Sequence[str]) -> tuple[int, dict[str, str]]:
         """How many topics the client sees, and why some of the wanted ones cannot be described.
@@ -38,41 +38,41 @@ class JavaClient:
         TurnoutError, with the words of all causes, where it does not get that far.
         """
         try:
-            admin = self._jvm.org.apache.kafka.clients.admin.AdminClient.create(self._map(properties))
+            admin = self.jvm.org.apache.kafka.clients.admin.AdminClient.create(self._map(properties))
         except Py4JError as error:
             raise _failed(error) from None
         try:
-            seen = admin.listTopics().names().get(SECONDS, self._jvm.java.util.concurrent.TimeUnit.SECONDS)
+            seen = admin.listTopics().names().get(SECONDS, self.jvm.java.util.concurrent.TimeUnit.SECONDS)
             return len(list(seen)), self._undescribed(admin, wanted)
         except Py4JError as error:
             raise _failed(error) from None
         finally:
-            admin.close(self._jvm.java.time.Duration.ofSeconds(1))
+            admin.close(self.jvm.java.time.Duration.ofSeconds(1))
 
     def parsed_jaas(self, text: str) -> dict[str, str]:
         """The options of a `sasl.jaas.config`, as Kafka reads them."""
-        password = self._jvm.org.apache.kafka.common.config.types.Password(text)
-        found = self._jvm.java.util.HashMap()
+        password = self.jvm.org.apache.kafka.common.config.types.Password(text)
+        found = self.jvm.java.util.HashMap()
         found.put("sasl.jaas.config", password)
-        context = self._jvm.org.apache.kafka.common.security.JaasContext.loadClientContext(found)
+        context = self.jvm.org.apache.kafka.common.security.JaasContext.loadClientContext(found)
         options = context.configurationEntries().get(0).getOptions()
         return {str(name): str(options.get(name)) for name in options}
 
     def _undescribed(self, admin: Any, wanted: Sequence[str]) -> dict[str, str]:
-        names = self._jvm.java.util.ArrayList()
+        names = self.jvm.java.util.ArrayList()
         for name in wanted:
             names.add(name)
         refused = {}
         futures = admin.describeTopics(names).topicNameValues()
         for name in wanted:
             try:
-                futures.get(name).get(SECONDS, self._jvm.java.util.concurrent.TimeUnit.SECONDS)
+                futures.get(name).get(SECONDS, self.jvm.java.util.concurrent.TimeUnit.SECONDS)
             except Py4JError as error:
                 refused[name] = causes(error)
         return refused
 
     def _map(self, properties: Mapping[str, str]) -> Any:
-        given = self._jvm.java.util.HashMap()
+        given = self.jvm.java.util.HashMap()
         # Without them a client that cannot connect tries for a minute.
         for name, value in {"default.api.timeout.ms": "8000", "request.timeout.ms": "8000", **properties}.items():
             given.put(name, value)
@@ -100,7 +100,7 @@ def java_client(allowed_urls: Sequence[str] = ()) -> Iterator[JavaClient]:
         raise TurnoutError(
             code="java_broken", message=f"the Java client did not start ({type(error).__name__})", status=500
         ) from None
-    parameters = GatewayParameters(port=port, auth_token=token, auto_convert=False)
+    parameters = GatewayParameters(port=port, auth_token=token, enable_memory_management=False)
     gateway = JavaGateway(gateway_parameters=parameters)
     try:
         yield JavaClient(gateway.jvm)
