@@ -28,6 +28,7 @@ class OpenIdProvider:
         self._port, self._https_port = free_port(), free_port()
         self._log = folder / "provider.log"
         self._certificate = self.authority.issue("provider", (HOST,))
+        self._signing = self.authority.issue("signing")
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -56,6 +57,7 @@ class OpenIdProvider:
             "httpsPort": self._https_port,
             "certificate": str(self._certificate.file),
             "key": str(self._certificate.key_file),
+            "signingKey": str(self._signing.key_file),
             "clients": [{"id": self.client, "secret": self._secret}],
             "audience": AUDIENCE,
             "scope": SCOPE,

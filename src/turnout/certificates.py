@@ -5,13 +5,11 @@ For trials and tests: keys lie unprotected in a folder that only its owner can o
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from turnout.errors import TurnoutError
+from turnout.openssl import openssl
 
 DAYS = 365
 _KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
@@ -28,7 +26,7 @@ class Certificate:
         """The same as a PKCS#12 key store, beside it."""
         store = self.file.with_suffix(".p12")
         # The password comes by standard input: arguments can be looked at.
-        _openssl(
+        openssl(
             "pkcs12", "-export", "-in", self.file, "-inkey", self.key_file, "-name", "key", "-out", store,
             "-passout", "stdin", given=password,
         )  # fmt: skip
@@ -45,7 +43,7 @@ class Authority:
         if self._key_file.exists():
             return
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _openssl("req", "-x509", *_KEY, "-subj", f"/CN={name}", "-days", DAYS, "-keyout", self._key_file,
+        openssl("req", "-x509", *_KEY, "-subj", f"/CN={name}", "-days", DAYS, "-keyout", self._key_file,
                  "-out", self.ca_file)  # fmt: skip
 
     def issue(self, name: str, hosts: Sequence[str] = (), days: int = DAYS, key_password: str = "") -> Certificate:
@@ -54,31 +52,13 @@ class Authority:
         request, extensions = self._folder / f"{name}.csr", self._folder / f"{name}.ext"
         alternatives = ",".join(f"{'IP' if host[-1].isdigit() else 'DNS'}:{host}" for host in hosts)
         extensions.write_text(f"subjectAltName={alternatives}\n" if hosts else "basicConstraints=CA:FALSE\n")
-        _openssl("req", *_KEY, "-subj", f"/CN={name}", "-keyout", made.key_file, "-out", request)
+        openssl("req", *_KEY, "-subj", f"/CN={name}", "-keyout", made.key_file, "-out", request)
         signer = ("-CA", self.ca_file, "-CAkey", self._key_file, "-CAcreateserial")
-        _openssl("x509", "-req", "-in", request, *signer, "-days", days, "-extfile", extensions, "-out", made.file)
+        openssl("x509", "-req", "-in", request, *signer, "-days", days, "-extfile", extensions, "-out", made.file)
         if key_password:
             protect = ("-in", made.key_file, "-out", made.key_file.with_suffix(".new"), "-passout", "stdin")
-            _openssl("pkcs8", "-topk8", *protect, given=key_password)
+            openssl("pkcs8", "-topk8", *protect, given=key_password)
             made.key_file.with_suffix(".new").replace(made.key_file)
         request.unlink()
         extensions.unlink()
         return made
-
-
-def _openssl(*arguments: object, given: str = "") -> None:
-    program = shutil.which("openssl")
-    if program is None:
-        raise TurnoutError(
-            code="openssl_missing",
-            message="certificates are made with the command 'openssl', which is not on the PATH",
-            hint="install it (Debian, Ubuntu: apt-get install openssl)",
-            status=500,
-        )
-    command = [program, *map(str, arguments)]
-    done = subprocess.run(command, input=given.encode(), capture_output=True, check=False, timeout=60)
-    if done.returncode:
-        last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
-        raise TurnoutError(
-            code="openssl_failed", message=f"openssl {arguments[0]} failed: {''.join(last)}", hint="", status=500
-        )

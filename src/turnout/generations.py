@@ -9,7 +9,7 @@ import json
 import shutil
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -238,6 +238,9 @@ class Generations:
         }
 
 
-def _explained(kafka: KafkaSettings, words: str) -> str:
-    cause = explain(kafka, words)
-    return str(cause) if cause is not None else without_secrets(words, kafka)
+def _explained(kafka: KafkaSettings, words: Sequence[str]) -> str:
+    """Why a query ended: a cause that is known, or what the innermost exception says."""
+    if not any("kafka" in word.lower() for word in words):
+        return words[-1]
+    cause = explain(kafka, "; ".join(words))
+    return str(cause) if cause is not None else without_secrets(words[-1], kafka)

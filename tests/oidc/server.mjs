@@ -1,19 +1,20 @@
 // A real OpenID provider on loopback: signed access tokens for Kafka clients, by the client credentials grant.
 //
-// Standard input: one JSON object {port, httpsPort, certificate, key, clients: [{id, secret}], audience, scope,
-// seconds}. Standard output: "ready", then one JSON line for each token that was issued.
+// Standard input: one JSON object {port, httpsPort, certificate, key, signingKey, clients: [{id, secret}], audience,
+// scope, seconds}. Standard output: "ready", then one JSON line for each token that was issued.
 
 import { readFileSync } from 'node:fs';
 import http from 'node:http';
 import https from 'node:https';
-import { generateKeyPairSync, randomBytes } from 'node:crypto';
+import { createPrivateKey, randomBytes } from 'node:crypto';
 import { text } from 'node:stream/consumers';
 import { Provider } from 'oidc-provider';
 
 const options = JSON.parse(await text(process.stdin));
 const issuer = `http://127.0.0.1:${options.port}`;
-const { privateKey } = generateKeyPairSync('rsa', { modulusLength: 2048 });
-const signing = { ...privateKey.export({ format: 'jwk' }), use: 'sig', alg: 'RS256', kid: 'turnout-test' };
+// A file, so that tokens of an earlier life stay good: brokers keep the keys that they know.
+const signingKey = createPrivateKey(readFileSync(options.signingKey));
+const signing = { ...signingKey.export({ format: 'jwk' }), use: 'sig', alg: 'ES256', kid: 'turnout-test' };
 
 const provider = new Provider(issuer, {
   jwks: { keys: [signing] },
@@ -21,6 +22,7 @@ const provider = new Provider(issuer, {
   clients: options.clients.map(({ id, secret }) => ({
     client_id: id,
     client_secret: secret,
+    id_token_signed_response_alg: 'ES256',
     grant_types: ['client_credentials'],
     response_types: [],
     redirect_uris: [],
@@ -38,7 +40,7 @@ const provider = new Provider(issuer, {
         audience: options.audience,
         accessTokenTTL: options.seconds,
         accessTokenFormat: 'jwt',
-        jwt: { sign: { alg: 'RS256' } },
+        jwt: { sign: { alg: 'ES256' } },
       }),
     },
   },

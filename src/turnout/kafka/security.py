@@ -13,6 +13,7 @@ from turnout.auth import AuthSettings, Mechanism, OAuthSettings
 from turnout.config import KafkaSettings
 from turnout.errors import TurnoutError
 from turnout.kafka.keystores import is_jks, trusted_certificates, unreadable
+from turnout.openssl import openssl
 
 # The Java names of raw properties that librdkafka has under the same name and with the same values. The
 # others, such as key stores and JAAS, mean nothing to it.
@@ -153,9 +154,8 @@ def _librdkafka_trust(auth: AuthSettings) -> dict[str, str]:
 
 
 def _java_certificate(auth: AuthSettings) -> dict[str, str]:
-    """The client's certificate; a key password belongs to the key inside."""
-    password = {"ssl.key.password": _revealed(auth.key_password)} if auth.key_password else {}
     if auth.keystore_file is not None:
+        password = {"ssl.key.password": _revealed(auth.key_password)} if auth.key_password else {}
         return {
             "ssl.keystore.type": _store_type(auth.keystore_file),
             "ssl.keystore.location": str(auth.keystore_file),
@@ -167,8 +167,7 @@ def _java_certificate(auth: AuthSettings) -> dict[str, str]:
     return {
         "ssl.keystore.type": "PEM",
         "ssl.keystore.certificate.chain": _certificates("certificate_file", auth.certificate_file),
-        "ssl.keystore.key": _private_key(auth.key_file or auth.certificate_file),
-        **password,
+        "ssl.keystore.key": _private_key(auth.key_file or auth.certificate_file, _revealed(auth.key_password)),
     }
 
 
@@ -253,11 +252,13 @@ def _certificates(setting: str, file: Path) -> str:
     return "\n".join(found)
 
 
-def _private_key(file: Path) -> str:
+def _private_key(file: Path, password: str) -> str:
+    """The key for Java, opened: Kafka's client cannot read keys that are encrypted as openssl does it today."""
     text = _text("key_file", file)
-    found = _blocks(text, "PRIVATE KEY") or _blocks(text, "ENCRYPTED PRIVATE KEY")
-    if found:
+    if found := _blocks(text, "PRIVATE KEY"):
         return found[0]
+    if _blocks(text, "ENCRYPTED PRIVATE KEY"):
+        return openssl("pkcs8", "-in", file, "-passin", "stdin", given=password)
     if "PRIVATE KEY-----" in text:
         what, hint = (
             "not in PKCS#8 form, the only one that Java reads",

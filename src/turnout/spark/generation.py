@@ -12,7 +12,7 @@ import re
 import shutil
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -28,6 +28,7 @@ from turnout.layout import Layout, ViewTable
 from turnout.offsets import Lost, Offsets
 from turnout.spark.callbacks import CallbackConnections
 from turnout.spark.decode import decode, readings_of
+from turnout.spark.java_errors import words_of
 from turnout.spark.session import pool
 from turnout.spark.views import ViewRunner
 from turnout.store.generations import Batch, GenerationTables
@@ -70,8 +71,8 @@ class Reading:
     checkpoint: Path
     max_records_per_batch: int
     dead_letter_topic: str | None = None
-    explain: Callable[[str], str] = str
-    """A failure of the Java client in words for people."""
+    explain: Callable[[Sequence[str]], str] = lambda words: words[-1]
+    """A failure in words for people, from those of an exception and its causes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +162,10 @@ class GenerationQuery:
             return None
         if self._failure is not None:
             return first_line(self._failure)
-        error = self._query.exception()
-        return self._reading.explain(_cause(str(error))) if error is not None else "the query ended without an error"
+        error = self._query._jsq.exception()
+        if not error.isDefined():
+            return "the query ended without an error"
+        return self._reading.explain(words_of(error.get())).splitlines()[0]
 
     @property
     def error(self) -> Exception | None:
@@ -324,10 +327,3 @@ def _unread(records: pa.Table, before: Offsets, anew: Offsets | None) -> pa.Tabl
             same = pc.and_(pc.equal(records["topic"], place[0]), pc.equal(records["partition"], place[1]))
             records = records.filter(pc.invert(pc.and_(same, pc.less(records["offset"], before.next[place]))))
     return records
-
-
-def _cause(text: str) -> str:
-    """The innermost cause that Spark names, without its stack."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    causes = [line for line in lines if line.startswith("Caused by:")]
-    return (causes[-1].removeprefix("Caused by:") if causes else lines[0] if lines else "unknown").strip()

@@ -21,6 +21,7 @@ from turnout.config import ALLOWED_URLS
 from turnout.errors import TurnoutError
 from turnout.jars import resolve
 from turnout.java import find_java
+from turnout.spark.java_errors import words_of
 
 SECONDS = 10
 _FLAGS = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-CreateCoredumpOnCrash")
@@ -122,16 +123,10 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def causes(error: Py4JError) -> str:
-    """The words of an exception and of its causes, outermost first, each with the name of its class."""
+    """The words of an exception and of all its causes."""
     if not isinstance(error, Py4JJavaError):
         return type(error).__name__
-    words: list[str] = []
-    cause = error.java_exception
-    while cause is not None and len(words) < 10:
-        name = cause.getClass().getSimpleName()
-        words.append(f"{name}: {cause.getMessage()}")
-        cause = cause.getCause()
-    return "; ".join(dict.fromkeys(words))
+    return "; ".join(words_of(error.java_exception))
 
 
 def _failed(error: Py4JError) -> TurnoutError:
