@@ -24,7 +24,12 @@ _RENDERED = {
     "ca_file": ("ssl.truststore.certificates", "ssl.truststore.location", "ssl.truststore.type"),
     "truststore_file": ("ssl.truststore.location", "ssl.truststore.type"),
     "truststore_password": ("ssl.truststore.password",),
-    "certificate_file": ("ssl.keystore.certificate.chain", "ssl.keystore.key", "ssl.keystore.location"),
+    "certificate_file": (
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.type",
+    ),
     "keystore_file": ("ssl.keystore.location", "ssl.keystore.type"),
     "keystore_password": ("ssl.keystore.password",),
     "key_password": ("ssl.key.password",),

@@ -251,7 +251,8 @@ def test_scram_wrong_password_and_missing_rights_are_told_and_mended(
         swap_by_message(cluster, turnout, prefix)
         findings = checked(turnout.config)
         # No group is joined, so the lack of a right to one ends nothing, and is told.
-        assert ("warning", "consumer group 'turnout-topics' may not be used") in findings["kafka group"]
+        assert findings["kafka group"] == [("warning", "consumer group 'turnout-topics' may not be used")]
+        assert findings["kafka java"][-1] == ("ok", "Spark's Kafka client connects: 5 topics")
         broker.allow("ann", "GROUP", "turnout-topics", "READ")
         assert "kafka group" not in checked(turnout.config)
         assert_no_secret(turnout, [PASSWORD])

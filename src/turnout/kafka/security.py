@@ -39,6 +39,9 @@ _SECRET_NAME = re.compile(SECRET_NAMES, re.IGNORECASE)
 _HOSTNAME_CHECK = "ssl.endpoint.identification.algorithm"
 _PEM = "-----BEGIN "
 _MASK = "********"
+# A JAAS text as it is written here. Any other is a secret as a whole: who knows how its values are quoted.
+_JAAS_OPTION = re.compile(r'([\w.]+)="((?:[^"\\]|\\.)*)"')
+_JAAS = re.compile(rf"[\w.]+ required(?: {_JAAS_OPTION.pattern})*;")
 _LOGIN = "org.apache.kafka.common.security"
 
 
@@ -95,6 +98,8 @@ def masked(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _shown(name: str, value: str) -> str:
+    if name == "sasl.jaas.config" and _JAAS.fullmatch(value):
+        return _JAAS_OPTION.sub(lambda option: f'{option[1]}="{_shown(option[1], option[2])}"', value)
     if _SECRET_NAME.search(name):
         return _MASK
     return f"(PEM, {len(value):,} characters)" if _PEM in value else value

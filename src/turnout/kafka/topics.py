@@ -52,6 +52,7 @@ class Topics:
         self._closed = False
         self._cause: KafkaError | None = None
         self._failed = False
+        self._group_refused = False
         self._files = files_of(kafka)
         self._consumer = self._made()
 
@@ -118,17 +119,14 @@ class Topics:
         deadline = time.monotonic() + GROUP_SECONDS
         with self._lock:
             self._deadline()
-            while time.monotonic() < deadline:
+            while not self._group_refused and time.monotonic() < deadline:
                 try:
                     self._consumer.committed([TopicPartition(topic, 0)], timeout=0.5)
-                except KafkaException as exception:
-                    codes = {exception.args[0].code()}
+                except KafkaException:
+                    self._poll(0.1)
                 else:
                     return None
-                codes |= {error.code() for message in self._next_messages() if (error := message.error())}
-                if KafkaError.GROUP_AUTHORIZATION_FAILED in codes:
-                    return _group("topics")
-        return None
+        return _group("topics") if self._group_refused else None
 
     def close(self) -> None:
         """End a question that is being asked, and the connections. May be called twice."""
@@ -148,7 +146,7 @@ class Topics:
                 old, self._consumer = self._consumer, self._made()
                 self._files = files
                 old.close()
-            self._consumer.poll(0)  # drops what the connections reported since the last question
+            self._poll(0)  # drops what the connections reported since the last question
         self._cause = None
         self._failed = False
         return time.monotonic() + self._timeout_seconds
@@ -230,8 +228,15 @@ class Topics:
 
     def _next_messages(self) -> list[Message]:
         # `consume` waits until its batch is full; `poll` returns with the first record.
-        first = self._consumer.poll(0.1)
+        first = self._poll(0.1)
         return [] if first is None else [first, *self._consumer.consume(1000, timeout=0)]
+
+    def _poll(self, timeout: float) -> Message | None:
+        message = self._consumer.poll(timeout)
+        error = message.error() if message is not None else None
+        if error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            self._group_refused = True  # the client tells it once
+        return message
 
     def _ends(self, message: Message, end: int, deadline: float) -> bool:
         """Whether nothing of its partition is left to read; raises where reading is refused."""
@@ -255,7 +260,7 @@ class Topics:
                 return question(max(0.05, min(step, left)))
             except KafkaException as exception:
                 error = exception.args[0]
-            self._consumer.poll(0)  # calls _note with what the connections report
+            self._poll(0)  # calls _note with what the connections report
             if self._cause is not None and self._cause.code() in _CREDENTIALS:
                 raise self._no_login(self._cause)
             if self._cause is not None and cause_in(describe(self._cause)) in NOT_BY_WAITING:
