@@ -14,7 +14,7 @@ from turnout.environment import parse_yaml
 from turnout.kafka.security import java_properties, librdkafka_properties, masked
 
 PAGES = sorted((Path(__file__).parent.parent / "docs" / "how-to").glob("kafka-*.md"))
-PEM = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n-----BEGIN PRIVATE KEY-----\nMI\n-----END PRIVATE KEY-----\n"
+PEM = "".join(f"-----BEGIN {kind}-----\nMIIB\n-----END {kind}-----\n" for kind in ("CERTIFICATE", "PRIVATE KEY"))
 FILLED = [
     pytest.param(match[1], id=f"{page.stem}-{number}")
     for page in PAGES

@@ -17,6 +17,7 @@ _GOES_WITH = {
 }
 # Two settings that say the same thing in two ways.
 _EITHER = (("ca_file", "truststore_file"), ("certificate_file", "keystore_file"))
+_KEYSTORE = ("ssl.keystore.location", "ssl.keystore.type")
 # The Java properties that a setting of the block becomes.
 _RENDERED = {
     "mechanism": ("sasl.mechanism", "sasl.jaas.config"),
@@ -24,13 +25,8 @@ _RENDERED = {
     "ca_file": ("ssl.truststore.certificates", "ssl.truststore.location", "ssl.truststore.type"),
     "truststore_file": ("ssl.truststore.location", "ssl.truststore.type"),
     "truststore_password": ("ssl.truststore.password",),
-    "certificate_file": (
-        "ssl.keystore.certificate.chain",
-        "ssl.keystore.key",
-        "ssl.keystore.location",
-        "ssl.keystore.type",
-    ),
-    "keystore_file": ("ssl.keystore.location", "ssl.keystore.type"),
+    "certificate_file": ("ssl.keystore.certificate.chain", "ssl.keystore.key", *_KEYSTORE),
+    "keystore_file": _KEYSTORE,
     "keystore_password": ("ssl.keystore.password",),
     "key_password": ("ssl.key.password",),
 }

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import typer.testing
 from confluent_kafka import Producer
@@ -24,6 +27,7 @@ from secrets_found import assert_no_secret
 from turnout.auth import Mechanism, Protocol
 from turnout.certificates import Authority
 from turnout.cli import app
+from turnout.java import find_java
 from turnout.secured import Listener, SecuredBroker, Security, Tokens
 from turnout.testing import wait_until
 
@@ -252,12 +256,24 @@ def test_scram_wrong_password_and_missing_rights_are_told_and_mended(
         findings = checked(turnout.config)
         # No group is joined, so the lack of a right to one ends nothing, and is told.
         assert findings["kafka group"] == [("warning", "consumer group 'turnout-topics' may not be used")]
-        assert findings["kafka java"][-1] == ("ok", "Spark's Kafka client connects: 5 topics")
+        assert findings["kafka java"][-1][1].startswith("Spark's Kafka client connects")
         broker.allow("ann", "GROUP", "turnout-topics", "READ")
         assert "kafka group" not in checked(turnout.config)
         assert_no_secret(turnout, [PASSWORD])
+        crash = crashed_java(turnout)
+        assert "SIGSEGV" in crash and PASSWORD not in crash
     finally:
         turnout.__exit__(None, None, None)
+
+
+def crashed_java(turnout: RunningTurnout) -> str:
+    """What Spark's JVM writes when it crashes."""
+    java = next(child for child in psutil.Process(turnout.pid).children(recursive=True) if child.name() == "java")
+    java.send_signal(signal.SIGSEGV)
+    java.wait(30)
+    (crash,) = (turnout.data_dir / "spark").glob("java-crash-*.log")
+    assert not list(turnout.folder.rglob("core*"))
+    return crash.read_text(errors="replace")
 
 
 def deny_while_reading(cluster: Cluster, turnout: RunningTurnout, topic: str) -> None:
@@ -308,11 +324,90 @@ def test_oauth_tokens_are_renewed_while_data_flows_and_extensions_arrive(cluster
         provider.start()
 
 
-def checked(config: Path) -> dict[str, list[tuple[str, str]]]:
-    """The findings of `turnout check`, by their subject: level, and text up to what differs from run to run."""
+def test_check_connects_with_both_clients_by_every_scheme(cluster: Cluster, tmp_path: Path) -> None:
+    broker, prefix = cluster.broker, "both"
+    document = cluster.make_topics(prefix)
+    for user in ("ANONYMOUS", "ann", PRINCIPAL):
+        cluster.grant(user, prefix)
+    store = broker.authority.issue("ann").keystore("store-password-0")
+    keystore = broker.kafka("TLS") | {"bootstrap_servers": broker.address("MTLS")}
+    keystore["auth"] |= {"keystore_file": str(store), "keystore_password": "store-password-0"}
+    truststore = broker.kafka("TLS")
+    trusted = truststore_of(Path(truststore["auth"].pop("ca_file")), "trust-password-0")
+    truststore["auth"] |= {"truststore_file": str(trusted), "truststore_password": "trust-password-0"}
+    plain_endpoint = cluster.oauth(token_endpoint=cluster.provider.plain_token_endpoint)
+    del plain_endpoint["auth"]["oauth"]["ca_file"]
+    schemes = [broker.kafka("OPEN"), broker.kafka("PLAIN", "ann"), keystore, truststore, plain_endpoint]
+    for kafka in schemes:
+        found = checked(configured(tmp_path, kafka, document))
+        assert found["kafka"][-1][0] == "ok", found
+        assert found["kafka java"][-1][0] == "ok", found
+        assert found["kafka java"][-1][1].startswith("Spark's Kafka client connects"), found
+        for secret in (PASSWORD, CLIENT_SECRET, "store-password-0", "trust-password-0"):
+            assert secret not in str(found)
+
+
+def test_check_explains_what_is_in_the_way(cluster: Cluster, tmp_path: Path) -> None:
+    broker = cluster.broker
+    document = cluster.make_topics("way")
+    cluster.grant("ann", "way")
+    broker.disallow("ann", "TOPIC", "way-users", "READ")
+    stranger = Authority(tmp_path / "stranger")
+    foreign = stranger.issue("ann")
+    scram, mutual = broker.kafka("SCRAM", "ann"), broker.kafka("MTLS", "ann")
+    cases: list[tuple[dict[str, Any], str]] = [
+        (with_auth(scram, password="wrong"), "the broker refused the user name or the password"),
+        (with_auth(scram, ca_file=str(stranger.ca_file)), "an authority that is not trusted"),
+        (with_auth(scram, mechanism="SCRAM-SHA-256"), "does not have this SASL mechanism (it has: SCRAM-SHA-512)"),
+        (with_auth(mutual, certificate_file=str(foreign.file), key_file=str(foreign.key_file)), "client certificate"),
+        (broker.kafka("TLS") | {"bootstrap_servers": broker.address("MTLS")}, "did not accept Turnout's client"),
+        ({"bootstrap_servers": broker.address("TLS")}, "the broker's port speaks TLS"),
+        (broker.kafka("TLS") | {"bootstrap_servers": broker.address("OPEN")}, "does not speak TLS"),
+        (scram | {"bootstrap_servers": "no-such-host.invalid:9093"}, "the name 'no-such-host.invalid' is not known"),
+        (scram | {"bootstrap_servers": "127.0.0.1:1"}, "nothing listens at 127.0.0.1:1"),
+        (cluster.oauth(client_secret="wrong"), "gave no token (HTTP 401: invalid_client"),
+        (cluster.oauth(token_endpoint="https://127.0.0.1:1/token"), "cannot be reached (Connection refused)"),
+        (cluster.oauth(token_endpoint=f"{cluster.provider.issuer}/none", ca_file=None), "gave no token (HTTP 404"),
+        (cluster.oauth(ca_file=str(stranger.ca_file)), "has a certificate that is not trusted"),
+        (cluster.oauth(extensions={}), "topic 'way-users' may not be read"),
+        (scram, "topic 'way-users' may not be read"),
+    ]
+    for kafka, said in cases:
+        found = checked(configured(tmp_path, kafka, document), whole=True)
+        faults = [text for findings in found.values() for level, text in findings if level == "fault"]
+        assert any(said in fault for fault in faults), (said, found)
+        assert not any(secret in str(found) for secret in (PASSWORD, CLIENT_SECRET, '"wrong"'))
+
+
+def with_auth(kafka: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    return {**kafka, "auth": {**kafka["auth"], **changes}}
+
+
+def configured(folder: Path, kafka: dict[str, Any], document: dict[str, Any]) -> Path:
+    file = folder / "turnout.yaml"
+    file.write_text(json.dumps({"kafka": kafka, **document}))  # JSON is YAML
+    return file
+
+
+def truststore_of(ca_file: Path, password: str) -> Path:
+    """A trust store in Java's own format."""
+    store = ca_file.with_name("trust.jks")
+    keytool = find_java().resolve().with_name("keytool")
+    what = ["-importcert", "-noprompt", "-alias", "ca", "-file", str(ca_file), "-storetype", "JKS"]
+    secret = ca_file.with_name("trust.password")
+    secret.write_text(password)
+    subprocess.run(
+        [str(keytool), *what, "-keystore", str(store), "-storepass:file", str(secret)], check=True, capture_output=True
+    )
+    return store
+
+
+def checked(config: Path, whole: bool = False) -> dict[str, list[tuple[str, str]]]:
+    """The findings of `turnout check`, by their subject: level and text, without who does it unless `whole`."""
     result = typer.testing.CliRunner().invoke(app, ["check", "-c", str(config), "--json"])
     assert result.stdout, result.exception
     found: dict[str, list[tuple[str, str]]] = {}
     for finding in json.loads(result.stdout)["findings"]:
-        found.setdefault(finding["subject"], []).append((finding["level"], finding["text"].split(" with ")[0]))
+        text = finding["text"] if whole else finding["text"].split(" with ")[0]
+        found.setdefault(finding["subject"], []).append((finding["level"], text))
     return found
