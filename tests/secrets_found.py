@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -43,8 +44,9 @@ def processes(turnout: RunningTurnout) -> Iterator[tuple[str, bytes]]:
     own = psutil.Process(turnout.pid)
     yield "arguments of turnout", " ".join(own.cmdline()).encode()
     for process in own.children(recursive=True):
-        yield f"arguments of {process.name()}", " ".join(process.cmdline()).encode()
-        yield f"environment of {process.name()}", "\n".join(process.environ().values()).encode()
+        with contextlib.suppress(psutil.NoSuchProcess):  # Hadoop starts short ones; they may be gone, or zombies
+            yield f"arguments of {process.name()}", " ".join(process.cmdline()).encode()
+            yield f"environment of {process.name()}", "\n".join(process.environ().values()).encode()
 
 
 def files(folder: Path, own: set[Path]) -> Iterator[tuple[str, bytes]]:

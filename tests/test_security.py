@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from hypothesis import given
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from turnout.config import AuthSettings, KafkaSettings
@@ -124,6 +125,7 @@ SECRETS = st.text(st.characters(codec="utf-8"), min_size=1).map(lambda text: f"<
 
 
 @given(SECRETS, SECRETS)
+@hypothesis_settings(deadline=None)
 def test_masked_properties_never_show_a_secret(password: str, client_secret: str) -> None:
     kafkas = [
         settings(protocol="SASL_SSL", mechanism="PLAIN", username="u", password=password),

@@ -94,12 +94,10 @@ def start_session(settings: SparkSettings, work: Path) -> SparkSession:
         "spark.driver.extraJavaOptions": options,
         "spark.executor.extraJavaOptions": _JAVA_OPTIONS,
     }
-    given = _with_given(chosen, settings.conf)
-    # What the JVM is started with can be seen by everyone on the machine; the rest goes over py4j's socket.
-    visible = {name: value for name, value in given.items() if not re.search(_SECRET, name) or name in _REDACTED}
+    given = given_settings(chosen, settings.conf)
     with (work / OUTPUT_FILE).open("wb") as log:
         try:
-            first = _conf(settings.master, visible)
+            first = _conf(settings.master, visible_settings(given))
             gateway = launch_gateway(first, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
             context = SparkContext(conf=_conf(settings.master, given), gateway=gateway)
         except Exception as error:
@@ -107,11 +105,17 @@ def start_session(settings: SparkSettings, work: Path) -> SparkSession:
     return SparkSession(context)
 
 
-def _with_given(chosen: Mapping[str, str], conf: Mapping[str, str]) -> dict[str, str]:
+def given_settings(ours: Mapping[str, str], conf: Mapping[str, str]) -> dict[str, str]:
     """Our settings with those of the configuration, which win; options of the JVM and redaction add to ours."""
-    joined = {name: f"{chosen[name]} {conf[name]}" for name in _MERGED if name in conf}
-    joined |= {name: f"{chosen[name]}|{conf[name].removeprefix('(?i)')}" for name in _REDACTED if name in conf}
-    return {**chosen, **conf, **joined}
+    both = ours.keys() & conf.keys()
+    joined = {name: f"{ours[name]} {conf[name]}" for name in both.intersection(_MERGED)}
+    joined |= {name: f"{ours[name]}|{conf[name].removeprefix('(?i)')}" for name in both.intersection(_REDACTED)}
+    return {**ours, **conf, **joined}
+
+
+def visible_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """What the JVM is started with, for everyone on the machine to see; the rest goes over py4j's socket."""
+    return {name: value for name, value in settings.items() if not re.search(_SECRET, name) or name in _REDACTED}
 
 
 def _conf(master: str, values: Mapping[str, str]) -> SparkConf:
