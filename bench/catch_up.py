@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 from confluent_kafka import Consumer, Producer
@@ -76,15 +77,21 @@ def tree_mb(pid: int) -> float:
     return sum(p.memory_info().rss for p in [process, *process.children(recursive=True)]) / 2**20
 
 
-def turnout_catch_up(folder: Path, bootstrap: str, topics: tuple[str, str], count: int) -> dict[str, float]:
-    """A cold start from earliest: seconds to the complete join, and the highest memory of the process tree."""
-    sources = {
+def default_sources(topics: tuple[str, str]) -> dict[str, Any]:
+    """The two sources of the default configuration, on other topics."""
+    return {
         "users": {"topic": topics[0], "table": "users_ui", "key": "userId"}
         | {"columns": {"userId": "string", "name": "string", "email": "string", "age": "int64"}},
         "accounts": {"topic": topics[1], "table": "accounts_ui", "key": "userId"}
         | {"columns": {"userId": "string", "accountType": "string", "balance": "double"}},
     }
-    turnout = RunningTurnout(folder, bootstrap, start="earliest", sources=sources, spark={"driver_memory": "2g"})
+
+
+def turnout_catch_up(folder: Path, bootstrap: str, topics: tuple[str, str], count: int) -> dict[str, float]:
+    """A cold start from earliest: seconds to the complete join, and the highest memory of the process tree."""
+    turnout = RunningTurnout(
+        folder, bootstrap, start="earliest", sources=default_sources(topics), spark={"driver_memory": "2g"}
+    )
     started = time.monotonic()
     turnout.start(ready=False)
     peak, building = 0.0, 0.0

@@ -9,3 +9,5 @@ LONG = bool(os.environ.get("LONG_TESTS"))
 SWAPS = 200 if LONG else 60
 KILLS = 20 if LONG else 8
 EXAMPLES = 250 if LONG else 50
+
+LIVE_EXAMPLES = 200 if LONG else 25

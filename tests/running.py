@@ -113,6 +113,9 @@ class RunningTurnout:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
         self.http.close()
         if self._process is not None and self._process.poll() is None:
             self.stop()

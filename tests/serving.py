@@ -12,6 +12,7 @@ from typing import Any
 from starlette.types import ASGIApp
 
 from turnout.server.app import Server, Services, create_app
+from turnout.server.connections import Doorkeeper
 from turnout.store.database import Database
 
 STATUS = {
@@ -37,9 +38,9 @@ class Steering:
 
 
 @contextmanager
-def serving(app: ASGIApp, port: int = 0) -> Iterator[str]:
+def serving(app: ASGIApp, port: int = 0, doorkeeper: Doorkeeper | None = None) -> Iterator[str]:
     """Serve while the block runs; gives the address."""
-    server = Server(app, "127.0.0.1", port)
+    server = Server(app, "127.0.0.1", port, doorkeeper)
     ready = threading.Event()
     thread = threading.Thread(target=lambda: asyncio.run(server.run(lambda _: ready.set())))
     thread.start()
@@ -73,6 +74,6 @@ def small_store(folder: Path) -> Iterator[Database]:
         database.close()
 
 
-def application(database: Database) -> ASGIApp:
+def application(database: Database, max_viewers: int = 500) -> ASGIApp:
     """The real application over a store."""
-    return create_app(Services(database, Steering()))  # type: ignore[arg-type,unused-ignore]
+    return create_app(Services(database, Steering(), max_viewers=max_viewers))  # type: ignore[arg-type,unused-ignore]

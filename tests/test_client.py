@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import datetime
+import decimal
+import re
 import socket
+import subprocess
+import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+import turnout
 from serving import STATUS, application, serving, small_store
-from turnout.client import Client, connect
+from turnout.client import Client, Rows, State, WindowOptions, connect, frames
 from turnout.errors import TurnoutError
 
 
@@ -38,14 +47,28 @@ async def no_turnout(_: Request) -> Response:
     return PlainTextResponse("hello")
 
 
+KINDS = """
+CREATE TABLE g1.kinds (_id BIGINT, s VARCHAR, b BOOLEAN, i INTEGER, l BIGINT, f FLOAT, d DOUBLE, n DECIMAL(20,2),
+                       day DATE, t TIMESTAMP WITH TIME ZONE);
+INSERT INTO g1.kinds VALUES
+  (1, '<b>&"x', true, -7, 9007199254740993, 0.1, 1e300, 123456789012345678.90, '2026-01-31', '2026-01-31 12:00:00.5Z'),
+  (2, '', false, 0, 0, 0, 0, 0, '1900-01-01', '1900-01-01 00:00:00+00'),
+  (3, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO g1.versions VALUES ('kinds', 1);
+CREATE VIEW main.kinds AS FROM g1.kinds;
+CREATE TABLE g1.many AS SELECT i AS _id, i AS n, 'row ' || i AS name FROM range(120000) r(i);
+INSERT INTO g1.versions VALUES ('many', 1);
+CREATE VIEW main.many AS FROM g1.many;
+"""
+
+
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    with (
-        small_store(tmp_path_factory.mktemp("store")) as database,
-        serving(application(database)) as url,
-        connect(url) as client,
-    ):
-        yield client
+    with small_store(tmp_path_factory.mktemp("store")) as database:
+        with database.write() as cursor:
+            cursor.execute(KINDS)
+        with serving(application(database)) as url, connect(url) as client:
+            yield client
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +100,7 @@ def test_rows_as_json_have_the_shape_of_the_api(client: Client) -> None:
 
 
 def test_status_and_swaps_are_told(client: Client) -> None:
-    assert client.status() == STATUS
+    assert client.status().items() >= STATUS.items()
     assert [(swap["generation"], swap["outcome"]) for swap in client.swaps()] == [(1, "applied")]
 
 
@@ -148,3 +171,164 @@ def test_token_that_no_header_carries_is_refused_and_not_shown() -> None:
 def test_token_file_with_a_line_break_at_its_end_works(echoing: str, tmp_path: Path) -> None:
     with connect(echoing, "s3cret\n") as client:
         assert client.control({})["authorization"] == "Bearer s3cret"
+
+
+# -- tables
+
+
+def test_table_has_names_and_types_of_its_columns(client: Client) -> None:
+    table = client.table("users_ui")
+    assert table.schema == {"userId": "string", "name": "string", "age": "int64"}
+    assert table.columns == ("userId", "name", "age")
+    assert repr(table) == "<Table users_ui>"
+
+
+def test_table_rows_are_those_of_the_window(client: Client) -> None:
+    window = client.table("users_ui").rows(columns="name", where="age > 30", sort="-age", offset=1, limit=5)
+    assert (window.rows, window.total) == (({"name": "Ada"},), 2)
+
+
+def test_where_takes_terms_as_mappings(client: Client) -> None:
+    terms: list[Any] = [{"column": "name", "op": "in", "value": ["Ada", "[b]Cy"]}, "age < 50"]
+    assert [row["name"] for row in client.table("users_ui").rows(where=terms).rows] == ["Ada"]
+    assert client.table("users_ui").to_arrow(where=terms).num_rows == 1
+    with client.table("users_ui").window(where=terms) as windows:
+        assert [row["name"] for row in windows.get(20).rows] == ["Ada"]
+
+
+def test_table_as_arrow_has_types_and_its_position(client: Client) -> None:
+    table = client.table("kinds").to_arrow(sort="-i", limit=2)
+    first = table.to_pylist()[1]
+    assert first["l"] == 9007199254740993
+    assert first["n"] == decimal.Decimal("123456789012345678.90")
+    assert first["t"] == datetime.datetime(2026, 1, 31, 12, 0, 0, 500_000, datetime.UTC)
+    assert table.schema.metadata == {b"turnout.generation": b"1", b"turnout.version": b"1", b"turnout.total": b"3"}
+
+
+def test_table_as_arrow_has_all_rows_of_a_large_table(client: Client) -> None:
+    table = client.table("many").to_arrow()
+    assert table.column("n").to_pylist() == list(range(120_000))
+
+
+def test_rows_and_mirror_have_the_types_that_the_download_has(client: Client) -> None:
+    table = client.table("kinds")
+    downloaded = table.to_arrow()
+    assert table.rows().to_arrow().equals(downloaded)
+    with table.changes() as changes:
+        assert changes.wait(20).mirror.to_arrow().equals(downloaded)
+    with table.window() as windows:
+        assert windows.get(20).to_arrow().equals(downloaded)
+
+
+def test_mirror_of_a_table_that_comes_in_parts_has_all_of_it(client: Client) -> None:
+    with client.table("many").changes() as changes:
+        assert changes.wait(60).mirror.to_arrow().column("n").to_pylist() == list(range(120_000))
+
+
+def test_table_as_data_frames(client: Client) -> None:
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    table = client.table("users_ui")
+    assert list(table.to_pandas(sort="-age", columns="name").name) == ["[b]Cy", "Ada", "Ben"]
+    assert table.to_polars(limit=2).rows() == [("u1", "Ada", 36), ("u2", "Ben", None)]
+    rows = table.rows(limit=1)
+    assert isinstance(rows.to_pandas(), pandas.DataFrame) and isinstance(rows.to_polars(), polars.DataFrame)
+
+
+def test_missing_package_is_told_with_its_remedy() -> None:
+    with pytest.raises(TurnoutError) as raised:
+        frames._need("pandas_that_nobody_has")
+    remedy = re.match(r"pandas_that_nobody_has is not installed; pip install 'turnout\[(\w+)\]'", str(raised.value))
+    project = tomllib.loads(Path(__file__).parent.parent.joinpath("pyproject.toml").read_text(encoding="utf-8"))
+    assert remedy is not None
+    extra = " ".join(project["project"]["optional-dependencies"][remedy[1]])
+    assert "pandas" in extra and "polars" in extra
+
+
+def test_error_of_an_arrow_download_is_the_servers(client: Client) -> None:
+    with pytest.raises(TurnoutError) as raised:
+        client.table("users_ui").to_arrow(where="age = old")
+    assert raised.value.code == "bad_where"
+
+
+async def broken_arrow(request: Request) -> Response:
+    """An answer that is no Arrow stream, or one that ends too soon."""
+    if request.path_params["name"] == "text":
+        return PlainTextResponse("hello")
+    whole = pa.BufferOutputStream()
+    table = pa.table({"n": list(range(50_000))})
+    with pa.ipc.new_stream(whole, table.schema) as writer:
+        writer.write_table(table)
+    return Response(whole.getvalue().to_pybytes()[: 4 if request.path_params["name"] == "short" else 100_000])
+
+
+@pytest.mark.parametrize("name", ["text", "short", "cut"])
+def test_download_that_is_no_arrow_stream_is_named_as_such(name: str) -> None:
+    routes = [Route("/api/tables/{name}/rows", broken_arrow)]
+    with (
+        serving(Starlette(routes=routes)) as url,
+        connect(url) as client,
+        pytest.raises(TurnoutError, match="answered no Arrow stream") as raised,
+    ):
+        client.table(name).to_arrow()
+    assert raised.value.code == "bad_answer"
+
+
+# -- notebooks
+
+
+def test_notebook_shows_the_first_rows_and_escapes_them(client: Client) -> None:
+    shown = client.table("kinds")._repr_html_()
+    assert "<b>kinds</b>" in shown and "generation 1" in shown and "3 rows" in shown
+    assert "&lt;b&gt;&amp;&quot;x" in shown and '<b>&"x' not in shown
+    assert "<i>null</i>" in shown and "<td>true</td>" in shown
+
+
+def test_notebook_shows_hostile_names_and_long_texts_as_text() -> None:
+    columns = ({"name": "<script>", "type": '"><i>'},)
+    shown = Rows("<img>", 1, 1, 1, columns, ({"<script>": "x" * 1_000},))._repr_html_()
+    assert "<script>" not in shown and "<img>" not in shown and '"><i>' not in shown
+    assert "x" * 201 not in shown
+
+
+def test_notebook_shows_an_error_in_place_of_rows() -> None:
+    with connect("http://127.0.0.1:9") as client:
+        assert "nothing listens there" in client.table("<x>")._repr_html_()
+        assert "<x>" not in client.table("<x>")._repr_html_()
+
+
+# -- the package
+
+
+def test_package_has_connect_and_loads_the_client_only_then() -> None:
+    code = "import sys, turnout; print('httpx' in sys.modules, callable(turnout.connect), 'httpx' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "True", "True"]
+    assert turnout.connect is connect
+    with pytest.raises(AttributeError, match="no attribute 'conect'"):
+        _ = turnout.conect
+
+
+def test_client_loads_nothing_that_its_calls_do_not_need() -> None:
+    heavy = {"pyarrow", "websockets", "pandas", "polars", "pydantic", "duckdb", "starlette"}
+    code = f"import sys; import turnout.client; print(sorted({heavy!r} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_public_names_are_pinned() -> None:
+    assert turnout.client.__all__ == [
+        "DEFAULT_URL", "Changes", "ChangesSubscription", "Client", "Mirror", "Rows", "Snapshot", "State",
+        "Subscription", "Table", "Window", "WindowOptions", "WindowSubscription", "connect",
+    ]  # fmt: skip
+    assert turnout.__all__ == ["TurnoutError", "__version__", "connect"]
+
+
+def test_reference_has_every_public_name() -> None:
+    page = Path(__file__).parent.parent.joinpath("docs/reference/python.md").read_text(encoding="utf-8")
+    kinds = [getattr(turnout.client, name) for name in turnout.client.__all__]
+    classes = [kind for kind in kinds if isinstance(kind, type) and kind not in (State, WindowOptions)]
+    assert len(classes) == 10
+    names = {f"{kind.__name__}.{name}" for kind in classes for name in dir(kind) if not name.startswith("_")}
+    names |= {f"State.{state}" for state in State}
+    missing = {name for name in names if not re.search(rf"\b{name.rpartition('.')[2]}\b", page)}
+    assert not missing

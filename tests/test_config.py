@@ -150,7 +150,7 @@ def test_environment_overrides_the_file(tmp_path: Path) -> None:
         TURNOUT_VIEWS__FINAL_UI__JOIN="inner",
         TURNOUT_DATA_DIR="d",
         TURNOUT_START="{timestamp: 2026-01-01T00:00:00Z}",
-        TURNOUT_ACCESS="{tokens: [{name: a, role: viewer, token: t}]}",
+        TURNOUT_ACCESS="{tokens: [{name: a, role: viewer, token: sixteen-letters-}]}",
         TURNOUT_DEAD_LETTER_TOPIC="",
         TURNOUT_CACHE="c",
         TURNOUT_MAVEN_MIRROR="m",
@@ -293,24 +293,24 @@ def test_sources_without_views_explain_where_the_view_comes_from(tmp_path: Path)
 def test_secrets_never_show(tmp_path: Path) -> None:
     good = """
 kafka:
-  auth: {protocol: SASL_SSL, mechanism: PLAIN, username: u, password: hunter2}
-  properties: {ssl.key.password: hunter2}
-spark: {conf: {spark.x: hunter2}}
-access: {tokens: [{name: a, role: viewer, token: hunter2}]}
+  auth: {protocol: SASL_SSL, mechanism: PLAIN, username: u, password: hunter2-hunter2-hunter2}
+  properties: {ssl.key.password: hunter2-hunter2-hunter2}
+spark: {conf: {spark.x: hunter2-hunter2-hunter2}}
+access: {tokens: [{name: a, role: viewer, token: hunter2-hunter2-hunter2}]}
 """
     settings = read(tmp_path, good)
-    assert "hunter2" not in repr(settings) + str(settings)
+    assert "hunter2-hunter2-hunter2" not in repr(settings) + str(settings)
     for bad in (
-        good.replace("password: hunter2}\n  prop", "passwrod: hunter2}\n  prop"),
-        good.replace("password: hunter2}\n  prop", "password: [hunter2]}\n  prop"),
-        good.replace("spark.x: hunter2", "spark.x: [hunter2]"),
-        good.replace("token: hunter2", "token: {hunter2: hunter2}"),
-        good.replace("role: viewer, token: hunter2", "role: viewer, tokn: hunter2"),
-        good + "server: hunter2",
-        good.replace("name: a, role: viewer, token: hunter2", "hunter2").replace("{hunter2}", "hunter2"),
-        good.replace("role: viewer, token: hunter2}", 'role: viewer, token: " hunter2"}'),
+        good.replace("password: hunter2-hunter2-hunter2}\n  prop", "passwrod: hunter2-hunter2-hunter2}\n  prop"),
+        good.replace("password: hunter2-hunter2-hunter2}\n  prop", "password: [hunter2-hunter2-hunter2]}\n  prop"),
+        good.replace("spark.x: hunter2-hunter2-hunter2", "spark.x: [hunter2-hunter2-hunter2]"),
+        good.replace("token: hunter2-hunter2-hunter2", "token: {hunter2-hunter2-hunter2: hunter2-hunter2-hunter2}"),
+        good.replace("role: viewer, token: hunter2-hunter2-hunter2", "role: viewer, tokn: hunter2-hunter2-hunter2"),
+        good + "server: hunter2-hunter2-hunter2",
+        good.replace("name: a, role: viewer, token: hunter2-hunter2-hunter2", "hunter2-hunter2-hunter2").replace("{hunter2-hunter2-hunter2}", "hunter2-hunter2-hunter2"),
+        good.replace("role: viewer, token: hunter2-hunter2-hunter2}", 'role: viewer, token: " hunter2-hunter2-hunter2"}'),
     ):
-        assert "hunter2" not in "\n".join(faults(tmp_path, bad))
+        assert "hunter2-hunter2-hunter2" not in "\n".join(faults(tmp_path, bad))
 
 
 def test_raw_properties_need_no_quotes(tmp_path: Path) -> None:

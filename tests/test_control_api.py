@@ -310,7 +310,7 @@ def test_page_of_another_site_is_refused(client: TestClient, desk: FakeDesk, pat
 
 def test_name_that_a_site_gave_this_machine_is_refused(client: TestClient) -> None:
     headers = {"Origin": "http://evil.example:10000", "Host": "evil.example:10000"}
-    error_of(client.post("/api/control", json={}, headers=headers), 403, "foreign_origin")
+    error_of(client.post("/api/control", json={}, headers=headers), 403, "foreign_host")
 
 
 @pytest.mark.parametrize("name", ["127.0.0.1:10000", "localhost:10000", "[::1]:10000"])

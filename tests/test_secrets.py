@@ -37,16 +37,16 @@ def test_secret_comes_from_environment_file_or_command(tmp_path: Path, source: A
 
 
 def test_secrets_of_properties_and_tokens_come_from_elsewhere_too(tmp_path: Path) -> None:
-    (tmp_path / "pw").write_text("s3cret")
-    token = {"name": "a", "role": "viewer", "token": {"file": "pw"}}
+    (tmp_path / "pw").write_text("s3cret-of-sixteen-signs")
     document = {
         "kafka": {"properties": {"ssl.key.password": {"file": "pw"}}, "librdkafka_properties": {"x": {"env": "X"}}},
-        "access": {"tokens": [token]},
+        "access": {"tokens": [{"name": "a", "role": "viewer", "token": {"file": "pw"}}]},
     }
     settings = parse(document, tmp_path, {"X": "y"})
-    assert settings.kafka.properties == {"ssl.key.password": "s3cret"}
+    assert settings.kafka.properties == {"ssl.key.password": "s3cret-of-sixteen-signs"}
     assert settings.kafka.librdkafka_properties == {"x": "y"}
-    assert settings.access is not None and settings.access.tokens[0].token.get_secret_value() == "s3cret"
+    (token,) = settings.access.tokens if settings.access else ()
+    assert token.token is not None and token.token.get_secret_value() == "s3cret-of-sixteen-signs"
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_secret_that_cannot_be_had_says_why_and_once(tmp_path: Path, source: Any
 def test_variables_that_hold_secrets_are_known(tmp_path: Path) -> None:
     document = {
         "kafka": {"bootstrap_servers": "${HOST}:1", "auth": {**SASL, "password": {"env": "A"}}},
-        "access": {"tokens": [{"name": "a", "role": "viewer", "token": "x${B}-$${NOT}"}]},
+        "access": {"tokens": [{"name": "a", "role": "viewer", "token": "x${B}-$${NOT}-and-some-more"}]},
         "control": {"kafka": {"auth": SASL}},
     }
     environ = {"HOST": "h", "A": "1", "B": "2", "TURNOUT_CONTROL__KAFKA__AUTH__PASSWORD": "3"}

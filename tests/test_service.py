@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,19 @@ from turnout.errors import TurnoutError
 from turnout.health import Health, Subject
 from turnout.store.database import Database
 
+TOKEN = "b0b5-are-never-guessed"
+
 
 def settings(tmp_path: Path, host: str, access: str = "") -> config.Settings:
     file = tmp_path / "turnout.yaml"
     text = config.default_text().replace("127.0.0.1", host).replace("data_dir: ./", f"data_dir: {tmp_path}/")
     file.write_text(text + access)
     return config.load(file, {})
+
+
+def break_store(chosen: config.Settings) -> None:
+    chosen.data_dir.mkdir(parents=True)
+    (chosen.data_dir / "store.duckdb").write_bytes(b"something else entirely")
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.7", "example.org"])
@@ -28,18 +36,40 @@ def test_service_refuses_an_address_that_others_reach(tmp_path: Path, host: str)
     assert "--insecure" in caught.value.hint
 
 
-def test_service_refuses_tokens_that_it_does_not_check(tmp_path: Path) -> None:
-    access = "\naccess: {tokens: [{name: ops, role: operator, token: secret-enough}]}\n"
+def test_service_with_tokens_may_be_reached_by_others_and_wants_tls(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    chosen = settings(tmp_path, "0.0.0.0", f"\naccess: {{tokens: [{{name: ops, role: operator, token: {TOKEN}}}]}}\n")
+    break_store(chosen)
+    with pytest.raises(TurnoutError) as caught, caplog.at_level(logging.WARNING, "turnout"):
+        service.run(chosen)
+    assert caught.value.code == "store_unavailable"  # so the address was not refused
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert "0.0.0.0" in line
+    assert "TLS" in line
+    assert TOKEN not in line
+
+
+def test_service_on_loopback_says_nothing_of_tls(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    chosen = settings(tmp_path, "127.0.0.1", f"\naccess: {{tokens: [{{name: a, role: viewer, token: {TOKEN}}}]}}\n")
+    break_store(chosen)
+    with pytest.raises(TurnoutError), caplog.at_level(logging.WARNING, "turnout"):
+        service.run(chosen)
+    assert caplog.records == []
+
+
+def test_service_reads_token_files_before_anything_starts(tmp_path: Path) -> None:
+    chosen = settings(tmp_path, "127.0.0.1", "\naccess: {tokens: [{name: a, role: viewer, token_file: nowhere}]}\n")
     with pytest.raises(TurnoutError) as caught:
-        service.run(settings(tmp_path, "127.0.0.1", access))
-    assert caught.value.code == "access_not_checked"
-    assert "secret-enough" not in str(caught.value)
+        service.run(chosen)
+    assert caught.value.code == "bad_config"
+    assert f"access.tokens[0].token_file: {tmp_path}/nowhere cannot be read" in caught.value.message
+    assert not chosen.data_dir.exists()
 
 
 def test_service_refuses_a_store_that_is_none(tmp_path: Path) -> None:
     chosen = settings(tmp_path, "127.0.0.1")
-    chosen.data_dir.mkdir(parents=True)
-    (chosen.data_dir / "store.duckdb").write_bytes(b"something else entirely")
+    break_store(chosen)
     with pytest.raises(TurnoutError) as caught:
         service.run(chosen)
     assert caught.value.code == "store_unavailable"

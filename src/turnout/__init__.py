@@ -1,3 +1,22 @@
 """Turnout: live Kafka views on Spark, under names that never change."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from turnout.errors import TurnoutError
+
+if TYPE_CHECKING:
+    from turnout.client import connect
+
+__all__ = ["TurnoutError", "__version__", "connect"]
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    # The client is loaded when it is asked for: the command line starts without it.
+    if name == "connect":
+        from turnout.client import connect
+
+        return connect
+    raise AttributeError(f"module 'turnout' has no attribute {name!r}")

@@ -160,8 +160,18 @@ def _located(settings: Settings, folder: Path) -> Settings:
     control = settings.control
     if control.kafka is not None:
         control = control.model_copy(update={"kafka": kafka(control.kafka)})
+    access = settings.access
+    if access is not None:
+        tokens = tuple(
+            token.model_copy(update={"token_file": (folder / token.token_file.expanduser()).resolve()})
+            if token.token_file
+            else token
+            for token in access.tokens
+        )
+        access = access.model_copy(update={"tokens": tokens})
     data_dir = (folder / settings.data_dir.expanduser()).resolve()
-    return settings.model_copy(update={"kafka": kafka(settings.kafka), "control": control, "data_dir": data_dir})
+    located = {"kafka": kafka(settings.kafka), "control": control, "access": access, "data_dir": data_dir}
+    return settings.model_copy(update=located)
 
 
 def _with_files(model: _M, folder: Path) -> _M:

@@ -6,7 +6,7 @@ wrong by itself has its fault already, and comes here as None.
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from turnout.auth_checks import auth_faults, rendered_names
@@ -26,6 +26,10 @@ RESERVED = (
     "generations",
     "published",
 )
+TAKEN_NAMES = ("topic", "configuration")
+"""What the history says of requests that no client sent: no client and no token has these names."""
+
+_TOKEN = re.compile(r"[!-~]{16,512}")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 Faults = Iterator[tuple[Path, str]]
 
@@ -219,15 +223,32 @@ def _access(access: AccessSettings) -> Faults:
     if not access.tokens:
         yield ("access", "tokens"), "there is none, so nobody could connect; add one or remove access"
     names: set[str] = set()
-    values: set[str] = set()
+    values: list[tuple[Path, str]] = []
     for place, token in enumerate(access.tokens):
         path: Path = ("access", "tokens", place)
-        value = token.token.get_secret_value()
         if token.name in names:
             yield (*path, "name"), f"'{token.name}' is there already; choose another name"
-        if not value or value != value.strip() or not value.isprintable():
-            yield (*path, "token"), "is empty, or has spaces around it; give a token of visible characters"
-        elif value in values:
-            yield (*path, "token"), "is the token of another name already; give each its own"
+        elif token.name in TAKEN_NAMES:
+            yield (*path, "name"), f"'{token.name}' means something else in the history; choose another name"
         names.add(token.name)
-        values.add(value)
+        if token.token is None and token.token_file is None:
+            yield (*path, "token"), "is missing; add it, or token_file"
+        elif token.token is not None and token.token_file is not None:
+            yield (*path, "token_file"), "is given beside token; remove one of them"
+        elif token.token is not None:
+            values.append(((*path, "token"), token.token.get_secret_value()))
+    yield from token_faults(values)
+
+
+def token_faults(tokens: Iterable[tuple[Path, str]]) -> Faults:
+    """What is wrong with tokens; they are not shown."""
+    seen: set[str] = set()
+    for path, token in tokens:
+        if not _TOKEN.fullmatch(token):
+            yield (
+                path,
+                "must be 16 to 512 letters, digits and signs, without blanks; `openssl rand -hex 32` makes a good one",
+            )
+        elif token in seen:
+            yield path, "is the token of another name already; give each its own"
+        seen.add(token)

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 SAMPLED_RECORDS = 50
 _SAY_AGAIN_SECONDS = 60.0
+_TABLES_FORM = 2
+"""Counts the forms that the tables of a generation have had: those of an older form are built anew."""
 
 Say = Callable[[str, str], None]
 """Where log lines go: level, text."""
@@ -219,7 +221,7 @@ class Generations:
             for name, s in settings.sources.items()
         }
         views = {name: [v.left, v.right, v.on, v.duplicates.value] for name, v in settings.views.items()}
-        return json.dumps([sources, views])
+        return json.dumps([_TABLES_FORM, sources, views])
 
     def _range(self, plan: Plan) -> tuple[Offsets, Offsets]:
         starts = self._starts(plan)

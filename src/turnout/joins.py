@@ -112,6 +112,11 @@ _SQL_JOIN: Mapping[Join, str] = {
 }
 
 
+def shows_pairs(join: Join, duplicates: Duplicates) -> bool:
+    """Whether all right rows of a key take part; otherwise the newest does."""
+    return join is Join.INNER or duplicates is Duplicates.ALL
+
+
 def view_sql(sides: ViewSides, join: Join, duplicates: Duplicates = Duplicates.LATEST) -> str:
     """The SQL text of a view over relations named as its sources, which hold the rows that are shown.
 
@@ -122,8 +127,7 @@ def view_sql(sides: ViewSides, join: Join, duplicates: Duplicates = Duplicates.L
     """
     key = quoted(sides.key)
     usable = f"(SELECT * FROM {quoted(sides.right)} WHERE {key} IS NOT NULL)"
-    every = join is Join.INNER or duplicates is Duplicates.ALL
-    right = usable if every else f"({newest_sql(usable, sides.key)})"
+    right = usable if shows_pairs(join, duplicates) else f"({newest_sql(usable, sides.key)})"
 
     def left_value(column: str) -> str:
         both = column == sides.key and join in (Join.RIGHT, Join.FULL)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from turnout.columns import ColumnType
 from turnout.config import Settings
-from turnout.joins import Duplicates, Join, ViewSides, view_sql
+from turnout.joins import Duplicates, Join, ViewSides, shows_pairs, view_sql
 from turnout.plan import Plan
 
 
@@ -29,7 +29,10 @@ class SourceTable:
 
 @dataclass(frozen=True, slots=True)
 class ViewTable:
-    """A view of two sources; `sql` is over relations named as the sources."""
+    """A view of two sources; `sql` is over relations named as the sources.
+
+    With `pairs` a left row shows once for each of its right rows; without, once at most.
+    """
 
     table: str
     left: SourceTable
@@ -37,6 +40,7 @@ class ViewTable:
     key: str
     columns: Mapping[str, ColumnType]
     sql: str
+    pairs: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,4 +85,5 @@ class Layout:
 def _view(name: str, left: SourceTable, right: SourceTable, join: Join, duplicates: Duplicates) -> ViewTable:
     sides = ViewSides(left.source, right.source, left.key, tuple(left.columns), tuple(right.columns))
     columns = dict(left.columns) | {shown: right.columns[column] for column, shown in sides.right_names().items()}
-    return ViewTable(name, left, right, left.key, columns, view_sql(sides, join, duplicates))
+    sql = view_sql(sides, join, duplicates)
+    return ViewTable(name, left, right, left.key, columns, sql, shows_pairs(join, duplicates))

@@ -123,10 +123,11 @@ ClientMessage = Annotated[
 
 
 class Hello(_Message):
-    """The first message of a connection."""
+    """The first message of a connection. Positions of one `store` mean nothing in another: do not resume there."""
 
     type: Literal["hello"]
     server: str
+    store: str
     role: Literal["viewer", "operator"]
 
 

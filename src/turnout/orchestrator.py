@@ -24,6 +24,7 @@ from turnout.endings import begin, join
 from turnout.errors import TurnoutError, first_line
 from turnout.generations import Generation, Generations, Workshop
 from turnout.health import Health, Subject
+from turnout.joins import Join
 from turnout.kafka.topics import Topics
 from turnout.keeper import Keeper, pause_seconds, store_failed
 from turnout.layout import Layout
@@ -97,6 +98,8 @@ class Orchestrator:
         """The status row, with the progress of a build, lag and rate."""
         status = self._ledger.status()
         live, building = self._keeper.live, self._keeper.building
+        status["sources"] = list(self._settings.sources)
+        status["joins"] = [join.value for join in Join]
         status["start"] = str(self._plan.start)
         status["records"] = live.records if live else 0
         status["recordsPerSecond"] = self._meter.reading.records_per_second

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 import signal
 from collections.abc import Callable
@@ -12,8 +11,11 @@ from typing import TYPE_CHECKING
 from turnout.config import Settings
 from turnout.errors import TurnoutError
 from turnout.orchestrator import Orchestrator
+from turnout.server.access import Access
 from turnout.server.api import Services
 from turnout.server.app import Server, create_app
+from turnout.server.connections import Doorkeeper, allow_open_files
+from turnout.server.origins import is_loopback
 from turnout.store.database import Database
 
 if TYPE_CHECKING:
@@ -25,6 +27,8 @@ log = logging.getLogger("turnout")
 def run(settings: Settings, *, insecure: bool = False, on_ready: Callable[[str], None] | None = None) -> None:
     """Run until SIGINT or SIGTERM; `on_ready` gets the address once the server listens."""
     _check_address(settings, insecure)
+    access = Access.of(settings)
+    allow_open_files(settings.server.max_connections)
     database = Database.open(settings.data_dir, settings.store.memory_limit)
     sessions: list[SparkSession] = []
 
@@ -38,8 +42,9 @@ def run(settings: Settings, *, insecure: bool = False, on_ready: Callable[[str],
     orchestrator = Orchestrator(settings, database, start_spark)
     try:
         wait_seconds = settings.swap.catch_up_timeout_seconds + 60
-        app = create_app(Services(database, orchestrator, control_wait_seconds=wait_seconds))
-        server = Server(app, settings.server.host, settings.server.port)
+        app = create_app(Services(database, orchestrator, wait_seconds, settings.server.max_viewers), access)
+        where = settings.server
+        server = Server(app, where.host, where.port, Doorkeeper(where.max_connections))
         orchestrator.start()
         asyncio.run(_serve(server, on_ready))
     finally:
@@ -64,28 +69,17 @@ def _end(orchestrator: Orchestrator, sessions: list[SparkSession], database: Dat
 
 
 def _check_address(settings: Settings, insecure: bool) -> None:
-    """Only this machine may connect, unless its owner says otherwise. Tokens that nobody checks protect nothing."""
-    if insecure:
+    """Only this machine may connect, unless tokens protect the server or its owner says otherwise."""
+    host = settings.server.host
+    if is_loopback(host):
         return
     if settings.access is not None:
-        raise TurnoutError(
-            code="access_not_checked",
-            message="access: is set, but this version does not check tokens yet",
-            hint="remove access: and listen on 127.0.0.1, or start with --insecure to serve without them",
+        log.warning(
+            "server.host is %s: tokens and rows cross the network as plain HTTP; put a proxy with TLS in front", host
         )
-    host = settings.server.host
-    if not _is_loopback(host):
+    elif not insecure:
         raise TurnoutError(
             code="insecure_address",
             message=f"server.host is {host}, which others can reach, and nothing protects it",
-            hint="listen on 127.0.0.1, or start with --insecure",
+            hint="listen on 127.0.0.1, describe tokens at access:, or start with --insecure",
         )
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

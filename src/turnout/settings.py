@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import (
     AfterValidator,
@@ -18,6 +18,7 @@ from pydantic import (
     PlainValidator,
     PrivateAttr,
     SecretStr,
+    model_validator,
 )
 
 from turnout import faults
@@ -84,6 +85,8 @@ def _properties(value: object) -> object:
 
 _ADDRESS = r"(\[[0-9a-f:.]+\]|[^\s,:\[\]]+):[0-9]{1,5}"
 Addresses = Annotated[str, _text_of(rf"{_ADDRESS}(\s*,\s*{_ADDRESS})*", "look like host:9092 or host1:9092,host2:9092")]
+_SITE = r"https?://(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:[0-9]{1,5})?"
+Origin = Annotated[str, _text_of(_SITE, "look like https://app.example or http://localhost:4200, without a path")]
 NonEmpty = Annotated[str, _text_of(r".*\S.*", "not be empty")]
 Topic = Annotated[str, AfterValidator(parse_topic)]
 Column = Annotated[ColumnType, _parsed_by(ColumnType.parse)]
@@ -156,18 +159,29 @@ class SwapSettings(_Model):
 
 
 class ServerSettings(_Model):
-    """Where viewers connect."""
+    """Where viewers connect, and how many."""
 
     host: NonEmpty = "127.0.0.1"
     port: Whole = Field(10000, ge=0, le=65535)
+    allowed_origins: tuple[Origin, ...] = ()
+    max_connections: Whole = Field(1000, ge=1)
+    max_viewers: Whole = Field(500, ge=1)
+
+    @model_validator(mode="after")
+    def _viewers_fit(self) -> Self:
+        if self.max_viewers > self.max_connections:
+            shown = f"max_viewers is {self.max_viewers}, more than max_connections ({self.max_connections})"
+            raise ValueError(f"{shown}; raise the one or lower the other")
+        return self
 
 
 class TokenSettings(_Model):
-    """One token and what its bearer may do."""
+    """One token, here or in a file, and what its bearer may do."""
 
     name: NonEmpty
     role: Role
-    token: SecretStr
+    token: SecretStr | None = None
+    token_file: Path | None = None
 
 
 class AccessSettings(_Model):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,29 +17,21 @@ from turnout.cli.app import (
     connected,
     console,
     print_json,
+    printable,
 )
-from turnout.errors import TurnoutError
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, RenderableType
 
-    from turnout.client import Client, Rows
+    from turnout.client import Client, State, Window, WindowOptions, WindowSubscription
 
-POLL_SECONDS = 0.5
 _NEW, _CHANGED = "green", "bold black on yellow"
-_AROUND_ROWS = 7  # header, borders and the line below the table
+_STATE_STYLES = {"live": "green", "connecting": "yellow", "away": "yellow"}
+_AROUND_ROWS = 7  # header, borders, the line below the table, and the cursor's
+_LEAST_ROWS = 5
 _JSON_ROWS = 100
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """What to look at."""
-
-    table: str
-    where: tuple[str, ...] = ()
-    sort: tuple[str, ...] = ()
-    columns: tuple[str, ...] = ()
-    limit: int = _JSON_ROWS
+# How soon another size of the terminal, or another state of the connection, shows.
+_LOOK_SECONDS = 0.25
 
 
 @app.command(epilog="Example:  turnout watch final_ui --where 'age >= 30' --sort=-balance --columns name,balance")
@@ -60,106 +50,115 @@ def watch(
     json: JsonOption = False,
 ) -> None:
     """Watch a table live; Ctrl-C ends it. With --json: one line for each changed window."""
-    fits = _JSON_ROWS if json else max(5, console().size.height - _AROUND_ROWS)
-    view = View(table, tuple(where or ()), (sort,) if sort else (), (columns,) if columns else (), limit or fits)
-    with connected(url, token) as client:
-        try:
-            (_watch_json if json else _watch_live)(client, view)
-        except KeyboardInterrupt:
-            raise typer.Exit(0) from None
+    view: WindowOptions = {"where": where or (), "sort": sort or (), "columns": columns or ()}
+    try:
+        with connected(url, token) as client:
+            if json:
+                _watch_json(client, table, {**view, "limit": limit or _JSON_ROWS})
+            else:
+                _watch_live(client, table, view, limit)
+    except KeyboardInterrupt:
+        raise typer.Exit(0) from None
 
 
-def windows(client: Client, view: View, pause: Callable[[float], None] = time.sleep) -> Iterator[Rows | None]:
-    """The window each time that it changed; None when the server is away, and the window again when it is back."""
-    last: Rows | None = None
-    away = seen = False
-    while True:
-        try:
-            found = client.rows(view.table, where=view.where, sort=view.sort, columns=view.columns, limit=view.limit)
-        except TurnoutError as error:
-            # A server that starts answers before it has its tables: what was there will be there again.
-            if error.status < 500 and not (seen and error.status == 404):
-                raise
-            if not away:
-                yield None
-            away = True
-        else:
-            if away or found != last:
-                yield found
-            last, away, seen = found, False, True
-        pause(POLL_SECONDS)
-
-
-def _watch_json(client: Client, view: View) -> None:
-    last: Rows | None = None
-    for window in windows(client, view):
-        if window is not None and window != last:
+def _watch_json(client: Client, table: str, view: WindowOptions) -> None:
+    with client.table(table).window(**view) as windows:
+        for window in windows:
             print_json(window.as_json())
-            last = window
 
 
-def _watch_live(client: Client, view: View) -> None:
+def _watch_live(client: Client, table: str, view: WindowOptions, limit: int | None) -> None:
     from rich.live import Live
     from rich.text import Text
 
-    last: Rows | None = None
-    with Live(Text("connecting ..."), console=console(), auto_refresh=False, vertical_overflow="ellipsis") as live:
-        for window in windows(client, view):
-            if window is None:
-                waiting = Text(f"waiting for the server at {client.url} ...", style="yellow")
-                live.update(_with_note(last, waiting), refresh=True)
-                continue
-            live.update(picture(window, last), refresh=True)
-            last = window
+    screen = console()
+    rows = limit or fitting(screen)
+    asked: WindowOptions = {**view, "limit": rows}
+    with (
+        client.table(table).window(**asked) as windows,
+        Live(Text("connecting ..."), console=screen, auto_refresh=False, vertical_overflow="ellipsis") as live,
+    ):
+        shown = Shown(client.url)
+        while True:
+            if limit is None and rows != fitting(screen):
+                rows = fitting(screen)
+                windows.move(limit=rows)
+            if shown.look(windows, screen):
+                live.update(shown.picture(), refresh=True)
 
 
-def _with_note(window: Rows | None, note: RenderableType) -> RenderableType:
-    from rich.console import Group
+def fitting(screen: Console) -> int:
+    """How many rows the terminal has room for."""
+    return max(_LEAST_ROWS, screen.size.height - _AROUND_ROWS)
 
-    return note if window is None else Group(picture(window, window), note)
+
+@dataclass(slots=True)
+class Shown:
+    """What the terminal shows: a window, the one before it, the state of the connection, and the terminal's size."""
+
+    url: str
+    window: Window | None = None
+    before: Window | None = None
+    state: State | None = None
+    reason: str = ""
+    size: tuple[int, int] | None = None
+
+    def look(self, windows: WindowSubscription, screen: Console) -> bool:
+        """Wait a moment for something new; whether there was something."""
+        try:
+            window = windows.get(_LOOK_SECONDS)
+        except TimeoutError:
+            now = (windows.state, windows.reason, tuple(screen.size))
+            if now == (self.state, self.reason, self.size):
+                return False
+        else:
+            self.before, self.window = self.window, window
+        self.state, self.reason, self.size = windows.state, windows.reason, (screen.size.width, screen.size.height)
+        return True
+
+    def picture(self) -> RenderableType:
+        from rich.console import Group
+        from rich.text import Text
+
+        state = str(self.state)
+        waiting = Text(f"waiting for the server at {self.url} ... {printable(self.reason)}", style="yellow")
+        if self.window is None:
+            return waiting if self.reason else Text("connecting ...")
+        shown = picture(self.window, self.before, state)
+        return Group(shown, waiting) if self.reason else shown
 
 
-def picture(window: Rows, last: Rows | None) -> RenderableType:
-    """The window as a table: new rows and changed cells stand out against the last one."""
+def picture(window: Window, before: Window | None, state: str = "live") -> RenderableType:
+    """The window as a table: new rows and changed cells stand out against the one before."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
-    names = [column["name"] for column in window.columns]
     generation = f"generation {window.generation}"
-    if last is not None and last.generation != window.generation:
-        generation += f" (was {last.generation})"
-    header = f"{window.table}   {generation}   version {window.version}   {window.total:,} rows"
+    if before is not None and before.generation != window.generation:
+        generation += f" (was {before.generation})"
+    header = Text(style="bold")
+    header.append(f"{printable(window.table)}   {generation}   version {window.version}   {window.total:,} rows   ")
+    header.append(state, style=_STATE_STYLES.get(state, "red"))
     shown = Table(header_style="bold cyan")
     for column in window.columns:
         numeric = column["type"].startswith(("int", "float", "double", "decimal"))
-        shown.add_column(column["name"], justify="right" if numeric else "left", no_wrap=True)
-    for row, styles in zip(window.rows, _styles(window, last, names), strict=True):
-        shown.add_row(*(cell(row[name], style) for name, style in zip(names, styles, strict=True)))
-    return Group(Text(header, style="bold"), shown)
+        shown.add_column(cell(column["name"]), justify="right" if numeric else "left", no_wrap=True)
+    for row, styles in zip(window.rows, _styles(window, before), strict=True):
+        shown.add_row(*(cell(value, style) for value, style in zip(row.values(), styles, strict=True)))
+    return Group(header, shown)
 
 
-def _styles(window: Rows, last: Rows | None, names: list[str]) -> list[list[str]]:
+def _styles(window: Window, before: Window | None) -> list[list[str]]:
     """A style for each cell. Against another generation nothing stands out: all of it is new."""
-    if last is None or last.generation != window.generation or not names:
-        return [[""] * len(names) for _ in window.rows]
-    before = dict(zip(_identities(last.rows, names[0]), last.rows, strict=True))
-    styles = []
-    for identity, row in zip(_identities(window.rows, names[0]), window.rows, strict=True):
-        old = before.get(identity)
-        if old is None:
-            styles.append([_NEW] * len(names))
-        else:
-            styles.append(["" if old.get(name) == row[name] else _CHANGED for name in names])
-    return styles
+    width = len(window.columns)
+    if before is None or before.generation != window.generation:
+        return [[""] * width for _ in window.rows]
+    old = dict(zip(before.ids, before.rows, strict=True))
+    return [_row_styles(row, old.get(identity)) for identity, row in zip(window.ids, window.rows, strict=True)]
 
 
-def _identities(rows: tuple[Mapping[str, Any], ...], first: str) -> list[tuple[str, int]]:
-    """What makes a row the same one as before: its first column, and which one of those that have it."""
-    seen: dict[str, int] = {}
-    found = []
-    for row in rows:
-        value = repr(row.get(first))
-        seen[value] = seen.get(value, -1) + 1
-        found.append((value, seen[value]))
-    return found
+def _row_styles(row: Any, old: Any) -> list[str]:
+    if old is None:
+        return [_NEW] * len(row)
+    return ["" if name in old and old[name] == value else _CHANGED for name, value in row.items()]

@@ -10,6 +10,7 @@ import logging
 import re
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from typing import Any, Protocol, TypeVar
 
 import anyio.to_thread
@@ -27,7 +28,7 @@ from turnout.server.formats import Format, WindowFile, to_json, window_file, win
 from turnout.store.database import Database
 from turnout.store.values import show
 from turnout.store.where import parse_columns, parse_sort, parse_terms
-from turnout.store.windows import Window, list_tables, read_window, store_faults
+from turnout.store.windows import Window, list_tables, newest_record, read_window, store_faults
 
 log = logging.getLogger(__name__)
 
@@ -45,10 +46,23 @@ _TOPIC_READERS, _TOPICS_SECONDS = 2, 15.0
 STOPPING = "turnout.stopping"
 """In the scope of a request: a function that says whether the server stops."""
 
+
+def content_security_policy(styles: str) -> str:
+    """What the page may load: only what is its own server's. The grid has its small images in its styles, as data."""
+    return (
+        f"default-src 'self'; style-src {styles}; img-src 'self' data:; font-src 'self' data:; object-src 'none'; "
+        "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    )
+
+
 SECURITY_HEADERS = {
     "X-Content-Type-Options": "nosniff",
-    "Content-Security-Policy": ("default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"),
+    "Content-Security-Policy": content_security_policy("'self'"),
     "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    # Pages of server.allowed_origins read by CORS, which this does not concern.
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
 }
 
 T = TypeVar("T")
@@ -85,12 +99,20 @@ class Services:
     orchestrator: Orchestrator
     control_wait_seconds: float = 660.0
     """How long a request waits for its outcome: as long as a build may take, and some more."""
+    max_viewers: int = 500
+
+    def status(self) -> dict[str, Any]:
+        """The orchestrator's status, how fresh the tables are, and the time to hold that against."""
+        with store_faults("read"):
+            status = self.orchestrator.status()
+            return {**status, "newestRecord": newest_record(self.database), "time": datetime.now(UTC)}
 
 
 class Api:
     """The calls, bound to their services."""
 
     def __init__(self, services: Services) -> None:
+        self._services = services
         self._database = services.database
         self._orchestrator = services.orchestrator
         self._readers = CapacityLimiter(_READERS)
@@ -126,7 +148,7 @@ class Api:
 
     async def status(self, request: Request) -> Response:
         known_parameters(request.query_params, ())
-        return json_response(await self._read(self._status))
+        return json_response(await self._read(self._services.status))
 
     async def topics(self, request: Request) -> Response:
         """Names for a form to complete; Kafka's own topics are left out."""
@@ -150,10 +172,6 @@ class Api:
             hint = "try again soon; /api/status shows progress"
             raise TurnoutError(code="not_ready", message=reason, hint=hint, status=503)
         return json_response({"status": "ready", "reason": reason})
-
-    def _status(self) -> dict[str, Any]:
-        with store_faults("read"):
-            return self._orchestrator.status()
 
     async def _json(self, window: Window) -> Response:
         body = await self._read(lambda: window_json(read_window(self._database, window)))
@@ -220,7 +238,8 @@ def on_turnout_error(_: Request, error: Exception) -> Response:
 def on_http_error(request: Request, error: Exception) -> Response:
     """What Starlette refuses by itself: unknown paths, wrong methods."""
     assert isinstance(error, HTTPException)
-    path, method = show(request.url.path), request.method
+    # A WebSocket has no method.
+    path, method = show(request.url.path), request.scope.get("method", "a WebSocket")
     known = {
         404: ("not_found", f"nothing is at {path}", "GET /api/tables lists the tables; the page is at /"),
         405: ("method_not_allowed", f"{method} does not work on {path}", "the Allow header has what does"),
@@ -239,8 +258,7 @@ def on_any_error(request: Request, error: Exception) -> Response:
         hint="its log has the details",
         status=500,
     )
-    # This answer is sent outside of all middleware, so it brings its headers itself.
-    return json_response(shaped.as_json(), 500, SECURITY_HEADERS)
+    return json_response(shaped.as_json(), 500)
 
 
 def known_parameters(query: QueryParams, known: Iterable[str]) -> None:

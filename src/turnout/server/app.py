@@ -8,52 +8,67 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
+import secrets
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import anyio.to_thread
 import uvicorn
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
-from starlette.requests import Request
-from starlette.responses import FileResponse, Response
-from starlette.routing import Mount, Route
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocket
 
 from turnout.errors import TurnoutError
+from turnout.messages import MAX_MESSAGE_BYTES
+from turnout.server.access import Access, Gate
 from turnout.server.api import (
     SECURITY_HEADERS,
     STOPPING,
     Api,
     Services,
+    content_security_policy,
     on_any_error,
     on_http_error,
     on_turnout_error,
 )
+from turnout.server.connections import Connection, Doorkeeper, Socket
 from turnout.server.control_api import ControlApi
+from turnout.server.limits import Viewers
+from turnout.server.live.endpoint import Live
+from turnout.server.live.hub import Hub
 
 __all__ = ["Server", "Services", "create_app", "serve"]
 
 _STATIC = Path(__file__).parent / "static"
+_NONCE = "__CSP_NONCE__"
 _BACKLOG = 1024
 # With uvicorn's own tick this keeps a stop within two seconds.
 _DRAIN_SECONDS = 1
+_PING_SECONDS = 20.0
+# More than limits.py allows, so that what is too large by little gets an answer that says so.
+_MAX_HEAD_BYTES = 32 * 1024
 
 
-def create_app(services: Services) -> Starlette:
-    """The application: calls, page, one error shape, security headers on everything."""
+def create_app(services: Services, access: Access | None = None, static: Path = _STATIC) -> ASGIApp:
+    """The application: calls and page, behind the gate, with one error shape and security headers on everything."""
+    hub = Hub(services.database, services.status)
     app = Starlette(
         routes=[
             *Api(services).routes(),
             *ControlApi(services).routes(),
-            Route("/", _page),
-            Mount("/static", _Static(directory=_STATIC)),
+            *Live(hub, services.database.identity(), Viewers(services.max_viewers)).routes(),
+            WebSocketRoute("/{path:path}", _no_socket),
+            Route("/", _Page(static)),
+            Mount("/static", _Static(directory=static, check_dir=False)),
         ],
-        middleware=[Middleware(_SecurityHeaders)],
         exception_handlers={
             TurnoutError: on_turnout_error,
             HTTPException: on_http_error,
@@ -62,20 +77,51 @@ def create_app(services: Services) -> Starlette:
     )
     # A path is right or wrong; a redirect would only hide a typo in a client.
     app.router.redirect_slashes = False
-    return app
+    return _SecurityHeaders(Gate(app, access or Access()))
+
+
+class _Page:
+    """The page itself. Browsers ask for it each time, so that it never asks for parts of an older build."""
+
+    def __init__(self, static: Path) -> None:
+        self._file = static / "index.html"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        response = await anyio.to_thread.run_sync(self._response)
+        await response(scope, receive, send)
+
+    def _response(self) -> Response:
+        try:
+            page = self._file.read_text(encoding="utf-8")
+        except OSError as error:
+            raise TurnoutError(
+                code="page_not_built",
+                message="the web page is not built; the API works without it",
+                hint="`make setup` builds it",
+                status=503,
+            ) from error
+        # The grid makes its styles in the browser; the page passes the nonce on, so that it alone may.
+        nonce = secrets.token_urlsafe(16)
+        policy = content_security_policy(f"'self' 'nonce-{nonce}'")
+        headers = {"Cache-Control": "no-cache", "Content-Security-Policy": policy}
+        return HTMLResponse(page.replace(_NONCE, nonce), headers=headers)
 
 
 class _Static(StaticFiles):
-    """The parts of the page. Browsers ask each time whether one changed, so that all are of one version."""
+    """The parts of the page. Those whose name changes with their content are kept; of others browsers ask each time."""
 
-    def file_response(self, *args: Any, **kwargs: Any) -> Response:
-        response = super().file_response(*args, **kwargs)
-        response.headers["Cache-Control"] = "no-cache"
+    async def check_config(self) -> None:
+        """A page that is not built has no parts: each is just not found."""
+
+    def file_response(self, full_path: Any, *args: Any, **kwargs: Any) -> Response:
+        response = super().file_response(full_path, *args, **kwargs)
+        hashed = Path(full_path).parent.name == "assets"
+        response.headers["Cache-Control"] = "public, max-age=31536000, immutable" if hashed else "no-cache"
         return response
 
 
-async def _page(_: Request) -> Response:
-    return FileResponse(_STATIC / "index.html", headers={"Cache-Control": "no-cache"})
+async def _no_socket(_: WebSocket) -> None:
+    raise HTTPException(404)
 
 
 class _SecurityHeaders:
@@ -86,7 +132,7 @@ class _SecurityHeaders:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
+            if message["type"] in ("http.response.start", "websocket.http.response.start"):
                 headers = MutableHeaders(scope=message)
                 for name, value in SECURITY_HEADERS.items():
                     headers.setdefault(name, value)
@@ -98,14 +144,24 @@ class _SecurityHeaders:
 class Server:
     """One server. Its address is taken at once: a port in use shows before anything else starts."""
 
-    def __init__(self, app: ASGIApp, host: str, port: int) -> None:
+    def __init__(self, app: ASGIApp, host: str, port: int, doorkeeper: Doorkeeper | None = None) -> None:
         self._socket = _listen(host, port)
         self.host = host
         self.port: int = self._socket.getsockname()[1]
         config = uvicorn.Config(
             self._with_stopping(app),
+            http=cast(Any, functools.partial(Connection, doorkeeper or Doorkeeper())),
+            ws=Socket,
+            ws_max_size=MAX_MESSAGE_BYTES,
+            ws_ping_interval=_PING_SECONDS,
+            ws_ping_timeout=_PING_SECONDS,
+            # A few bytes could otherwise become a message of many megabytes.
+            ws_per_message_deflate=False,
+            h11_max_incomplete_event_size=_MAX_HEAD_BYTES,
             lifespan="off",
             log_config=None,
+            # Below that it logs addresses with their queries, and the headers of WebSockets with their tokens.
+            log_level="error",
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=_DRAIN_SECONDS,

@@ -6,12 +6,9 @@ of it, is decided elsewhere.
 
 from __future__ import annotations
 
-import ipaddress
 import json
-import re
 import time
 from typing import Any
-from urllib.parse import SplitResult, urlsplit
 
 import anyio
 import anyio.to_thread
@@ -23,6 +20,7 @@ from starlette.routing import Route
 from turnout.control import MAX_MESSAGE_BYTES, Outcome
 from turnout.desk import Answer, Ticket
 from turnout.errors import TurnoutError
+from turnout.server.access import identity_of
 from turnout.server.api import STOPPING, Services, json_response, known_parameters
 from turnout.store.values import show
 from turnout.store.windows import store_faults
@@ -30,11 +28,8 @@ from turnout.store.windows import store_faults
 MAX_WAITING = 64
 _SUBMITTERS = 4
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.002, 0.05
-_CLIENT_NAME = re.compile("[a-z][a-z0-9_-]{0,31}")
-# Names of the history that no client may take.
-_TAKEN_NAMES = ("topic", "configuration")
+_BODY_SECONDS = 30
 _WAIT = {"true": True, "1": True, "false": False, "0": False}
-_PORTS = {"http": 80, "https": 443}
 
 
 class ControlApi:
@@ -59,7 +54,7 @@ class ControlApi:
         return await self._steer(request, _rollback_message(await _checked_body(request)))
 
     async def _steer(self, request: Request, raw: bytes) -> Response:
-        wait, requester = _wait(request), _requester(request)
+        wait, requester = _wait(request), identity_of(request.scope).name
         # Not abandoned on cancel: a message that was taken is told to nobody, but is never half taken.
         ticket = await anyio.to_thread.run_sync(self._submit, raw, requester, limiter=self._submitters)
         answer = await self._outcome(request, ticket) if wait else None
@@ -97,7 +92,6 @@ class ControlApi:
 
 async def _checked_body(request: Request) -> bytes:
     """The body of a request that may change something."""
-    _check_origin(request)
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in ("", "application/json"):
         raise TurnoutError(
@@ -106,14 +100,26 @@ async def _checked_body(request: Request) -> bytes:
             hint="send JSON, with Content-Type: application/json",
             status=415,
         )
+    length = request.headers.get("content-length", "")
+    if length.isdecimal() and int(length) > MAX_MESSAGE_BYTES:
+        raise _too_large()
     body = bytearray()
     try:
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > MAX_MESSAGE_BYTES:
-                raise _too_large()
+        # Who sends a body a byte at a time holds a connection, and no more than that.
+        with anyio.fail_after(_BODY_SECONDS):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > MAX_MESSAGE_BYTES:
+                    raise _too_large()
     except ClientDisconnect as error:
         raise TurnoutError(code="bad_request", message="the request ended before its body did") from error
+    except TimeoutError as error:
+        raise TurnoutError(
+            code="request_timeout",
+            message=f"the body did not come within {_BODY_SECONDS} s",
+            hint="send it at once",
+            status=408,
+        ) from error
     return bytes(body)
 
 
@@ -124,55 +130,6 @@ def _too_large() -> TurnoutError:
         hint="send only the fields that change",
         status=413,
     )
-
-
-def _check_origin(request: Request) -> None:
-    """Refuse what another site's page sends by its visitor's browser. Programs send no Origin."""
-    origin = request.headers.get("origin")
-    if origin is None or _is_own(origin, request):
-        return
-    raise TurnoutError(
-        code="foreign_origin",
-        message=f"Origin {show(origin)} is not this server",
-        hint="open the page at the server's own address; programs leave the Origin header out",
-        status=403,
-    )
-
-
-def _is_own(origin: str, request: Request) -> bool:
-    """Whether a page of this server sent the request.
-
-    It is not enough that Origin and Host agree: a site can give its own name this machine's address. So over loopback
-    the name must be one that only this machine has.
-    """
-    sender = _split(origin)
-    # By the scheme of the page, because a proxy in front may speak TLS for this server.
-    host = _split(f"{sender.scheme}://{request.headers.get('host', '')}") if sender else None
-    if sender is None or host is None or _place(sender) != _place(host):
-        return False
-    server = request.scope.get("server")
-    return not (server and _is_loopback(str(server[0]))) or _is_loopback(host.hostname or "")
-
-
-def _split(address: str) -> SplitResult | None:
-    try:
-        parts = urlsplit(address)
-        return parts if parts.scheme in _PORTS and parts.hostname and _place(parts) else None
-    except ValueError:
-        return None
-
-
-def _place(parts: SplitResult) -> tuple[str | None, int]:
-    return parts.hostname, parts.port or _PORTS[parts.scheme]
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _rollback_message(body: bytes) -> bytes:
@@ -201,12 +158,6 @@ def _wait(request: Request) -> bool:
             code="bad_parameter", message=f"wait: neither true nor false: {show(text)}", hint="such as wait=false"
         )
     return _WAIT[text.lower()]
-
-
-def _requester(request: Request) -> str:
-    """Who asks, for the history: what the client calls itself, where that is a plain name."""
-    name = request.headers.get("x-turnout-client", "").strip().lower()
-    return name if _CLIENT_NAME.fullmatch(name) and name not in _TAKEN_NAMES else "http"
 
 
 def _error(answer: Answer) -> TurnoutError:

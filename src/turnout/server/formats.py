@@ -61,7 +61,7 @@ def to_json(value: object) -> bytes:
 def window_json(result: WindowResult) -> bytes:
     """The answer of one window."""
     names = result.rows.column_names
-    values = [_for_json(column).to_pylist() for column in result.rows.columns]
+    values = [for_json(column).to_pylist() for column in result.rows.columns]
     return to_json(
         {
             "table": result.table,
@@ -133,7 +133,7 @@ def _disposition(name: str) -> str:
     return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"
 
 
-def _for_json(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def for_json(column: pa.ChunkedArray) -> pa.ChunkedArray:
     kind = column.type
     if pa.types.is_timestamp(kind):
         return pc.strftime(column.cast(pa.timestamp("us")), format=_TIMESTAMP)

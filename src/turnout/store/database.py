@@ -15,11 +15,14 @@ from pathlib import Path
 import duckdb
 
 from turnout.errors import TurnoutError
+from turnout.store.feed import Feed
 
 FILE_NAME = "store.duckdb"
 
 _BOOKKEEPING = """
 CREATE SCHEMA IF NOT EXISTS turnout;
+CREATE TABLE IF NOT EXISTS turnout.store (id VARCHAR);
+INSERT INTO turnout.store SELECT CAST(uuid() AS VARCHAR) WHERE NOT EXISTS (FROM turnout.store);
 CREATE TABLE IF NOT EXISTS turnout.published (generation INTEGER, previous VARCHAR);
 INSERT INTO turnout.published SELECT 0, NULL WHERE NOT EXISTS (FROM turnout.published);
 CREATE TABLE IF NOT EXISTS turnout.counter (generation INTEGER);
@@ -48,6 +51,7 @@ class Database:
     def __init__(self, path: Path, memory_limit: str) -> None:
         self.path = path
         self._memory_limit = memory_limit
+        self.feed = Feed()
         self._shared = threading.RLock()
         self._connection = self._connect()
 
@@ -103,6 +107,14 @@ class Database:
         """One transaction on the shared tables and names. Writers of these take turns, so they never conflict."""
         with self._shared, self.transaction() as cursor:
             yield cursor
+        self.feed.tell()
+
+    def identity(self) -> str:
+        """A name that no other store has: versions of one store say nothing about another."""
+        with self.read() as cursor:
+            row = cursor.execute("SELECT id FROM turnout.store").fetchone()
+        assert row is not None
+        return str(row[0])
 
     def broken(self, error: BaseException) -> bool:
         """Whether, after this error, only opening again helps: DuckDB held it to be fatal, or a reopening failed."""
@@ -120,14 +132,17 @@ class Database:
         self._connection.close()
 
 
-def next_version(cursor: duckdb.DuckDBPyConnection, schema: str, *tables: str) -> None:
-    """Count a change of `tables` in `schema`, inside the caller's transaction."""
+def next_version(cursor: duckdb.DuckDBPyConnection, schema: str, *tables: str) -> dict[str, int]:
+    """Count a change of `tables` in `schema`, inside the caller's transaction; their versions after it."""
+    versions = {}
     for table in tables:
         changed = cursor.execute(
             f"UPDATE {schema}.versions SET version = version + 1 WHERE name = ? RETURNING version", [table]
         ).fetchone()
         if changed is None:
             cursor.execute(f"INSERT INTO {schema}.versions VALUES (?, 1)", [table])
+        versions[table] = int(changed[0]) if changed else 1
+    return versions
 
 
 def _rollback(cursor: duckdb.DuckDBPyConnection) -> None:

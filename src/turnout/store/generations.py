@@ -17,7 +17,10 @@ import pyarrow as pa
 from turnout.columns import ColumnType
 from turnout.joins import newest_sql, partition_newest_sql, quoted
 from turnout.layout import Layout, SourceTable, ViewTable
+from turnout.store import identity
 from turnout.store.database import Database, next_version, sql_text
+from turnout.store.deltas import DeltaLog
+from turnout.store.feed import MAX_DELTA_ROWS, Commit
 from turnout.store.quality import QualityCount, keys_table, touched, write_quality
 
 _PLACE = 'topic, "partition", "offset"'
@@ -58,17 +61,21 @@ class GenerationTables:
             hidden = "_id BIGINT, _ts TIMESTAMP WITH TIME ZONE, _hash UBIGINT"
             if source.latest:
                 hidden += ", _deleted BOOLEAN, _shown BOOLEAN"
-            cursor.execute(f"CREATE TABLE {self.table(source.table)} ({_declared(source.columns)}, {hidden})")
+            shape = f"{_declared(source.columns)}, {hidden}, {_row(identity.of_source(source))}"
+            cursor.execute(f"CREATE TABLE {self.table(source.table)} ({shape})")
         for view in self.layout.views:
             hidden = "_id BIGINT, _right_id BIGINT, _hash UBIGINT"
-            cursor.execute(f"CREATE TABLE {self.table(view.table)} ({_declared(view.columns)}, {hidden})")
+            shape = f"{_declared(view.columns)}, {hidden}, {_row(identity.of_view(view))}"
+            cursor.execute(f"CREATE TABLE {self.table(view.table)} ({shape})")
         cursor.execute(
             f"CREATE TABLE {self.schema}.bad_records (_id BIGINT, ts TIMESTAMP WITH TIME ZONE, topic VARCHAR, "
-            f'"partition" INTEGER, "offset" BIGINT, field VARCHAR, reason VARCHAR, value VARCHAR)'
+            f'"partition" INTEGER, "offset" BIGINT, field VARCHAR, reason VARCHAR, value VARCHAR, '
+            f"{_row(identity.BAD_RECORD)})"
         )
         cursor.execute(
             f"CREATE TABLE {self.schema}.join_quality (_id BIGINT, view VARCHAR, leftRows BIGINT, rightRows BIGINT, "
-            f"matched BIGINT, unmatchedLeft BIGINT, unmatchedRight BIGINT, duplicateRightKeys BIGINT, nullKeys BIGINT)"
+            f"matched BIGINT, unmatchedLeft BIGINT, unmatchedRight BIGINT, duplicateRightKeys BIGINT, nullKeys BIGINT, "
+            f"{_row(identity.QUALITY)})"
         )
         for index, view in enumerate(self.layout.views):
             cursor.execute(
@@ -105,7 +112,10 @@ class GenerationTables:
         """One batch in one transaction; None where the batch is already in the store (Spark replays after a crash)."""
         with self.database.transaction() as cursor:
             progress = self.progress(cursor)
-            yield None if batch_id <= progress.batch_id else Batch(self, cursor, progress)
+            batch = None if batch_id <= progress.batch_id else Batch(self, cursor, progress)
+            yield batch
+        if batch is not None:
+            self.database.feed.tell(Commit(self.generation, batch.versions, batch.log.deltas()))
 
     def table(self, name: str) -> str:
         """The physical table of this generation."""
@@ -122,6 +132,8 @@ class Batch:
         self._progress = progress
         self._before: dict[str, QualityCount] = {}
         self._changed: list[str] = []
+        self.versions: dict[str, int] = {}
+        self.log = DeltaLog(cursor, self._wanted)
         self.result = BatchResult()
 
     @property
@@ -132,6 +144,11 @@ class Batch:
     def offsets(self) -> str:
         """Where the batch before this one ended."""
         return self._progress.offsets
+
+    def _wanted(self, table: str) -> bool:
+        """Whether somebody wants the changed rows. While a generation catches up nobody looks at it."""
+        few = self.result.records <= MAX_DELTA_ROWS
+        return self.views_built and few and self._tables.database.feed.wants(table)
 
     def load(self, records: pa.Table) -> None:
         """Take decoded records: source rows, and what is wrong with the others."""
@@ -191,10 +208,14 @@ class Batch:
     def _append(self, source: SourceTable) -> None:
         table = self._tables.table(source.table)
         chosen = ", ".join([quoted(c) for c in source.columns] + ["_id", "_ts", "_hash"])
-        added = self._run(f"INSERT INTO {table} BY NAME SELECT {chosen} FROM {_new(source)}")
-        if self.result.evicted.get(source.table):
-            self._run(f"DELETE FROM {table} WHERE _id IN (SELECT _id FROM {_evicted(source)})")
-        if added:
+        evicted, gone, staying = self.result.evicted.get(source.table), 0, ""
+        if evicted:
+            gone = self.log.remove(
+                source.table, f"DELETE FROM {table} WHERE _id IN (SELECT _id FROM {_evicted(source)})"
+            )
+            staying = f" WHERE _id NOT IN (SELECT _id FROM {_evicted(source)})"
+        added = self.log.add(source.table, f"INSERT INTO {table} BY NAME SELECT {chosen} FROM {_new(source)}{staying}")
+        if added or gone:
             self._changed.append(source.table)
 
     def _merge(self, source: SourceTable) -> None:
@@ -204,14 +225,15 @@ class Batch:
         """
         table, new = self._tables.table(source.table), _new(source)
         old = touched(new, table)
-        every = f"(SELECT * EXCLUDE (_shown) FROM {table} WHERE {old} UNION ALL BY NAME SELECT * FROM {new})"
+        every = f"(SELECT * EXCLUDE (_shown, _row) FROM {table} WHERE {old} UNION ALL BY NAME SELECT * FROM {new})"
         self._run(f"CREATE OR REPLACE TEMP TABLE _kept AS {partition_newest_sql(every, source.key)}")
         winners = newest_sql("_kept_rows", source.key)
-        changed = self._run(f"DELETE FROM {table} WHERE {old}")
-        added = self._run(
+        changed = self.log.remove(source.table, f"DELETE FROM {table} WHERE {old}")
+        added = self.log.add(
+            source.table,
             f"INSERT INTO {table} BY NAME WITH _kept_rows AS (SELECT * EXCLUDE (_nth) FROM _kept), "
             f"winners AS ({winners}) "
-            f"SELECT *, NOT _deleted AND _id IN (SELECT _id FROM winners) AS _shown FROM _kept_rows"
+            f"SELECT *, NOT _deleted AND _id IN (SELECT _id FROM winners) AS _shown FROM _kept_rows",
         )
         if changed or added:
             self._changed.append(source.table)
@@ -222,9 +244,10 @@ class Batch:
             f"WHERE len(faults_{index}) > 0"
             for index in range(len(self._layout.sources))
         )
-        self.result.bad = self._run(
+        self.result.bad = self.log.add(
+            "bad_records",
             f"INSERT INTO {self._tables.schema}.bad_records SELECT DISTINCT _id, _ts, {_PLACE}, "
-            f"fault.field, fault.reason, _text FROM ({faults})"
+            f"fault.field, fault.reason, _text FROM ({faults})",
         )
         if self.result.bad:
             self._changed.append("bad_records")
@@ -251,10 +274,10 @@ class Batch:
     def replace(self, view: ViewTable, rows: pa.Table) -> None:
         """Put the view's new rows of the touched keys in place of its old ones."""
         table, key = self._tables.table(view.table), quoted(view.key)
-        removed = self._run(f"DELETE FROM {table} WHERE {touched(keys_table(view), table)}")
+        removed = self.log.remove(view.table, f"DELETE FROM {table} WHERE {touched(keys_table(view), table)}")
         if not view.left.latest:
             gone = f"{key} IS NULL AND _id IN (SELECT _id FROM {_evicted(view.left)} WHERE {key} IS NULL)"
-            removed += self._run(f"DELETE FROM {table} WHERE {gone}")
+            removed += self.log.remove(view.table, f"DELETE FROM {table} WHERE {gone}")
         added = self._insert_rows(view, rows)
         if removed or added:
             self._changed.append(view.table)
@@ -296,9 +319,10 @@ class Batch:
         return added
 
     def _insert(self, view: ViewTable, rows: str) -> int:
-        return self._run(
+        return self.log.add(
+            view.table,
             f"INSERT INTO {self._tables.table(view.table)} BY NAME "
-            f"SELECT *, {_hash(quoted(view.key))} AS _hash FROM {rows}"
+            f"SELECT *, {_hash(quoted(view.key))} AS _hash FROM {rows}",
         )
 
     def dead_letters(self) -> pa.Table | None:
@@ -320,7 +344,7 @@ class Batch:
                 continue
             write_quality(self._cursor, self._tables.schema, view, self._before.get(view.table))
             self._changed.append("join_quality")
-        next_version(self._cursor, self._tables.schema, *dict.fromkeys(self._changed))
+        self.versions = next_version(self._cursor, self._tables.schema, *dict.fromkeys(self._changed))
         self._cursor.execute(
             f"UPDATE {self._tables.schema}.progress "
             f"SET batch_id = ?, offsets = ?, records = records + ?, views_built = ?",
@@ -330,6 +354,10 @@ class Batch:
 
 def _declared(columns: Mapping[str, ColumnType]) -> str:
     return ", ".join(f"{quoted(name)} {kind.duckdb}" for name, kind in columns.items())
+
+
+def _row(expression: str) -> str:
+    return f"{identity.ROW} VARCHAR GENERATED ALWAYS AS ({expression}) VIRTUAL"
 
 
 def _hash(key: str) -> str:

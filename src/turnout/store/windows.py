@@ -1,16 +1,18 @@
 """Reading tables: a window of one table, the list of all, or a whole table as a stream, each of one moment.
 
 Every relation in schema `main` is a table; `NAME@7` is its counterpart in generation 7. Names come from the
-catalog, and hidden columns (their names begin with `_`) are never shown. The filter language is `where.py`.
+catalog, and hidden columns (their names begin with `_`) are never shown. The filter language is `where.py`; windows
+that are followed are `tracking.py`.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
 
 import duckdb
@@ -24,7 +26,7 @@ from turnout.store.where import SortKey, Term, compile_sort, compile_where, know
 
 log = logging.getLogger(__name__)
 
-_TIES = ("_id", "_right_id")
+TIES = ("_id", "_right_id")
 _OF_GENERATION = re.compile(r"(.+)@([0-9]{1,9})", re.ASCII | re.DOTALL)
 _STREAM_BATCH_ROWS = 50_000
 _CATALOG = """
@@ -94,12 +96,18 @@ class TableInfo:
 
 def read_window(database: Database, window: Window) -> WindowResult:
     """The window's rows in memory."""
-    with _snapshot(database) as snapshot:
+    with open_snapshot(database) as snapshot:
         table, total = snapshot.prepare(window)
         rows = snapshot.select(table, window).to_arrow_table()
         return WindowResult(
-            window.table, table.generation, snapshot.version(table), total, _chosen(table, window), rows
+            window.table, table.generation, snapshot.version(table), total, chosen_columns(table, window), rows
         )
+
+
+def newest_record(database: Database) -> datetime | None:
+    """The time of the newest Kafka record that is shown."""
+    with open_snapshot(database) as snapshot:
+        return snapshot.newest()
 
 
 @contextmanager
@@ -109,17 +117,17 @@ def open_window(database: Database, window: Window) -> Iterator[WindowStream]:
     The block keeps a snapshot open, and DuckDB cannot reclaim what it still sees: drain it into a file, not
     into a slow client.
     """
-    with _snapshot(database) as snapshot:
+    with open_snapshot(database) as snapshot:
         table, total = snapshot.prepare(window)
         version = snapshot.version(table)
         # Last: the next statement on this cursor would end the stream silently.
         reader = snapshot.select(table, window).to_arrow_reader(_STREAM_BATCH_ROWS)
-        yield WindowStream(window.table, table.generation, version, total, _chosen(table, window), reader)
+        yield WindowStream(window.table, table.generation, version, total, chosen_columns(table, window), reader)
 
 
 def list_tables(database: Database) -> list[TableInfo]:
     """All tables, by name."""
-    with _snapshot(database) as snapshot:
+    with open_snapshot(database) as snapshot:
         found = [snapshot.table(name) for name in snapshot.names]
         return [
             TableInfo(
@@ -183,29 +191,41 @@ class _Snapshot:
         """The table of that name, or of `NAME@generation`."""
         if ("main", name) in self._catalog:
             return self._described(name, "main", name, self.published)
-        generation = _OF_GENERATION.fullmatch(name)
-        if generation is not None:
-            plain, number = generation[1], int(generation[2])
-            # Only a name that is also a table: a generation's own bookkeeping is nobody's to read.
-            if ("main", plain) in self._catalog and (f"g{number}", plain) in self._catalog:
-                return self._described(name, f"g{number}", plain, number)
+        plain, number = split_name(name)
+        # Only a name that is also a table: a generation's own bookkeeping is nobody's to read.
+        if number is not None and ("main", plain) in self._catalog and (f"g{number}", plain) in self._catalog:
+            return self._described(name, f"g{number}", plain, number)
         raise self._unknown(name)
 
     def prepare(self, window: Window) -> tuple[_Table, int]:
         """The window's table and the number of rows that its `where` keeps, everything else checked."""
         table = self.table(window.table)
+        self.check(table, window)
+        return table, self.count(table, *compile_where(window.where, table.columns))
+
+    def check(self, table: _Table, window: Window) -> None:
+        """Refuse columns that the table does not have."""
         for name in window.columns or ():
             known_column(name, table.columns, "columns", "bad_columns")
         compile_sort(window.sort, table.columns)
-        return table, self.count(table, *compile_where(window.where, table.columns))
+
+    def newest(self) -> datetime | None:
+        """The latest record time in any published table."""
+        dated = [name for name in self.names if "_ts" in self._catalog["main", name]]
+        if not dated:
+            return None
+        # As a number: the driver reads a time with a zone only with a package that nothing else needs.
+        parts = " UNION ALL ".join(f"SELECT epoch_us(max(_ts)) AS us FROM main.{quote(name)}" for name in dated)
+        row = self._cursor.execute(f"SELECT max(us) FROM ({parts})").fetchone()
+        return datetime.fromtimestamp(row[0] / 1e6, UTC) if row and row[0] is not None else None
 
     def count(self, table: _Table, condition: str, parameters: list[object]) -> int:
         return self._scalar(f"SELECT count(*) FROM {table.source} WHERE {condition}", parameters)
 
-    def select(self, table: _Table, window: Window) -> duckdb.DuckDBPyConnection:
+    def select(self, table: _Table, window: Window, extra: Sequence[str] = ()) -> duckdb.DuckDBPyConnection:
         condition, parameters = compile_where(window.where, table.columns)
-        order = compile_sort(window.sort, table.columns, [tie for tie in _TIES if tie in table.hidden])
-        columns = ", ".join(quote(column.name) for column in _chosen(table, window))
+        order = compile_sort(window.sort, table.columns, [tie for tie in TIES if tie in table.hidden])
+        columns = ", ".join([*(quote(column.name) for column in chosen_columns(table, window)), *extra])
         text = f"SELECT {columns} FROM {table.source} WHERE {condition}"
         if order:
             text += f" ORDER BY {order}"
@@ -250,8 +270,14 @@ class _Snapshot:
         return TurnoutError(code="unknown_table", message=f"no table {show(name)}", hint=hint, status=404)
 
 
+def split_name(name: str) -> tuple[str, int | None]:
+    """`final_ui@7` as its two parts."""
+    found = _OF_GENERATION.fullmatch(name)
+    return (found[1], int(found[2])) if found else (name, None)
+
+
 @contextmanager
-def _snapshot(database: Database) -> Iterator[_Snapshot]:
+def open_snapshot(database: Database) -> Iterator[_Snapshot]:
     with store_faults("read"), database.read() as cursor:
         # Arrow carries the session's zone into every file; it must not be that of the machine.
         cursor.execute("SET TimeZone = 'UTC'")
@@ -270,6 +296,6 @@ def _public(table: _Table) -> tuple[Column, ...]:
     return tuple(Column(name, kind.name) for name, kind in table.columns.items())
 
 
-def _chosen(table: _Table, window: Window) -> tuple[Column, ...]:
+def chosen_columns(table: _Table, window: Window) -> tuple[Column, ...]:
     names = table.columns if window.columns is None else window.columns
     return tuple(Column(name, table.columns[name].name) for name in names)

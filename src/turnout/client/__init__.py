@@ -1,0 +1,25 @@
+"""The Python client: rows over HTTP, and live tables that follow swaps by themselves."""
+
+from turnout.client.client import Client, connect
+from turnout.client.events import Changes, Rows, Snapshot, State, Window, WindowOptions
+from turnout.client.http import DEFAULT_URL
+from turnout.client.mirror import Mirror
+from turnout.client.subscription import ChangesSubscription, Subscription, WindowSubscription
+from turnout.client.table import Table
+
+__all__ = [
+    "DEFAULT_URL",
+    "Changes",
+    "ChangesSubscription",
+    "Client",
+    "Mirror",
+    "Rows",
+    "Snapshot",
+    "State",
+    "Subscription",
+    "Table",
+    "Window",
+    "WindowOptions",
+    "WindowSubscription",
+    "connect",
+]

@@ -1,0 +1,144 @@
+"""What a client hands out: rows over HTTP, windows and changes of live tables, the states of a subscription.
+
+All are frozen and belong to whoever got them. How they come about is `live.py` and `mirror.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from turnout.client import frames, html
+
+if TYPE_CHECKING:
+    import pandas  # type: ignore[import-untyped,import-not-found,unused-ignore]
+    import polars  # type: ignore[import-not-found,unused-ignore]
+    import pyarrow
+
+Json = dict[str, Any]
+Row = dict[str, Any]
+Columns = tuple[Mapping[str, str], ...]
+Texts = str | Iterable[str]
+Where = str | Iterable[str | Mapping[str, Any]]
+
+
+class WindowOptions(TypedDict, total=False):
+    """Which window of a table: what `Table.window` takes."""
+
+    columns: Texts
+    where: Where
+    sort: Texts
+    offset: int
+    limit: int
+
+
+class State(StrEnum):
+    """How a subscription is."""
+
+    CONNECTING = "connecting"
+    """No answer yet."""
+    LIVE = "live"
+    """What it shows is what the server has."""
+    AWAY = "away"
+    """The server is away; what it shows is the last that was known, and it goes on by itself."""
+    REFUSED = "refused"
+    """Over: the server refused it, and says why."""
+    CLOSED = "closed"
+    """Over: it was closed here."""
+
+    @property
+    def over(self) -> bool:
+        return self in (State.REFUSED, State.CLOSED)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A window of a table, of one moment; `total` counts what `where` keeps, not only this window."""
+
+    table: str
+    generation: int
+    version: int
+    total: int
+    columns: Columns
+    rows: tuple[Mapping[str, Any], ...]
+
+    def as_json(self) -> Json:
+        """The same as the HTTP API answers."""
+        names = ("table", "generation", "version", "total", "columns", "rows")
+        return {name: getattr(self, name) for name in names}
+
+    def to_arrow(self) -> pyarrow.Table:
+        """These rows, with the types of their columns."""
+        names = [column["name"] for column in self.columns]
+        return frames.to_arrow(self.columns, [[row[name] for name in names] for row in self.rows])
+
+    def to_pandas(self) -> pandas.DataFrame:
+        return frames.to_pandas(self.to_arrow())
+
+    def to_polars(self) -> polars.DataFrame:
+        return frames.to_polars(self.to_arrow())
+
+    def _repr_html_(self) -> str:
+        return html.table(html.caption(self.table, self.generation, self.version, self.total), self.columns, self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Window(Rows):
+    """A window as it is now. A row that stays has the same id while its cells change."""
+
+    ids: tuple[str, ...]
+    offset: int
+    swapped: bool
+    """Whether the table moved to another generation since the window that was handed out before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What became of a table since the event before, by row id."""
+
+    table: str
+    generation: int
+    version: int
+    columns: Columns
+    snapshot: bool
+    """`inserted` has all rows, in place of all that came before: the first event, a swap, or who was too slow."""
+    swapped: bool
+    inserted: Mapping[str, Row]
+    updated: Mapping[str, Row]
+    deleted: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A whole table, of one moment."""
+
+    table: str
+    generation: int
+    version: int
+    columns: Columns
+    _values: Mapping[str, Sequence[Any]] = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    @property
+    def rows(self) -> dict[str, Row]:
+        """Every row by its id; made anew at each call."""
+        return named(self.columns, self._values)
+
+    def to_arrow(self) -> pyarrow.Table:
+        return frames.to_arrow(self.columns, list(self._values.values()))
+
+    def to_pandas(self) -> pandas.DataFrame:
+        return frames.to_pandas(self.to_arrow())
+
+    def to_polars(self) -> polars.DataFrame:
+        return frames.to_polars(self.to_arrow())
+
+
+def named(columns: Columns, values: Mapping[str, Sequence[Any]]) -> dict[str, Row]:
+    """Rows by id, with the names of their columns."""
+    names = [column["name"] for column in columns]
+    return {identity: dict(zip(names, row, strict=True)) for identity, row in values.items()}

@@ -1,0 +1,35 @@
+"""Rows as HTML, for notebooks. Everything that comes from data is escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from typing import Any
+
+SHOWN_ROWS = 10
+_MAX_CHARACTERS = 200
+
+
+def caption(table: str, generation: int, version: int, total: int) -> str:
+    rows = "row" if total == 1 else "rows"
+    return f"<b>{escape(table)}</b> &nbsp; generation {generation} &nbsp; version {version} &nbsp; {total:,} {rows}"
+
+
+def table(caption: str, columns: Sequence[Mapping[str, str]], rows: Iterable[Mapping[str, Any]]) -> str:
+    """A table below its caption, which is HTML already."""
+    heads = "".join(f'<th title="{escape(one["type"])}">{escape(one["name"])}</th>' for one in columns)
+    body = "".join(f"<tr>{''.join(_cell(row[one['name']]) for one in columns)}</tr>" for row in rows)
+    return f"<div>{caption}</div><table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def problem(table: str, text: str) -> str:
+    return f"<div><b>{escape(table)}</b> &nbsp; {escape(text)}</div>"
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "<td><i>null</i></td>"
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    if len(text) > _MAX_CHARACTERS:
+        text = text[: _MAX_CHARACTERS - 3] + "..."
+    return f"<td>{escape(text)}</td>"

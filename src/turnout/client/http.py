@@ -1,0 +1,178 @@
+"""Calls to a running Turnout server over HTTP: JSON answers, and Arrow streams.
+
+It turns the server's errors, and those of the way there, into TurnoutError. What the calls are is `client.py`.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+from turnout.client import wire
+from turnout.client.events import Json, Texts, Where
+from turnout.errors import TurnoutError, first_line
+
+if TYPE_CHECKING:
+    import pyarrow
+
+DEFAULT_URL = "http://127.0.0.1:10000"
+TIMEOUT_SECONDS = 30.0
+# The server writes a file whole before it sends the first byte.
+_FILE_SECONDS = 600.0
+_BUFFER_BYTES = 256 * 1024
+
+Query = list[tuple[str, str | int | float | bool | None]]
+
+
+class Http:
+    """The way to one server; safe to use from several threads."""
+
+    def __init__(self, url: str, token: str | None, name: str) -> None:
+        self.url = _base(url)
+        self.headers = {"X-Turnout-Client": name}
+        # A token with a line break would fail deep in the client, with the token in the error.
+        if token:
+            self.headers["Authorization"] = f"Bearer {_clean(token)}"
+        self._http = httpx.Client(base_url=self.url, headers=self.headers, timeout=TIMEOUT_SECONDS)
+
+    def close(self) -> None:
+        self._http.close()
+
+    def get(self, path: str, query: Query | None = None) -> Json:
+        with self._failures():
+            response = self._http.get(path, params=query or [])
+        return self._answer(response)
+
+    def post(self, path: str, message: Mapping[str, Any], query: Query, *, wait: bool) -> Json:
+        # A build may take as long as the server lets it: who waits, waits for the server's word.
+        timeout = httpx.Timeout(TIMEOUT_SECONDS, read=None if wait else TIMEOUT_SECONDS)
+        with self._failures():
+            response = self._http.post(path, json=dict(message), params=query, timeout=timeout)
+        return self._answer(response)
+
+    def arrow(self, path: str, query: Query) -> pyarrow.Table:
+        """An Arrow stream, read as it comes. Its schema's metadata has generation, version and total."""
+        timeout = httpx.Timeout(TIMEOUT_SECONDS, read=_FILE_SECONDS)
+        with (
+            self._failures(),
+            self._http.stream("GET", path, params=[*query, ("format", "arrow")], timeout=timeout) as response,
+        ):
+            if not response.is_success:
+                response.read()
+                self._answer(response)
+            return self._arrow(response)
+
+    def _arrow(self, response: httpx.Response) -> pyarrow.Table:
+        import pyarrow as pa
+
+        try:
+            # Arrow takes a short read for the end: a buffered reader gives what was asked for.
+            body = io.BufferedReader(_Body(response.iter_bytes()), _BUFFER_BYTES)
+            with pa.ipc.open_stream(pa.PythonFile(body, mode="r")) as reader:
+                table = reader.read_all()
+        except (pa.ArrowInvalid, OSError) as error:
+            raise self._strange(f"answered no Arrow stream ({first_line(error)})") from error
+        names = ("Generation", "Version", "Total")
+        numbers = {f"turnout.{name.lower()}": response.headers.get(f"X-Turnout-{name}", "") for name in names}
+        return table.replace_schema_metadata({**(table.schema.metadata or {}), **numbers})
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        try:
+            yield
+        except httpx.HTTPError as error:
+            raise TurnoutError(
+                code="server_unreachable",
+                message=f"no answer from {self.url}: {_reason(error)}",
+                hint="start a server (turnout run, turnout demo), or give its address by --url or TURNOUT_URL",
+                status=503,
+            ) from error
+
+    def _answer(self, response: httpx.Response) -> Json:
+        try:
+            answer = response.json()
+        except ValueError:
+            answer = None
+        if response.is_success and isinstance(answer, dict):
+            return answer
+        error = wire.problem_of_body(response.content, response.status_code)
+        raise error or self._strange(f"answered {response.status_code} {response.reason_phrase}, not as Turnout does")
+
+    def _strange(self, what: str) -> TurnoutError:
+        return TurnoutError(
+            code="bad_answer",
+            message=f"{self.url} {what}",
+            hint="check that the address is that of a Turnout server, without a path",
+            status=502,
+        )
+
+
+class _Body(io.RawIOBase):
+    """The body of an answer as a file, so that Arrow reads it without having all of it in memory first."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks = chunks
+        self._rest = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._rest:
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                return 0
+            self._rest = memoryview(chunk)
+        count = min(len(buffer), len(self._rest))
+        buffer[:count] = self._rest[:count]
+        self._rest = self._rest[count:]
+        return count
+
+
+def window_query(columns: Texts, where: Where, sort: Texts, offset: int, limit: int | None) -> Query:
+    """The parameters of a window."""
+    query: Query = []
+    for name, given in (("columns", columns), ("where", where), ("sort", sort)):
+        query += [(name, _term(value)) for value in ([given] if isinstance(given, (str, Mapping)) else given)]
+    if offset:
+        query.append(("offset", offset))
+    if limit is not None:
+        query.append(("limit", limit))
+    return query
+
+
+def _term(value: str | Mapping[str, Any]) -> str:
+    return value if isinstance(value, str) else json.dumps([dict(value)])
+
+
+def _base(url: str) -> str:
+    try:
+        parsed = httpx.URL(url)
+    except (httpx.InvalidURL, TypeError):
+        parsed = httpx.URL("")
+    if parsed.scheme in ("http", "https") and parsed.host and not parsed.userinfo:
+        return str(parsed).rstrip("/")
+    # Not shown: it may have a password in it.
+    raise TurnoutError(code="bad_url", message="the server's address is not usable", hint=f"such as {DEFAULT_URL}")
+
+
+def _clean(token: str) -> str:
+    token = token.strip()
+    if token.isascii() and token.isprintable():
+        return token
+    raise TurnoutError(
+        code="bad_token", message="the token has characters that a header cannot carry", hint="check TURNOUT_TOKEN"
+    )
+
+
+def _reason(error: httpx.HTTPError) -> str:
+    if isinstance(error, httpx.ConnectError):
+        return "nothing listens there" if "refused" in str(error).lower() else str(error) or "it cannot be reached"
+    if isinstance(error, httpx.TimeoutException):
+        return f"it took longer than {TIMEOUT_SECONDS:g} s"
+    return str(error) or type(error).__name__

@@ -1,0 +1,315 @@
+"""A table whose every change is followed: a snapshot, then inserts, updates and deletes in order, encoded once for all.
+
+Changes are kept for a while after they were sent, so that a client that lost its connection goes on where it was. Of
+the tables that every generation shares no changes are collected: they are small, and compared with what they were.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow as pa
+
+from turnout.errors import TurnoutError
+from turnout.server.live.encoding import changes_body, current_body, problem_body, snapshot_parts
+from turnout.server.live.outbox import ChangesSlot
+from turnout.server.live.windows import Place, Readers
+from turnout.store.feed import Delta
+from turnout.store.identity import ROW
+from turnout.store.netting import ChangeSet
+from turnout.store.tracking import TrackedWindow, track_window
+from turnout.store.windows import Window, split_name
+
+KEPT_CHANGES = 2_000
+KEPT_BYTES = 32 * 1024 * 1024
+COMPARED = frozenset({"orchestrator_status", "orchestrator_logs", "control_raw", "swaps", "join_quality"})
+_RETRY_SECONDS = 1.0
+_LATE_SECONDS = 1.0
+_AGAIN_SECONDS = 0.02
+
+Reason = Literal["subscribed", "swap", "behind"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    since: int
+    version: int
+    body: bytes
+
+
+class History:
+    """The newest changes of one generation of a table, without a gap between them."""
+
+    def __init__(self) -> None:
+        self.generation = -1
+        self._changes: deque[_Change] = deque()
+        self._bytes = 0
+
+    def begin(self, generation: int) -> None:
+        self.generation = generation
+        self._changes.clear()
+        self._bytes = 0
+
+    def add(self, change: _Change) -> None:
+        if self._changes and self._changes[-1].version != change.since:
+            self.begin(self.generation)
+        self._changes.append(change)
+        self._bytes += len(change.body)
+        while len(self._changes) > KEPT_CHANGES or self._bytes > KEPT_BYTES:
+            self._bytes -= len(self._changes.popleft().body)
+
+    def since(self, place: Place, now: int) -> list[bytes] | None:
+        """What leads from `place` to version `now`; None where it is not known."""
+        generation, version = place
+        if generation != self.generation or version > now:
+            return None
+        if version == now:
+            return []
+        later = [change for change in self._changes if change.since >= version]
+        if not later or later[0].since != version or later[-1].version != now:
+            return None
+        return [change.body for change in later]
+
+
+class SharedChanges:
+    """One table and all who follow its changes. Lives on the event loop; its work runs on threads.
+
+    `_place` is how far it has told. A follower is at that place, or ahead of it by a newer snapshot; None while its
+    snapshot is being read.
+    """
+
+    def __init__(self, window: Window, readers: Readers, ended: Callable[[], None]) -> None:
+        self.window = window
+        self._readers = readers
+        self._ended = ended
+        self._compares = split_name(window.table)[0] in COMPARED
+        self._followers: dict[ChangesSlot, Place | None] = {}
+        self._joining: set[asyncio.Task[None]] = set()
+        self._history = History()
+        self._place: Place | None = None
+        self._known: TrackedWindow | None = None
+        self._columns: tuple[str, ...] = ()
+        self._told: Place | None = None
+        self._deltas: dict[Place, Delta | None] = {}
+        self._woken = asyncio.Event()
+        self._task = asyncio.ensure_future(self._follow())
+
+    def join(self, slot: ChangesSlot, seen: Place | None) -> None:
+        """A follower more: it gets what it has not seen, or else a snapshot."""
+        self._followers[slot] = None
+        if seen is None or not self._resume(slot, seen):
+            self._bring(slot, "subscribed", seen)
+
+    def fall_behind(self, slot: ChangesSlot) -> None:
+        """A follower that was too slow gets a snapshot in place of what it missed."""
+        if slot in self._followers:
+            self._followers[slot] = None
+            self._bring(slot, "behind")
+
+    def leave(self, slot: ChangesSlot) -> bool:
+        """A follower less; whether any is left."""
+        self._followers.pop(slot, None)
+        return bool(self._followers)
+
+    def close(self) -> None:
+        self._task.cancel()
+        for task in self._joining:
+            task.cancel()
+
+    def told(self, place: Place, deltas: Mapping[Place, Delta | None]) -> None:
+        """The table is at `place`. `deltas` tells what led to a place, or None where that was not collected."""
+        self._told = place
+        self._deltas |= deltas
+        self._woken.set()
+
+    # -- one follower, until it is with the others
+
+    def _resume(self, slot: ChangesSlot, seen: Place) -> bool:
+        missed = self._history.since(seen, self._place[1]) if self._place else None
+        if missed is None or self._place is None:
+            return False
+        self._followers[slot] = self._place
+        if not missed:
+            slot.put_current(current_body(self.window.table, *self._place))
+        for body in missed:
+            slot.put(body)
+        return True
+
+    def _bring(self, slot: ChangesSlot, reason: Reason, seen: Place | None = None) -> None:
+        task = asyncio.ensure_future(self._bring_in(slot, reason, seen))
+        self._joining.add(task)
+        task.add_done_callback(self._joining.discard)
+
+    async def _bring_in(self, slot: ChangesSlot, reason: Reason, seen: Place | None) -> None:
+        while slot in self._followers:
+            try:
+                tracked, parts = await self._snapshot(reason)
+            except TurnoutError as error:
+                if error.code != "store_unavailable":
+                    self._refuse(slot, error)
+                    return
+                await asyncio.sleep(_RETRY_SECONDS)
+                continue
+            if slot in self._followers and self._admit(slot, tracked, parts, seen):
+                return
+            await asyncio.sleep(_AGAIN_SECONDS)
+
+    def _admit(self, slot: ChangesSlot, tracked: TrackedWindow, parts: list[bytes], seen: Place | None) -> bool:
+        """Let a follower in; False where its snapshot and what all were told do not meet: it is read again."""
+        place = _place(tracked)
+        if self._place is None:
+            self._stand_at(tracked)
+        assert self._place is not None
+        if place[0] != self._place[0]:
+            return False
+        later = self._history.since(place, self._place[1]) if place[1] < self._place[1] else []
+        if later is None:
+            return False
+        if place == seen:
+            slot.put_current(current_body(self.window.table, *place))
+        else:
+            slot.put_snapshot(parts)
+        for body in later:
+            slot.put(body)
+        self._followers[slot] = max(place, self._place)
+        return True
+
+    def _refuse(self, slot: ChangesSlot, error: TurnoutError) -> None:
+        slot.put_problem(problem_body(error))
+        self._followers.pop(slot, None)
+        if not self._followers:
+            self._ended()
+
+    async def _snapshot(self, reason: Reason) -> tuple[TrackedWindow, list[bytes]]:
+        """All rows. Where tables are compared, those that the next comparison starts from."""
+        known = self._known
+
+        def read() -> tuple[TrackedWindow, list[bytes]]:
+            tracked = known or track_window(self._readers.database, self.window)
+            return tracked, list(snapshot_parts(tracked, reason))
+
+        return await self._readers.threads.run(read)
+
+    # -- all followers
+
+    async def _follow(self) -> None:
+        while True:
+            await self._woken.wait()
+            self._woken.clear()
+            try:
+                await self._advance()
+            except TurnoutError as error:
+                if error.code != "store_unavailable":
+                    self._end(error)
+                    return
+                self._woken.set()
+                await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _advance(self) -> None:
+        """Tell everything up to what the table was told to be at."""
+        while self._place is not None and self._told is not None and self._told != self._place:
+            generation, version = self._place
+            if self._told[0] != generation:
+                await self._start_over("swap")
+            elif self._told[1] < version:
+                return
+            elif self._compares:
+                await self._compare()
+            elif (delta := await self._delta((generation, version + 1))) is not None:
+                await self._tell(delta, version + 1)
+            else:
+                await self._start_over("behind")
+
+    async def _delta(self, place: Place) -> Delta | None:
+        """What led to a place. A version can be seen in the store a moment before its change is heard of."""
+        deadline = asyncio.get_running_loop().time() + _LATE_SECONDS
+        while place not in self._deltas and asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(_AGAIN_SECONDS)
+        delta = self._deltas.get(place)
+        self._deltas = {later: known for later, known in self._deltas.items() if later > place}
+        return delta
+
+    async def _tell(self, delta: Delta, version: int) -> None:
+        assert self._place is not None
+        generation, since = self._place
+
+        def encode() -> bytes:
+            changes = self._readers.netting.change_set(delta, self._columns)
+            return self._body(changes, generation, since, version)
+
+        self._emit(_Change(since, version, await self._readers.threads.run(encode)))
+
+    async def _compare(self) -> None:
+        """One change from what the table was to what it is, however many versions lie between."""
+        known = self._known
+        assert known is not None
+
+        def read() -> tuple[TrackedWindow, bytes | None]:
+            fresh = track_window(self._readers.database, self.window)
+            if fresh.result.generation != known.result.generation:
+                return fresh, None
+            delta = Delta(_with_ids(known), _with_ids(fresh))
+            changes = self._readers.netting.change_set(delta, self._columns)
+            return fresh, self._body(changes, fresh.result.generation, known.result.version, fresh.result.version)
+
+        fresh, body = await self._readers.threads.run(read)
+        if body is None:
+            await self._start_over("swap")
+            return
+        self._known = fresh
+        self._emit(_Change(known.result.version, fresh.result.version, body))
+
+    async def _start_over(self, reason: Reason) -> None:
+        """A snapshot for all: another generation, or changes that are not known."""
+        self._known = None
+        tracked, parts = await self._snapshot(reason)
+        self._stand_at(tracked)
+        for slot, place in self._followers.items():
+            if place is not None and not (place[0] == self._place_now[0] and place[1] >= self._place_now[1]):
+                slot.put_snapshot(parts)
+                self._followers[slot] = self._place_now
+
+    def _stand_at(self, tracked: TrackedWindow) -> None:
+        self._place = _place(tracked)
+        self._columns = tuple(column.name for column in tracked.result.columns)
+        self._known = tracked if self._compares else None
+        self._history.begin(tracked.result.generation)
+
+    def _emit(self, change: _Change) -> None:
+        generation = self._place_now[0]
+        self._history.add(change)
+        self._place = (generation, change.version)
+        for slot, place in self._followers.items():
+            if place == (generation, change.since):
+                slot.put(change.body)
+                self._followers[slot] = self._place
+
+    @property
+    def _place_now(self) -> Place:
+        assert self._place is not None
+        return self._place
+
+    def _body(self, changes: ChangeSet, generation: int, since: int, version: int) -> bytes:
+        insert, update = changes.insert, changes.update
+        return changes_body(
+            self.window.table, generation, since, version, insert=insert, update=update, delete=changes.delete
+        )
+
+    def _end(self, error: TurnoutError) -> None:
+        """The table cannot be read any more: its generation was retired."""
+        body = problem_body(error)
+        for slot in self._followers:
+            slot.put_problem(body)
+        self._ended()
+
+
+def _place(tracked: TrackedWindow) -> Place:
+    return tracked.result.generation, tracked.result.version
+
+
+def _with_ids(tracked: TrackedWindow) -> pa.Table:
+    return tracked.result.rows.append_column(ROW, tracked.ids)

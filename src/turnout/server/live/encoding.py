@@ -1,0 +1,100 @@
+"""Messages of the server as JSON bytes.
+
+A message that goes to many is encoded once, as a body without the `type` and `id` that differ; `message` completes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import pyarrow as pa
+
+from turnout.errors import TurnoutError
+from turnout.messages import SNAPSHOT_PART_ROWS
+from turnout.server.formats import for_json, to_json
+from turnout.store.identity import ROW
+from turnout.store.tracking import TrackedWindow
+from turnout.store.windows import Column
+
+
+def message(kind: str, identity: str | None, body: bytes) -> str:
+    """A whole message from a body, which is a JSON object with at least one field."""
+    return f'{{"type":"{kind}","id":{to_json(identity).decode()},{body[1:].decode()}'
+
+
+def rows_json(rows: pa.Table) -> bytes:
+    """Rows as lists in the order of the columns."""
+    columns = [for_json(column).to_pylist() for column in rows.columns]
+    return to_json(list(zip(*columns, strict=True)))
+
+
+def window_head(table: str, generation: int, version: int, total: int) -> bytes:
+    return to_json({"table": table, "generation": generation, "version": version, "total": total})
+
+
+def window_rows(rows: pa.Table, columns: Sequence[Column], offset: int) -> bytes:
+    """The part of a window that stays while only its total changes."""
+    fields = to_json({"offset": offset, "columns": _columns(columns)})
+    shown = rows.select([column.name for column in columns])
+    return _joined(fields, ids=to_json(rows.column(ROW).to_pylist()), rows=rows_json(shown))
+
+
+def joined(head: bytes, rest: bytes) -> bytes:
+    """Two objects as one."""
+    return head[:-1] + b"," + rest[1:]
+
+
+def snapshot_parts(tracked: TrackedWindow, reason: str) -> Iterator[bytes]:
+    """A whole table in bodies of a bounded size; an empty one is one body."""
+    result = tracked.result
+    starts = range(0, max(1, result.rows.num_rows), SNAPSHOT_PART_ROWS)
+    for start in starts:
+        fields = {
+            "table": result.table,
+            "generation": result.generation,
+            "version": result.version,
+            "reason": reason,
+            "last": start == starts[-1],
+            "columns": _columns(result.columns),
+        }
+        rows = result.rows.slice(start, SNAPSHOT_PART_ROWS)
+        ids = tracked.ids.slice(start, SNAPSHOT_PART_ROWS)
+        yield _joined(to_json(fields), ids=to_json(ids.to_pylist()), rows=rows_json(rows))
+
+
+def changes_body(
+    table: str, generation: int, since: int, version: int, *, insert: pa.Table, update: pa.Table, delete: Sequence[str]
+) -> bytes:
+    """What happened between two versions; the tables have the rows' ids in their last column."""
+    fields = {"table": table, "generation": generation, "version": version, "since": since}
+    return _joined(to_json(fields), insert=_row_set(insert), update=_row_set(update), delete=to_json(delete))
+
+
+def status_body(status: dict[str, Any]) -> bytes:
+    return to_json({"status": status})
+
+
+def current_body(table: str, generation: int, version: int) -> bytes:
+    return to_json({"table": table, "generation": generation, "version": version})
+
+
+def problem_body(error: TurnoutError) -> bytes:
+    return to_json(error.as_json())
+
+
+def _row_set(rows: pa.Table) -> bytes:
+    ids, values = rows.columns[-1], rows.select(rows.column_names[:-1])
+    return _joined(b"{}", ids=to_json(ids.to_pylist()), rows=rows_json(values))
+
+
+def _joined(fields: bytes, **encoded: bytes) -> bytes:
+    """An object with more fields, whose values are JSON already."""
+    parts = [b'"%s":%s' % (name.encode(), value) for name, value in encoded.items()]
+    inside = [fields[1:-1]] if fields != b"{}" else []
+    return b"{" + b",".join([*inside, *parts]) + b"}"
+
+
+def _columns(columns: Sequence[Column]) -> list[dict[str, str]]:
+    return [asdict(column) for column in columns]

@@ -1,0 +1,213 @@
+"""Everything that is followed, each once, however many look: windows, tables' changes and the status.
+
+It hears of every commit of the store, finds out which tables have moved, and tells those that follow them. It lives
+on the event loop, starts with the first subscription and rests after the last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import duckdb
+
+from turnout.errors import TurnoutError
+from turnout.server.live.changes import SharedChanges
+from turnout.server.live.encoding import status_body
+from turnout.server.live.outbox import ChangesSlot, NewestSlot
+from turnout.server.live.threads import Threads
+from turnout.server.live.windows import Place, Readers, SharedWindow
+from turnout.store.database import Database
+from turnout.store.feed import Commit, Delta
+from turnout.store.netting import Netting
+from turnout.store.tracking import read_positions
+from turnout.store.windows import Window, split_name
+
+log = logging.getLogger(__name__)
+
+RESUME_SECONDS = 60.0
+"""How long the changes of a table are followed after its last follower left: it may come back."""
+
+STATUS_SECONDS = 1.0
+_ROUND_SECONDS = 0.02
+_RETRY_SECONDS = 0.5
+_READERS = 2
+
+Shared = SharedWindow | SharedChanges
+
+
+class Hub:
+    """All that is followed. Used on one event loop only, except for `_heard`."""
+
+    def __init__(self, database: Database, status: Callable[[], dict[str, Any]]) -> None:
+        self._database = database
+        self._status = status
+        self._readers = Readers(database, Netting(), Threads(_READERS))
+        self._windows: dict[Window, SharedWindow] = {}
+        self._changes: dict[Window, SharedChanges] = {}
+        self._leaving: dict[Window, asyncio.TimerHandle] = {}
+        self._status_viewers: set[NewestSlot] = set()
+        self._commits: deque[Commit] = deque()
+        self._woken = asyncio.Event()
+        self._status_woken = asyncio.Event()
+        self._published = -1
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def follow_window(self, slot: NewestSlot, window: Window, seen: Place | None) -> Callable[[], None]:
+        """Send the window to `slot` from now on; the answer ends it."""
+        self._start()
+        shared = self._windows.get(window)
+        if shared is None:
+            ended = self._forgetting(self._windows, window)
+            shared = self._windows[window] = SharedWindow(window, self._readers, ended)
+            self._want()
+        shared.join(slot, seen)
+        return lambda: self._leave_window(shared, slot)
+
+    def follow_changes(
+        self, slot: Callable[[Callable[[ChangesSlot], None]], ChangesSlot], window: Window, seen: Place | None
+    ) -> tuple[ChangesSlot, Callable[[], None]]:
+        """Send all changes of a table; `slot` makes the place for them, told what to do when it falls behind."""
+        self._start()
+        shared = self._changes.get(window)
+        if shared is None:
+            ended = self._forgetting(self._changes, window)
+            shared = self._changes[window] = SharedChanges(window, self._readers, ended)
+            self._want()
+        if timer := self._leaving.pop(window, None):
+            timer.cancel()
+        made = slot(shared.fall_behind)
+        shared.join(made, seen)
+        return made, lambda: self._leave_changes(shared, made)
+
+    def follow_status(self, slot: NewestSlot) -> Callable[[], None]:
+        self._start()
+        self._status_viewers.add(slot)
+        self._status_woken.set()
+        return lambda: self._leave_status(slot)
+
+    # -- coming and going
+
+    def _start(self) -> None:
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+            self._database.feed.listen(self._heard)
+            self._tasks = [asyncio.ensure_future(self._pump()), asyncio.ensure_future(self._tell_status())]
+
+    def _rest(self) -> None:
+        """Where nobody follows anything, commits are not even heard."""
+        if self._followed() or self._status_viewers:
+            return
+        self._database.feed.leave(self._heard)
+        for task in self._tasks:
+            task.cancel()
+        self._commits.clear()
+        self._loop = None
+
+    def _leave_status(self, slot: NewestSlot) -> None:
+        self._status_viewers.discard(slot)
+        self._rest()
+
+    def _leave_window(self, shared: SharedWindow, slot: NewestSlot) -> None:
+        if not shared.leave(slot) and self._windows.get(shared.window) is shared:
+            self._forget(self._windows, shared.window)
+
+    def _leave_changes(self, shared: SharedChanges, slot: ChangesSlot) -> None:
+        if shared.leave(slot) or self._changes.get(shared.window) is not shared or self._loop is None:
+            return
+
+        def end() -> None:
+            self._leaving.pop(shared.window, None)
+            self._forget(self._changes, shared.window)
+
+        self._leaving[shared.window] = self._loop.call_later(RESUME_SECONDS, end)
+
+    def _forgetting(self, known: dict[Window, Any], window: Window) -> Callable[[], None]:
+        return lambda: self._forget(known, window)
+
+    def _forget(self, known: dict[Window, Any], window: Window) -> None:
+        if (shared := known.pop(window, None)) is not None:
+            shared.close()
+        self._want()
+        self._rest()
+
+    def _want(self) -> None:
+        self._database.feed.want({split_name(shared.window.table)[0] for shared in self._followed()})
+
+    def _followed(self) -> list[Shared]:
+        return [*self._windows.values(), *self._changes.values()]
+
+    # -- hearing and telling
+
+    def _heard(self, commit: Commit | None) -> None:
+        """On the thread that committed."""
+        if (loop := self._loop) is None:
+            return
+        try:
+            loop.call_soon_threadsafe(self._take, commit)
+        except RuntimeError:
+            return  # the loop has ended
+
+    def _take(self, commit: Commit | None) -> None:
+        if commit is not None:
+            self._commits.append(commit)
+        self._woken.set()
+
+    async def _pump(self) -> None:
+        while True:
+            await self._woken.wait()
+            self._woken.clear()
+            try:
+                await self._round()
+            except (TurnoutError, duckdb.Error) as error:
+                # The store is in trouble, which others tell; what was missed is found by its versions.
+                log.debug("positions cannot be read: %s", error)
+                self._woken.set()
+                await asyncio.sleep(_RETRY_SECONDS)
+            await asyncio.sleep(_ROUND_SECONDS)
+
+    async def _round(self) -> None:
+        named = {number for shared in self._followed() if (number := split_name(shared.window.table)[1]) is not None}
+        positions = await self._readers.threads.run(lambda: read_positions(self._database, named))
+        # After the positions: what led to them has been heard by now, or is in a moment.
+        commits = [self._commits.popleft() for _ in range(len(self._commits))]
+        deltas = await self._readers.threads.run(lambda: self._netted(commits)) if commits else {}
+        if positions.published != self._published:
+            self._published = positions.published
+            self._status_woken.set()
+        for shared in self._followed():
+            plain, _ = split_name(shared.window.table)
+            shared.told(positions.of(shared.window.table), deltas.get(plain, {}))
+
+    def _netted(self, commits: list[Commit]) -> dict[str, dict[Place, Delta | None]]:
+        """What led to each new place of each table; None where that was not collected."""
+        found: dict[str, dict[Place, Delta | None]] = {}
+        for commit in commits:
+            for table, version in commit.versions.items():
+                delta = commit.deltas.get(table)
+                netted = self._readers.netting.net(delta) if delta is not None else None
+                found.setdefault(table, {})[commit.generation, version] = netted
+        return found
+
+    async def _tell_status(self) -> None:
+        while True:
+            if self._status_viewers:
+                try:
+                    body = status_body(await self._readers.threads.run(self._status))
+                except (TurnoutError, duckdb.Error) as error:
+                    log.debug("the status cannot be read: %s", error)
+                else:
+                    for slot in self._status_viewers:
+                        slot.put("status", body)
+            await self._status_pause()
+
+    async def _status_pause(self) -> None:
+        """A second, or less when a viewer comes or a swap was made."""
+        self._status_woken.clear()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._status_woken.wait(), STATUS_SECONDS)

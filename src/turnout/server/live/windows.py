@@ -1,0 +1,219 @@
+"""A window that is followed: read once for all who look at it, and again only when a change concerns it.
+
+Near the top of a table, where most people look, the window's rows and some more are held, and changes are merged into
+them; further down, a change is held against the filter and the order. So a large table is seldom read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from turnout.errors import TurnoutError
+from turnout.server.live.encoding import current_body, joined, problem_body, window_head, window_rows
+from turnout.server.live.outbox import NewestSlot
+from turnout.server.live.threads import Threads
+from turnout.store.database import Database
+from turnout.store.feed import Delta
+from turnout.store.identity import WITHOUT_ORDER
+from turnout.store.netting import Held, Netting
+from turnout.store.tracking import TrackedWindow, track_window
+from turnout.store.windows import Window, split_name
+
+Place = tuple[int, int]
+"""A generation and a version."""
+
+SECONDS_BETWEEN = 0.1
+"""A window is sent at most ten times a second."""
+
+MAX_HELD_ROWS = 2_000
+SPARE_ROWS = 100
+"""Rows that are held beyond a window's end: as many may leave it before the table is read again."""
+
+_RETRY_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Readers:
+    """What following works with."""
+
+    database: Database
+    netting: Netting
+    threads: Threads
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """What the viewers have: where the table was, the rows that are held of it, and the encoded ones of the window."""
+
+    place: Place
+    tracked: TrackedWindow
+    held: Held
+    rows: bytes
+
+    @property
+    def total(self) -> int:
+        return self.held.total
+
+    def differs(self, other: _Shown) -> bool:
+        """Whether a viewer would see a difference; a version alone is none."""
+        return (self.rows, self.total, self.place[0]) != (other.rows, other.total, other.place[0])
+
+    def body(self, table: str) -> bytes:
+        return joined(window_head(table, *self.place, self.total), self.rows)
+
+
+class SharedWindow:
+    """One window and all who look at it. Lives on the event loop; its work runs on threads."""
+
+    def __init__(self, window: Window, readers: Readers, ended: Callable[[], None]) -> None:
+        self.window = window
+        self._readers = readers
+        self._ended = ended
+        self._viewers: dict[NewestSlot, Place | None] = {}
+        self._shown: _Shown | None = None
+        self._place: Place | None = None
+        self._deltas: dict[Place, Delta | None] = {}
+        self._stale = asyncio.Event()
+        self._stale.set()
+        self._task = asyncio.ensure_future(self._follow())
+
+    def join(self, slot: NewestSlot, seen: Place | None) -> None:
+        """A viewer more; one that has seen the present state is only told so."""
+        self._viewers[slot] = seen
+        if self._shown is not None:
+            self._send_to(slot, self._shown)
+
+    def leave(self, slot: NewestSlot) -> bool:
+        """A viewer less; whether any is left."""
+        self._viewers.pop(slot, None)
+        return bool(self._viewers)
+
+    def close(self) -> None:
+        self._task.cancel()
+
+    def told(self, place: Place, deltas: Mapping[Place, Delta | None]) -> None:
+        """The table is at `place`. `deltas` tells what led to a place, or None where that was not collected."""
+        shown = self._shown.place if self._shown else None
+        if shown is not None and place[0] == shown[0] and place[1] <= shown[1]:
+            return
+        self._place = place
+        self._deltas |= deltas
+        self._stale.set()
+
+    async def _follow(self) -> None:
+        while True:
+            await self._stale.wait()
+            self._stale.clear()
+            try:
+                await self._refresh()
+            except TurnoutError as error:
+                if error.code != "store_unavailable":
+                    self._end(error)
+                    return
+                self._stale.set()
+                await asyncio.sleep(_RETRY_SECONDS)
+            await asyncio.sleep(SECONDS_BETWEEN)
+
+    async def _refresh(self) -> None:
+        shown, place = self._shown, self._place
+        deltas = self._deltas_since(shown.place, place) if shown and place else None
+        fresh: _Shown | None = None
+        if shown and place and deltas is not None:
+            fresh = await self._readers.threads.run(lambda: self._advanced(shown, place, deltas))
+        if fresh is None:
+            fresh = await self._readers.threads.run(self._read)
+        self._shown = fresh
+        self._forget(fresh.place)
+        if shown is None or shown.differs(fresh):
+            self._send(fresh)
+
+    def _deltas_since(self, seen: Place, place: Place) -> list[Delta] | None:
+        """Everything that happened between two versions of one generation; None where a part of it is not known."""
+        if seen[0] != place[0] or place[1] <= seen[1] or not self._has_order:
+            return None
+        found = [self._deltas.get((place[0], version)) for version in range(seen[1] + 1, place[1] + 1)]
+        return [delta for delta in found if delta is not None] if None not in found else None
+
+    def _advanced(self, shown: _Shown, place: Place, deltas: Sequence[Delta]) -> _Shown | None:
+        """The window after some changes, without reading the table; None where it has to be read."""
+        if not self._holds_first:
+            return self._beside(shown, place, deltas)
+        held, netting = shown.held, self._readers.netting
+        for delta in deltas:
+            held = netting.advance(held, delta, shown.tracked.order, self._most)
+        if held.bound is not None and held.rows.num_rows < self._visible_end:
+            return None
+        if self._visible(held).equals(self._visible(shown.held)):
+            return replace(shown, place=place, held=held)
+        rows = window_rows(self._visible(held), shown.tracked.result.columns, self.window.offset)
+        return replace(shown, place=place, held=held, rows=rows)
+
+    def _beside(self, shown: _Shown, place: Place, deltas: Sequence[Delta]) -> _Shown | None:
+        """The same rows with another total, where no change lies before the window or in it."""
+        held = shown.held
+        for delta in deltas:
+            total, concerned = self._readers.netting.concerns(held, delta, shown.tracked.order)
+            if concerned:
+                return None
+            held = replace(held, total=total)
+        return replace(shown, place=place, held=held)
+
+    @property
+    def _has_order(self) -> bool:
+        """Where rows can share a place in the order, held rows have no clear end."""
+        return split_name(self.window.table)[0] not in WITHOUT_ORDER
+
+    @property
+    def _visible_end(self) -> int:
+        assert self.window.limit is not None
+        return self.window.offset + self.window.limit
+
+    @property
+    def _holds_first(self) -> bool:
+        """Near the top, the rows before the window and some after it are held too."""
+        return self._visible_end <= MAX_HELD_ROWS
+
+    @property
+    def _most(self) -> int:
+        return self._visible_end + SPARE_ROWS
+
+    def _visible(self, held: Held) -> pa.Table:
+        return held.rows.slice(self.window.offset, self.window.limit) if self._holds_first else held.rows
+
+    def _read(self) -> _Shown:
+        wanted = replace(self.window, offset=0, limit=self._most) if self._holds_first else self.window
+        tracked = track_window(self._readers.database, wanted)
+        rows, result = tracked.rows, tracked.result
+        complete = rows.num_rows < (wanted.limit or 0)
+        last = rows.slice(max(0, rows.num_rows - 1)).select(list(tracked.order.keys))
+        held = Held(rows, None if complete else last, result.total)
+        encoded = window_rows(self._visible(held), result.columns, self.window.offset)
+        return _Shown((result.generation, result.version), tracked, held, encoded)
+
+    def _forget(self, place: Place) -> None:
+        """Drop what has been taken into account. What was told meanwhile still has to be."""
+        self._deltas = {
+            later: delta for later, delta in self._deltas.items() if later[0] == place[0] and later[1] > place[1]
+        }
+
+    def _send(self, shown: _Shown) -> None:
+        for slot in self._viewers:
+            self._send_to(slot, shown)
+
+    def _send_to(self, slot: NewestSlot, shown: _Shown) -> None:
+        seen, self._viewers[slot] = self._viewers[slot], None
+        if seen == shown.place:
+            slot.put("current", current_body(self.window.table, *shown.place))
+        else:
+            slot.put("rows", shown.body(self.window.table))
+
+    def _end(self, error: TurnoutError) -> None:
+        """The window cannot be read, or not any more: its generation was retired."""
+        body = problem_body(error)
+        for slot in self._viewers:
+            slot.put("error", body)
+        self._ended()

@@ -1,0 +1,69 @@
+"""The feed: what each commit of the store changed, told to who looks.
+
+The one place where data crosses from the writers' threads to the server: listeners are called on the thread that
+committed and must not block. Rows are collected only of tables that somebody wants; nothing is kept here.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+MAX_DELTA_ROWS = 200_000
+"""A batch that changes more rows than this is told without them: reading the table again is cheaper."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """Rows that went and rows that came, hidden columns included; a row that changed is in both."""
+
+    removed: pa.Table
+    added: pa.Table
+
+    @property
+    def size(self) -> int:
+        return int(self.removed.num_rows + self.added.num_rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One batch of a generation: the version of each table it changed, and what changed, where that is known."""
+
+    generation: int
+    versions: Mapping[str, int]
+    deltas: Mapping[str, Delta]
+
+
+Listener = Callable[[Commit | None], None]
+"""Gets a batch, or None when anything else was committed: a name, a shared table."""
+
+
+class Feed:
+    """The listeners, and what they want to know."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._listeners: tuple[Listener, ...] = ()
+        self._wanted: frozenset[str] = frozenset()
+
+    def listen(self, listener: Listener) -> None:
+        with self._lock:
+            self._listeners = (*self._listeners, listener)
+
+    def leave(self, listener: Listener) -> None:
+        with self._lock:
+            self._listeners = tuple(known for known in self._listeners if known != listener)
+
+    def want(self, tables: Collection[str]) -> None:
+        """Collect the changed rows of these tables from now on, and of no others."""
+        self._wanted = frozenset(tables)
+
+    def wants(self, table: str) -> bool:
+        return table in self._wanted
+
+    def tell(self, commit: Commit | None = None) -> None:
+        for listener in self._listeners:
+            listener(commit)

@@ -1,0 +1,145 @@
+"""Looking at a real Turnout on real Kafka: fifty subscribers through load and swaps, and each ends with the table."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from following import Follower, Socket, place_of, rows_of, sorted_rows_of
+from running import RunningTurnout
+from turnout.broker import EmbeddedBroker
+from turnout.messages import Snapshot, WindowRows
+from turnout.testing import create_topic, produce, wait_until
+
+SUBSCRIBERS = 50
+SWAPS = ("inner", "left", "full")
+
+
+@pytest.fixture
+def turnout(tmp_path: Path, broker: EmbeddedBroker) -> Iterator[RunningTurnout]:
+    bootstrap = broker.bootstrap_servers
+    for topic in ("look-users", "look-accounts", "look-control"):
+        create_topic(bootstrap, topic, 2)
+    produce(bootstrap, "look-users", [user(number) for number in range(300)])
+    produce(bootstrap, "look-accounts", [account(number) for number in range(0, 300, 2)])
+    sources = {
+        "users": {"topic": "look-users", "table": "users_ui", "key": "userId", "rows": "latest"}
+        | {"columns": {"userId": "string", "name": "string", "age": "int64"}},
+        "accounts": {"topic": "look-accounts", "table": "accounts_ui", "key": "userId"}
+        | {"columns": {"userId": "string", "balance": "double"}},
+    }
+    running = RunningTurnout(tmp_path, bootstrap, sources=sources, start="earliest", control={"topic": "look-control"})
+    with running:
+        yield running
+
+
+def user(number: int, age: int = 0) -> dict[str, Any]:
+    return {"userId": f"u{number}", "name": f"name {number}", "age": age}
+
+
+def account(number: int, balance: float = 1.0) -> dict[str, Any]:
+    return {"userId": f"u{number}", "balance": balance}
+
+
+@contextmanager
+def steady_load(bootstrap: str) -> Iterator[None]:
+    """Changes, inserts and second accounts, until the block ends."""
+    stopped = threading.Event()
+
+    def run() -> None:
+        turn = 0
+        while not stopped.wait(0.05):
+            turn += 1
+            produce(bootstrap, "look-users", [user(turn % 320, turn)])
+            produce(bootstrap, "look-accounts", [account(turn % 310, float(turn))])
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopped.set()
+        thread.join()
+
+
+def swapped_to(turnout: RunningTurnout, join: str) -> int:
+    """Wait for the swap; the generation that is published then."""
+    wait_until(lambda: turnout.status()["joinType"] == join, what=f"the swap to {join}")
+    return int(turnout.status()["generation"])
+
+
+def test_subscribers_keep_their_sockets_through_swaps_and_hold_the_new_rows(
+    turnout: RunningTurnout, broker: EmbeddedBroker
+) -> None:
+    url = f"http://127.0.0.1:{turnout.port}"
+    viewers = [Viewer(url) for _ in range(SUBSCRIBERS // 2)]
+    followers = [Following(url) for _ in range(SUBSCRIBERS - len(viewers))]
+    everyone: list[Viewer | Following] = [*viewers, *followers]
+    with steady_load(broker.bootstrap_servers):
+        for join in SWAPS:
+            produce(broker.bootstrap_servers, "look-control", [{"joinType": join}])
+            generation = swapped_to(turnout, join)
+            for subscriber in everyone:
+                subscriber.read_to_generation(generation)
+    wait_until(lambda: turnout.status()["lag"] == 0, what="everything read")
+    for subscriber in everyone:
+        subscriber.settle()
+        assert subscriber.swaps == len(SWAPS), "one message for each swap, on the socket it began with"
+    expected = rows_of(url, "final_ui")
+    assert all(viewer.rows == expected for viewer in viewers)
+    assert all(following.follower.sorted_rows() == sorted_rows_of(url, "final_ui") for following in followers)
+    for subscriber in everyone:
+        subscriber.socket.raw.close()
+
+
+class Viewer:
+    """Looks at a window that holds all rows."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.socket = Socket(url)
+        self.socket.send(type="window", id="w", table="final_ui", limit=10_000)
+        self.generation, self.swaps = 0, -1
+        self.rows: list[list[Any]] = []
+        self._read()
+
+    def _read(self, timeout: float = 20) -> None:
+        message = self.socket.receive(timeout)
+        assert isinstance(message, WindowRows), message
+        self.swaps += message.generation != self.generation
+        self.generation, self.rows = message.generation, message.rows
+
+    def read_to_generation(self, generation: int) -> None:
+        while self.generation != generation:
+            self._read()
+
+    def settle(self) -> None:
+        while self.rows != rows_of(self.url, "final_ui"):
+            self._read()
+
+
+class Following:
+    """Follows every change."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.socket = Socket(url)
+        self.follower = Follower("final_ui")
+        self.follower.subscribe(self.socket)
+        self.follower.apply(self.socket.receive())
+
+    def read_to_generation(self, generation: int) -> None:
+        while self.follower.place is None or self.follower.place[0] != generation:
+            self.follower.apply(self.socket.receive())
+
+    def settle(self) -> None:
+        self.follower.read_up_to(self.socket, place_of(self.url, "final_ui"))
+
+    @property
+    def swaps(self) -> int:
+        return sum(isinstance(m, Snapshot) and m.reason == "swap" for m in self.follower.messages)

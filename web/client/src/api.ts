@@ -1,0 +1,233 @@
+// The HTTP calls: reading tables once, and asking for a change. What is live is connection.ts.
+
+import { errorOf, TurnoutError } from "./errors.js";
+import type { ColumnInfo, Term } from "./messages.js";
+import type { AnyRow } from "./rows.js";
+
+/** Which rows, of which columns, in which order. */
+export interface RowsOptions {
+  /** All columns when left out. */
+  columns?: string | string[];
+  /** `"age>=30,accountType=gold"`, or a list of such texts and terms; all must hold. */
+  where?: string | (string | Term)[];
+  /** `"-age,name"`, or a list. */
+  sort?: string | string[];
+  offset?: number;
+  limit?: number;
+}
+
+export interface TableInfo {
+  name: string;
+  columns: ColumnInfo[];
+  rows: number;
+  generation: number;
+  version: number;
+}
+
+export interface TableRows<Row = AnyRow> {
+  table: string;
+  generation: number;
+  version: number;
+  /** The rows that `where` keeps, not only those of this answer. */
+  total: number;
+  columns: ColumnInfo[];
+  rows: Row[];
+}
+
+export interface Progress {
+  generation: number;
+  state: string;
+  plan: unknown;
+  records: number;
+  lag: number | null;
+  percent: number | null;
+}
+
+/** The status row, with progress and lag. Each source also has its field: `usersTopic`, `accountsTopic`. */
+export interface Status {
+  generation: number;
+  /** `live`, `validating`, `building`, `catching_up` and others. */
+  state: string;
+  joinType: string;
+  lastApplied: string | null;
+  lag: number | null;
+  requestId: string | null;
+  start?: unknown;
+  records?: number;
+  recordsPerSecond?: number;
+  progress?: Progress | null;
+  lingering?: number[];
+  ready?: boolean;
+  reason?: string;
+  /** The time of the newest Kafka record that is shown. */
+  newestRecord?: string | null;
+  /** The server's own time. */
+  time?: string;
+  sources?: string[];
+  joins?: string[];
+  viewers?: number;
+  [field: string]: unknown;
+}
+
+/** One line of the history. */
+export interface Swap {
+  ts: string;
+  generation: number;
+  from: string | null;
+  to: string | null;
+  requester: string | null;
+  requestId: string | null;
+  controlOffset: number | null;
+  sourceOffsets: string | null;
+  buildSeconds: number | null;
+  catchUpSeconds: number | null;
+  publishSeconds: number | null;
+  outcome: string;
+  detail: string | null;
+}
+
+/** A control message: what is left out stays as it is. Each source has its field, such as `usersTopic`. */
+export interface ControlMessage {
+  joinType?: string;
+  requestId?: string;
+  start?: unknown;
+  expectedGeneration?: number;
+  dryRun?: boolean;
+  action?: "rollback";
+  [sourceTopic: `${string}Topic`]: string;
+}
+
+/** What a dry run found. */
+export interface DryRunReport {
+  plan: { topics: Record<string, string>; joins: Record<string, string>; start: unknown };
+  changes: boolean;
+  records: Record<string, number>;
+  columns: Record<string, ColumnInfo[]>;
+  sampleUnmatched: Record<string, unknown[]>;
+  sampleBad: { topic: string; field: string | null; reason: string; value: string | null }[];
+}
+
+/** What became of a message. `rejected` and `failed` are thrown as errors. */
+export interface Outcome {
+  requestId: string | null;
+  /** Null: the message was taken, but has no outcome yet. It shows in `control_raw` under its requestId. */
+  outcome: "applied" | "unchanged" | "superseded" | "rolled_back" | null;
+  detail?: string;
+  generation?: number;
+  /** The number of a message that has no outcome yet. */
+  message?: number;
+  report?: DryRunReport;
+}
+
+export interface ControlOptions {
+  /** False: answer as soon as the message is taken. */
+  wait?: boolean;
+  signal?: AbortSignal;
+}
+
+export interface Access {
+  /** The server's address, without a slash at its end. */
+  readonly base: string;
+  readonly fetch: typeof fetch;
+  readonly client: string;
+  token: string | null;
+}
+
+export class Api {
+  private readonly access: Access;
+
+  constructor(access: Access) {
+    this.access = access;
+  }
+
+  async tables(): Promise<TableInfo[]> {
+    return (await this.call<{ tables: TableInfo[] }>("/api/tables")).tables;
+  }
+
+  rows<Row>(table: string, options: RowsOptions): Promise<TableRows<Row>> {
+    return this.call(`/api/tables/${encodeURIComponent(table)}/rows${query(options)}`);
+  }
+
+  status(): Promise<Status> {
+    return this.call("/api/status");
+  }
+
+  async swaps(): Promise<Swap[]> {
+    return (await this.call<TableRows<Swap>>("/api/swaps")).rows;
+  }
+
+  async topics(): Promise<string[]> {
+    return (await this.call<{ topics: string[] }>("/api/topics")).topics;
+  }
+
+  control(message: ControlMessage, options: ControlOptions): Promise<Outcome> {
+    return this.post("/api/control", message, options);
+  }
+
+  rollback(message: object, options: ControlOptions): Promise<Outcome> {
+    return this.post("/api/rollback", message, options);
+  }
+
+  private post<Answer>(path: string, body: object, { wait, signal }: ControlOptions): Promise<Answer> {
+    const headers = { "Content-Type": "application/json", "X-Turnout-Client": this.access.client };
+    const init = { method: "POST", body: JSON.stringify(body), headers, signal: signal ?? null };
+    return this.call(wait === false ? `${path}?wait=false` : path, init);
+  }
+
+  private async call<Answer>(path: string, init: RequestInit = {}): Promise<Answer> {
+    const headers = new Headers(init.headers);
+    if (this.access.token !== null) headers.set("Authorization", `Bearer ${this.access.token}`);
+    const { response, text } = await this.fetched(path, { ...init, headers });
+    const body = parsed(text);
+    if (response.ok && body !== undefined) return body as Answer;
+    throw errorOf(body, response.status) ?? notTurnout(this.access.base, response.status);
+  }
+
+  private async fetched(path: string, init: RequestInit): Promise<{ response: Response; text: string }> {
+    try {
+      const response = await this.access.fetch(this.access.base + path, init);
+      return { response, text: await response.text() };
+    } catch (error) {
+      if ((error as Error | null)?.name === "AbortError") throw error;
+      throw unreachable(this.access.base, error);
+    }
+  }
+}
+
+function query(options: RowsOptions): string {
+  const parameters = new URLSearchParams();
+  for (const name of ["columns", "sort", "offset", "limit"] as const) {
+    const value = options[name];
+    for (const item of Array.isArray(value) ? value : [value]) {
+      if (item !== undefined) parameters.append(name, String(item));
+    }
+  }
+  const where = options.where ?? [];
+  for (const term of Array.isArray(where) ? where : [where]) {
+    parameters.append("where", typeof term === "string" ? term : JSON.stringify([term]));
+  }
+  const text = parameters.toString();
+  return text && `?${text}`;
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+function unreachable(base: string, cause: unknown): TurnoutError {
+  const info = {
+    code: "server_unreachable",
+    message: `no answer from ${base}`,
+    hint: "check that the server runs, and the address; for a page of another origin, server.allowed_origins",
+  };
+  return new TurnoutError(info, null, { cause });
+}
+
+function notTurnout(base: string, status: number): TurnoutError {
+  const hint = "check the address: a proxy or another server may have answered";
+  return new TurnoutError({ code: "bad_answer", message: `${base} answered ${status}, but not as Turnout does`, hint }, status);
+}

@@ -1,0 +1,21 @@
+// Live Kafka views of Turnout, in browsers and in Node 22 or newer.
+
+export { connect, TurnoutClient, type ConnectOptions } from "./client.js";
+export { TurnoutError } from "./errors.js";
+export { rowId, type AnyRow } from "./rows.js";
+export { WindowSubscription, type WindowCallbacks, type WindowInfo, type WindowOptions, type WindowStep } from "./window.js";
+export { TableMirror, type ChangesOptions, type MirrorCallbacks, type MirrorChange } from "./mirror.js";
+export type { ConnectionState, Socket, SocketMaker } from "./connection.js";
+export type {
+  ControlMessage,
+  ControlOptions,
+  DryRunReport,
+  Outcome,
+  Progress,
+  RowsOptions,
+  Status,
+  Swap,
+  TableInfo,
+  TableRows,
+} from "./api.js";
+export * from "./messages.js";

@@ -1,0 +1,84 @@
+// Values, counts, times and widths as people read them. Pure: no document, no clock.
+
+export type Value = string | number | boolean | null | undefined | object;
+
+const NUMERIC = /^(int|float|double|decimal)/;
+const MICROSECONDS = /(\.\d{3})\d*Z$/;
+
+export const isNumeric = (type: string): boolean => NUMERIC.test(type);
+
+export function valueText(value: Value, type: string): string {
+  if (value === undefined) return "";
+  if (value === null) return "null";
+  if (type === "timestamp" && typeof value === "string") return value.replace("T", " ").replace(MICROSECONDS, "$1 Z");
+  if (typeof value === "object") return JSON.stringify(value);
+  return String(value);
+}
+
+// What goes to the clipboard: the value as it is, not as it is shown.
+export function copyText(value: Value): string {
+  if (value === null || value === undefined) return "";
+  return typeof value === "object" ? JSON.stringify(value) : String(value);
+}
+
+// A text that is JSON, spread over lines; null for everything else, numbers and bare words included.
+export function prettyJson(text: string): string | null {
+  if (!/^\s*[[{]/.test(text)) return null;
+  try {
+    return JSON.stringify(JSON.parse(text), null, 2);
+  } catch {
+    return null;
+  }
+}
+
+export const number = (value: number): string => value.toLocaleString("en-US");
+
+export function count(value: number, noun: string): string {
+  return `${number(value)} ${noun}${value === 1 ? "" : "s"}`;
+}
+
+// Short enough for a list: 999, 12.3k, 1.2M.
+export function compact(value: number): string {
+  if (value < 10_000) return number(value);
+  const [scaled, unit] = value < 999_500 ? [value / 1e3, "k"] : value < 999_500_000 ? [value / 1e6, "M"] : [value / 1e9, "G"];
+  return `${scaled < 99.95 ? scaled.toFixed(1).replace(/\.0$/, "") : Math.round(scaled)}${unit}`;
+}
+
+export function rate(perSecond: number): string {
+  return perSecond > 0 && perSecond < 10 ? perSecond.toFixed(1) : compact(Math.round(perSecond));
+}
+
+export function seconds(value: number | null | undefined): string {
+  if (value === null || value === undefined || Number.isNaN(value)) return "-";
+  if (value < 1) return `${Math.round(value * 1000)} ms`;
+  if (value < 60) return `${value.toFixed(value < 10 ? 1 : 0)} s`;
+  return `${Math.floor(value / 60)} min ${Math.round(value % 60)} s`;
+}
+
+// How long ago, in whole steps: it is read at a glance, and changes once a second.
+export function age(milliseconds: number): string {
+  const elapsed = Math.max(0, Math.floor(milliseconds / 1000));
+  if (elapsed < 1) return "now";
+  if (elapsed < 60) return `${elapsed} s`;
+  if (elapsed < 3600) return `${Math.floor(elapsed / 60)} min`;
+  if (elapsed < 48 * 3600) return `${Math.floor(elapsed / 3600)} h`;
+  return `${Math.floor(elapsed / 86_400)} d`;
+}
+
+export function percent(part: number, whole: number): string {
+  if (whole <= 0) return "-";
+  const share = (100 * part) / whole;
+  // 99.98 % is not all of it, and 0.02 % is not nothing.
+  if (share > 99.9 && part < whole) return "> 99.9 %";
+  if (share < 0.1 && part > 0) return "< 0.1 %";
+  return `${share.toFixed(share === 100 || share === 0 ? 0 : 1)} %`;
+}
+
+export const words = (name: string): string => name.replaceAll("_", " ");
+
+// A width in pixels for a column, from its name and what its first rows hold.
+export function columnWidth(name: string, type: string, texts: readonly string[]): number {
+  const longest = texts.reduce((most, text) => Math.max(most, text.length), 0);
+  const header = name.length * 7.8 + type.length * 6 + 46;
+  return Math.round(Math.min(460, Math.max(84, header, longest * 7.3 + 30)));
+}

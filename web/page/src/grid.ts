@@ -1,0 +1,332 @@
+// AG Grid as a screen for rows that live elsewhere: every cell asks the current rows by its place, so that new rows are
+// set in one step and nothing old can be left behind in a cache. Which rows there are is decided by `rows.ts`.
+
+import {
+  CellStyleModule,
+  ColumnApiModule,
+  InfiniteRowModelModule,
+  ModuleRegistry,
+  RenderApiModule,
+  RowApiModule,
+  ScrollApiModule,
+  createGrid,
+  createTheme,
+  type CellClassParams,
+  type CellKeyDownEvent,
+  type ColDef,
+  type GridApi,
+  type GridOptions,
+  type IHeaderComp,
+  type IHeaderParams,
+} from "ag-grid-community";
+import { element } from "./dom";
+import { columnWidth, copyText, isNumeric, valueText, type Value } from "./format";
+import { cellAt, changedCells, idAt, sameColumns, type Column, type Rows, type Viewport } from "./rows";
+
+ModuleRegistry.registerModules([
+  InfiniteRowModelModule,
+  CellStyleModule,
+  ColumnApiModule,
+  RenderApiModule,
+  RowApiModule,
+  ScrollApiModule,
+]);
+
+export const ROW_HEIGHT = 30;
+const HEADER_HEIGHT = 36;
+// Rows beside the screen that are in the document; few, because the rows to ask for follow from them.
+const ROW_BUFFER = 4;
+// The slots of AG Grid's cache hold nothing: a cell takes its value from the current rows.
+const SLOT = {};
+const NARROWEST = 0.7;
+const SQUEEZE = 0.8;
+const TAGGED = new Set(["outcome", "level", "state"]);
+
+// The page's own colours; page.css has the rest.
+const THEME = createTheme().withParams({
+  accentColor: "var(--accent)",
+  backgroundColor: "var(--surface)",
+  foregroundColor: "var(--text)",
+  borderColor: "var(--line)",
+  rowBorder: "1px solid var(--line-soft)",
+  headerBackgroundColor: "var(--surface)",
+  headerTextColor: "var(--text)",
+  headerRowBorder: "1px solid var(--line)",
+  rowHoverColor: "var(--hover)",
+  wrapperBorder: false,
+  wrapperBorderRadius: 0,
+  fontFamily: "inherit",
+  fontSize: 13,
+  cellHorizontalPadding: 12,
+  headerColumnResizeHandleColor: "var(--line)",
+});
+
+// The server lets the grid make its styles by a word that is new for each visit.
+function styleNonce(): { styleNonce?: string } {
+  const nonce = document.querySelector<HTMLMetaElement>('meta[name="csp-nonce"]')?.content;
+  return nonce ? { styleNonce: nonce } : {};
+}
+
+export interface Order {
+  place: number;
+  of: number;
+  descending: boolean;
+}
+
+export interface GridEvents {
+  onScroll(): void;
+  onSort(column: string, add: boolean): void;
+  onFilter(column: Column, anchor: HTMLElement): void;
+  onOpen(index: number): void;
+  orderOf(column: string): Order | null;
+  isFiltered(column: string): boolean;
+}
+
+export class Grid {
+  private shown: Rows | null = null;
+  private readonly host: HTMLElement;
+  private readonly events: GridEvents;
+  private readonly api: GridApi;
+  private readonly headers = new Set<HeaderCell>();
+  private readonly still = matchMedia("(prefers-reduced-motion: reduce)");
+  private serial = 0;
+  private total = 0;
+
+  constructor(host: HTMLElement, events: GridEvents) {
+    this.host = host;
+    this.events = events;
+    this.api = createGrid(host, this.options());
+    host.addEventListener("copy", (event) => this.onCopy(event));
+  }
+
+  private options(): GridOptions {
+    return {
+      theme: THEME,
+      loadThemeGoogleFonts: false,
+      ...styleNonce(),
+      rowModelType: "infinite",
+      rowHeight: ROW_HEIGHT,
+      headerHeight: HEADER_HEIGHT,
+      rowBuffer: ROW_BUFFER,
+      cacheBlockSize: 200,
+      maxBlocksInCache: 10,
+      infiniteInitialRowCount: 0,
+      datasource: {
+        getRows: ({ startRow, endRow, successCallback }) =>
+          successCallback(new Array(endRow - startRow).fill(SLOT), this.total),
+      },
+      columnDefs: [],
+      defaultColDef: { sortable: false, resizable: true, suppressMovable: false, editable: false },
+      suppressAnimationFrame: true,
+      animateRows: false,
+      // The width that is left must not depend on how many rows there are. Touch screens have bars that take none.
+      alwaysShowVerticalScroll: matchMedia("(pointer: fine)").matches,
+      suppressDragLeaveHidesColumns: true,
+      suppressNoRowsOverlay: true,
+      enableCellTextSelection: false,
+      ensureDomOrder: true,
+      onViewportChanged: () => this.events.onScroll(),
+      onGridSizeChanged: () => this.events.onScroll(),
+      onCellDoubleClicked: ({ rowIndex }) => rowIndex !== null && this.events.onOpen(rowIndex),
+      onCellKeyDown: (event) => "column" in event && this.onKey(event),
+    };
+  }
+
+  // Everything in one step: a frame shows the rows before, or these.
+  show(rows: Rows, hidden: readonly string[]): void {
+    const before = this.shown;
+    const another = before?.query !== rows.query;
+    const columns = !before || before.table !== rows.table || !sameColumns(before.columns, rows.columns);
+    this.shown = rows;
+    if (columns) this.setColumns(rows, hidden);
+    if (this.total !== rows.total) {
+      this.total = rows.total;
+      this.api.setRowCount(rows.total, true);
+    }
+    if (another && rows.total > 0) this.api.ensureIndexVisible(0, "top");
+    this.api.refreshCells({ suppressFlash: true, force: columns });
+    this.updateHeaders();
+    this.flash(before, rows);
+  }
+
+  get viewport(): Viewport {
+    const first = Math.max(0, this.api.getFirstDisplayedRowIndex());
+    const last = this.api.getLastDisplayedRowIndex();
+    return { first, last: Math.max(last, first + this.capacity - 1) };
+  }
+
+  // The rows that really are on the screen, for people to read.
+  get visible(): Viewport {
+    const first = this.api.getFirstDisplayedRowIndex();
+    const last = this.api.getLastDisplayedRowIndex();
+    return { first: first > 0 ? first + ROW_BUFFER : 0, last: last < this.total - 1 ? last - ROW_BUFFER : last };
+  }
+
+  get capacity(): number {
+    return Math.max(20, Math.ceil(this.host.clientHeight / ROW_HEIGHT)) + 2 * ROW_BUFFER;
+  }
+
+  setHidden(hidden: readonly string[]): void {
+    for (const column of this.api.getColumns() ?? []) {
+      const name = column.getColDef().headerName ?? "";
+      this.api.setColumnsVisible([column.getColId()], !hidden.includes(name));
+    }
+  }
+
+  updateHeaders(): void {
+    for (const header of this.headers) header.update();
+  }
+
+  focus(): void {
+    const column = this.api.getAllDisplayedColumns()[0];
+    const index = this.api.getFocusedCell()?.rowIndex ?? this.visible.first;
+    if (column && this.total > 0) this.api.setFocusedCell(index, this.api.getFocusedCell()?.column ?? column);
+  }
+
+  private setColumns({ columns, rows }: Rows, hidden: readonly string[]): void {
+    this.serial += 1;
+    const widths = columns.map(({ name, type }, i) =>
+      columnWidth(name, type, rows.slice(0, 100).map((row) => valueText(row[i] as Value, type))),
+    );
+    // A little too wide is made to fit; much too wide scrolls.
+    const fits = widths.reduce((sum, width) => sum + width, 0) * SQUEEZE < this.host.clientWidth - 20;
+    this.api.setGridOption(
+      "columnDefs",
+      columns.map((column, i) => this.columnDef(column, i, widths[i] ?? 120, fits, hidden.includes(column.name))),
+    );
+  }
+
+  private columnDef(column: Column, i: number, width: number, fits: boolean, hide: boolean): ColDef {
+    const tagged = TAGGED.has(column.name);
+    return {
+      // Of letters and digits: names of columns are anything, and this goes into selectors.
+      colId: `t${this.serial}c${i}`,
+      headerName: column.name,
+      headerComponent: HeaderCell,
+      headerComponentParams: { grid: this, events: this.events, info: column, headers: this.headers },
+      width,
+      minWidth: Math.round(Math.max(56, width * NARROWEST)),
+      ...(fits ? { flex: width } : {}),
+      hide,
+      valueGetter: ({ node }) => cellAt(this.shown, node?.rowIndex ?? -1, i),
+      valueFormatter: ({ value }) => valueText(value as Value, column.type),
+      equals: (one: unknown, other: unknown) => Object.is(one, other),
+      cellClass: (params: CellClassParams) => classesOf(params.value, column, tagged),
+      suppressKeyboardEvent: ({ event }) => event.key === "Escape",
+    };
+  }
+
+  private flash(before: Rows | null, after: Rows): void {
+    const lines = new Map<number, Element>();
+    for (const line of this.host.querySelectorAll(".ag-row[row-index]")) {
+      lines.set(Number(line.getAttribute("row-index")), line);
+    }
+    // A place that now shows another row must not keep the light of the one before.
+    for (const cell of this.host.querySelectorAll(".ag-cell.changed")) {
+      const index = Number(cell.closest(".ag-row")?.getAttribute("row-index"));
+      if (idAt(before, index) !== idAt(after, index)) cell.classList.remove("changed");
+    }
+    if (this.still.matches) return;
+    for (const { index, column } of changedCells(before, after)) {
+      const cell = lines.get(index)?.querySelector(`[col-id="t${this.serial}c${column}"]`);
+      if (!cell) continue;
+      cell.classList.remove("changed");
+      for (const running of cell.getAnimations()) running.cancel();
+      cell.classList.add("changed");
+      cell.addEventListener("animationend", () => cell.classList.remove("changed"), { once: true });
+    }
+  }
+
+  private onKey({ event, rowIndex }: CellKeyDownEvent): void {
+    if (!(event instanceof KeyboardEvent) || rowIndex === null || event.defaultPrevented) return;
+    if (event.key === "Enter" && !event.ctrlKey && !event.metaKey) this.events.onOpen(rowIndex);
+  }
+
+  // Without a selection, copying takes the value of the cell that has the focus.
+  private onCopy(event: ClipboardEvent): void {
+    const cell = this.api.getFocusedCell();
+    if (!cell || !event.clipboardData || !getSelection()?.isCollapsed) return;
+    const column = Number(cell.column.getColId().split("c")[1]);
+    event.clipboardData.setData("text/plain", copyText(cellAt(this.shown, cell.rowIndex, column) as Value));
+    event.preventDefault();
+    const line = this.host.querySelector(`.ag-row[row-index="${cell.rowIndex}"] [col-id="${cell.column.getColId()}"]`);
+    line?.classList.add("copied");
+    setTimeout(() => line?.classList.remove("copied"), 400);
+  }
+}
+
+function classesOf(value: unknown, { name, type }: Column, tagged: boolean): string[] {
+  if (value === undefined) return ["waiting"];
+  if (value === null) return isNumeric(type) ? ["null", "number"] : ["null"];
+  if (tagged && /^\w{1,20}$/.test(String(value))) return ["tag-cell", `is-${String(value).toLowerCase()}`, `of-${name}`];
+  return isNumeric(type) ? ["number"] : [];
+}
+
+interface HeaderParams extends IHeaderParams {
+  info: Column;
+  events: GridEvents;
+  headers: Set<HeaderCell>;
+}
+
+// Name, type, order and filter of a column. The cell around it has the focus: Enter sorts, F filters.
+class HeaderCell implements IHeaderComp {
+  private params!: HeaderParams;
+  private readonly gui = element("div", "head");
+  private readonly sort = element("button", "head-sort");
+  private readonly order = element("span", "head-order");
+  private readonly filter = element("button", "head-filter");
+
+  init(params: IHeaderParams): void {
+    this.params = params as HeaderParams;
+    const { info, events, headers, eGridHeader } = this.params;
+    this.order.setAttribute("aria-hidden", "true");
+    this.sort.append(element("span", "head-name", info.name), element("small", "", info.type), this.order);
+    this.sort.addEventListener("click", (event) => events.onSort(info.name, event.shiftKey || event.ctrlKey));
+    this.filter.addEventListener("click", () => events.onFilter(info, this.filter));
+    this.filter.setAttribute("aria-label", `Filter ${info.name}`);
+    this.filter.title = "Filter (F)";
+    for (const made of [this.sort, this.filter]) {
+      made.type = "button";
+      made.tabIndex = -1;
+    }
+    this.gui.classList.toggle("number", isNumeric(info.type));
+    this.gui.append(this.sort, this.filter);
+    eGridHeader.setAttribute("aria-description", "Enter sorts, Shift+Enter adds to the order, F filters");
+    eGridHeader.addEventListener("keydown", this.onKey);
+    headers.add(this);
+    this.update();
+  }
+
+  getGui(): HTMLElement {
+    return this.gui;
+  }
+
+  refresh(): boolean {
+    return false;
+  }
+
+  destroy(): void {
+    this.params.headers.delete(this);
+    this.params.eGridHeader.removeEventListener("keydown", this.onKey);
+  }
+
+  update(): void {
+    const { info, events, eGridHeader } = this.params;
+    const order = events.orderOf(info.name);
+    this.order.textContent = !order ? "" : `${order.descending ? "▼" : "▲"}${order.of > 1 ? order.place : ""}`;
+    eGridHeader.setAttribute("aria-sort", !order ? "none" : order.descending ? "descending" : "ascending");
+    const filtered = events.isFiltered(info.name);
+    this.filter.classList.toggle("on", filtered);
+    this.filter.setAttribute("aria-pressed", String(filtered));
+  }
+
+  private readonly onKey = (event: KeyboardEvent): void => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const { info, events } = this.params;
+    if (event.key === "Enter") events.onSort(info.name, event.shiftKey);
+    else if (event.key === "f" || event.key === "F") events.onFilter(info, this.filter);
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  };
+}

@@ -1,0 +1,86 @@
+// Keys that work anywhere on the page, and the help that lists them.
+
+import { button, byId, element } from "./dom";
+
+export interface Keys {
+  toFilter(): void;
+  toRows(): void;
+  toTables(): void;
+  toSwap(): void;
+  otherTable(step: number): void;
+  clear(): void;
+  columns(): void;
+}
+
+const LISTED: [string, string][] = [
+  ["/", "filter rows"],
+  ["g", "go to the rows"],
+  ["t", "go to the tables"],
+  ["s", "go to the swap form"],
+  ["[  ]", "table before, table after"],
+  ["c", "choose columns"],
+  ["x", "clear filters and order"],
+  ["?", "this help"],
+  ["↑ ↓ ← →", "move among cells; Page Up/Down, Home, End, Ctrl+Home, Ctrl+End jump"],
+  ["Enter", "on a cell: the whole row; on a column: sort (Shift: add to the order)"],
+  ["F", "on a column: filter it"],
+  ["Ctrl+C", "copy the cell"],
+  ["Alt+← →", "on a column: change its width"],
+  ["Esc", "close what is open"],
+];
+
+export function startKeys(keys: Keys): void {
+  fillHelp();
+  byId("help-open").addEventListener("click", openHelp);
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+    if (isTyping(event.target) || document.querySelector("dialog[open]")) return;
+    const act = actionOf(event.key, keys);
+    if (!act) return;
+    event.preventDefault();
+    act();
+  });
+}
+
+function actionOf(key: string, keys: Keys): (() => void) | undefined {
+  const actions: Record<string, () => void> = {
+    "/": keys.toFilter,
+    "?": openHelp,
+    "[": () => keys.otherTable(-1),
+    "]": () => keys.otherTable(1),
+    g: keys.toRows,
+    t: keys.toTables,
+    s: keys.toSwap,
+    c: keys.columns,
+    x: keys.clear,
+  };
+  return Object.hasOwn(actions, key) ? actions[key] : undefined;
+}
+
+function isTyping(target: EventTarget | null): boolean {
+  return target instanceof HTMLElement && target.closest("input, textarea, select, [popover]") !== null;
+}
+
+function openHelp(): void {
+  byId<HTMLDialogElement>("help").showModal();
+}
+
+function fillHelp(): void {
+  const dialog = byId<HTMLDialogElement>("help");
+  const title = element("h2", "", "Keys");
+  title.id = "help-title";
+  const close = button("button icon plain", "✕", () => dialog.close());
+  close.setAttribute("aria-label", "Close");
+  const list = element("dl", "keys");
+  for (const [key, what] of LISTED) list.append(element("dt", "", element("kbd", "", key)), element("dd", "", what));
+  const where = element("p", "quiet");
+  where.append(
+    "The filter takes terms such as ",
+    element("code", "", "age >= 30, name contains an, email is null"),
+    "; each column has a filter of its own too.",
+  );
+  dialog.append(element("div", "heading", title, close), list, where);
+  dialog.addEventListener("click", (event) => {
+    if (event.target === dialog) dialog.close();
+  });
+}

@@ -1,0 +1,158 @@
+// The page, put together: one client, the parts that show what it tells, and the address. Nothing here can change a row.
+
+import { connect, type ConnectionState, type Status } from "@turnout/client";
+import { emptyView, fromHash, toHash, type View } from "./address";
+import { ConnectionSign } from "./connection";
+import { byId, say } from "./dom";
+import { downloadCsv } from "./download";
+import { startKeys } from "./keys";
+import { Pane } from "./pane";
+import { startPopover } from "./popover";
+import type { Rows } from "./rows";
+import { Header } from "./status";
+import { SwapForm } from "./swap";
+import { TableList } from "./tables";
+import { startTheme } from "./theme";
+import { HISTORY_SHOWN, showTimeline } from "./timeline";
+import { storedToken, TokenPrompt } from "./token";
+import "./page.css";
+
+const TABLES_MS = 2000;
+
+startTheme();
+startPopover();
+
+let token = storedToken();
+let generation: number | null = null;
+let tablesTimer = 0;
+
+const client = connect({ client: "page", ...(token === null ? {} : { token }) });
+const header = new Header();
+const sign = new ConnectionSign(client);
+const swap = new SwapForm(client);
+const list = new TableList((table) => open(emptyView(table)));
+const pane = new Pane(client, { onView: showAddress, onRows: onRows });
+const prompt = new TokenPrompt(token, (given) => {
+  token = given;
+  client.reconnect({ token: given });
+});
+
+startKeys({
+  toFilter: () => pane.focusFilter(),
+  toRows: () => pane.focusRows(),
+  toTables: () => byId("tables").querySelector<HTMLElement>("[aria-current]")?.focus(),
+  toSwap: () => {
+    setSide(true);
+    byId("swap").querySelector<HTMLElement>("input, select")?.focus();
+  },
+  otherTable: (step) => {
+    const next = list.neighbour(pane.view.table, step);
+    if (next) open(emptyView(next));
+  },
+  clear: () => pane.clear(),
+  columns: () => pane.openColumns(),
+});
+startLayout();
+
+client.onConnection(onConnection);
+client.onStatus(onStatus);
+client.window(
+  { table: "swaps", sort: "-ts", limit: HISTORY_SHOWN },
+  { onRows: (rows, info) => onHistory(rows, info.columns), onError: () => undefined },
+);
+const linked = fromHash(location.hash);
+if (linked) open(linked);
+window.addEventListener("hashchange", () => {
+  const view = fromHash(location.hash);
+  if (view && toHash(view) !== toHash(pane.view)) open(view);
+});
+document.addEventListener("visibilitychange", () => void readTables());
+
+function open(view: View): void {
+  pane.open(view);
+  list.choose(view.table);
+  showAddress(view);
+}
+
+function showAddress(view: View): void {
+  const hash = toHash(view);
+  if (location.hash !== hash) history.replaceState(null, "", hash);
+  sign.showTab(view.table);
+}
+
+function onConnection(state: ConnectionState): void {
+  sign.show(state);
+  if (state.state === "live") {
+    prompt.accepted();
+    swap.setRole(state.role);
+    void readTables();
+  } else if (state.state === "refused" && state.error.status === 401) {
+    prompt.ask([state.error.message, state.error.hint].filter(Boolean).join("; "));
+  }
+}
+
+function onStatus(status: Status): void {
+  header.show(status);
+  swap.show(status);
+  sign.showTab(pane.view.table, status);
+  // Counts of another generation are other counts.
+  if (generation !== null && generation !== status.generation) void readTables();
+  generation = status.generation;
+}
+
+function onHistory(rows: readonly Record<string, unknown>[], columns: readonly { name: string; type: string }[]): void {
+  const entries = showTimeline({ columns, rows: rows.map((row) => columns.map(({ name }) => row[name])) });
+  const published = entries.filter((entry) => entry.outcome !== "failed");
+  const previous = published[0]?.from ?? null;
+  const made = published.slice(1).find((entry) => entry.to === previous);
+  swap.showPrevious(previous, made?.generation ?? null);
+}
+
+function onRows(rows: Rows): void {
+  if (pane.view.where === "" && pane.view.filters.length === 0) list.setCount(rows.table, rows.total);
+}
+
+// Names and counts of all tables; while nobody looks, nobody asks.
+async function readTables(): Promise<void> {
+  clearTimeout(tablesTimer);
+  if (document.hidden || client.connection.state !== "live") return;
+  try {
+    const tables = await client.tables();
+    list.show(tables);
+    const first = list.first;
+    if (!pane.view.table && first) open(emptyView(first));
+    list.choose(pane.view.table);
+  } catch (error) {
+    console.warn("the list of tables could not be read:", String(error));
+  }
+  clearTimeout(tablesTimer);
+  tablesTimer = window.setTimeout(() => void readTables(), TABLES_MS);
+}
+
+function startLayout(): void {
+  const wide = matchMedia("(min-width: 1181px)");
+  setSide(wide.matches);
+  wide.addEventListener("change", () => setSide(wide.matches));
+  byId("side-toggle").addEventListener("click", () => setSide(!document.body.classList.contains("side-open")));
+  byId("side-close").addEventListener("click", () => {
+    setSide(false);
+    byId("side-toggle").focus();
+  });
+  byId("stats-toggle").addEventListener("click", () => {
+    const open = document.body.classList.toggle("stats-open");
+    byId("stats-toggle").setAttribute("aria-expanded", String(open));
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && !wide.matches && byId("side").contains(document.activeElement)) byId("side-close").click();
+  });
+  byId("download").addEventListener("click", () => {
+    const { table, where, sort } = pane.asked;
+    downloadCsv({ table, where, sort }, token).catch((error: unknown) => pane.showProblemOf(error));
+    say(`Downloading ${table}`);
+  });
+}
+
+function setSide(open: boolean): void {
+  document.body.classList.toggle("side-open", open);
+  byId("side-toggle").setAttribute("aria-expanded", String(open));
+}

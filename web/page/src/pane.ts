@@ -1,0 +1,322 @@
+// The chosen table: one live window that follows the screen, another one when something else is asked for, and the rows
+// of before until its first answer. What can be shown when is decided by `rows.ts`.
+
+import { rowId, TurnoutError, type TurnoutClient, type WindowInfo, type WindowSubscription } from "@turnout/client";
+import { emptyView, type View } from "./address";
+import { byId, say, setText } from "./dom";
+import { openColumns, openFilter, showChips } from "./filters";
+import { count, isNumeric, number } from "./format";
+import { Grid } from "./grid";
+import { showQuality } from "./quality";
+import { RowPanel } from "./row";
+import { canShow, clamp, shouldMove, spanFor, type Column, type Rows, type Span, type Viewport } from "./rows";
+import { isJournal } from "./tables";
+import { nextSort, sortText, whereOf, type Filter, type SortKey } from "./where";
+
+// Not more often than this while somebody scrolls; the last place is always asked for.
+const MOVE_MS = 60;
+const TYPING_MS = 350;
+const BUSY_MS = 250;
+const NEWEST_FIRST: SortKey[] = [{ column: "ts", descending: true }];
+const PANEL_TABLE = "join_quality";
+
+// One question to the server, and the span of rows that was asked for last.
+interface Query {
+  serial: number;
+  table: string;
+  span: Span;
+  sub: WindowSubscription | null;
+  movedAt: number;
+  timer: number;
+}
+
+export interface PaneEvents {
+  onView(view: View): void;
+  onRows(rows: Rows): void;
+}
+
+export class Pane {
+  view: View = emptyView("");
+  private readonly client: TurnoutClient;
+  private readonly events: PaneEvents;
+  private readonly grid: Grid;
+  private readonly row: RowPanel;
+  private readonly where = byId<HTMLInputElement>("where");
+  private shown: Rows | null = null;
+  private current: Query | null = null;
+  private pending: Query | null = null;
+  private serial = 0;
+  private typing = 0;
+  private busy = 0;
+  private asPanel = true;
+
+  constructor(client: TurnoutClient, events: PaneEvents) {
+    this.client = client;
+    this.events = events;
+    this.row = new RowPanel(byId("row"), () => this.grid.focus());
+    this.grid = new Grid(byId("grid"), {
+      onScroll: () => this.onScroll(),
+      onSort: (column, add) => this.change({ sort: nextSort(this.sort, column, add), sorted: true }),
+      onFilter: (column, anchor) => this.openFilter(column, anchor),
+      onOpen: (index) => this.shown && this.row.show(this.shown, index),
+      orderOf: (column) => this.orderOf(column),
+      isFiltered: (column) => this.view.filters.some((filter) => filter.column === column),
+    });
+    this.listen();
+  }
+
+  private listen(): void {
+    this.where.addEventListener("input", () => {
+      clearTimeout(this.typing);
+      this.typing = window.setTimeout(() => this.applyWhere(), TYPING_MS);
+    });
+    this.where.addEventListener("keydown", (event) => {
+      if (event.key === "Escape" && !this.where.value) this.grid.focus();
+      if (event.key === "ArrowDown") this.grid.focus();
+    });
+    byId("filter").addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.applyWhere();
+    });
+    byId("columns").addEventListener("click", () => this.openColumns());
+    byId("as-panel").addEventListener("click", () => {
+      this.asPanel = !this.asPanel;
+      this.showPanel();
+    });
+  }
+
+  // Look at something else; the rows of before stay until its first rows come.
+  open(view: View): void {
+    if (view.table !== this.view.table) this.row.close();
+    this.view = view;
+    this.where.value = view.where;
+    setText(byId("table-name"), view.table);
+    this.ask();
+  }
+
+  change(part: Partial<View>): void {
+    this.view = { ...this.view, ...part };
+    this.events.onView(this.view);
+    this.grid.updateHeaders();
+    this.ask();
+  }
+
+  clear(): void {
+    this.where.value = "";
+    this.setHidden([]);
+    this.change({ where: "", filters: [], sort: [], sorted: false });
+    say("Filters and order are cleared");
+  }
+
+  showProblemOf(error: unknown): void {
+    this.showProblem(error instanceof TurnoutError ? error : new TurnoutError({ code: "failed", message: String(error), hint: "" }));
+  }
+
+  focusRows(): void {
+    this.grid.focus();
+  }
+
+  focusFilter(): void {
+    this.where.focus();
+    this.where.select();
+  }
+
+  openColumns(): void {
+    if (this.shown) openColumns(byId("columns"), this.shown.columns, this.view.hidden, (hidden) => this.setHidden(hidden));
+  }
+
+  // What was asked for, as the server takes it.
+  get asked(): { table: string; where: ReturnType<typeof whereOf>; sort: string[] } {
+    return {
+      table: this.view.table,
+      where: whereOf(this.view.where, this.view.filters),
+      sort: sortText(this.sort),
+    };
+  }
+
+  private get sort(): SortKey[] {
+    if (this.view.sorted) return this.view.sort;
+    return isJournal(this.view.table) ? NEWEST_FIRST : [];
+  }
+
+  private ask(): void {
+    this.end(this.pending);
+    const span = spanFor({ first: 0, last: this.grid.capacity - 1 });
+    const query: Query = { serial: ++this.serial, table: this.view.table, span, sub: null, movedAt: -Infinity, timer: 0 };
+    this.pending = query;
+    this.setBusy(true);
+    this.showChips();
+    query.sub = this.client.window(
+      { ...this.asked, ...span },
+      {
+        onRows: (rows, info) => this.arrived(query, rows, info),
+        onError: (error) => this.failed(query, error),
+      },
+    );
+  }
+
+  private arrived(query: Query, found: readonly Record<string, unknown>[], info: WindowInfo): void {
+    if (query !== this.pending && query !== this.current) return;
+    const rows = rowsOf(query.serial, found, info);
+    const viewport = query === this.current ? this.grid.viewport : { first: 0, last: this.grid.capacity - 1 };
+    if (!canShow(this.shown, rows, viewport)) return this.move(query, spanFor(clamp(viewport, rows.total)));
+    if (query === this.pending) {
+      this.end(this.current);
+      this.current = query;
+      this.pending = null;
+      this.setBusy(false);
+      this.showProblem(null);
+    }
+    this.show(rows);
+  }
+
+  private show(rows: Rows): void {
+    this.shown = rows;
+    this.grid.show(rows, this.view.hidden);
+    this.row.follow(rows);
+    this.where.placeholder = exampleOf(rows.columns);
+    if (rows.table === PANEL_TABLE) showQuality(byId("panel"), rows);
+    this.showPanel();
+    this.showFoot();
+    this.showChips();
+    this.events.onRows(rows);
+    this.onScroll();
+  }
+
+  // The server ended the question, mostly because of a wrong `where`. The rows of before stay.
+  private failed(query: Query, error: TurnoutError): void {
+    if (this.client.connection.state === "refused") return;
+    if (query !== this.pending && query !== this.current) return;
+    if (query === this.pending) this.pending = null;
+    else this.current = null;
+    this.setBusy(false);
+    this.showProblem(error);
+  }
+
+  private end(query: Query | null): void {
+    if (!query) return;
+    clearTimeout(query.timer);
+    query.sub?.close();
+  }
+
+  private onScroll(): void {
+    const query = this.current;
+    if (!query || !this.shown) return;
+    this.showFoot();
+    const viewport: Viewport = clamp(this.grid.viewport, this.shown.total);
+    if (shouldMove(query.span, viewport, this.shown.total)) this.move(query, spanFor(viewport));
+  }
+
+  private move(query: Query, span: Span): void {
+    if (span.offset === query.span.offset && span.limit === query.span.limit) return;
+    query.span = span;
+    clearTimeout(query.timer);
+    const wait = query.movedAt + MOVE_MS - performance.now();
+    const go = (): void => {
+      query.movedAt = performance.now();
+      query.sub?.move(span);
+    };
+    if (wait <= 0) go();
+    else query.timer = window.setTimeout(go, wait);
+  }
+
+  private applyWhere(): void {
+    clearTimeout(this.typing);
+    const where = this.where.value.trim();
+    if (where !== this.view.where) this.change({ where });
+  }
+
+  private openFilter(column: Column, anchor: HTMLElement): void {
+    const others = this.view.filters.filter((filter) => filter.column !== column.name);
+    const now = this.view.filters.find((filter) => filter.column === column.name);
+    openFilter(anchor, column, now, (filter) => this.change({ filters: filter ? [...others, filter] : others }));
+  }
+
+  private setHidden(hidden: string[]): void {
+    this.view = { ...this.view, hidden };
+    this.grid.setHidden(hidden);
+    this.events.onView(this.view);
+    this.showChips();
+  }
+
+  private orderOf(column: string): { place: number; of: number; descending: boolean } | null {
+    const place = this.sort.findIndex((key) => key.column === column);
+    const key = this.sort[place];
+    return key ? { place: place + 1, of: this.sort.length, descending: key.descending } : null;
+  }
+
+  private showChips(): void {
+    const types = new Map(this.shown?.columns.map(({ name, type }) => [name, type]));
+    showChips({
+      ...this.view,
+      typeOf: (column) => types.get(column) ?? "string",
+      onWhere: () => {
+        this.where.value = "";
+        this.change({ where: "" });
+      },
+      onFilter: (gone: Filter) => this.change({ filters: this.view.filters.filter((filter) => filter !== gone) }),
+      onSort: () => this.change({ sort: [], sorted: false }),
+      onHidden: () => this.setHidden([]),
+      onAll: () => this.clear(),
+    });
+  }
+
+  private showPanel(): void {
+    const can = this.shown?.table === PANEL_TABLE;
+    const panel = can && this.asPanel;
+    const toggle = byId("as-panel");
+    toggle.hidden = !can;
+    toggle.setAttribute("aria-pressed", String(panel));
+    byId("panel").hidden = !panel;
+    byId("grid").inert = panel;
+  }
+
+  private showFoot(): void {
+    const rows = this.shown;
+    if (!rows) return;
+    const { first, last } = this.grid.visible;
+    setText(byId("total"), count(rows.total, "row"));
+    const shown = rows.total ? `Rows ${number(first + 1)}–${number(Math.min(rows.total, last + 1))} of ${number(rows.total)}` : "";
+    setText(byId("range"), shown);
+    setText(byId("place"), `generation ${rows.generation}, version ${number(rows.version)}`);
+    const empty = byId("empty");
+    empty.hidden = rows.total > 0 || (rows.table === PANEL_TABLE && this.asPanel);
+    const filtered = this.view.where || this.view.filters.length;
+    setText(empty.firstElementChild!, filtered ? "No row matches the filters." : emptyText(rows.table));
+  }
+
+  // Said only when it takes a while: most answers are there at once.
+  private setBusy(busy: boolean): void {
+    clearTimeout(this.busy);
+    const main = byId("main");
+    if (busy) this.busy = window.setTimeout(() => main.setAttribute("aria-busy", "true"), BUSY_MS);
+    else main.removeAttribute("aria-busy");
+  }
+
+  private showProblem(error: TurnoutError | null): void {
+    const problem = byId("problem");
+    setText(problem, error ? [error.message, error.hint].filter(Boolean).join("; ") : "");
+    problem.hidden = !error;
+    this.where.setAttribute("aria-invalid", String(error?.code === "bad_where"));
+  }
+}
+
+function rowsOf(query: number, found: readonly Record<string, unknown>[], info: WindowInfo): Rows {
+  const { table, generation, version, total, offset, columns } = info;
+  const rows = found.map((row) => columns.map(({ name }) => row[name]));
+  return { query, table, generation, version, total, offset, columns, ids: found.map(rowId), rows };
+}
+
+function emptyText(table: string): string {
+  if (table === "bad_records") return "No bad records: every record could be read.";
+  if (table === "control_raw") return "No control messages yet.";
+  if (table === "swaps") return "Nothing was swapped yet.";
+  return "No rows yet. They show here as records arrive.";
+}
+
+// How to write a condition, with columns that are there.
+function exampleOf(columns: readonly Column[]): string {
+  const counted = columns.find(({ type }) => isNumeric(type));
+  const text = columns.find(({ name, type }) => type === "string" && !/id$/i.test(name));
+  return [counted && `${counted.name} >= 30`, text && `${text.name} contains an`].filter(Boolean).join(", ");
+}

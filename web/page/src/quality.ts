@@ -1,0 +1,59 @@
+// How well the join matches, as bars: for each view, which of its rows found a partner.
+
+import { element } from "./dom";
+import { number, percent } from "./format";
+import type { Rows } from "./rows";
+
+interface Quality {
+  view: string;
+  leftRows: number;
+  rightRows: number;
+  matched: number;
+  unmatchedLeft: number;
+  unmatchedRight: number;
+  duplicateRightKeys: number;
+  nullKeys: number;
+}
+
+export function showQuality(panel: HTMLElement, { columns, rows }: Pick<Rows, "columns" | "rows">): void {
+  const found = rows.map((row) => Object.fromEntries(columns.map(({ name }, i) => [name, row[i]])) as unknown as Quality);
+  panel.replaceChildren(...found.map(card));
+}
+
+function card(quality: Quality): HTMLElement {
+  const { view, leftRows, rightRows, unmatchedLeft, unmatchedRight, duplicateRightKeys, nullKeys } = quality;
+  const made = element("section", "card");
+  made.append(
+    element("h3", "", view),
+    bar("Left rows with a match", leftRows - unmatchedLeft, leftRows),
+    bar("Right rows with a match", rightRows - unmatchedRight, rightRows),
+  );
+  const facts = element("dl", "facts");
+  facts.append(
+    ...fact("matched rows", quality.matched, ""),
+    ...fact("left rows without a match", unmatchedLeft, ""),
+    ...fact("right rows without a match", unmatchedRight, ""),
+    ...fact("duplicate right keys", duplicateRightKeys, "the newest is taken, unless duplicates: all"),
+    ...fact("null keys", nullKeys, "these never match"),
+  );
+  made.append(facts);
+  return made;
+}
+
+function bar(label: string, part: number, whole: number): HTMLElement {
+  const meter = element("div", "meter");
+  meter.setAttribute("role", "img");
+  meter.setAttribute("aria-label", `${label}: ${number(part)} of ${number(whole)}, ${percent(part, whole)}`);
+  const fill = element("div", "fill");
+  fill.style.width = `${whole > 0 ? (100 * part) / whole : 0}%`;
+  meter.append(fill);
+  const text = element("div", "meter-text", element("span", "", label), element("strong", "", percent(part, whole)));
+  const of = element("small", "quiet", `${number(part)} of ${number(whole)}`);
+  return element("div", "measure", text, meter, of);
+}
+
+function fact(label: string, value: number, why: string): HTMLElement[] {
+  const term = element("dt", "", label);
+  if (why) term.append(element("small", "quiet", why));
+  return [term, element("dd", "", number(value))];
+}

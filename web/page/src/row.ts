@@ -1,0 +1,117 @@
+// One row, all of it: every column with its whole value, JSON spread over lines, each to copy. It follows its row while
+// that is among the rows here.
+
+import { button, element, say } from "./dom";
+import { copyText, number, prettyJson, valueText, type Value } from "./format";
+import type { Column, Row, Rows } from "./rows";
+
+export class RowPanel {
+  private readonly panel: HTMLElement;
+  private readonly onClose: () => void;
+  private open: { id: string; table: string; generation: number } | null = null;
+  private drawn = "";
+  private pretty = true;
+
+  constructor(panel: HTMLElement, onClose: () => void) {
+    this.panel = panel;
+    this.onClose = onClose;
+    panel.addEventListener("keydown", (event) => {
+      if (event.key === "Escape") this.close();
+    });
+  }
+
+  get isOpen(): boolean {
+    return this.open !== null;
+  }
+
+  show(rows: Rows, index: number): void {
+    const place = index - rows.offset;
+    const id = rows.ids[place];
+    if (id === undefined) return;
+    this.open = { id, table: rows.table, generation: rows.generation };
+    this.draw(rows, place);
+    this.panel.hidden = false;
+    this.panel.querySelector<HTMLElement>("h3")?.focus();
+  }
+
+  // The row of another generation is another row: what was opened is kept, and said to be old.
+  follow(rows: Rows): void {
+    if (!this.open) return;
+    if (rows.table !== this.open.table) return this.close();
+    const place = rows.generation === this.open.generation ? rows.ids.indexOf(this.open.id) : -1;
+    this.panel.classList.toggle("old", rows.generation !== this.open.generation);
+    if (place >= 0) this.draw(rows, place);
+  }
+
+  close(): void {
+    if (!this.open) return;
+    this.open = null;
+    this.drawn = "";
+    this.panel.hidden = true;
+    this.onClose();
+  }
+
+  private draw(rows: Rows, place: number): void {
+    const row = rows.rows[place] ?? [];
+    // What has not changed is left alone: somebody may be selecting text in it.
+    const key = JSON.stringify([rows.table, rows.ids[place], rows.columns, row, this.pretty]);
+    const title = `Row ${number(rows.offset + place + 1)}`;
+    if (key === this.drawn) {
+      this.panel.querySelector("h3")?.replaceChildren(title);
+      return;
+    }
+    this.drawn = key;
+    const heading = element("h3", "", title);
+    heading.tabIndex = -1;
+    const close = button("button icon plain", "✕", () => this.close());
+    close.setAttribute("aria-label", "Close the row");
+    const top = element("div", "heading", heading, element("span", "quiet", `generation ${rows.generation}`), close);
+    const fields = element("dl", "values");
+    rows.columns.forEach((column, i) => fields.append(...this.field(column, row[i] as Value, rows, place)));
+    const before = this.panel.scrollTop;
+    this.panel.replaceChildren(top, fields);
+    this.panel.scrollTop = before;
+  }
+
+  private field(column: Column, value: Value, rows: Rows, place: number): HTMLElement[] {
+    const json = typeof value === "string" ? prettyJson(value) : null;
+    const name = element("dt", "", column.name, element("small", "quiet", column.type));
+    if (json !== null) {
+      const toggle = button("button plain small", this.pretty ? "as it is" : "spread out", () => {
+        this.pretty = !this.pretty;
+        this.draw(rows, place);
+      });
+      name.append(toggle);
+    }
+    const copy = button("button plain small copy", "copy", () => copyNow(copyText(value), copy));
+    copy.setAttribute("aria-label", `Copy ${column.name}`);
+    name.append(copy);
+    const text = json !== null && this.pretty ? json : shownText(value, column);
+    const shown = element("dd", value === null ? "null" : "", element("pre", "", text));
+    return [name, shown];
+  }
+}
+
+function shownText(value: Value, column: Column): string {
+  return value === "" ? "(empty text)" : valueText(value, column.type);
+}
+
+export function asObject(columns: readonly Column[], row: Row): Record<string, unknown> {
+  return Object.fromEntries(columns.map(({ name }, i) => [name, row[i]]));
+}
+
+// The clipboard's own interface is there over https and on this machine only; the event is there always.
+function copyNow(text: string, from: HTMLElement): void {
+  const onCopy = (event: ClipboardEvent): void => {
+    event.clipboardData?.setData("text/plain", text);
+    event.preventDefault();
+    event.stopPropagation();
+  };
+  document.addEventListener("copy", onCopy, { capture: true, once: true });
+  const done = document.execCommand("copy");
+  document.removeEventListener("copy", onCopy, { capture: true });
+  const label = done ? "copied" : "not copied";
+  from.textContent = label;
+  say(label);
+  setTimeout(() => (from.textContent = "copy"), 1200);
+}

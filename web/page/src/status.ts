@@ -1,0 +1,106 @@
+// The header: what the tables are made of, how fresh they are, and how fast records come. Fed by the status, which comes
+// about once a second; ages count on between.
+
+import type { Status } from "@turnout/client";
+import { byId, element, say, setText } from "./dom";
+import { age, compact, rate, words } from "./format";
+import { Sparkline } from "./spark";
+
+const TICK_MS = 1000;
+const STALE_MS = 60_000;
+
+interface Stat {
+  box: HTMLElement;
+  value: HTMLElement;
+}
+
+export const topicFields = (status: Status): string[] => {
+  const known = status.sources?.map((source) => `${source}Topic`);
+  return known ?? Object.keys(status).filter((name) => name.endsWith("Topic"));
+};
+
+export class Header {
+  private readonly list = byId("stats");
+  private readonly stats = new Map<string, Stat>();
+  private readonly lagLine = new Sparkline();
+  private readonly rateLine = new Sparkline();
+  private status: Status | null = null;
+  // How far the server's clock is ahead of this one.
+  private skewMs = 0;
+
+  constructor() {
+    setInterval(() => this.showAge(), TICK_MS);
+  }
+
+  show(status: Status): void {
+    if (typeof status.time === "string") this.skewMs = Date.parse(status.time) - Date.now();
+    const before = this.status;
+    this.status = status;
+    for (const field of topicFields(status)) this.set(field, field.replace(/Topic$/, ""), textOf(status[field]));
+    this.set("join", "join", textOf(status.joinType));
+    this.set("generation", "generation", textOf(status.generation));
+    if (before && status.generation !== before.generation) this.pulse(status);
+    this.showState(status);
+    this.showAge();
+    this.set("lag", "lag", status.lag === null || status.lag === undefined ? "-" : compact(status.lag), this.lagLine);
+    this.set("rate", "records/s", rate(status.recordsPerSecond ?? 0), this.rateLine);
+    this.lagLine.add(status.lag ?? 0);
+    this.rateLine.add(status.recordsPerSecond ?? 0);
+    this.showTrouble(status);
+  }
+
+  // Nothing comes while the connection is away: a line that goes on would say otherwise.
+  private showState(status: Status): void {
+    const state = this.set("state", "state", words(textOf(status.state)));
+    state.box.dataset["state"] = textOf(status.state);
+  }
+
+  private showAge(): void {
+    if (!this.status) return;
+    const newest = this.status.newestRecord;
+    const elapsed = typeof newest === "string" ? Date.now() + this.skewMs - Date.parse(newest) : null;
+    const fresh = this.set("fresh", "newest record", elapsed === null ? "-" : agoText(elapsed));
+    fresh.box.classList.toggle("stale", elapsed !== null && elapsed > STALE_MS);
+    fresh.box.title = typeof newest === "string" ? newest : "";
+  }
+
+  private showTrouble(status: Status): void {
+    const text = status.ready === false ? (status.reason ?? "not ready") : "";
+    setText(byId("trouble"), text);
+    byId("trouble").hidden = !text;
+  }
+
+  private pulse(status: Status): void {
+    const { box } = this.set("generation", "generation", textOf(status.generation));
+    box.classList.remove("pulse");
+    void box.offsetWidth; // restarts the animation
+    box.classList.add("pulse");
+    say(`Generation ${status.generation} is published: ${describePlan(status)}`);
+  }
+
+  private set(key: string, label: string, text: string, line?: Sparkline): Stat {
+    let stat = this.stats.get(key);
+    if (!stat) {
+      const value = element("dd");
+      const box = element("div", `stat ${key}`, element("dt", "", label), value);
+      if (line) box.append(line.element);
+      this.list.append(box);
+      stat = { box, value };
+      this.stats.set(key, stat);
+    }
+    setText(stat.value, text);
+    return stat;
+  }
+}
+
+export function describePlan(status: Status): string {
+  const topics = topicFields(status).map((field) => `${field.replace(/Topic$/, "")} from ${textOf(status[field])}`);
+  return [...topics, `${textOf(status.joinType)} join`].join(", ");
+}
+
+const agoText = (elapsed: number): string => (age(elapsed) === "now" ? "now" : `${age(elapsed)} ago`);
+
+function textOf(value: unknown): string {
+  if (value === null || value === undefined) return "-";
+  return typeof value === "object" ? JSON.stringify(value) : String(value);
+}

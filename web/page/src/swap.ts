@@ -1,0 +1,224 @@
+// The swap form: what is asked for, the progress of the build, and the outcome. A field for each source comes from the
+// status, so the page knows no source by name.
+
+import { TurnoutError, type TurnoutClient as Client, type ControlMessage, type Outcome, type Progress, type Status } from "@turnout/client";
+import { byId, element, fit, setText } from "./dom";
+import { count, words } from "./format";
+import { reportOf } from "./report";
+import { topicFields } from "./status";
+
+const JOINS = ["left", "natural", "inner", "right", "full", "semi", "anti"];
+const TOPICS_AGE_MS = 10_000;
+const TITLES: Record<string, string> = {
+  applied: "Applied",
+  unchanged: "No change",
+  superseded: "Superseded by a later request",
+  rolled_back: "Rolled back",
+};
+const VIEWER = "Your token may look, not change anything. Swaps need a token with the role operator.";
+
+type Control = HTMLInputElement | HTMLSelectElement;
+
+export class SwapForm {
+  private readonly client: Client;
+  private readonly form = byId<HTMLFormElement>("swap");
+  private readonly start = byId<HTMLSelectElement>("start");
+  private readonly moment = byId<HTMLInputElement>("moment");
+  private readonly join = byId<HTMLSelectElement>("join");
+  private status: Status | null = null;
+  private busy = false;
+  private topicsAt = -Infinity;
+
+  constructor(client: Client) {
+    this.client = client;
+    this.form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      const message = this.message();
+      void this.send("swap", () => client.control(message));
+    });
+    byId("dry-run").addEventListener("click", () => {
+      if (this.form.reportValidity()) void this.dryRun();
+    });
+    // Only from what is seen: when somebody else has swapped since, it is refused.
+    byId("rollback").addEventListener("click", () => {
+      const expectedGeneration = this.status?.generation;
+      void this.send("rollback", () => client.rollback(expectedGeneration === undefined ? {} : { expectedGeneration }));
+    });
+    byId("reset").addEventListener("click", () => this.reset());
+    this.form.addEventListener("input", () => this.showEdited());
+    this.form.addEventListener("focusin", () => void this.loadTopics());
+  }
+
+  // What a viewer cannot do is shown, and why.
+  setRole(role: "viewer" | "operator"): void {
+    const viewer = role === "viewer";
+    byId<HTMLFieldSetElement>("swap-fields").disabled = viewer;
+    setText(byId("viewer"), viewer ? VIEWER : "");
+    byId("viewer").hidden = !viewer;
+  }
+
+  show(status: Status): void {
+    this.status = status;
+    const sources = topicFields(status);
+    const fields = byId("topics");
+    const names = [...fields.children].map((field) => (field as HTMLElement).dataset["name"]);
+    if (names.join("\n") !== sources.join("\n")) fields.replaceChildren(...sources.map(topicField));
+    for (const input of fields.querySelectorAll("input")) follow(input, String(status[input.name] ?? ""));
+    this.showJoins(status);
+    this.showEdited();
+    showProgress(status.progress ?? null);
+  }
+
+  // The plan that was published before this one; it may be gone, then the server says so.
+  showPrevious(plan: string | null, generation: number | null): void {
+    const lingers = generation !== null && this.status?.lingering?.includes(generation);
+    const where = generation === null ? "" : `generation ${generation}: `;
+    setText(byId("rollback-to"), plan ? `Back to ${where}${plan}${lingers ? " (still there: immediate)" : ""}` : "There is no plan before this one to roll back to.");
+  }
+
+  private showJoins(status: Status): void {
+    const now = String(status.joinType ?? "");
+    const known = status.joins ?? JOINS;
+    // Views can differ in their joins; that is shown as it is, and kept unless another is chosen.
+    const wanted = known.includes(now) ? known : [now, ...known];
+    if ([...this.join.options].map((option) => option.value).join("|") !== wanted.join("|")) {
+      const chosen = this.join.value;
+      this.join.replaceChildren(...wanted.map((join) => new Option(join, join)));
+      this.join.value = wanted.includes(chosen) ? chosen : now;
+    }
+    follow(this.join, now);
+  }
+
+  private controls(): Control[] {
+    return [...byId("topics").querySelectorAll("input"), this.join];
+  }
+
+  private showEdited(): void {
+    for (const control of this.controls()) {
+      const edited = isEdited(control);
+      control.closest(".field")?.classList.toggle("edited", edited);
+      control.title = edited ? `now: ${control.dataset["now"] ?? ""}` : "";
+    }
+    const timed = this.start.value === "time";
+    byId("moment-field").hidden = !timed;
+    this.moment.required = timed;
+    byId("reset").hidden = !this.controls().some(isEdited) && !this.start.value;
+  }
+
+  // Only what was edited: the rest stays as it is when the message is applied.
+  private message(): ControlMessage {
+    const asked: Record<string, unknown> = {};
+    for (const control of this.controls()) if (isEdited(control)) asked[control.name] = control.value.trim();
+    if (this.start.value === "time") asked["start"] = { timestamp: new Date(this.moment.value).toISOString() };
+    else if (this.start.value) asked["start"] = this.start.value;
+    return asked as ControlMessage;
+  }
+
+  private reset(): void {
+    if (this.busy) return;
+    for (const control of this.controls()) control.value = control.dataset["now"] ?? "";
+    this.start.value = "";
+    this.showEdited();
+    showOutcome(null);
+    this.controls()[0]?.focus();
+  }
+
+  private dryRun(): Promise<void> {
+    const message = { ...this.message(), dryRun: true };
+    return this.send("dry run", () => this.client.control(message));
+  }
+
+  private async send(deed: string, ask: () => Promise<Outcome>): Promise<void> {
+    if (this.busy) return;
+    this.setBusy(true);
+    showOutcome("waiting", `Waiting for the outcome of the ${deed}`);
+    try {
+      this.showAnswer(await ask());
+      if (deed !== "dry run") this.start.value = "";
+      this.showEdited();
+    } catch (error) {
+      showFailure(deed, error);
+    }
+    this.setBusy(false);
+  }
+
+  private setBusy(value: boolean): void {
+    this.busy = value;
+    // Not `disabled`: the button that was pressed keeps the focus.
+    for (const button of this.form.querySelectorAll("button")) button.setAttribute("aria-disabled", String(value));
+  }
+
+  private showAnswer(answer: Outcome): void {
+    if (answer.report && this.status) {
+      const title = answer.report.changes ? "Dry run: this would work" : "Dry run: nothing would change";
+      showOutcome("unchanged", title, reportOf(answer.report, this.status));
+    } else if (answer.outcome === null) {
+      showOutcome("waiting", "Taken", element("p", "", "Its outcome will be in the table control_raw."));
+    } else {
+      showOutcome(answer.outcome, TITLES[answer.outcome] ?? answer.outcome, element("p", "", answer.detail ?? ""));
+    }
+  }
+
+  // Names to complete from; without them any name can be typed.
+  private async loadTopics(): Promise<void> {
+    if (performance.now() - this.topicsAt < TOPICS_AGE_MS) return;
+    this.topicsAt = performance.now();
+    try {
+      const topics = await this.client.topics();
+      const options = fit(byId("topic-names"), topics.length, () => element("option")) as HTMLOptionElement[];
+      options.forEach((option, i) => (option.value = topics[i] ?? ""));
+    } catch (error) {
+      console.warn("no topics to complete from:", String(error));
+    }
+  }
+}
+
+function topicField(name: string): HTMLElement {
+  const input = element("input");
+  Object.assign(input, { name, type: "text", spellcheck: false, autocapitalize: "off" });
+  input.setAttribute("list", "topic-names");
+  input.dataset["now"] = "";
+  const field = element("label", "field", element("span", "", `${name.replace(/Topic$/, "")} topic`), input);
+  field.dataset["name"] = name;
+  return field;
+}
+
+// A field that nobody has edited shows what is published.
+function follow(control: Control, now: string): void {
+  if (control instanceof HTMLInputElement) control.placeholder = now;
+  if (control.value === control.dataset["now"]) control.value = now;
+  control.dataset["now"] = now;
+}
+
+function isEdited(control: Control): boolean {
+  const text = control.value.trim();
+  return text !== "" && text !== control.dataset["now"];
+}
+
+function showFailure(deed: string, error: unknown): void {
+  const known = error instanceof TurnoutError ? error : null;
+  const refused = known?.status != null && known.status < 500;
+  const parts = [element("p", "", known?.message ?? String(error))];
+  if (known?.hint) parts.push(element("p", "hint", known.hint));
+  showOutcome("bad", refused ? `The ${deed} was refused` : `The ${deed} failed`, ...parts);
+}
+
+function showOutcome(kind: string | null, title = "", ...content: Node[]): void {
+  const box = byId("outcome");
+  box.className = kind ? "outcome" : "";
+  box.dataset["kind"] = kind ?? "";
+  box.replaceChildren(...(kind ? [element("strong", "", title), ...content] : []));
+}
+
+function showProgress(progress: Progress | null): void {
+  byId("building").hidden = !progress;
+  if (!progress) return;
+  const bar = byId<HTMLProgressElement>("progress");
+  // Without a value the bar says only that something goes on.
+  if (typeof progress.percent === "number") bar.value = progress.percent;
+  else bar.removeAttribute("value");
+  const left = progress.lag !== null && progress.lag > 0 ? `, ${count(progress.lag, "record")} to go` : "";
+  const done = typeof progress.percent === "number" ? ` ${Math.floor(progress.percent)} %` : "";
+  setText(byId("progress-text"), `Generation ${progress.generation}: ${words(progress.state)}${done}${left}`);
+  setText(byId("progress-plan"), typeof progress.plan === "string" ? progress.plan : JSON.stringify(progress.plan));
+}

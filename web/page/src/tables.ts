@@ -1,0 +1,114 @@
+// The list of tables with their row counts: data first, then how things went.
+
+import type { TableInfo } from "@turnout/client";
+import { byId, element, fit, setText } from "./dom";
+import { compact, number } from "./format";
+
+// In the order in which people ask: how good, what went wrong, what was done.
+const OPERATIONS = ["join_quality", "bad_records", "swaps", "control_raw", "orchestrator_logs", "orchestrator_status"];
+const JOURNALS = ["bad_records", "swaps", "control_raw", "orchestrator_logs"];
+
+export const isJournal = (table: string): boolean => JOURNALS.includes(table.split("@")[0] ?? "");
+
+// The joined views first: they are what people come for. They are the tables that no source writes to.
+export function grouped(tables: readonly TableInfo[]): { data: TableInfo[]; operations: TableInfo[] } {
+  const place = (name: string): number => OPERATIONS.indexOf(name);
+  const isFinal = (name: string): number => (name.startsWith("final") ? 0 : 1);
+  const data = tables.filter(({ name }) => place(name) < 0);
+  const operations = tables.filter(({ name }) => place(name) >= 0);
+  return {
+    data: data.sort((a, b) => isFinal(a.name) - isFinal(b.name)),
+    operations: operations.sort((a, b) => place(a.name) - place(b.name)),
+  };
+}
+
+export class TableList {
+  private readonly nav = byId("tables");
+  private readonly onChoose: (table: string) => void;
+  private readonly lists = { data: list("Data"), operations: list("Operations") };
+
+  constructor(onChoose: (table: string) => void) {
+    this.onChoose = onChoose;
+    this.nav.append(this.lists.data.group, this.lists.operations.group);
+    this.nav.addEventListener("keydown", (event) => this.move(event));
+  }
+
+  // What to look at when nothing was asked for.
+  get first(): string | undefined {
+    return this.buttons()[0]?.dataset["table"];
+  }
+
+  show(tables: TableInfo[]): void {
+    const groups = grouped(tables);
+    for (const name of ["data", "operations"] as const) {
+      const items = fit(this.lists[name].items, groups[name].length, () => this.item());
+      groups[name].forEach((table, i) => setItem(items[i]!, table));
+      this.lists[name].group.hidden = groups[name].length === 0;
+    }
+  }
+
+  // A count that is newer than the list.
+  setCount(table: string, rows: number): void {
+    const item = this.buttons().find((one) => one.dataset["table"] === table);
+    if (item) setCount(item, rows);
+  }
+
+  choose(table: string): void {
+    for (const item of this.buttons()) {
+      const chosen = item.dataset["table"] === table;
+      if (chosen) item.setAttribute("aria-current", "true");
+      else item.removeAttribute("aria-current");
+      if (chosen && item.offsetParent && this.nav.scrollWidth > this.nav.clientWidth) {
+        item.scrollIntoView({ inline: "nearest", block: "nearest" });
+      }
+    }
+  }
+
+  // The next table up or down, for a key that works from anywhere.
+  neighbour(table: string, step: number): string | undefined {
+    const names = this.buttons().map((item) => item.dataset["table"] ?? "");
+    return names[(names.indexOf(table) + step + names.length) % names.length];
+  }
+
+  private buttons(): HTMLElement[] {
+    return [...this.nav.querySelectorAll<HTMLElement>("button")];
+  }
+
+  private item(): HTMLElement {
+    const made = element("button", "", element("span", "table-name"), element("small"));
+    made.type = "button";
+    made.addEventListener("click", () => this.onChoose(made.dataset["table"] ?? ""));
+    return element("li", "", made);
+  }
+
+  private move(event: KeyboardEvent): void {
+    const step = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1 }[event.key];
+    if (!step || event.altKey || event.ctrlKey || event.metaKey) return;
+    const items = this.buttons();
+    const next = items[(items.indexOf(document.activeElement as HTMLElement) + step + items.length) % items.length];
+    next?.focus();
+    event.preventDefault();
+  }
+}
+
+function list(title: string): { group: HTMLElement; items: HTMLElement } {
+  const heading = element("h2", "", title);
+  heading.id = `group-${title.toLowerCase()}`;
+  const items = element("ul");
+  items.setAttribute("aria-labelledby", heading.id);
+  return { group: element("div", "group", heading, items), items };
+}
+
+function setItem(item: HTMLElement, { name, rows }: TableInfo): void {
+  const made = item.firstElementChild as HTMLElement;
+  made.dataset["table"] = name;
+  setText(made.children[0]!, name);
+  setCount(made, rows);
+}
+
+function setCount(item: HTMLElement, rows: number): void {
+  const small = item.children[1] as HTMLElement;
+  setText(small, compact(rows));
+  small.title = `${number(rows)} rows`;
+  item.classList.toggle("some-bad", item.dataset["table"] === "bad_records" && rows > 0);
+}

@@ -1,0 +1,54 @@
+// Light or dark: as the system says, until somebody chooses; that is remembered in this browser.
+
+import { byId } from "./dom";
+
+const KEY = "turnout.theme";
+const system = matchMedia("(prefers-color-scheme: dark)");
+
+export function startTheme(): void {
+  apply();
+  system.addEventListener("change", apply);
+  byId("theme").addEventListener("click", () => {
+    const next = current() === "dark" ? "light" : "dark";
+    // Choosing what the system says is choosing to follow it again.
+    if ((next === "dark") === system.matches) store(null);
+    else store(next);
+    apply();
+  });
+}
+
+function current(): "light" | "dark" {
+  const chosen = stored();
+  return chosen === "light" || chosen === "dark" ? chosen : system.matches ? "dark" : "light";
+}
+
+function apply(): void {
+  const theme = current();
+  document.documentElement.dataset["theme"] = theme;
+  const toggle = byId("theme");
+  const other = theme === "dark" ? "light" : "dark";
+  toggle.setAttribute("aria-label", `Use the ${other} theme`);
+  toggle.title = `Use the ${other} theme`;
+  toggle.textContent = theme === "dark" ? "☀" : "☾";
+}
+
+// A browser may refuse storage; then the choice lasts as long as the page.
+let chosenHere: string | null = null;
+
+function stored(): string | null {
+  try {
+    return localStorage.getItem(KEY) ?? chosenHere;
+  } catch {
+    return chosenHere;
+  }
+}
+
+function store(theme: string | null): void {
+  chosenHere = theme;
+  try {
+    if (theme === null) localStorage.removeItem(KEY);
+    else localStorage.setItem(KEY, theme);
+  } catch {
+    // Kept in `chosenHere`.
+  }
+}

@@ -1,0 +1,69 @@
+// The token of this tab: asked for when the server wants one, kept until the tab is closed, and in no address.
+
+import { byId, setText } from "./dom";
+
+const KEY = "turnout.token";
+
+export function storedToken(): string | null {
+  try {
+    return sessionStorage.getItem(KEY);
+  } catch {
+    return null;
+  }
+}
+
+function keepToken(token: string): void {
+  try {
+    sessionStorage.setItem(KEY, token);
+  } catch {
+    // Then a reload asks again.
+  }
+}
+
+export function forgetToken(): void {
+  try {
+    sessionStorage.removeItem(KEY);
+  } catch {
+    // Nothing was kept.
+  }
+}
+
+export class TokenPrompt {
+  private readonly dialog = byId<HTMLDialogElement>("token");
+  private readonly input = byId<HTMLInputElement>("token-text");
+  private asked: string | null;
+
+  constructor(given: string | null, onToken: (token: string) => void) {
+    this.asked = given;
+    byId("token-form").addEventListener("submit", (event) => {
+      event.preventDefault();
+      const token = this.input.value.trim();
+      if (!token) return;
+      this.asked = token;
+      onToken(token);
+    });
+    // There is nothing to see behind it.
+    this.dialog.addEventListener("cancel", (event) => event.preventDefault());
+  }
+
+  // A refusal of a token that was given is the token's fault; without one, it is only a question.
+  ask(reason: string): void {
+    forgetToken();
+    this.say(this.asked === null ? "" : reason);
+    if (!this.dialog.open) this.dialog.showModal();
+    this.input.select();
+  }
+
+  accepted(): void {
+    if (this.asked !== null) keepToken(this.asked);
+    this.input.value = "";
+    this.say("");
+    if (this.dialog.open) this.dialog.close();
+  }
+
+  private say(problem: string): void {
+    setText(byId("token-problem"), problem);
+    byId("token-problem").hidden = !problem;
+    this.input.setAttribute("aria-invalid", String(problem !== ""));
+  }
+}
