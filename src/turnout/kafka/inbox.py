@@ -366,6 +366,8 @@ class Acknowledgements:
             "topic.metadata.refresh.interval.ms": 10_000,
             "topic.metadata.propagation.max.ms": 5_000,
             "log_level": 0,
+            # Without it a fatal error, such as a missing right to write, would be raised by `poll`.
+            "error_cb": self._noted,
         }
         self._producer = set_up(Producer, properties)
 
@@ -419,6 +421,10 @@ class Acknowledgements:
         if error is None:
             self._said = ""
         elif error.code() != KafkaError._PURGE_QUEUE:
+            self._failed(_reason(error))
+
+    def _noted(self, error: KafkaError) -> None:
+        if error.fatal():
             self._failed(_reason(error))
 
     def _failed(self, why: str) -> None:

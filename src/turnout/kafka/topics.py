@@ -51,7 +51,6 @@ class Topics:
         self._lock = threading.Lock()
         self._closed = False
         self._cause: KafkaError | None = None
-        self._failed = False
         self._group_refused = False
         self._files = files_of(kafka)
         self._consumer = self._made()
@@ -142,13 +141,12 @@ class Topics:
 
     def _deadline(self) -> float:
         if not self._closed:
-            if self._failed and (files := files_of(self._kafka)) != self._files:
+            if (files := files_of(self._kafka)) != self._files:  # a client keeps what it read first
                 old, self._consumer = self._consumer, self._made()
                 self._files = files
                 old.close()
             self._poll(0)  # drops what the connections reported since the last question
         self._cause = None
-        self._failed = False
         return time.monotonic() + self._timeout_seconds
 
     def _names(self, deadline: float) -> set[str]:
@@ -305,7 +303,6 @@ class Topics:
         )
 
     def _unreachable(self, why: str, within: str | None = None) -> TurnoutError:
-        self._failed = True
         within = f" within {self._timeout_seconds:g} s" if within is None else within
         cause = explain(self._kafka, why)
         text = cause.text if cause else without_secrets(why, self._kafka)
@@ -317,7 +314,6 @@ class Topics:
         )
 
     def _no_login(self, error: KafkaError) -> TurnoutError:
-        self._failed = True
         cause = explain(self._kafka, describe(error))
         text = cause.text if cause else without_secrets(describe(error), self._kafka)
         return TurnoutError(
