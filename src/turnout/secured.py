@@ -74,6 +74,7 @@ class SecuredBroker:
         *,
         classpath: Iterable[Path] = (),
     ) -> None:
+        data = data.absolute()
         self.security = security
         self.authority = Authority(data / "security")
         self._certificates = {name: self._issued(name, data / "security") for name in SUPER_USERS}

@@ -343,6 +343,12 @@ def test_check_connects_with_both_clients_by_every_scheme(cluster: Cluster, tmp_
         for secret in (PASSWORD, CLIENT_SECRET, "store-password-0", "trust-password-0"):
             assert secret not in str(found)
 
+    own = {**document, "control": {**document["control"], "kafka": broker.kafka("SCRAM", "ann")}}
+    found = checked(configured(tmp_path, broker.kafka("TLS"), own))
+    assert found["control kafka"][-1][0] == found["kafka"][-1][0] == "ok", found
+    assert found["control topic"][0][0] == "ok", found
+    assert "sasl.username=ann" in found["control kafka librdkafka"][0][1]
+
 
 def test_check_explains_what_is_in_the_way(cluster: Cluster, tmp_path: Path) -> None:
     broker = cluster.broker
