@@ -106,5 +106,3 @@ def _joined(view: ViewTable, rows: Mapping[str, pa.Table]) -> pa.Table:
         for source, table in rows.items():
             connection.register(source, table)
         return connection.execute(view.sql).to_arrow_table()
-
-

@@ -307,8 +307,12 @@ access: {tokens: [{name: a, role: viewer, token: hunter2-hunter2-hunter2}]}
         good.replace("token: hunter2-hunter2-hunter2", "token: {hunter2-hunter2-hunter2: hunter2-hunter2-hunter2}"),
         good.replace("role: viewer, token: hunter2-hunter2-hunter2", "role: viewer, tokn: hunter2-hunter2-hunter2"),
         good + "server: hunter2-hunter2-hunter2",
-        good.replace("name: a, role: viewer, token: hunter2-hunter2-hunter2", "hunter2-hunter2-hunter2").replace("{hunter2-hunter2-hunter2}", "hunter2-hunter2-hunter2"),
-        good.replace("role: viewer, token: hunter2-hunter2-hunter2}", 'role: viewer, token: " hunter2-hunter2-hunter2"}'),
+        good.replace("name: a, role: viewer, token: hunter2-hunter2-hunter2", "hunter2-hunter2-hunter2").replace(
+            "{hunter2-hunter2-hunter2}", "hunter2-hunter2-hunter2"
+        ),
+        good.replace(
+            "role: viewer, token: hunter2-hunter2-hunter2}", 'role: viewer, token: " hunter2-hunter2-hunter2"}'
+        ),
     ):
         assert "hunter2-hunter2-hunter2" not in "\n".join(faults(tmp_path, bad))
 

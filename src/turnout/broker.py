@@ -255,8 +255,7 @@ class EmbeddedBroker:
             *java,
             "kafka.tools.StorageTool",
             "format",
-            "--cluster-id",
-            cluster,
+            f"--cluster-id={cluster}",  # as one argument: an id may begin with a dash
             "--config",
             str(server),
         ]

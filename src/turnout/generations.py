@@ -94,7 +94,7 @@ class Generation:
             self._say_seldom(table, "INFO", f"{table}: {count} oldest rows evicted (max_rows)")
         if report.bad:
             self._say_seldom(
-                "bad", "WARNING", f"{report.bad} faults in records of generation {self.number}: see bad_records"
+                "bad", "WARNING", f"faults in records of generation {self.number}: {report.bad}; see bad_records"
             )
 
     def _say_seldom(self, subject: str, level: str, text: str) -> None:

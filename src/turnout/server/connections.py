@@ -193,6 +193,12 @@ class Socket(WebSocketsSansIOProtocol):
     _watch: asyncio.TimerHandle | None = None
     _unread, _unread_since = 0, 0.0
 
+    async def send(self, message: Any) -> None:
+        await super().send(message)
+        if message["type"] == "websocket.http.response.body" and not message.get("more_body"):
+            # A refusal is a whole answer; uvicorn would log each as a fault of the application.
+            self.handshake_complete = True
+
     def pause_writing(self) -> None:
         super().pause_writing()
         self._unread, self._unread_since = self._waiting_bytes(), self.loop.time()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from turnout.store.feed import MAX_DELTA_ROWS, Delta
+from turnout.joins import quoted
+from turnout.store.feed import MAX_DELTA_ROWS, Delta, Wanted
+from turnout.store.identity import ROW
 
 _NEVER_TOLD = ("_hash", "_ts", "_deleted", "_shown")
 
@@ -16,36 +18,51 @@ _NEVER_TOLD = ("_hash", "_ts", "_deleted", "_shown")
 class DeltaLog:
     """Runs the statements of one batch that add rows to tables or remove them."""
 
-    def __init__(self, cursor: duckdb.DuckDBPyConnection, wants: Callable[[str], bool]) -> None:
+    def __init__(self, cursor: duckdb.DuckDBPyConnection, wants: Callable[[str], Wanted | None]) -> None:
         self._cursor = cursor
         self._wants = wants
         self._removed: dict[str, list[pa.Table]] = {}
         self._added: dict[str, list[pa.Table]] = {}
 
-    def remove(self, table: str, sql: str) -> int:
-        """Run a DELETE on `table`; the number of rows it removed."""
-        return self._run(self._removed, table, sql)
+    def remove(self, table: str, relation: str, condition: str, keeping: Sequence[str]) -> int:
+        """Remove rows of `table`, which is `relation` here; how many. `keeping` are its hidden columns that are told.
+
+        They are selected before: DELETE ... RETURNING fetches all columns of each row by itself, which takes six times
+        as long for 5,000 rows.
+        """
+        wanted = self._wants(table)
+        if wanted is None:
+            return self._count(f"DELETE FROM {relation} WHERE {condition}")
+        names = "*" if wanted.every else ", ".join([*map(quoted, sorted(wanted.columns)), *keeping, ROW])
+        self._count(
+            f"CREATE OR REPLACE TEMP TABLE _going AS SELECT {names}, rowid AS _at FROM {relation} WHERE {condition}"
+        )
+        self._collect(self._removed, table, "SELECT * EXCLUDE (_at) FROM _going")
+        return self._count(f"DELETE FROM {relation} WHERE rowid IN (SELECT _at FROM _going)")
 
     def add(self, table: str, sql: str) -> int:
         """Run an INSERT into `table`; the number of rows it added."""
-        return self._run(self._added, table, sql)
+        if self._wants(table) is None:
+            return self._count(sql)
+        return self._collect(self._added, table, f"{sql} RETURNING *")
 
     def deltas(self) -> dict[str, Delta]:
         """What changed in each wanted table; those of too many rows are left out."""
         found = {}
         for table in self._removed.keys() | self._added.keys():
             removed, added = self._removed.get(table, []), self._added.get(table, [])
-            empty = (removed or added)[0].slice(0, 0)
-            delta = Delta(pa.concat_tables([empty, *removed]), pa.concat_tables([empty, *added]))
+            gone = pa.concat_tables(removed) if removed else added[0].slice(0, 0)
+            delta = Delta(gone, pa.concat_tables(added) if added else gone.slice(0, 0))
             if delta.size <= MAX_DELTA_ROWS:
                 found[table] = delta
         return found
 
-    def _run(self, rows: dict[str, list[pa.Table]], table: str, sql: str) -> int:
-        if not self._wants(table):
-            row = self._cursor.execute(sql).fetchone()
-            return int(row[0]) if row else 0
-        returned = self._cursor.execute(f"{sql} RETURNING *").to_arrow_table()
+    def _count(self, sql: str) -> int:
+        row = self._cursor.execute(sql).fetchone()
+        return int(row[0]) if row else 0
+
+    def _collect(self, rows: dict[str, list[pa.Table]], table: str, sql: str) -> int:
+        returned = self._cursor.execute(sql).to_arrow_table()
         rows.setdefault(table, []).append(_shown(returned))
         return int(returned.num_rows)
 

@@ -18,7 +18,10 @@ MAX_DELTA_ROWS = 200_000
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """Rows that went and rows that came, hidden columns included; a row that changed is in both."""
+    """Rows that went and rows that came, identity included; a row that changed is in both.
+
+    Those that went have at least the columns that were wanted; those that came have all.
+    """
 
     removed: pa.Table
     added: pa.Table
@@ -26,6 +29,10 @@ class Delta:
     @property
     def size(self) -> int:
         return int(self.removed.num_rows + self.added.num_rows)
+
+    def tells(self, columns: Collection[str]) -> bool:
+        """Whether these columns are known of the rows that went, too."""
+        return set(columns) <= set(self.removed.column_names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +48,24 @@ Listener = Callable[[Commit | None], None]
 """Gets a batch, or None when anything else was committed: a name, a shared table."""
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What followers need to know of rows that go: some columns, or all of them. Texts are costly to look up."""
+
+    columns: frozenset[str] = frozenset()
+    every: bool = False
+
+    def __or__(self, other: Wanted) -> Wanted:
+        return Wanted(self.columns | other.columns, self.every or other.every)
+
+
 class Feed:
     """The listeners, and what they want to know."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._listeners: tuple[Listener, ...] = ()
-        self._wanted: frozenset[str] = frozenset()
+        self._wanted: Mapping[str, Wanted] = {}
 
     def listen(self, listener: Listener) -> None:
         with self._lock:
@@ -57,12 +75,14 @@ class Feed:
         with self._lock:
             self._listeners = tuple(known for known in self._listeners if known != listener)
 
-    def want(self, tables: Collection[str]) -> None:
+    def want(self, tables: Mapping[str, Wanted]) -> None:
         """Collect the changed rows of these tables from now on, and of no others."""
-        self._wanted = frozenset(tables)
+        self._wanted = dict(tables)
 
-    def wants(self, table: str) -> bool:
-        return table in self._wanted
+    @property
+    def wanted(self) -> Mapping[str, Wanted]:
+        """What is wanted now; it does not change under who holds it."""
+        return self._wanted
 
     def tell(self, commit: Commit | None = None) -> None:
         for listener in self._listeners:

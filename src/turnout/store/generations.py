@@ -20,7 +20,7 @@ from turnout.layout import Layout, SourceTable, ViewTable
 from turnout.store import identity
 from turnout.store.database import Database, next_version, sql_text
 from turnout.store.deltas import DeltaLog
-from turnout.store.feed import MAX_DELTA_ROWS, Commit
+from turnout.store.feed import MAX_DELTA_ROWS, Commit, Wanted
 from turnout.store.quality import QualityCount, keys_table, touched, write_quality
 
 _PLACE = 'topic, "partition", "offset"'
@@ -133,7 +133,9 @@ class Batch:
         self._before: dict[str, QualityCount] = {}
         self._changed: list[str] = []
         self.versions: dict[str, int] = {}
-        self.log = DeltaLog(cursor, self._wanted)
+        # As it was when the batch began: half of a change would be worse than none.
+        self._wanted = tables.database.feed.wanted
+        self.log = DeltaLog(cursor, self._wants)
         self.result = BatchResult()
 
     @property
@@ -145,10 +147,10 @@ class Batch:
         """Where the batch before this one ended."""
         return self._progress.offsets
 
-    def _wanted(self, table: str) -> bool:
-        """Whether somebody wants the changed rows. While a generation catches up nobody looks at it."""
+    def _wants(self, table: str) -> Wanted | None:
+        """What somebody wants to know of changed rows. While a generation catches up nobody looks at it."""
         few = self.result.records <= MAX_DELTA_ROWS
-        return self.views_built and few and self._tables.database.feed.wants(table)
+        return self._wanted.get(table) if self.views_built and few else None
 
     def load(self, records: pa.Table) -> None:
         """Take decoded records: source rows, and what is wrong with the others."""
@@ -210,9 +212,7 @@ class Batch:
         chosen = ", ".join([quoted(c) for c in source.columns] + ["_id", "_ts", "_hash"])
         evicted, gone, staying = self.result.evicted.get(source.table), 0, ""
         if evicted:
-            gone = self.log.remove(
-                source.table, f"DELETE FROM {table} WHERE _id IN (SELECT _id FROM {_evicted(source)})"
-            )
+            gone = self.log.remove(source.table, table, f"_id IN (SELECT _id FROM {_evicted(source)})", ["_id"])
             staying = f" WHERE _id NOT IN (SELECT _id FROM {_evicted(source)})"
         added = self.log.add(source.table, f"INSERT INTO {table} BY NAME SELECT {chosen} FROM {_new(source)}{staying}")
         if added or gone:
@@ -228,7 +228,7 @@ class Batch:
         every = f"(SELECT * EXCLUDE (_shown, _row) FROM {table} WHERE {old} UNION ALL BY NAME SELECT * FROM {new})"
         self._run(f"CREATE OR REPLACE TEMP TABLE _kept AS {partition_newest_sql(every, source.key)}")
         winners = newest_sql("_kept_rows", source.key)
-        changed = self.log.remove(source.table, f"DELETE FROM {table} WHERE {old}")
+        changed = self.log.remove(source.table, table, old, ["_id", "_shown"])
         added = self.log.add(
             source.table,
             f"INSERT INTO {table} BY NAME WITH _kept_rows AS (SELECT * EXCLUDE (_nth) FROM _kept), "
@@ -274,10 +274,11 @@ class Batch:
     def replace(self, view: ViewTable, rows: pa.Table) -> None:
         """Put the view's new rows of the touched keys in place of its old ones."""
         table, key = self._tables.table(view.table), quoted(view.key)
-        removed = self.log.remove(view.table, f"DELETE FROM {table} WHERE {touched(keys_table(view), table)}")
+        ids = ["_id", "_right_id"]
+        removed = self.log.remove(view.table, table, touched(keys_table(view), table), ids)
         if not view.left.latest:
             gone = f"{key} IS NULL AND _id IN (SELECT _id FROM {_evicted(view.left)} WHERE {key} IS NULL)"
-            removed += self.log.remove(view.table, f"DELETE FROM {table} WHERE {gone}")
+            removed += self.log.remove(view.table, table, gone, ids)
         added = self._insert_rows(view, rows)
         if removed or added:
             self._changed.append(view.table)

@@ -47,12 +47,16 @@ class Order:
     parameters: tuple[object, ...]
     order: str
     keys: tuple[str, ...]
+    columns: frozenset[str]
+    """Everything that has to be known of a row to tell whether it is among them, and where."""
 
     @classmethod
     def of(cls, window: Window, types: Mapping[str, ColumnType], ties: Sequence[str]) -> Order:
         condition, parameters = compile_where(window.where, types)
         keys = dict.fromkeys([*(key.column for key in window.sort), *ties])
-        return cls(condition, tuple(parameters), compile_sort(window.sort, types, ties), tuple(keys))
+        order = compile_sort(window.sort, types, ties)
+        columns = frozenset([*keys, *(term.column for term in window.where)])
+        return cls(condition, tuple(parameters), order, tuple(keys), columns)
 
 
 class Netting:
@@ -63,16 +67,6 @@ class Netting:
         self._connection = duckdb.connect(config={"threads": 1})
         self._connection.execute("SET TimeZone = 'UTC'")
         self._registered: dict[str, pa.Table] = {}
-
-    def net(self, delta: Delta) -> Delta:
-        """Without rows that were taken out and put back unchanged."""
-        if not delta.removed.num_rows or not delta.added.num_rows:
-            return delta
-        with self._lock:
-            self._register(removed=delta.removed, added=delta.added)
-            removed = self._connection.execute("FROM removed EXCEPT FROM added").to_arrow_table()
-            added = self._connection.execute("FROM added EXCEPT FROM removed").to_arrow_table()
-        return Delta(removed.cast(delta.removed.schema), added.cast(delta.added.schema))
 
     def change_set(self, delta: Delta, columns: Sequence[str]) -> ChangeSet:
         """Inserts, updates and deletes of the chosen columns."""

@@ -22,7 +22,7 @@ export interface WindowInfo {
   readonly columns: readonly ColumnInfo[];
   /** Whether these rows are of another generation than those before. */
   readonly swapped: boolean;
-  /** What was asked for: after `move`, rows always answer the newest options. */
+  /** What was asked for: after `move`, rows of the request before may still come until it is sent. */
   readonly options: Readonly<WindowOptions>;
 }
 
@@ -47,6 +47,8 @@ export class WindowSubscription<Row = AnyRow> implements AsyncIterable<WindowSte
   private readonly callbacks: WindowCallbacks<Row>;
   private readonly newest: Newest<WindowStep<Row>>;
   private options: WindowOptions;
+  /** The options of the request that is answered now: those of a move that waits come later. */
+  private asked: WindowOptions;
   private shown: WindowStep<Row> | null = null;
   private store: string | null = null;
   private byId = new Map<string, Row>();
@@ -63,7 +65,7 @@ export class WindowSubscription<Row = AnyRow> implements AsyncIterable<WindowSte
 
   constructor(connection: Connection, options: WindowOptions, callbacks: WindowCallbacks<Row>) {
     this.connection = connection;
-    this.options = { ...options };
+    this.options = this.asked = { ...options };
     this.callbacks = callbacks;
     this.newest = new Newest(() => this.close());
     connection.start(this.subscriber);
@@ -105,11 +107,12 @@ export class WindowSubscription<Row = AnyRow> implements AsyncIterable<WindowSte
   }
 
   private request(id: string): ClientMessage {
-    return { ...this.options, type: "window", id, resume: this.seen() };
+    this.asked = this.options;
+    return { ...this.asked, type: "window", id, resume: this.seen() };
   }
 
   private seen(): Position | null {
-    if (this.shown?.info.options !== this.options || this.store !== this.connection.store) return null;
+    if (this.shown?.info.options !== this.asked || this.store !== this.connection.store) return null;
     return { generation: this.shown.info.generation, version: this.shown.info.version };
   }
 
@@ -128,7 +131,7 @@ export class WindowSubscription<Row = AnyRow> implements AsyncIterable<WindowSte
     const rows = message.ids.map((id, index) => maker.keep(this.byId.get(id), id, message.rows[index]!));
     this.byId = new Map(rows.map((row) => [rowId(row as object), row]));
     const swapped = before !== undefined && before.generation !== generation;
-    const info = { table, generation, version, total, offset, columns: message.columns, swapped, options: this.options };
+    const info = { table, generation, version, total, offset, columns: message.columns, swapped, options: this.asked };
     this.shown = { rows, info };
     this.store = this.connection.store;
     this.newest.give(this.shown);

@@ -106,6 +106,18 @@ test("window sends only the last of moves that come quickly", async () => {
   expect(server.asked.length).toBeLessThan(20);
 });
 
+test("window does not take rows that come while a move waits for the answer to it", async () => {
+  const { window, steps } = watched();
+  await server.hears("window");
+  window.move({ offset: 100 });
+  const first = await server.hears("window", 2);
+  window.move({ offset: 200 });
+  server.rows(first.id, { a: ["u1", 40] }, { generation: 4, version: 7 });
+  await until(() => steps.length === 1);
+  expect(steps[0]!.info.options.offset).toBe(100);
+  expect(await server.hears("window", 3)).toMatchObject({ offset: 200, resume: null });
+});
+
 test("window resumes where it was after the connection was lost", async () => {
   const { steps } = watched();
   const first = await server.hears("window");

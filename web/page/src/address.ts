@@ -7,7 +7,7 @@ export interface View {
   where: string;
   filters: Filter[];
   sort: SortKey[];
-  // Null: the table's usual order, which for journals is newest first.
+  // False: the table's usual order, which for journals is newest first.
   sorted: boolean;
   hidden: string[];
 }

@@ -1,13 +1,12 @@
 // How things stand with the server, for people: a pill, a banner with the next try, the title and the icon of the tab.
 
 import type { ConnectionState, Status, TurnoutClient as Client } from "@turnout/client";
-import { byId, button, element, setText } from "./dom";
+import { byId, button, element, say, setText } from "./dom";
 
 // A moment without a connection is not worth a banner.
 const PATIENCE_MS = 400;
 
 export class ConnectionSign {
-  private readonly client: Client;
   private state: ConnectionState = { state: "idle" };
   private seenAt: Date | null = null;
   private table = "";
@@ -16,7 +15,6 @@ export class ConnectionSign {
   private readonly text = element("span");
 
   constructor(client: Client) {
-    this.client = client;
     byId("banner").append(this.text, button("button", "Try now", () => client.reconnect()));
     setInterval(() => this.showBanner(), 250);
   }
@@ -54,7 +52,7 @@ export class ConnectionSign {
   // The data of before stays; this says from when it is.
   private showBanner(): void {
     const { state } = this;
-    const since = this.seenAt ? `Showing data of ${this.seenAt.toLocaleTimeString()}. ` : "";
+    const since = this.seenAt ? `Showing data of ${this.seenAt.toLocaleTimeString([], { hourCycle: "h23" })}. ` : "";
     let text = "";
     if (state.state === "away" || (state.state === "connecting" && this.seenAt)) {
       const left = state.state === "away" ? Math.max(0, Math.ceil((state.retryAt - Date.now()) / 1000)) : 0;
@@ -66,13 +64,12 @@ export class ConnectionSign {
     const banner = byId("banner");
     const show = text !== "" && Date.now() - this.awaySince >= PATIENCE_MS;
     if (show) setText(this.text, text);
+    // Said once: the countdown is for those who see it.
+    if (show && banner.hidden) say(text.replace(/ Trying again.*/, ""));
+    if (!show && !banner.hidden && state.state === "live") say("Connected again");
     banner.hidden = !show;
     document.body.classList.toggle("away", show);
     if (this.state.state === "live") this.seenAt = new Date();
-  }
-
-  tryNow(): void {
-    this.client.reconnect();
   }
 }
 

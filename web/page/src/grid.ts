@@ -21,6 +21,7 @@ import {
 } from "ag-grid-community";
 import { element } from "./dom";
 import { columnWidth, copyText, isNumeric, valueText, type Value } from "./format";
+import { inReadingOrder } from "./tables";
 import { cellAt, changedCells, idAt, sameColumns, type Column, type Rows, type Viewport } from "./rows";
 
 ModuleRegistry.registerModules([
@@ -140,8 +141,12 @@ export class Grid {
     this.shown = rows;
     if (columns) this.setColumns(rows, hidden);
     if (this.total !== rows.total) {
+      const shorter = rows.total < this.total && rows.total > 0;
+      const { first } = this.viewport;
       this.total = rows.total;
       this.api.setRowCount(rows.total, true);
+      // A grid that became shorter scrolls up now, not in the next frame.
+      if (shorter && first + this.capacity > rows.total) this.api.ensureIndexVisible(rows.total - 1, "bottom");
     }
     if (another && rows.total > 0) this.api.ensureIndexVisible(0, "top");
     this.api.refreshCells({ suppressFlash: true, force: columns });
@@ -183,7 +188,7 @@ export class Grid {
     if (column && this.total > 0) this.api.setFocusedCell(index, this.api.getFocusedCell()?.column ?? column);
   }
 
-  private setColumns({ columns, rows }: Rows, hidden: readonly string[]): void {
+  private setColumns({ table, columns, rows }: Rows, hidden: readonly string[]): void {
     this.serial += 1;
     const widths = columns.map(({ name, type }, i) =>
       columnWidth(name, type, rows.slice(0, 100).map((row) => valueText(row[i] as Value, type))),
@@ -192,7 +197,10 @@ export class Grid {
     const fits = widths.reduce((sum, width) => sum + width, 0) * SQUEEZE < this.host.clientWidth - 20;
     this.api.setGridOption(
       "columnDefs",
-      columns.map((column, i) => this.columnDef(column, i, widths[i] ?? 120, fits, hidden.includes(column.name))),
+      inReadingOrder(table, columns).map((i) => {
+        const column = columns[i]!;
+        return this.columnDef(column, i, widths[i] ?? 120, fits, hidden.includes(column.name));
+      }),
     );
   }
 

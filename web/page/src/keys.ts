@@ -21,7 +21,7 @@ const LISTED: [string, string][] = [
   ["c", "choose columns"],
   ["x", "clear filters and order"],
   ["?", "this help"],
-  ["↑ ↓ ← →", "move among cells; Page Up/Down, Home, End, Ctrl+Home, Ctrl+End jump"],
+  ["↑ ↓ ← →", "move among cells; Ctrl goes to the edge, Page Up/Down, Home and End jump"],
   ["Enter", "on a cell: the whole row; on a column: sort (Shift: add to the order)"],
   ["F", "on a column: filter it"],
   ["Ctrl+C", "copy the cell"],

@@ -88,6 +88,8 @@ function onConnection(state: ConnectionState): void {
     void readTables();
   } else if (state.state === "refused" && state.error.status === 401) {
     prompt.ask([state.error.message, state.error.hint].filter(Boolean).join("; "));
+  } else if (state.state === "away") {
+    prompt.wait(state.reason);
   }
 }
 

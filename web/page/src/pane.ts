@@ -5,12 +5,12 @@ import { rowId, TurnoutError, type TurnoutClient, type WindowInfo, type WindowSu
 import { emptyView, type View } from "./address";
 import { byId, say, setText } from "./dom";
 import { openColumns, openFilter, showChips } from "./filters";
-import { count, isNumeric, number } from "./format";
+import { count, number } from "./format";
 import { Grid } from "./grid";
 import { showQuality } from "./quality";
 import { RowPanel } from "./row";
 import { canShow, clamp, shouldMove, spanFor, type Column, type Rows, type Span, type Viewport } from "./rows";
-import { isJournal } from "./tables";
+import { exampleOf, isJournal } from "./tables";
 import { nextSort, sortText, whereOf, type Filter, type SortKey } from "./where";
 
 // Not more often than this while somebody scrolls; the last place is always asked for.
@@ -174,7 +174,7 @@ export class Pane {
     this.shown = rows;
     this.grid.show(rows, this.view.hidden);
     this.row.follow(rows);
-    this.where.placeholder = exampleOf(rows.columns);
+    this.where.placeholder = exampleOf(rows.table, rows.columns);
     if (rows.table === PANEL_TABLE) showQuality(byId("panel"), rows);
     this.showPanel();
     this.showFoot();
@@ -312,11 +312,4 @@ function emptyText(table: string): string {
   if (table === "control_raw") return "No control messages yet.";
   if (table === "swaps") return "Nothing was swapped yet.";
   return "No rows yet. They show here as records arrive.";
-}
-
-// How to write a condition, with columns that are there.
-function exampleOf(columns: readonly Column[]): string {
-  const counted = columns.find(({ type }) => isNumeric(type));
-  const text = columns.find(({ name, type }) => type === "string" && !/id$/i.test(name));
-  return [counted && `${counted.name} >= 30`, text && `${text.name} contains an`].filter(Boolean).join(", ");
 }

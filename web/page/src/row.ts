@@ -3,7 +3,7 @@
 
 import { button, element, say } from "./dom";
 import { copyText, number, prettyJson, valueText, type Value } from "./format";
-import type { Column, Row, Rows } from "./rows";
+import type { Column, Rows } from "./rows";
 
 export class RowPanel {
   private readonly panel: HTMLElement;
@@ -94,10 +94,6 @@ export class RowPanel {
 
 function shownText(value: Value, column: Column): string {
   return value === "" ? "(empty text)" : valueText(value, column.type);
-}
-
-export function asObject(columns: readonly Column[], row: Row): Record<string, unknown> {
-  return Object.fromEntries(columns.map(({ name }, i) => [name, row[i]]));
 }
 
 // The clipboard's own interface is there over https and on this machine only; the event is there always.

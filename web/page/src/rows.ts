@@ -40,10 +40,6 @@ export function cellAt(rows: Rows | null, index: number, column: number): unknow
   return rows?.rows[index - rows.offset]?.[column];
 }
 
-export function rowAt(rows: Rows | null, index: number): Row | undefined {
-  return rows?.rows[index - rows.offset];
-}
-
 // The screen, and as much again on both sides, in steps: small scrolls ask for nothing new.
 export function spanFor({ first, last }: Viewport): Span {
   const visible = Math.max(20, last - first + 1);

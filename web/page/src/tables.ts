@@ -2,13 +2,46 @@
 
 import type { TableInfo } from "@turnout/client";
 import { byId, element, fit, setText } from "./dom";
-import { compact, number } from "./format";
+import { compact, isNumeric, number } from "./format";
+import type { Column } from "./rows";
 
 // In the order in which people ask: how good, what went wrong, what was done.
 const OPERATIONS = ["join_quality", "bad_records", "swaps", "control_raw", "orchestrator_logs", "orchestrator_status"];
 const JOURNALS = ["bad_records", "swaps", "control_raw", "orchestrator_logs"];
 
-export const isJournal = (table: string): boolean => JOURNALS.includes(table.split("@")[0] ?? "");
+// What is read first in tables about how things went; the other columns follow in their own order.
+const READ_FIRST: Record<string, string[]> = {
+  bad_records: ["ts", "topic", "reason", "field", "value"],
+  control_raw: ["ts", "outcome", "requester", "raw", "detail"],
+  swaps: ["ts", "generation", "outcome", "from", "to"],
+};
+const EXAMPLES: Record<string, string> = {
+  bad_records: "reason contains JSON, topic = users",
+  control_raw: "outcome = rejected, raw contains users",
+  orchestrator_logs: "level = ERROR, msg contains swap",
+  orchestrator_status: "state = live",
+  swaps: "outcome = failed, generation >= 2",
+};
+
+const baseName = (table: string): string => table.split("@")[0] ?? table;
+
+// The places of the columns, in the order to show them.
+export function inReadingOrder(table: string, columns: readonly Column[]): number[] {
+  const first = (READ_FIRST[baseName(table)] ?? []).map((name) => columns.findIndex((column) => column.name === name));
+  const known = first.filter((i) => i >= 0);
+  return [...known, ...[...columns.keys()].filter((i) => !known.includes(i))];
+}
+
+// How to write a condition, with columns that are there.
+export function exampleOf(table: string, columns: readonly Column[]): string {
+  const known = EXAMPLES[baseName(table)];
+  if (known) return known;
+  const counted = columns.find(({ type }) => isNumeric(type));
+  const text = columns.find(({ name, type }) => type === "string" && !/id$/i.test(name));
+  return [counted && `${counted.name} >= 30`, text && `${text.name} contains an`].filter(Boolean).join(", ");
+}
+
+export const isJournal = (table: string): boolean => JOURNALS.includes(baseName(table));
 
 // The joined views first: they are what people come for. They are the tables that no source writes to.
 export function grouped(tables: readonly TableInfo[]): { data: TableInfo[]; operations: TableInfo[] } {

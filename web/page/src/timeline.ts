@@ -5,6 +5,7 @@ import { seconds } from "./format";
 import type { Rows } from "./rows";
 
 export const HISTORY_SHOWN = 30;
+const CLOCK = { hourCycle: "h23" } as const;
 
 interface Entry {
   ts: string;
@@ -44,7 +45,7 @@ function line(entry: Entry, isPublished: boolean): HTMLElement {
 function moment(ts: string): HTMLElement {
   const at = new Date(ts);
   const today = at.toDateString() === new Date().toDateString();
-  const made = element("time", "", today ? at.toLocaleTimeString() : at.toLocaleString());
+  const made = element("time", "", today ? at.toLocaleTimeString([], CLOCK) : at.toLocaleString([], { ...CLOCK, dateStyle: "short", timeStyle: "short" }));
   made.dateTime = ts;
   return made;
 }

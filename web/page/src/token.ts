@@ -20,7 +20,7 @@ function keepToken(token: string): void {
   }
 }
 
-export function forgetToken(): void {
+function forgetToken(): void {
   try {
     sessionStorage.removeItem(KEY);
   } catch {
@@ -59,6 +59,11 @@ export class TokenPrompt {
     this.input.value = "";
     this.say("");
     if (this.dialog.open) this.dialog.close();
+  }
+
+  // A token was given, and its answer is not here yet: too many tries, or a server that went away.
+  wait(reason: string): void {
+    if (this.dialog.open) this.say(reason);
   }
 
   private say(problem: string): void {

@@ -18,7 +18,7 @@ from turnout.errors import TurnoutError
 from turnout.server.live.encoding import changes_body, current_body, problem_body, snapshot_parts
 from turnout.server.live.outbox import ChangesSlot
 from turnout.server.live.windows import Place, Readers
-from turnout.store.feed import Delta
+from turnout.store.feed import Delta, Wanted
 from turnout.store.identity import ROW
 from turnout.store.netting import ChangeSet
 from turnout.store.tracking import TrackedWindow, track_window
@@ -97,6 +97,11 @@ class SharedChanges:
         self._deltas: dict[Place, Delta | None] = {}
         self._woken = asyncio.Event()
         self._task = asyncio.ensure_future(self._follow())
+
+    @property
+    def wanted(self) -> Wanted:
+        """All columns: an update that changes nothing is not told."""
+        return Wanted(every=True)
 
     def join(self, slot: ChangesSlot, seen: Place | None) -> None:
         """A follower more: it gets what it has not seen, or else a snapshot."""
@@ -230,6 +235,8 @@ class SharedChanges:
         while place not in self._deltas and asyncio.get_running_loop().time() < deadline:
             await asyncio.sleep(_AGAIN_SECONDS)
         delta = self._deltas.get(place)
+        if delta is not None and not delta.tells(self._columns):
+            delta = None  # collected before anybody followed the changes
         self._deltas = {later: known for later, known in self._deltas.items() if later > place}
         return delta
 

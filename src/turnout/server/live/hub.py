@@ -22,7 +22,7 @@ from turnout.server.live.outbox import ChangesSlot, NewestSlot
 from turnout.server.live.threads import Threads
 from turnout.server.live.windows import Place, Readers, SharedWindow
 from turnout.store.database import Database
-from turnout.store.feed import Commit, Delta
+from turnout.store.feed import Commit, Delta, Wanted
 from turnout.store.netting import Netting
 from turnout.store.tracking import read_positions
 from turnout.store.windows import Window, split_name
@@ -137,7 +137,11 @@ class Hub:
         self._rest()
 
     def _want(self) -> None:
-        self._database.feed.want({split_name(shared.window.table)[0] for shared in self._followed()})
+        wanted: dict[str, Wanted] = {}
+        for shared in self._followed():
+            table = split_name(shared.window.table)[0]
+            wanted[table] = wanted.get(table, Wanted()) | shared.wanted
+        self._database.feed.want(wanted)
 
     def _followed(self) -> list[Shared]:
         return [*self._windows.values(), *self._changes.values()]
@@ -176,23 +180,13 @@ class Hub:
         positions = await self._readers.threads.run(lambda: read_positions(self._database, named))
         # After the positions: what led to them has been heard by now, or is in a moment.
         commits = [self._commits.popleft() for _ in range(len(self._commits))]
-        deltas = await self._readers.threads.run(lambda: self._netted(commits)) if commits else {}
+        deltas = _by_table(commits)
         if positions.published != self._published:
             self._published = positions.published
             self._status_woken.set()
         for shared in self._followed():
             plain, _ = split_name(shared.window.table)
             shared.told(positions.of(shared.window.table), deltas.get(plain, {}))
-
-    def _netted(self, commits: list[Commit]) -> dict[str, dict[Place, Delta | None]]:
-        """What led to each new place of each table; None where that was not collected."""
-        found: dict[str, dict[Place, Delta | None]] = {}
-        for commit in commits:
-            for table, version in commit.versions.items():
-                delta = commit.deltas.get(table)
-                netted = self._readers.netting.net(delta) if delta is not None else None
-                found.setdefault(table, {})[commit.generation, version] = netted
-        return found
 
     async def _tell_status(self) -> None:
         while True:
@@ -211,3 +205,12 @@ class Hub:
         self._status_woken.clear()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._status_woken.wait(), STATUS_SECONDS)
+
+
+def _by_table(commits: list[Commit]) -> dict[str, dict[Place, Delta | None]]:
+    """What led to each new place of each table; None where that was not collected."""
+    found: dict[str, dict[Place, Delta | None]] = {}
+    for commit in commits:
+        for table, version in commit.versions.items():
+            found.setdefault(table, {})[commit.generation, version] = commit.deltas.get(table)
+    return found

@@ -17,7 +17,7 @@ from turnout.server.live.encoding import current_body, joined, problem_body, win
 from turnout.server.live.outbox import NewestSlot
 from turnout.server.live.threads import Threads
 from turnout.store.database import Database
-from turnout.store.feed import Delta
+from turnout.store.feed import Delta, Wanted
 from turnout.store.identity import WITHOUT_ORDER
 from turnout.store.netting import Held, Netting
 from turnout.store.tracking import TrackedWindow, track_window
@@ -81,6 +81,11 @@ class SharedWindow:
         self._stale.set()
         self._task = asyncio.ensure_future(self._follow())
 
+    @property
+    def wanted(self) -> Wanted:
+        """What has to be known of rows that go to tell whether they were in the window."""
+        return Wanted(frozenset([*(key.column for key in self.window.sort), *(t.column for t in self.window.where)]))
+
     def join(self, slot: NewestSlot, seen: Place | None) -> None:
         """A viewer more; one that has seen the present state is only told so."""
         self._viewers[slot] = seen
@@ -120,7 +125,7 @@ class SharedWindow:
 
     async def _refresh(self) -> None:
         shown, place = self._shown, self._place
-        deltas = self._deltas_since(shown.place, place) if shown and place else None
+        deltas = self._deltas_since(shown, place) if shown and place else None
         fresh: _Shown | None = None
         if shown and place and deltas is not None:
             fresh = await self._readers.threads.run(lambda: self._advanced(shown, place, deltas))
@@ -131,12 +136,14 @@ class SharedWindow:
         if shown is None or shown.differs(fresh):
             self._send(fresh)
 
-    def _deltas_since(self, seen: Place, place: Place) -> list[Delta] | None:
-        """Everything that happened between two versions of one generation; None where a part of it is not known."""
+    def _deltas_since(self, shown: _Shown, place: Place) -> list[Delta] | None:
+        """Everything that happened since, in one generation; None where a part of it is not known."""
+        seen, columns = shown.place, shown.tracked.order.columns
         if seen[0] != place[0] or place[1] <= seen[1] or not self._has_order:
             return None
         found = [self._deltas.get((place[0], version)) for version in range(seen[1] + 1, place[1] + 1)]
-        return [delta for delta in found if delta is not None] if None not in found else None
+        known = [delta for delta in found if delta is not None and delta.tells(columns)]
+        return known if len(known) == len(found) else None
 
     def _advanced(self, shown: _Shown, place: Place, deltas: Sequence[Delta]) -> _Shown | None:
         """The window after some changes, without reading the table; None where it has to be read."""

@@ -1,0 +1,142 @@
+"""A real browser that looks at the page: every frame can be recorded, and nothing may go to another server or fail.
+
+Owns the browser and what is asserted about every visit. What a visit shows is for the tests.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
+
+from turnout.testing import wait_until
+
+DESKTOP = {"width": 1400, "height": 860}
+PHONE = {"width": 390, "height": 780}
+# For machines that have much else to do; nothing is ever this slow otherwise.
+PATIENCE_SECONDS = 30
+_BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+# The id of the column `ID` (or `userId`); columns come and go with the tables.
+_KEY = """(() => [...document.querySelectorAll("#grid .ag-header-cell")]
+  .find((cell) => /^(ID|userId)$/.test(cell.querySelector(".head-name")?.textContent))?.getAttribute("col-id"))()"""
+
+# What every frame shows: how many rows with text are on the screen, and which first letters their keys have.
+# The test's topics have a letter each, so that two letters in one frame are two generations.
+_PROBE = (
+    f"""() => {{ const keyColumn = () => {_KEY};"""
+    + """
+  const probe = { frames: 0, fewest: Infinity, mixed: 0, seen: [] };
+  window.probe = probe;
+  const look = () => {
+    const grid = document.querySelector("#grid").getBoundingClientRect();
+    const texts = [];
+    const key = keyColumn();
+    for (const row of document.querySelectorAll("#grid .ag-row")) {
+      const box = row.getBoundingClientRect();
+      if (box.bottom <= grid.top + 36 || box.top >= grid.bottom) continue;
+      const text = row.querySelector(`[col-id="${key}"]`)?.textContent ?? "";
+      if (text !== "") texts.push(text);
+    }
+    const letters = [...new Set(texts.map((text) => text[0]))].sort().join("");
+    probe.frames += 1;
+    probe.fewest = Math.min(probe.fewest, texts.length);
+    if (letters.length > 1) probe.mixed += 1;
+    if (probe.seen.at(-1) !== letters) probe.seen.push(letters);
+    requestAnimationFrame(look);
+  };
+  requestAnimationFrame(look);
+}"""
+)
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """One browser for many visits."""
+    path = next(filter(None, map(shutil.which, _BROWSERS)), None)
+    if path is None:
+        pytest.fail("no Chromium on the PATH; install one (Debian, Ubuntu: apt-get install chromium)")
+    expect.set_options(timeout=PATIENCE_SECONDS * 1000)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@dataclass
+class Visit:
+    """One tab. What it did wrong is collected, and asserted when it closes."""
+
+    page: Page
+    url: str
+    errors: list[str] = field(default_factory=list)
+    foreign: list[str] = field(default_factory=list)
+
+    def open(self, hash_: str = "") -> Page:
+        self.page.goto(f"{self.url}/{hash_}")
+        return self.page
+
+    def watch_frames(self) -> None:
+        self.page.evaluate(_PROBE)
+
+    def frames(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.page.evaluate("window.probe")
+        return found
+
+    def keys(self) -> list[str]:
+        """The texts of the key column, from the top of the screen down."""
+        found: list[str] = self.page.evaluate(
+            f"""() => [...document.querySelectorAll("#grid .ag-row")]
+              .sort((a, b) => a.getAttribute("row-index") - b.getAttribute("row-index"))
+              .map((row) => row.querySelector(`[col-id="${{{_KEY}}}"]`)?.textContent ?? "")"""
+        )
+        return found
+
+    def wait_for(self, script: str, what: str, timeout: float = PATIENCE_SECONDS) -> None:
+        """Wait for a condition in the page. Not Playwright's own wait: that needs `eval`, which the page forbids."""
+        wait_until(lambda: self.page.evaluate(script), timeout=timeout, what=what)
+
+    def wait_for_rows(self, letter: str = "") -> None:
+        def here() -> bool:
+            keys = self.keys()
+            return bool(keys) and keys[0] != "" and keys[0].startswith(letter)
+
+        wait_until(here, timeout=PATIENCE_SECONDS, what=f"rows of {letter or 'any table'}")
+
+
+@contextmanager
+def visiting(browser: Browser, url: str, **options: Any) -> Iterator[Visit]:
+    """A tab that reaches the server only; closing it asserts that it asked nobody else and had no error."""
+    context = browser.new_context(**{"viewport": DESKTOP, **options})
+    context.set_default_timeout(PATIENCE_SECONDS * 1000)
+    visit = Visit(context.new_page(), url)
+    ours = urlsplit(url).netloc
+
+    def admit(route: Route) -> None:
+        if urlsplit(route.request.url).netloc == ours:
+            route.continue_()
+        else:
+            visit.foreign.append(route.request.url)
+            route.abort()
+
+    context.route("**/*", admit)
+    visit.page.on("pageerror", lambda error: visit.errors.append(str(error)))
+    visit.page.on(
+        "websocket", lambda socket: visit.foreign.append(socket.url) if urlsplit(socket.url).netloc != ours else None
+    )
+    # A browser says there what the Content-Security-Policy refused.
+    visit.page.on(
+        "console", lambda said: visit.errors.append(said.text) if "Content Security Policy" in said.text else None
+    )
+    try:
+        yield visit
+        assert visit.errors == []
+        assert visit.foreign == []
+    finally:
+        context.close()

@@ -1,0 +1,482 @@
+"""The page in a real browser, over a real Turnout and a real Kafka: what people see, also while it changes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from looking import PHONE, Visit, chromium, visiting
+from playwright.sync_api import Browser, Page, expect
+
+from running import RunningTurnout
+from turnout.broker import EmbeddedBroker
+from turnout.testing import create_topic, produce, wait_until
+
+MANY, FEW = 3_000, 60
+HOSTILE_COLUMN = "x<img src=x onerror=hacked()>"
+HOSTILE = [
+    "<script>hacked()</script>",
+    "<img src=x onerror='hacked()'>",
+    '"><svg onload=hacked()>',
+    "{{constructor.constructor('hacked()')()}}",
+    "javascript:hacked()",
+    "</title></script><iframe srcdoc='<script>parent.hacked()</script>'>",
+    "\u202egnp.exe \u0000 \U0001f680 &lt;b&gt;",
+]
+USERS = {"ID": "string", "name": "string", "email": "string", "age": "int64", HOSTILE_COLUMN: "string"}
+ACCOUNTS = {"ID": "string", "accountType": "string", "balance": "double"}
+
+
+@dataclass(frozen=True)
+class Site:
+    """A running Turnout with three pairs of topics: the rows of each begin with a letter of its own."""
+
+    turnout: RunningTurnout
+    bootstrap: str
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.turnout.port}"
+
+    def show(self, letter: str) -> None:
+        """Have the rows of one pair published."""
+        message = {"usersTopic": f"page-users-{letter}", "accountsTopic": f"page-accounts-{letter}", "joinType": "left"}
+        answer = self.turnout.http.post("/api/control", json=message, timeout=60)
+        assert answer.status_code == 200, answer.text
+
+    def write(self, source: str, letter: str, *values: dict[str, Any] | str) -> None:
+        produce(self.bootstrap, f"page-{source}-{letter}", values)
+
+
+@pytest.fixture(scope="module")
+def site(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    bootstrap = broker.bootstrap_servers
+    for name in ("page-control", *(f"page-{source}-{letter}" for source in ("users", "accounts") for letter in "abh")):
+        create_topic(bootstrap, name)
+    for letter, number in (("a", MANY), ("b", FEW)):
+        produce(bootstrap, f"page-users-{letter}", [user(letter, i) for i in range(number)])
+        produce(bootstrap, f"page-accounts-{letter}", [account(letter, i) for i in range(0, number, 2)])
+    produce(
+        bootstrap, "page-users-h", [{"ID": "h", "name": text, "email": text, HOSTILE_COLUMN: text} for text in HOSTILE]
+    )
+    produce(bootstrap, "page-users-h", HOSTILE)
+    sources = {
+        "users": {"topic": "page-users-a", "table": "users_ui", "key": "ID", "columns": USERS},
+        "accounts": {"topic": "page-accounts-a", "table": "accounts_ui", "key": "ID", "columns": ACCOUNTS},
+    }
+    folder = tmp_path_factory.mktemp("page")
+    control = {"topic": "page-control"}
+    views = {"final_ui": {"left": "users", "right": "accounts", "on": "ID"}}
+    with RunningTurnout(folder, bootstrap, start="earliest", sources=sources, views=views, control=control) as turnout:
+        yield Site(turnout, bootstrap)
+
+
+def user(letter: str, number: int) -> dict[str, Any]:
+    name = f"{letter}{number:05d}"
+    return {"ID": name, "name": f"Name {number}", "email": f"{name}@example.org", "age": number % 80}
+
+
+def account(letter: str, number: int) -> dict[str, Any]:
+    return {"ID": f"{letter}{number:05d}", "accountType": "gold" if number % 4 else "silver", "balance": number * 1.5}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as running:
+        yield running
+
+
+@pytest.fixture
+def visit(browser: Browser, site: Site) -> Iterator[Visit]:
+    with visiting(browser, site.url, permissions=["clipboard-read", "clipboard-write"]) as tab:
+        tab.open()
+        tab.wait_for_rows()
+        yield tab
+
+
+@pytest.fixture
+def page(visit: Visit) -> Page:
+    return visit.page
+
+
+@pytest.fixture
+def many(site: Site) -> None:
+    site.show("a")
+
+
+def cell(page: Page, row: int, name: str) -> Any:
+    found = column(page, name).get_attribute("col-id")
+    return page.locator(f"#grid .ag-row[row-index='{row}'] [col-id='{found}']")
+
+
+def choose(page: Page, table: str) -> None:
+    page.locator(f"#tables [data-table='{table}']").click()
+    expect(page.locator("#table-name")).to_have_text(table)
+
+
+def column(page: Page, name: str) -> Any:
+    exactly = re.compile(f"^{re.escape(name)}$")
+    return page.locator(".ag-header-cell").filter(has=page.locator(".head-name", has_text=exactly))
+
+
+# -- looking
+
+
+@pytest.mark.usefixtures("many")
+def test_page_shows_the_joined_table_its_size_and_what_it_is_made_of(visit: Visit, site: Site) -> None:
+    page = visit.page
+    expect(page.locator("#table-name")).to_have_text("final_ui")
+    expect(page.locator("#total")).to_have_text(f"{MANY:,} rows")
+    expect(page.locator("#connection")).to_have_text("live")
+    stats = page.locator("#stats")
+    for text in ("page-users-a", "page-accounts-a", "left", str(site.turnout.status()["generation"])):
+        expect(stats).to_contain_text(text)
+    names = page.locator("#tables button .table-name").all_inner_texts()
+    assert set(names) >= {"final_ui", "users_ui", "accounts_ui", "bad_records", "swaps", "control_raw"}
+    assert names[0] == "final_ui"
+    assert visit.keys()[:3] == ["a00000", "a00001", "a00002"]
+    expect(page).to_have_title(f"final_ui · {site.turnout.status()['generation']} · Turnout")
+
+
+@pytest.mark.usefixtures("many")
+def test_page_shows_the_end_of_a_long_table_when_it_is_scrolled_there(visit: Visit) -> None:
+    visit.page.locator(".ag-body-vertical-scroll-viewport").evaluate("(bar) => { bar.scrollTop = bar.scrollHeight; }")
+    expect(visit.page.locator("#range")).to_contain_text(f"–{MANY:,} of {MANY:,}")
+    visit.wait_for("!document.querySelector('#grid .waiting')", "all cells are filled")
+    assert visit.keys()[-2:] == [f"a{MANY - 2:05d}", f"a{MANY - 1:05d}"]
+    assert visit.page.locator("#grid .ag-row").count() < 100
+
+
+@pytest.mark.usefixtures("many")
+def test_page_sorts_by_several_columns_and_the_server_does_it(visit: Visit, site: Site) -> None:
+    page = visit.page
+    column(page, "age").locator(".head-sort").click()
+    column(page, "age").locator(".head-sort").click()
+    expect(column(page, "age")).to_have_attribute("aria-sort", "descending")
+    column(page, "ID").locator(".head-sort").click(modifiers=["Shift"])
+    column(page, "ID").locator(".head-sort").click(modifiers=["Shift"])
+    expected = [row["ID"] for row in site.turnout.rows("final_ui", sort="-age,-ID", limit=20)]
+    wait_until(lambda: visit.keys()[:20] == expected, what="the order of the server")
+    page.reload()
+    wait_until(lambda: visit.keys()[:20] == expected, what="the same order after a reload")
+
+
+@pytest.mark.usefixtures("many")
+def test_page_filters_by_column_and_by_text_and_shows_and_clears_what_is_filtered(visit: Visit) -> None:
+    page = visit.page
+    column(page, "age").hover()
+    column(page, "age").locator(".head-filter").click()
+    page.locator("#popover select").select_option("between")
+    for place, value in enumerate(("10", "11")):
+        page.locator("#popover input").nth(place).fill(value)
+    page.keyboard.press("Enter")
+    expect(page.locator("#chips")).to_contain_text("age 10 – 11")
+    expect(page.locator("#total")).to_have_text("76 rows")
+    page.keyboard.press("/")
+    page.keyboard.type("accountType is null")
+    expect(page.locator("#total")).to_have_text("38 rows")
+    page.locator("#where").fill("age = old")
+    expect(page.locator("#problem")).to_contain_text("'old' is not int64")
+    assert visit.keys()[0] == "a00011", "what was there stays"
+    page.get_by_role("button", name="Clear all").click()
+    expect(page.locator("#total")).to_have_text(f"{MANY:,} rows")
+    expect(page.locator("#chips")).to_be_hidden()
+    expect(page.locator("#problem")).to_be_hidden()
+
+
+@pytest.mark.usefixtures("many")
+def test_page_hides_columns_and_copies_a_cell(page: Page) -> None:
+    page.locator("#columns").click()
+    page.get_by_role("checkbox", name="email").uncheck()
+    expect(column(page, "email")).to_have_count(0)
+    page.keyboard.press("Escape")
+    cell(page, 3, "name").click()
+    page.keyboard.press("Control+c")
+    assert page.evaluate("navigator.clipboard.readText()") == "Name 3"
+
+
+@pytest.mark.usefixtures("many")
+def test_page_lets_nobody_edit_a_row(visit: Visit, site: Site) -> None:
+    before = site.turnout.rows("final_ui", limit=5)
+    cell(visit.page, 1, "name").dblclick()
+    visit.page.keyboard.press("Escape")
+    cell(visit.page, 1, "name").click()
+    for key in ("F2", "Delete", "Backspace", "z", "Control+v"):
+        visit.page.keyboard.press(key)
+    assert visit.page.locator("#grid input, #grid textarea, #grid [contenteditable]").count() == 0
+    expect(cell(visit.page, 1, "name")).to_have_text("Name 1")
+    assert site.turnout.rows("final_ui", limit=5) == before
+
+
+@pytest.mark.usefixtures("many")
+def test_page_lights_up_the_cells_that_changed_and_no_others(visit: Visit, site: Site) -> None:
+    visit.page.evaluate(
+        """() => {
+          window.lit = new Set();
+          new MutationObserver(() => {
+            for (const cell of document.querySelectorAll("#grid .ag-cell.changed")) lit.add(cell.textContent);
+          }).observe(document.querySelector("#grid"), { subtree: true, attributeFilter: ["class"] });
+        }"""
+    )
+    site.write("accounts", "a", {"ID": "a00001", "accountType": "platinum", "balance": 77.25})
+    expect(cell(visit.page, 1, "accountType")).to_have_text("platinum")
+    assert visit.page.evaluate("[...lit].sort()") == ["77.25", "platinum"]
+
+
+def test_page_shows_a_bad_record_whole_and_join_quality_as_bars(page: Page, site: Site) -> None:
+    site.show("b")
+    site.write("users", "b", '{"ID": "broken", "age": {"years": 7}')
+    site.write("users", "b", '{"ID": "b-odd", "age": {"years": 7}}')
+    choose(page, "bad_records")
+    expect(page.locator("#total")).to_have_text("2 rows")
+    page.locator("#grid .ag-cell", has_text="age").first.dblclick()
+    expect(page.locator("#row pre", has_text='{\n  "ID": "b-odd"')).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator("#row")).to_be_hidden()
+    choose(page, "join_quality")
+    expect(page.locator("#panel")).to_contain_text("Left rows with a match")
+    page.get_by_role("button", name="Panel").click()
+    expect(page.locator("#panel")).to_be_hidden()
+
+
+# -- swaps
+
+
+@pytest.mark.parametrize("way", ["form", "control topic"])
+def test_swap_leaves_no_empty_frame_and_never_mixes_generations(visit: Visit, site: Site, way: str) -> None:
+    page = visit.page
+    site.show("a")
+    visit.wait_for_rows("a")
+    generation = site.turnout.status()["generation"]
+    # Far down, where the other table has no rows at all.
+    page.locator(".ag-body-vertical-scroll-viewport").evaluate("(bar) => { bar.scrollTop = 60000; }")
+    visit.wait_for("document.querySelector('#range').textContent.startsWith('Rows 2,00')", "the scroll")
+    visit.wait_for("!document.querySelector('#grid .waiting')", "all cells are filled")
+    visit.watch_frames()
+    if way == "form":
+        page.get_by_label("users topic").fill("page-users-b")
+        page.get_by_label("accounts topic").fill("page-accounts-b")
+        page.locator("#swap").get_by_role("button", name="Swap").click()
+        expect(page.locator("#outcome")).to_contain_text("Applied")
+    else:
+        message = {"usersTopic": "page-users-b", "accountsTopic": "page-accounts-b"}
+        produce(site.bootstrap, "page-control", [json.dumps(message)])
+    visit.wait_for_rows("b")
+    expect(page.locator("#stats .generation dd")).to_have_text(str(generation + 1))
+    expect(page.locator("#timeline li").first).to_contain_text(f"Generation {generation + 1}")
+    frames = visit.frames()
+    assert frames["frames"] > 5
+    assert frames["fewest"] > 10, frames
+    assert frames["mixed"] == 0, frames
+    assert frames["seen"] == ["a", "b"], frames
+    expect(page.locator("#place")).to_contain_text(f"generation {generation + 1},")
+
+
+def test_swap_form_completes_topics_tries_without_swapping_and_rolls_back(page: Page, site: Site) -> None:
+    site.show("b")
+    site.show("a")
+    generation = site.turnout.status()["generation"]
+    expect(page.get_by_label("users topic")).to_have_value("page-users-a")
+    page.get_by_label("users topic").focus()
+    expect(page.locator("#topic-names option[value='page-users-b']")).to_have_count(1)
+    page.get_by_label("users topic").fill("page-users-b")
+    page.get_by_role("button", name="Dry run").click()
+    expect(page.locator("#outcome")).to_contain_text("this would work")
+    expect(page.locator("#outcome")).to_contain_text("users: page-users-a → page-users-b")
+    page.get_by_label("users topic").fill("no-such-topic")
+    page.locator("#swap").get_by_role("button", name="Swap").click()
+    expect(page.locator("#outcome")).to_contain_text("refused")
+    expect(page.locator("#outcome .hint")).not_to_be_empty()
+    assert site.turnout.status()["generation"] == generation
+    expect(page.locator("#rollback-to")).to_contain_text("users=page-users-b")
+    page.get_by_role("button", name="Roll back").click()
+    expect(page.locator("#outcome")).to_contain_text("Rolled back")
+    expect(page.locator("#stats")).to_contain_text("page-users-b")
+    choose(page, "control_raw")
+    expect(page.locator("#grid .is-rejected").first).to_have_text("rejected")
+
+
+# -- other people's text, small screens, the keyboard
+
+
+def test_hostile_texts_are_only_texts(visit: Visit, site: Site) -> None:
+    page = visit.page
+    page.evaluate("() => { window.hacks = 0; window.hacked = () => { window.hacks += 1; }; }")
+    elements = "document.querySelectorAll('script, iframe, svg[onload], img').length"
+    before = page.evaluate(elements)
+    site.show("h")
+    visit.wait_for_rows("h")
+    expect(column(page, HOSTILE_COLUMN)).to_be_visible()
+    for place, text in enumerate(HOSTILE[:5]):
+        expect(cell(page, place, "name")).to_have_text(text)
+    cell(page, 1, "name").dblclick()
+    expect(page.locator("#row")).to_contain_text(HOSTILE[1])
+    page.keyboard.press("Escape")
+    column(page, HOSTILE_COLUMN).locator(".head-filter").evaluate("(button) => button.click()")
+    page.locator("#popover input").fill(HOSTILE[1])
+    page.keyboard.press("Enter")
+    expect(page.locator("#total")).to_have_text("1 row")
+    expect(page.locator("#chips")).to_contain_text(HOSTILE[1])
+    page.locator("#where").fill(f'name = "{HOSTILE[1]}", {HOSTILE[0]}')
+    expect(page.locator("#problem")).to_be_visible()
+    page.get_by_label("users topic").fill(HOSTILE[1])
+    page.get_by_role("button", name="Dry run").click()
+    expect(page.locator("#outcome")).to_contain_text("refused")
+    for table in ("bad_records", "control_raw", "orchestrator_logs"):
+        page.keyboard.press("Escape")
+        choose(page, table)
+        page.locator("#grid .ag-row .ag-cell").first.dblclick()
+        expect(page.locator("#row")).to_be_visible()
+    visit.open("#table=" + HOSTILE[0])
+    expect(page.locator("#problem")).to_contain_text("<script>")
+    assert page.evaluate(elements) == before
+    assert page.evaluate("window.hacks ?? 0") == 0
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_page_fits_a_phone(browser: Browser, site: Site, scheme: Any) -> None:
+    site.show("b")
+    options = {"viewport": PHONE, "has_touch": True, "is_mobile": True, "color_scheme": scheme}
+    with visiting(browser, site.url, **options) as visit:
+        page = visit.open()
+        visit.wait_for_rows("b")
+        overflow = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        assert page.evaluate(overflow) == 0
+        page.get_by_role("button", name="Status", exact=True).click()
+        expect(page.locator("#stats")).to_contain_text("page-users-b")
+        assert page.evaluate(overflow) == 0
+        page.get_by_role("button", name="Status", exact=True).click()
+        assert page.locator("#grid").bounding_box()["height"] > 300  # type: ignore[index]
+        page.locator("#side-toggle").click()
+        expect(page.get_by_label("users topic")).to_be_in_viewport()
+        assert page.evaluate(overflow) == 0
+        page.locator("#side-close").click()
+        choose(page, "join_quality")
+        expect(page.locator("#panel")).to_be_visible()
+        assert page.evaluate(overflow) == 0
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_texts_have_enough_contrast_and_controls_have_names(browser: Browser, site: Site, scheme: Any) -> None:
+    site.show("b")
+    with visiting(browser, site.url, color_scheme=scheme, reduced_motion="reduce") as visit:
+        page = visit.open()
+        visit.wait_for_rows("b")
+        assert page.evaluate(_FAINT) == []
+        assert page.evaluate(_NAMELESS) == []
+        for role in ("banner", "navigation", "main", "complementary"):
+            expect(page.get_by_role(role).first).to_be_attached()
+        page.locator("#theme").click()
+        other = "light" if scheme == "dark" else "dark"
+        expect(page.locator("html")).to_have_attribute("data-theme", other)
+        assert page.evaluate(_FAINT) == []
+        page.reload()
+        expect(page.locator("html")).to_have_attribute("data-theme", other)
+
+
+@pytest.mark.usefixtures("many")
+def test_page_is_used_by_keyboard_alone(visit: Visit, site: Site) -> None:
+    page = visit.page
+    press = page.keyboard.press
+    page.keyboard.type("?")
+    expect(page.locator("#help")).to_be_visible()
+    press("Escape")
+    page.keyboard.type("/age = 7")
+    press("Enter")
+    expect(page.locator("#total")).to_have_text("38 rows")
+    press("ArrowDown")
+    expect(page.locator("#grid .ag-row[row-index='0'] .ag-cell").first).to_be_focused()
+    press("ArrowDown")
+    press("Control+ArrowRight")
+    expect(cell(page, 1, "balance")).to_be_focused()
+    press("Enter")
+    expect(page.locator("#row")).to_contain_text("a00087@example.org")
+    press("Escape")
+    expect(cell(page, 1, "balance")).to_be_focused()
+    press("ArrowUp")
+    press("ArrowUp")
+    press("Enter")
+    expect(column(page, "balance")).to_have_attribute("aria-sort", "ascending")
+    for _ in range(3):
+        press("ArrowLeft")
+    page.keyboard.type("f")
+    expect(page.locator("#popover")).to_be_visible()
+    page.keyboard.type("Name 8")
+    press("Enter")
+    expect(page.locator("#chips")).to_contain_text("name contains Name 8")
+    page.keyboard.type("x")
+    expect(page.locator("#total")).to_have_text(f"{MANY:,} rows")
+    page.keyboard.type("t")
+    press("ArrowDown")
+    press("Enter")
+    expect(page.locator("#table-name")).to_have_text("accounts_ui")
+    page.keyboard.type("s")
+    expect(page.get_by_label("accounts topic")).to_be_focused()
+    press("Tab")
+    page.keyboard.type("page-users-b")
+    press("Enter")
+    expect(page.locator("#outcome")).to_contain_text("Applied")
+    assert site.turnout.status()["usersTopic"] == "page-users-b"
+
+
+# -- last, because it ends the server
+
+
+def test_killed_server_is_said_its_data_stays_and_it_comes_back(visit: Visit, site: Site) -> None:
+    page = visit.page
+    site.show("b")
+    visit.wait_for_rows("b")
+    visit.watch_frames()
+    site.turnout.kill()
+    expect(page.locator("#banner")).to_contain_text("does not answer")
+    expect(page.locator("#banner")).to_contain_text("again")
+    expect(page.locator("#said")).to_contain_text("does not answer")
+    expect(page.locator("#connection")).to_have_text("away")
+    expect(page).to_have_title("away · final_ui · " + page.locator("#stats .generation dd").inner_text() + " · Turnout")
+    assert visit.keys()[0] == "b00000"
+    site.turnout.start()
+    expect(page.locator("#connection")).to_have_text("live")
+    expect(page.locator("#banner")).to_be_hidden()
+    assert visit.frames()["fewest"] > 0, "the last data was shown all the time"
+    site.write("users", "b", {**user("b", 7_777), "ID": "b-after"})
+    page.locator("#where").fill("ID = b-after")
+    expect(page.locator("#total")).to_have_text("1 row")
+
+
+# The texts on the screen with a contrast below 4.5 to what is behind them (3 for large ones).
+_FAINT = """() => {
+  const parse = (text) => text.match(/[\\d.]+/g).map(Number);
+  const light = ([r, g, b]) => {
+    const part = (value) => (value /= 255) <= 0.03928 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
+    return 0.2126 * part(r) + 0.7152 * part(g) + 0.0722 * part(b);
+  };
+  const behind = (element) => {
+    for (let at = element; at; at = at.parentElement) {
+      const colour = parse(getComputedStyle(at).backgroundColor);
+      if (colour[3] === undefined || colour[3] === 1) return colour;
+    }
+    return [255, 255, 255];
+  };
+  const faint = [];
+  for (const element of document.querySelectorAll("body *")) {
+    const own = [...element.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
+    const style = getComputedStyle(element);
+    if (!own || !element.checkVisibility({ opacityProperty: true })) continue;
+    if (element.closest("[disabled], [aria-disabled=true]")) continue;
+    const [a, b] = [light(parse(style.color)), light(behind(element))].sort((x, y) => y - x);
+    const ratio = (a + 0.05) / (b + 0.05);
+    const text = element.textContent.trim().slice(0, 30);
+    if (ratio < 4.5) faint.push(`${element.tagName} ${element.className} ${text} ${ratio.toFixed(2)}`);
+  }
+  return faint;
+}"""
+
+# Controls that nobody could name to somebody who does not see them.
+_NAMELESS = """() => [...document.querySelectorAll("button, input, select, textarea, dialog, aside, nav, main")]
+  .filter((element) => !(element.labels?.length || element.getAttribute("aria-label") || element.textContent.trim()
+    || element.getAttribute("aria-labelledby") || element.closest("#popover")))
+  .map((element) => element.outerHTML.slice(0, 120))"""
