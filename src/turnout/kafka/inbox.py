@@ -40,6 +40,8 @@ _MISSING = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
 _MISPLACED = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION)
 
 _logger = logging.getLogger(__name__)
+_silent = logging.getLogger(f"{__name__}.client")
+_silent.setLevel(logging.CRITICAL + 1)
 
 Say = Callable[[str], None]
 
@@ -366,8 +368,7 @@ class Acknowledgements:
             "topic.metadata.refresh.interval.ms": 10_000,
             "topic.metadata.propagation.max.ms": 5_000,
             "log_level": 0,
-            # Without it a fatal error, such as a missing right to write, would be raised by `poll`.
-            "error_cb": self._noted,
+            "logger": _silent,  # a fatal error is logged whatever the level, and comes as an exception too
         }
         self._producer = set_up(Producer, properties)
 
@@ -415,16 +416,18 @@ class Acknowledgements:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            self._producer.poll(POLL_SECONDS)  # calls _delivered
+            try:
+                self._producer.poll(POLL_SECONDS)  # calls _delivered
+            except (
+                KafkaException
+            ) as exception:  # fatal, such as a missing right to write; the next outcome has a new one
+                self._failed(_reason(exception.args[0]))
+                self._stopping.wait(RETRY_SECONDS)
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is None:
             self._said = ""
         elif error.code() != KafkaError._PURGE_QUEUE:
-            self._failed(_reason(error))
-
-    def _noted(self, error: KafkaError) -> None:
-        if error.fatal():
             self._failed(_reason(error))
 
     def _failed(self, why: str) -> None:
