@@ -201,7 +201,8 @@ PAIR = f"sources: {{a: {{{SOURCE}}}, b: {{{SOURCE.replace('t_ui', 'b_ui')}}}}}\n
     [
         (
             "kafka: {bootstrap_server: x}",
-            "kafka.bootstrap_server: unknown setting (known: auth, bootstrap_servers, properties); "
+            "kafka.bootstrap_server: unknown setting (known: auth, bootstrap_servers, librdkafka_properties, "
+            "properties); "
             "did you mean 'bootstrap_servers'?",
         ),
         ("server: {port: yes}", "server.port: must be a whole number, got 'yes'; correct it"),
@@ -216,7 +217,6 @@ PAIR = f"sources: {{a: {{{SOURCE}}}, b: {{{SOURCE.replace('t_ui', 'b_ui')}}}}}\n
             "control.topic: 'a b' is not a Kafka topic name (1 to 249 of A-Z a-z 0-9 . _ -, not '.' or '..'); correct it",
         ),
         ("control: {ack_topic: control}", "control.ack_topic: is the control topic 'control' itself; choose another topic"),
-        ("control: {kafka: {}}", "control.kafka.bootstrap_servers: is missing; say where the control cluster is"),
         ("dead_letter_topic: users", "dead_letter_topic: is read as sources.users.topic too; choose another topic"),
         ("kafka: {bootstrap_servers: here}", "kafka.bootstrap_servers: must look like host:9092 or host1:9092,host2:9092, got 'here'; correct it"),
         ("start: newest", "start: unknown start 'newest' (known: latest, earliest, {timestamp: 2026-01-01T00:00:00Z}); choose one of those"),
@@ -238,9 +238,22 @@ PAIR = f"sources: {{a: {{{SOURCE}}}, b: {{{SOURCE.replace('t_ui', 'b_ui')}}}}}\n
         (PAIR + "views: {v: {left: a, right: b, on: id, join: sideways}}", "views.v.join: unknown join 'sideways' (known: left, natural, inner, right, full, semi, anti, left_outer, leftouter, left outer, join); choose one of those"),
         ("views: {v: {left: users, right: accounts, on: name}}\nsources: {users: {topic: u, table: u, key: id, columns: {id: string, name: string}}, accounts: {topic: a, table: a, key: name, columns: {name: string}}}", "views.v.on: 'name' is not the key of source 'users' (key: id); join on the key"),
         (PAIR.replace("b_ui, key: id, columns: {id: string}", "b_ui, key: id, columns: {id: int64}") + "views: {v: {left: a, right: b, on: id}}", "views.v.on: column 'id' is string in 'a' and int64 in 'b'; give both the same type"),
-        ("kafka: {auth: {protocol: SASL_SSL, mechanism: PLAIN, username: u}}", "kafka.auth.password: is missing, and protocol SASL_SSL needs it; add it"),
+        ("kafka: {auth: {protocol: SASL_SSL, mechanism: PLAIN, username: u}}", "kafka.auth.password: is missing, and mechanism PLAIN needs it; add it"),
         ("kafka: {auth: {protocol: SSL, username: u}}", "kafka.auth.username: has no use with protocol SSL; use SASL_SSL or remove it"),
         ("kafka: {auth: {protocol: PLAINTEXT, ca_file: u}}", "kafka.auth.ca_file: has no use with protocol PLAINTEXT; use SSL or SASL_SSL, or remove it"),
+        ("kafka: {auth: {protocol: SASL_SSL, mechanism: OAUTHBEARER}}", "kafka.auth.oauth: is missing, and mechanism OAUTHBEARER needs it; add it"),
+        ("kafka: {auth: {protocol: SASL_SSL, mechanism: OAUTHBEARER, username: u, oauth: {token_endpoint: 'http://a/b', client_id: c, client_secret: s}}}", "kafka.auth.username: has no use with mechanism OAUTHBEARER; remove it"),
+        ("kafka: {auth: {protocol: SASL_SSL, mechanism: OAUTHBEARER, oauth: {token_endpoint: 'http://a/b', client_id: c, client_secret: s, ca_file: f}}}", "kafka.auth.oauth.ca_file: has no use with a token_endpoint of http:; use https: or remove it"),
+        ("kafka: {auth: {protocol: SASL_SSL, mechanism: OAUTHBEARER, oauth: {token_endpoint: 'https://a:b@c/d', client_id: c, client_secret: s}}}", "kafka.auth.oauth.token_endpoint: must not have a user or a password in it; use client_id and client_secret"),
+        ("kafka: {auth: {protocol: SASL_SSL, mechanism: OAUTHBEARER, oauth: {token_endpoint: login, client_id: c, client_secret: s}}}", "kafka.auth.oauth.token_endpoint: must be a URL such as https://login.example.com/oauth2/token; correct it"),
+        ("kafka: {auth: {protocol: SASL_SSL, mechanism: OAUTHBEARER, oauth: {token_endpoint: 'http://a/b', client_id: c, client_secret: s, extensions: {a-b: c}}}}", "kafka.auth.oauth.extensions: the name 'a-b' must be letters only, and not 'auth'; correct it"),
+        ("kafka: {auth: {protocol: SASL_SSL, mechanism: OAUTHBEARER, oauth: {token_endpoint: 'http://a/b', client_id: c, client_secret: s, extensions: {a: 'b,c'}}}}", "kafka.auth.oauth.extensions: the value of 'a' must be plain ASCII, without commas or outer spaces; correct it"),
+        ("kafka: {auth: {protocol: SSL, ca_file: a, truststore_file: b}}", "kafka.auth.truststore_file: says the same as ca_file; remove one of them"),
+        ("kafka: {auth: {protocol: SSL, key_file: a}}", "kafka.auth.key_file: has no use without certificate_file; add that or remove it"),
+        ("kafka: {auth: {protocol: SSL, key_password: a}}", "kafka.auth.key_password: has no use without certificate_file or keystore_file; add that or remove it"),
+        ("kafka: {auth: {protocol: SSL, keystore_file: a}}", "kafka.auth.keystore_password: is missing, and keystore_file needs it; add it"),
+        ("kafka: {auth: {protocol: SSL, keystore_file: a, keystore_password: p}, properties: {ssl.keystore.type: JKS}}", "kafka.properties.ssl.keystore.type: is what auth sets; remove one of them"),
+        ("kafka: {librdkafka_properties: {bootstrap.servers: 'a:1'}}", "kafka.librdkafka_properties.bootstrap.servers: has a setting of its own; use bootstrap_servers"),
         ("kafka: {auth: {protocol: SSL}, properties: {security.protocol: SSL}}", "kafka.properties.security.protocol: is what auth sets; remove one of them"),
         ("access: {tokens: []}", "access.tokens: there is none, so nobody could connect; add one or remove access"),
         ("access: {tokens: [{name: a, role: boss, token: t}]}", "access.tokens[0].role: must be one of viewer, operator, got 'boss'; choose one of them"),
@@ -316,6 +329,40 @@ def test_relative_paths_start_at_the_file(tmp_path: Path) -> None:
     assert settings.data_dir == tmp_path.parent / "d"
     for kafka in (settings.kafka, settings.control_kafka):
         assert kafka.auth and kafka.auth.ca_file == tmp_path / "ca.pem"
+
+
+OAUTH = "{token_endpoint: 'https://a/b', client_id: c, client_secret: s}"
+
+
+def test_control_inherits_what_it_does_not_say(tmp_path: Path) -> None:
+    data = "kafka: {bootstrap_servers: 'd:1', auth: {protocol: SSL}, properties: {client.id: t}}"
+    inherited = read(tmp_path, f"{data}\ncontrol: {{kafka: {{bootstrap_servers: 'c:1'}}}}")
+    assert inherited.control_kafka == inherited.kafka.model_copy(update={"bootstrap_servers": "c:1"})
+
+    own = read(tmp_path, f"{data}\ncontrol: {{kafka: {{auth: {{protocol: PLAINTEXT}}}}}}").control_kafka
+    assert (own.bootstrap_servers, own.properties) == ("d:1", {})
+    assert own.auth and own.auth.protocol == "PLAINTEXT"
+
+    nothing = read(tmp_path, f"{data}\ncontrol: {{kafka: {{}}}}")
+    assert nothing.control_kafka == nothing.kafka
+
+
+def test_control_on_the_same_cluster_may_not_acknowledge_to_a_source(tmp_path: Path) -> None:
+    for kafka in ("{}", "{auth: {protocol: SSL}}", "{bootstrap_servers: 'localhost:9092'}"):
+        found = faults(tmp_path, f"control: {{ack_topic: users, kafka: {kafka}}}")
+        assert found == ("control.ack_topic: is read as sources.users.topic too; choose another topic",)
+    read(tmp_path, "control: {ack_topic: users, kafka: {bootstrap_servers: 'c:1'}}")
+
+
+def test_token_endpoints_are_allowed_in_every_java_machine(tmp_path: Path) -> None:
+    auth = f"{{protocol: SASL_SSL, mechanism: OAUTHBEARER, oauth: {OAUTH}}}"
+    text = f"kafka: {{auth: {auth}}}\nspark: {{conf: {{spark.driver.extraJavaOptions: -Da=b}}}}"
+    conf = read(tmp_path, text).spark.conf
+    option = "-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls=https://a/b"
+    assert conf == {
+        "spark.driver.extraJavaOptions": f"-Da=b {option}",
+        "spark.executor.extraJavaOptions": option,
+    }
 
 
 def test_settings_cannot_be_changed() -> None:

@@ -40,6 +40,21 @@ def test_offsets_made_anew_are_those_that_went_back() -> None:
     assert before.made_anew(offsets(users=[1, 9], other=[0])) == offsets(users=[1])
 
 
+def test_offsets_keep_topics_that_may_not_be_seen() -> None:
+    before, now = offsets(users=[3, 4], accounts=[5]), offsets(accounts=[6])
+    asked: list[str] = []
+
+    def denied(topic: str, read: Offsets) -> bool:
+        asked.append(topic)
+        return read == before
+
+    assert now.keeping(before, denied) == offsets(users=[3, 4], accounts=[6])
+    assert asked == ["users"]
+    assert now.keeping(before, lambda *_: False) == now
+    assert before.keeping(before, denied) == before
+    assert asked == ["users"]
+
+
 def test_offsets_of_one_topic() -> None:
     assert offsets(users=[3, 4], accounts=[5]).topic("accounts") == offsets(accounts=[5])
 

@@ -2,11 +2,17 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
 
 from turnout.config import AuthSettings, KafkaSettings
+from turnout.errors import TurnoutError
+from turnout.kafka.causes import without_secrets
 from turnout.kafka.security import java_properties, librdkafka_properties, masked
 
 SCRAM = AuthSettings.model_validate(
@@ -15,9 +21,26 @@ SCRAM = AuthSettings.model_validate(
         "mechanism": "SCRAM-SHA-512",
         "username": "ann",
         "password": "pa$$ \"w\\ord';\n",
-        "ca_file": "/etc/ca.pem",
     }
 )
+PEM = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----"
+KEY = "-----BEGIN PRIVATE KEY-----\nMIGH\n-----END PRIVATE KEY-----"
+OAUTH = {
+    "token_endpoint": "https://login.example.com/token",
+    "client_id": "turnout",
+    "client_secret": 'a"b',
+    "scope": "kafka read",
+    "extensions": {"logicalCluster": "lkc-1", "identityPoolId": "pool-2"},
+}
+
+
+def settings(**auth: Any) -> KafkaSettings:
+    return KafkaSettings(auth=AuthSettings.model_validate(auth))
+
+
+def written(folder: Path, name: str, text: str) -> str:
+    (folder / name).write_text(text)
+    return str(folder / name)
 
 
 def test_properties_without_auth_are_the_address_only() -> None:
@@ -32,8 +55,6 @@ def test_properties_of_scram_for_java() -> None:
         "sasl.mechanism": "SCRAM-SHA-512",
         "sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required "
         'username="ann" password="pa$$ \\"w\\\\ord\';\\n";',
-        "ssl.truststore.type": "PEM",
-        "ssl.truststore.location": str(Path("/etc/ca.pem")),
     }
 
 
@@ -44,7 +65,6 @@ def test_properties_of_scram_for_librdkafka() -> None:
         "sasl.mechanism": "SCRAM-SHA-512",
         "sasl.username": "ann",
         "sasl.password": "pa$$ \"w\\ord';\n",
-        "ssl.ca.location": str(Path("/etc/ca.pem")),
     }
 
 
@@ -91,4 +111,127 @@ def test_masked_properties_show_no_secret() -> None:
     shown = masked(java_properties(kafka)) | masked(librdkafka_properties(kafka))
     assert not re.search(r"pa\$\$", str(shown))
     assert shown["sasl.username"] == "ann"
-    assert shown["sasl.jaas.config"] == shown["sasl.password"] == shown["ssl.key.password"] == "********"
+    assert shown["sasl.password"] == shown["ssl.key.password"] == "********"
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    assert shown["sasl.jaas.config"] == f'{module} required username="ann" password="********";'
+
+
+@pytest.mark.parametrize("jaas", ["a.B required password=hunter2;", "a.B required password='hunter2';", "hunter2"])
+def test_masked_jaas_of_another_form_is_a_secret_as_a_whole(jaas: str) -> None:
+    assert masked({"sasl.jaas.config": jaas}) == {"sasl.jaas.config": "********"}
+
+
+SECRETS = st.text(st.characters(codec="utf-8"), min_size=1).map(lambda text: f"<<{text}>>")
+
+
+@given(SECRETS, SECRETS)
+@hypothesis_settings(deadline=None)
+def test_masked_properties_never_show_a_secret(password: str, client_secret: str) -> None:
+    kafkas = [
+        settings(protocol="SASL_SSL", mechanism="PLAIN", username="u", password=password),
+        settings(protocol="SASL_SSL", mechanism="OAUTHBEARER", oauth=OAUTH | {"client_secret": client_secret}),
+        KafkaSettings(properties={"ssl.key.password": password}, librdkafka_properties={"sasl.password": password}),
+    ]
+    for kafka in kafkas:
+        shown = masked(java_properties(kafka)) | masked(librdkafka_properties(kafka))
+        assert "<<" not in str(shown)
+        assert "<<" not in repr(kafka)
+
+
+def test_oauth_for_java_has_extensions_scope_and_the_trust_of_its_endpoint(tmp_path: Path) -> None:
+    ca_file = written(tmp_path, "ca.pem", f"text before\n{PEM}\n")
+    rendered = java_properties(
+        settings(protocol="SASL_SSL", mechanism="OAUTHBEARER", oauth={**OAUTH, "ca_file": ca_file})
+    )
+    module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+    pem = PEM.replace("\n", "\\n")
+    assert rendered["sasl.jaas.config"] == (
+        f'{module} required clientId="turnout" clientSecret="a\\"b" scope="kafka read" '
+        f'extension_logicalCluster="lkc-1" extension_identityPoolId="pool-2" '
+        f'ssl.truststore.type="PEM" ssl.truststore.certificates="{pem}";'
+    )
+    handler = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
+    assert rendered["sasl.login.callback.handler.class"] == handler
+    assert rendered["sasl.oauthbearer.token.endpoint.url"] == "https://login.example.com/token"
+
+
+def test_oauth_for_librdkafka_is_its_oidc_method(tmp_path: Path) -> None:
+    ca_file = written(tmp_path, "ca.pem", PEM)
+    kafka = settings(protocol="SASL_SSL", mechanism="OAUTHBEARER", oauth={**OAUTH, "ca_file": ca_file})
+    assert librdkafka_properties(kafka) == {
+        "bootstrap.servers": "localhost:9092",
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.method": "oidc",
+        "sasl.oauthbearer.token.endpoint.url": "https://login.example.com/token",
+        "sasl.oauthbearer.client.id": "turnout",
+        "sasl.oauthbearer.client.secret": 'a"b',
+        "sasl.oauthbearer.scope": "kafka read",
+        "sasl.oauthbearer.extensions": "logicalCluster=lkc-1,identityPoolId=pool-2",
+        "https.ca.location": ca_file,
+    }
+
+
+def test_client_certificate_in_pem_is_text_for_java_and_files_for_librdkafka(tmp_path: Path) -> None:
+    ca, own, key = (written(tmp_path, n, t) for n, t in (("ca", PEM), ("own", f"{PEM}\n{PEM}"), ("key", KEY)))
+    kafka = settings(protocol="SSL", ca_file=ca, certificate_file=own, key_file=key, verify_hostname=False)
+    assert java_properties(kafka) == {
+        "bootstrap.servers": "localhost:9092",
+        "security.protocol": "SSL",
+        "ssl.endpoint.identification.algorithm": "",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.certificates": PEM,
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.certificate.chain": f"{PEM}\n{PEM}",
+        "ssl.keystore.key": KEY,
+    }
+    assert librdkafka_properties(kafka) == {
+        "bootstrap.servers": "localhost:9092",
+        "security.protocol": "SSL",
+        "ssl.endpoint.identification.algorithm": "none",
+        "ssl.ca.location": ca,
+        "ssl.certificate.location": own,
+        "ssl.key.location": key,
+    }
+    shown = masked(java_properties(kafka))
+    assert shown["ssl.keystore.key"] == "********"
+    assert shown["ssl.truststore.certificates"] == f"(PEM, {len(PEM)} characters)"
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        (
+            "-----BEGIN RSA PRIVATE KEY-----",
+            "not in PKCS#8 form, the only one that Java reads; convert it: openssl",
+        ),
+        ("nothing", "has no PEM private key; give key_file"),
+    ],
+)
+def test_private_key_that_java_cannot_read_says_what_to_do(tmp_path: Path, key: str, said: str) -> None:
+    kafka = settings(protocol="SSL", certificate_file=written(tmp_path, "c", PEM), key_file=written(tmp_path, "k", key))
+    with pytest.raises(TurnoutError) as caught:
+        java_properties(kafka)
+    assert said in str(caught.value)
+
+
+def test_files_that_are_missing_or_of_another_kind_are_named(tmp_path: Path) -> None:
+    none, jks = tmp_path / "none", written(tmp_path, "store", "")
+    Path(jks).write_bytes(b"\xfe\xed\xfe\xed")
+    for auth, said in (
+        ({"ca_file": none}, f"ca_file {none} cannot be read (No such file or directory)"),
+        ({"ca_file": jks}, f"ca_file {jks} has no PEM certificate"),
+        ({"truststore_file": none}, f"{none} cannot be read"),
+        ({"keystore_file": none, "keystore_password": "x"}, f"{none} cannot be read"),
+    ):
+        with pytest.raises(TurnoutError) as caught:
+            java_properties(settings(protocol="SSL", **auth))
+        assert said in str(caught.value)
+    with pytest.raises(TurnoutError, match=r"only Java can read.*keytool -importkeystore"):
+        librdkafka_properties(settings(protocol="SSL", keystore_file=jks, keystore_password="x"))
+
+
+def test_secrets_are_taken_out_of_what_clients_say() -> None:
+    kafka = settings(protocol="SASL_SSL", mechanism="OAUTHBEARER", oauth=OAUTH | {"client_secret": "s3cr3t"})
+    said = "IOException: 401 for s3cr3t\n\tat org.apache.X(X.java:1)\n\t... 3 more\nCaused by: y s3cr3t"
+    assert without_secrets(said, kafka) == "IOException: 401 for ********"

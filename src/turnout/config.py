@@ -11,17 +11,15 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from turnout import environment, faults
+from turnout import environment, faults, secrets
+from turnout.auth import AuthSettings, Mechanism, OAuthSettings, Protocol
 from turnout.config_checks import cross_faults
 from turnout.errors import ConfigError
 from turnout.joins import Duplicates
 from turnout.settings import (
     AccessSettings,
-    AuthSettings,
     ControlSettings,
     KafkaSettings,
-    Mechanism,
-    Protocol,
     Role,
     Rows,
     ServerSettings,
@@ -43,6 +41,7 @@ __all__ = [
     "Duplicates",
     "KafkaSettings",
     "Mechanism",
+    "OAuthSettings",
     "Protocol",
     "Role",
     "Rows",
@@ -58,6 +57,9 @@ __all__ = [
     "load",
     "parse",
 ]
+
+ALLOWED_URLS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
+"""The system property without which Kafka's Java client refuses to ask a token endpoint."""
 
 _M = TypeVar("_M", bound=BaseModel)
 
@@ -93,7 +95,10 @@ def parse(document: Mapping[str, Any], folder: Path, environ: Mapping[str, str])
     given = {name: value for name, value in document.items() if value is not None}
     raw = {"sources": default_sources(), "views": default_views()} | given
     raw, origins, wrong = environment.override(raw, Settings, environ)
+    held = frozenset(secrets.variables(raw, Settings, origins))
     filled, unset = environment.substitute(raw, environ, origins)
+    filled, unfetched = secrets.fetch(filled, Settings, folder, environ)
+    unset |= unfetched
     filled = {name: value for name, value in filled.items() if value is not None}
 
     def shown(path: faults.Path) -> str:
@@ -113,7 +118,9 @@ def parse(document: Mapping[str, Any], folder: Path, environ: Mapping[str, str])
         wrong.append("views: not in the file, so the default view applies; describe your own, or write `views: {}`")
     if settings is None or wrong:
         raise ConfigError(environment.unfilled(fault, raw, filled) for fault in wrong)
-    return _located(settings, folder)
+    settings = _with_java_options(_located(settings, folder))
+    settings._secret_variables = held
+    return settings
 
 
 class _Pieces:
@@ -146,10 +153,9 @@ def _located(settings: Settings, folder: Path) -> Settings:
     """The settings with absolute paths."""
 
     def kafka(cluster: KafkaSettings) -> KafkaSettings:
-        if cluster.auth is None or cluster.auth.ca_file is None:
-            return cluster
-        ca_file = (folder / cluster.auth.ca_file.expanduser()).resolve()
-        return cluster.model_copy(update={"auth": cluster.auth.model_copy(update={"ca_file": ca_file})})
+        return (
+            cluster if cluster.auth is None else cluster.model_copy(update={"auth": _with_files(cluster.auth, folder)})
+        )
 
     control = settings.control
     if control.kafka is not None:
@@ -166,3 +172,29 @@ def _located(settings: Settings, folder: Path) -> Settings:
     data_dir = (folder / settings.data_dir.expanduser()).resolve()
     located = {"kafka": kafka(settings.kafka), "control": control, "access": access, "data_dir": data_dir}
     return settings.model_copy(update=located)
+
+
+def _with_files(model: _M, folder: Path) -> _M:
+    """A model whose paths, and those of the models in it, are absolute."""
+    changed: dict[str, Any] = {}
+    for name in type(model).model_fields:
+        value = getattr(model, name)
+        if isinstance(value, Path):
+            changed[name] = (folder / value.expanduser()).resolve()
+        elif isinstance(value, BaseModel):
+            changed[name] = _with_files(value, folder)
+    return model.model_copy(update=changed)
+
+
+def _with_java_options(settings: Settings) -> Settings:
+    """Token endpoints must be allowed in every JVM that runs a Kafka client, so Spark's own get them at their start."""
+    clusters = (settings.kafka, settings.control_kafka)
+    urls = {kafka.auth.oauth.token_endpoint for kafka in clusters if kafka.auth and kafka.auth.oauth}
+    if not urls:
+        return settings
+    conf = dict(settings.spark.conf)
+    for name in ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"):
+        given = conf.get(name, "")
+        if ALLOWED_URLS not in given:
+            conf[name] = f"{given} -D{ALLOWED_URLS}={','.join(sorted(urls))}".strip()
+    return settings.model_copy(update={"spark": settings.spark.model_copy(update={"conf": conf})})

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
+from turnout.auth_checks import auth_faults, rendered_names
 from turnout.faults import Path, did_you_mean
 from turnout.joins import ViewSides
 from turnout.settings import AccessSettings, ControlSettings, KafkaSettings, SourceSettings, ViewSettings
@@ -30,14 +31,6 @@ TAKEN_NAMES = ("topic", "configuration")
 
 _TOKEN = re.compile(r"[!-~]{16,512}")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-_SET_BY_AUTH = (
-    "security.protocol",
-    "sasl.mechanism",
-    "sasl.jaas.config",
-    "ssl.truststore.location",
-    "ssl.truststore.type",
-)
-
 Faults = Iterator[tuple[Path, str]]
 
 
@@ -189,7 +182,7 @@ def _topics(pieces: Pieces) -> Faults:
                 ("control", "ack_topic"),
                 f"is the control topic '{control.topic}' itself; choose another topic",
             )
-        if control.kafka is None:
+        if _one_cluster(pieces.kafka, control.kafka):
             read[control.topic] = "control.topic"
             if control.ack_topic in read and control.ack_topic != control.topic:
                 yield (
@@ -200,39 +193,30 @@ def _topics(pieces: Pieces) -> Faults:
         yield ("dead_letter_topic",), f"is read as {read[pieces.dead_letter_topic]} too; choose another topic"
 
 
+def _one_cluster(data: KafkaSettings | None, control: KafkaSettings | None) -> bool:
+    """Whether control and data are surely on one cluster."""
+    if control is None or "bootstrap_servers" not in control.model_fields_set:
+        return True
+    return data is not None and data.bootstrap_servers == control.bootstrap_servers
+
+
 def _clusters(pieces: Pieces) -> Faults:
     if pieces.kafka is not None:
         yield from _kafka(("kafka",), pieces.kafka)
     if pieces.control is not None and pieces.control.kafka is not None:
         yield from _kafka(("control", "kafka"), pieces.control.kafka)
-        if "bootstrap_servers" not in pieces.control.kafka.model_fields_set:
-            yield ("control", "kafka", "bootstrap_servers"), "is missing; say where the control cluster is"
 
 
 def _kafka(path: Path, kafka: KafkaSettings) -> Faults:
-    if "bootstrap.servers" in kafka.properties:
-        yield (*path, "properties", "bootstrap.servers"), "has a setting of its own; use bootstrap_servers"
-    auth = kafka.auth
-    if auth is None:
+    for name in ("properties", "librdkafka_properties"):
+        if "bootstrap.servers" in getattr(kafka, name):
+            yield (*path, name, "bootstrap.servers"), "has a setting of its own; use bootstrap_servers"
+    if kafka.auth is None:
         return
-    for name in _SET_BY_AUTH:
+    for name in rendered_names(kafka.auth):
         if name in kafka.properties:
             yield (*path, "properties", name), "is what auth sets; remove one of them"
-    sasl = auth.protocol.startswith("SASL_")
-    for name in ("mechanism", "username", "password"):
-        given = getattr(auth, name) is not None
-        if sasl and not given:
-            yield (*path, "auth", name), f"is missing, and protocol {auth.protocol} needs it; add it"
-        elif given and not sasl:
-            yield (
-                (*path, "auth", name),
-                f"has no use with protocol {auth.protocol}; use SASL_SSL or remove it",
-            )
-    if auth.ca_file is not None and not auth.protocol.endswith("SSL"):
-        yield (
-            (*path, "auth", "ca_file"),
-            f"has no use with protocol {auth.protocol}; use SSL or SASL_SSL, or remove it",
-        )
+    yield from auth_faults((*path, "auth"), kafka.auth)
 
 
 def _access(access: AccessSettings) -> Faults:

@@ -195,7 +195,7 @@ def unfilled(text: str, raw: Any, filled: Any) -> str:
     if isinstance(raw, str) and raw != filled and isinstance(filled, str) and filled:
         for shown in {repr(filled), f"'{filled.strip()}'", describe(filled)}:
             text = text.replace(shown, f"'{raw}'")
-    if isinstance(raw, Mapping | list):
+    if isinstance(raw, Mapping | list) and isinstance(filled, Mapping | list):  # a secret's source became its value
         steps = list(raw) if isinstance(raw, Mapping) else list(range(len(raw)))
         for step in steps:
             below = filled.get(step) if isinstance(filled, Mapping) else filled[step]

@@ -9,13 +9,16 @@ import json
 import shutil
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
-from turnout.config import Settings
+from turnout.config import KafkaSettings, Settings
 from turnout.errors import TurnoutError
+from turnout.kafka.causes import without_secrets
 from turnout.kafka.security import java_properties
+from turnout.kafka.steps import explain
 from turnout.kafka.topics import Topics
 from turnout.layout import Layout
 from turnout.offsets import Lost, Offsets
@@ -109,6 +112,16 @@ class Generation:
         except TurnoutError:
             return None
 
+    def denied(self, topic: str, read: Offsets) -> bool:
+        """Whether a topic that was read up to `read` is there, but could not be seen; TurnoutError if nobody knows."""
+        try:
+            ends = self._topics.end_offsets([topic])
+        except TurnoutError as error:
+            if error.code in ("not_authorized", "unknown_topic"):
+                return error.code == "not_authorized"
+            raise
+        return read.topic(topic).made_anew(ends) is None  # it is there again: the same one, or another
+
 
 @dataclass(frozen=True, slots=True)
 class Workshop:
@@ -164,12 +177,13 @@ class Generations:
         settings = self._workshop.settings
         generation = Generation(record, tables, self._workshop.topics, self._workshop.say)
         reading = Reading(
-            kafka=java_properties(settings.kafka),
+            kafka=partial(java_properties, settings.kafka),
             start=generation.start,
             target=generation.target,
             checkpoint=self._checkpoints / f"g{record.generation}",
             max_records_per_batch=settings.spark.max_records_per_batch,
             dead_letter_topic=settings.dead_letter_topic,
+            explain=partial(_explained, settings.kafka),
         )
         generation.query = GenerationQuery(self._workshop.session, tables, reading, generation)
         return generation
@@ -224,3 +238,11 @@ class Generations:
             topic: plan.start if named else settings.sources[source].start or plan.start
             for source, topic in plan.topics.items()
         }
+
+
+def _explained(kafka: KafkaSettings, words: Sequence[str]) -> str:
+    """Why a query ended: a cause that is known, or what the innermost exception says."""
+    if not any("kafka" in word.lower() for word in words):
+        return words[-1]
+    cause = explain(kafka, "; ".join(words))
+    return str(cause) if cause is not None else without_secrets(words[-1], kafka)

@@ -6,7 +6,7 @@ Plain values with Spark's JSON form, and the sums and comparisons that progress 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 Partitions = Mapping[tuple[str, int], int]
@@ -42,6 +42,13 @@ class Offsets:
         """The partitions of `end` that end before what was read of them: their topic was deleted and made anew."""
         found = {place: offset for place, offset in end.next.items() if offset < self.next.get(place, 0)}
         return Offsets(found) if found else None
+
+    def keeping(self, before: Offsets, denied: Callable[[str, Offsets], bool]) -> Offsets:
+        """These offsets, with those of `before` for topics that are missing here because they may not be seen."""
+        missing = before.next.keys() - self.next.keys()
+        hidden = {topic for topic in {topic for topic, _ in missing} if denied(topic, before)}
+        kept = {place: before.next[place] for place in missing if place[0] in hidden}
+        return Offsets({**self.next, **kept}) if kept else self
 
     def topic(self, name: str) -> Offsets:
         return Offsets({place: offset for place, offset in self.next.items() if place[0] == name})

@@ -16,11 +16,13 @@ from pydantic import (
     ConfigDict,
     Field,
     PlainValidator,
+    PrivateAttr,
     SecretStr,
     model_validator,
 )
 
 from turnout import faults
+from turnout.auth import AuthSettings
 from turnout.columns import ColumnType
 from turnout.joins import Duplicates, Join, parse_join
 from turnout.plan import Start, parse_topic
@@ -38,23 +40,6 @@ class Role(StrEnum):
 
     VIEWER = "viewer"
     OPERATOR = "operator"
-
-
-class Protocol(StrEnum):
-    """Kafka's security protocols."""
-
-    PLAINTEXT = "PLAINTEXT"
-    SSL = "SSL"
-    SASL_PLAINTEXT = "SASL_PLAINTEXT"
-    SASL_SSL = "SASL_SSL"
-
-
-class Mechanism(StrEnum):
-    """The SASL mechanisms that Turnout can render for both of its Kafka clients."""
-
-    PLAIN = "PLAIN"
-    SCRAM_SHA_256 = "SCRAM-SHA-256"
-    SCRAM_SHA_512 = "SCRAM-SHA-512"
 
 
 def _number(value: object) -> object:
@@ -117,22 +102,22 @@ class _Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
-class AuthSettings(_Model):
-    """How Turnout's Kafka clients prove who they are."""
-
-    protocol: Protocol
-    mechanism: Mechanism | None = None
-    username: str | None = None
-    password: SecretStr | None = None
-    ca_file: Path | None = None
-
-
 class KafkaSettings(_Model):
     """One cluster: where it is and how to get in."""
 
     bootstrap_servers: Addresses = "localhost:9092"
     auth: AuthSettings | None = None
     properties: Properties = Field(default_factory=dict)
+    librdkafka_properties: Properties = Field(default_factory=dict)
+
+    def inheriting(self, base: "KafkaSettings") -> "KafkaSettings":
+        """These settings, with those of `base` where they say nothing; raw properties go with their auth."""
+        own = self.model_fields_set
+        given: dict[str, Any] = {} if "bootstrap_servers" in own else {"bootstrap_servers": base.bootstrap_servers}
+        if "auth" not in own:
+            names = ("auth", "properties", "librdkafka_properties")
+            given |= {name: getattr(base, name) for name in names if name not in own}
+        return self.model_copy(update=given)
 
 
 class ControlSettings(_Model):
@@ -251,8 +236,14 @@ class Settings(_Model):
     spark: SparkSettings = Field(default_factory=SparkSettings)
     store: StoreSettings = Field(default_factory=StoreSettings)
     data_dir: Path = Path("turnout-data")
+    _secret_variables: frozenset[str] = PrivateAttr(default=frozenset())
 
     @property
     def control_kafka(self) -> KafkaSettings:
-        """The cluster of the control topic."""
-        return self.control.kafka or self.kafka
+        """The cluster of the control topic: that of the data, where nothing else is said."""
+        return self.kafka if self.control.kafka is None else self.control.kafka.inheriting(self.kafka)
+
+    @property
+    def secret_variables(self) -> frozenset[str]:
+        """The environment variables that secrets came from; programs that Turnout starts must not see them."""
+        return self._secret_variables

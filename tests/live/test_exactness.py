@@ -182,6 +182,9 @@ class Quiet:
     def low_watermark(self, topic: str, partition: int) -> int | None:
         return None
 
+    def denied(self, topic: str, read: Offsets) -> bool:
+        return False
+
 
 class Runner:
     """A generation that is fed by hand, with the code that the streaming query calls."""
@@ -205,7 +208,7 @@ class Runner:
 
         self.database = Database.open(self._folder)
         self.tables = GenerationTables(self.database, 1, self._layout)
-        reading = Reading({}, self._start, self._target, self._folder / "checkpoint", 1000)
+        reading = Reading(dict, self._start, self._target, self._folder / "checkpoint", 1000)
         self._query = GenerationQuery(self._spark, self.tables, reading, Quiet())
 
     def restart(self) -> None:

@@ -48,9 +48,9 @@ def diagnose(path: Path) -> list[Finding]:
     found.append(_data_dir(settings.data_dir))
     data, control = _data_topics(settings), _control_topics(settings)
     if settings.control.kafka is None:
-        return [*found, *_cluster("kafka", settings.kafka, data | control, settings.sources)]
-    found += _cluster("kafka", settings.kafka, data, settings.sources)
-    return [*found, *_cluster("control kafka", settings.control.kafka, control, {})]
+        return [*found, *_cluster(Cluster("kafka", settings.kafka, data | control, java=tuple(data)), settings.sources)]
+    found += _cluster(Cluster("kafka", settings.kafka, data, java=tuple(data)), settings.sources)
+    return [*found, *_cluster(Cluster("control kafka", settings.control_kafka, control), {})]
 
 
 def _config_fault(fault: str) -> Finding:
@@ -84,27 +84,94 @@ def _control_topics(settings: Settings) -> dict[str, str]:
     return topics | ({"control.ack_topic": settings.control.ack_topic} if settings.control.ack_topic else {})
 
 
-def _cluster(
-    subject: str, kafka: KafkaSettings, topics: Mapping[str, str], sources: Mapping[str, SourceSettings]
-) -> Iterator[Finding]:
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A cluster to look at: the topics by their place in the file, and those places that Spark reads or writes."""
+
+    subject: str
+    kafka: KafkaSettings
+    topics: Mapping[str, str]
+    java: tuple[str, ...] = ()
+
+
+def _cluster(cluster: Cluster, sources: Mapping[str, SourceSettings]) -> Iterator[Finding]:
+    """How its clients are set up, then what each of them sees: librdkafka all topics, Java those of the data."""
+    from turnout.kafka.security import java_properties, librdkafka_properties, masked
+    from turnout.kafka.steps import explain
+
+    kafka = cluster.kafka
+    try:
+        properties = librdkafka_properties(kafka)
+        java = java_properties(kafka) if cluster.java else {}
+    except TurnoutError as error:
+        yield _failed(cluster.subject, error)
+        return
+    yield Finding(f"{cluster.subject} librdkafka", "ok", _listed(masked(properties)))
+    if java:
+        yield Finding(f"{cluster.subject} java", "ok", _listed(masked(java)))
+    if cause := explain(kafka):  # before a client tries for ten seconds, and then knows less
+        yield Finding(cluster.subject, "fault", f"{kafka.bootstrap_servers}: {cause.text}", cause.hint)
+        return
+    reached = True
+    for finding in _by_librdkafka(cluster, sources):
+        reached = reached and not (finding.subject == cluster.subject and finding.level == "fault")
+        yield finding
+    if java and reached:
+        yield _by_java(cluster, java)
+
+
+def _listed(properties: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in properties.items())
+
+
+def _by_librdkafka(cluster: Cluster, sources: Mapping[str, SourceSettings]) -> Iterator[Finding]:
     """The cluster, then its topics; of a cluster that does not answer only that."""
+    from turnout.kafka.causes import GROUP_DENIED
     from turnout.kafka.topics import Topics
 
+    subject, kafka = cluster.subject, cluster.kafka
     try:
-        cluster = Topics(kafka)
-    except Exception as error:  # what librdkafka thinks of a property
-        yield Finding(subject, "fault", f"the client cannot be set up: {error}", "check kafka.auth and properties")
+        client = Topics(kafka)
+    except TurnoutError as error:  # what librdkafka thinks of a property
+        yield _failed(subject, error)
         return
     try:
-        known = [name for name in cluster.names() if not name.startswith("__")]
+        known = [name for name in client.names() if not name.startswith("__")]
         yield Finding(subject, "ok", f"{kafka.bootstrap_servers} answers: {len(known)} topics")
-        for place, topic in topics.items():
-            source = sources.get(place.removeprefix("source "))
-            yield from _topic(cluster, place, topic, source)
+        for place, topic in cluster.topics.items():
+            yield from _topic(client, place, topic, sources.get(place.removeprefix("source ")))
+        if kafka.auth is not None and (group := client.group_refused(next(iter(cluster.topics.values())))):
+            text = f"consumer group {group!r} may not be used with Turnout's Kafka identity"
+            yield Finding(f"{subject} group", "warning", text, GROUP_DENIED.hint)
     except TurnoutError as error:
         yield _failed(subject, error)
     finally:
-        cluster.close()
+        client.close()
+
+
+def _by_java(cluster: Cluster, properties: Mapping[str, str]) -> Finding:
+    """Whether Spark's client connects too; it is set up by other names, and trusts other authorities."""
+    from turnout.kafka.causes import cause_in, without_secrets
+    from turnout.kafka.steps import explain
+    from turnout.spark.java_client import java_client
+
+    subject, kafka = f"{cluster.subject} java", cluster.kafka
+    oauth = kafka.auth.oauth if kafka.auth else None
+    wanted = [cluster.topics[place] for place in cluster.java]
+    try:
+        with java_client([oauth.token_endpoint] if oauth else []) as client:
+            seen, refused = client.topics(properties, wanted)
+    except TurnoutError as error:
+        if error.code != "kafka_unreachable":
+            return _failed(subject, error)
+        cause = explain(kafka, error.message)
+        text = cause.text if cause else without_secrets(error.message, kafka)
+        hint = cause.hint if cause else "check kafka.auth and kafka.properties"
+        return Finding(subject, "fault", f"Spark's Kafka client cannot connect: {text}", hint)
+    for topic, words in refused.items():
+        if (cause := cause_in(words)) is not None:
+            return Finding(subject, "fault", f"Spark's Kafka client, topic {topic!r}: {cause.text}", cause.hint)
+    return Finding(subject, "ok", f"Spark's Kafka client connects: {seen} topics")
 
 
 def _topic(cluster: Topics, subject: str, topic: str, source: SourceSettings | None) -> Iterator[Finding]:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
+import resource
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -32,6 +35,14 @@ def log_to_stderr() -> None:
     logging.getLogger("turnout").setLevel(logging.INFO)
 
 
+def keep_secrets(variables: Iterable[str]) -> None:
+    """Nothing that this process starts inherits a secret, and no core file of it will hold one."""
+    for name in variables:
+        os.environ.pop(name, None)
+    _, most = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, most))
+
+
 @app.command(epilog="Example:  turnout run -c turnout.yaml")
 def run(
     config: ConfigOption = "turnout.yaml",
@@ -46,6 +57,7 @@ def run(
     from turnout.config import load
 
     settings = load(Path(config))
+    keep_secrets(settings.secret_variables)
     given = {"host": host or settings.server.host, "port": settings.server.port if port is None else port}
     server = settings.server.model_copy(update=given)
     settings = settings.model_copy(update={"server": server})

@@ -18,7 +18,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka.admin import AdminClient
 
 from turnout.config import KafkaSettings
-from turnout.kafka.security import librdkafka_properties
+from turnout.kafka.causes import without_secrets
+from turnout.kafka.security import files_of, librdkafka_properties
+from turnout.kafka.steps import explain
 from turnout.kafka.topics import consumer_properties, describe, set_up
 
 if TYPE_CHECKING:
@@ -38,6 +40,8 @@ _MISSING = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
 _MISPLACED = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION)
 
 _logger = logging.getLogger(__name__)
+_silent = logging.getLogger(f"{__name__}.client")
+_silent.setLevel(logging.CRITICAL + 1)
 
 Say = Callable[[str], None]
 
@@ -92,11 +96,16 @@ class Inbox:
         """Begin to read; TurnoutError where the client does not accept its settings."""
         if self._thread is not None:
             raise RuntimeError("the inbox is started already")
-        properties = {**consumer_properties(self._kafka, "control"), "error_cb": self._note}
-        self._consumer = set_up(Consumer, properties)
-        self._admin = set_up(AdminClient, {**_admin_properties(self._kafka), "error_cb": self._note})
+        self._make_clients()
         self._thread = threading.Thread(target=self._run, name="turnout-inbox", daemon=True)
         self._thread.start()
+
+    def _make_clients(self) -> None:
+        files = files_of(self._kafka)
+        admin = set_up(AdminClient, {**_admin_properties(self._kafka), "error_cb": self._note})
+        properties = {**consumer_properties(self._kafka, "control"), "error_cb": self._note}
+        self._consumer = set_up(Consumer, properties)
+        self._admin, self._files = admin, files
 
     def stop(self) -> None:
         """End the thread; returns within two seconds even when `deliver` blocks for longer."""
@@ -217,13 +226,23 @@ class Inbox:
 
     def _unreachable(self, error: KafkaError) -> None:
         # One look can time out on a slow day; two in a row are an outage.
-        if self._failures >= 2:
+        if self._failures < 2:
+            return
+        if self._trouble != "unreachable":
+            words = describe(self._cause or error)
+            cause = explain(self._kafka, words)
+            text = cause.text if cause else without_secrets(words, self._kafka)
+            hint = cause.hint if cause else "check that the broker runs, and the address and auth of its Kafka"
             self._report(
                 "unreachable",
-                f"Kafka at {self._kafka.bootstrap_servers} cannot be reached ({describe(self._cause or error)}), so "
-                f"control messages wait there; check that the broker runs, and the address and auth of the "
-                f"control topic's Kafka; Turnout keeps trying",
+                f"Kafka at {self._kafka.bootstrap_servers} cannot be reached ({text}), so control messages wait "
+                f"there; {hint}; Turnout keeps trying",
             )
+        if files_of(self._kafka) != self._files:  # a renewed certificate, say: clients keep what they read first
+            old = self._consumer
+            self._make_clients()
+            old.close()
+            self._assigned.clear()
 
     def _receive(self) -> None:
         if not self._assigned:
@@ -327,13 +346,21 @@ class Acknowledgements:
     """Writes outcomes to a topic, as JSON under their request's id. Never raises and hardly waits: see `warn`."""
 
     def __init__(self, kafka: KafkaSettings, topic: str, warn: Say = _logger.warning) -> None:
+        self._kafka = kafka
         self._topic = topic
         self._warn = warn
         self._said = ""
-        self._properties = {
+        self._make_producer()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="turnout-outcomes", daemon=True)
+        self._thread.start()
+
+    def _make_producer(self) -> None:
+        self._files = files_of(self._kafka)
+        properties = {
             "client.id": "turnout-outcomes",
             "reconnect.backoff.max.ms": 1000,
-            **librdkafka_properties(kafka),
+            **librdkafka_properties(self._kafka),
             "enable.idempotence": True,
             "linger.ms": 1,
             "message.timeout.ms": 120_000,
@@ -341,24 +368,26 @@ class Acknowledgements:
             "topic.metadata.refresh.interval.ms": 10_000,
             "topic.metadata.propagation.max.ms": 5_000,
             "log_level": 0,
+            "logger": _silent,  # a fatal error is logged whatever the level, and comes as an exception too
         }
-        self._producer = set_up(Producer, self._properties)
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="turnout-outcomes", daemon=True)
-        self._thread.start()
+        self._producer = set_up(Producer, properties)
 
     def send(self, key: str | None, payload: Mapping[str, Any]) -> None:
         """Queue one outcome; a failure is told to `warn`, once for each reason until one is delivered."""
         try:
             value = json.dumps(payload, default=str).encode()
             name = key.encode(errors="replace") if key is not None else None
+            if files_of(self._kafka) != self._files:  # a renewed certificate, say
+                self._producer.flush(0.5)
+                self._producer.purge()
+                self._make_producer()
             try:
                 self._produce(name, value)
             except KafkaException as exception:
                 if exception.args[0].code() != KafkaError._FATAL:
                     raise
                 # An idempotent producer that lost its sequence is of no more use; a new one begins its own.
-                self._producer = set_up(Producer, self._properties)
+                self._make_producer()
                 self._produce(name, value)
         except BufferError:
             self._failed("too many are waiting for Kafka")
@@ -387,7 +416,13 @@ class Acknowledgements:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            self._producer.poll(POLL_SECONDS)  # calls _delivered
+            try:
+                self._producer.poll(POLL_SECONDS)  # calls _delivered
+            except (
+                KafkaException
+            ) as exception:  # fatal, such as a missing right to write; the next outcome has a new one
+                self._failed(_reason(exception.args[0]))
+                self._stopping.wait(RETRY_SECONDS)
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is None:

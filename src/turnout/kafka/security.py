@@ -1,12 +1,19 @@
 """Kafka client properties, made from one description of a cluster for the Java client and for librdkafka.
 
-Both clients get the same address and the same identity. Connecting is left to the clients' owners.
+Both clients get the same address, the same identity and the same trust. Connecting is left to the clients' owners.
 """
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 
-from turnout.config import AuthSettings, KafkaSettings
+from pydantic import SecretStr
+
+from turnout.auth import AuthSettings, Mechanism, OAuthSettings
+from turnout.config import KafkaSettings
+from turnout.errors import TurnoutError
+from turnout.kafka.keystores import is_jks, trusted_certificates, unreadable
+from turnout.openssl import openssl
 
 # The Java names of raw properties that librdkafka has under the same name and with the same values. The
 # others, such as key stores and JAAS, mean nothing to it.
@@ -25,67 +32,257 @@ SHARED_PROPERTIES = frozenset(
         "socket.connection.setup.timeout.ms",
     }
 )
+SECRET_NAMES = r"password|passphrase|secret|jaas|credential|private\.key|ssl\.keystore\.key|ssl\.key\.pem|token$"
+"""What the name of a property that holds a secret looks like, whatever its case; Spark's log obeys it too."""
+
+_SECRET_NAME = re.compile(SECRET_NAMES, re.IGNORECASE)
 _HOSTNAME_CHECK = "ssl.endpoint.identification.algorithm"
-_SECRET_NAME = re.compile(r"password|secret|jaas|credential|ssl\.keystore\.key|ssl\.key\.pem|token$", re.IGNORECASE)
+_PEM = "-----BEGIN "
 _MASK = "********"
+# A JAAS text as it is written here. Any other is a secret as a whole: who knows how its values are quoted.
+_JAAS_OPTION = re.compile(r'([\w.]+)="((?:[^"\\]|\\.)*)"')
+_JAAS = re.compile(rf"[\w.]+ required(?: {_JAAS_OPTION.pattern})*;")
+_LOGIN = "org.apache.kafka.common.security"
 
 
 def java_properties(kafka: KafkaSettings) -> dict[str, str]:
-    """The properties of Kafka's Java client; raw ones are passed as they are."""
+    """The properties of Kafka's Java client; raw ones are passed as they are.
+
+    PEM files are read here and passed as text, so that Spark's executors need no copy of them.
+    """
     properties = {"bootstrap.servers": kafka.bootstrap_servers, **kafka.properties}
     auth = kafka.auth
     if auth is None:
         return properties
     properties["security.protocol"] = auth.protocol.value
-    if auth.ca_file is not None:
-        properties |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(auth.ca_file)}
+    if not auth.verify_hostname and auth.tls:
+        properties[_HOSTNAME_CHECK] = ""
+    properties |= _java_trust(auth) | _java_certificate(auth)
     if auth.mechanism is not None:
         properties |= {"sasl.mechanism": auth.mechanism.value, "sasl.jaas.config": _jaas(auth)}
+    if auth.oauth is not None:
+        properties |= {
+            "sasl.oauthbearer.token.endpoint.url": auth.oauth.token_endpoint,
+            "sasl.login.callback.handler.class": f"{_LOGIN}.oauthbearer.OAuthBearerLoginCallbackHandler",
+        }
     return properties
 
 
 def librdkafka_properties(kafka: KafkaSettings) -> dict[str, str]:
-    """The properties of librdkafka's clients; of the raw ones only those that it shares."""
+    """The properties of librdkafka's clients; of the raw ones of Java only those that it shares."""
     properties = {"bootstrap.servers": kafka.bootstrap_servers}
     properties |= {name: value for name, value in kafka.properties.items() if name in SHARED_PROPERTIES}
     if _HOSTNAME_CHECK in kafka.properties:
         # Java switches the check off with an empty text, librdkafka with this word.
         properties[_HOSTNAME_CHECK] = kafka.properties[_HOSTNAME_CHECK] or "none"
+    properties |= kafka.librdkafka_properties
     auth = kafka.auth
     if auth is None:
         return properties
     properties["security.protocol"] = auth.protocol.value
-    if auth.ca_file is not None:
-        properties["ssl.ca.location"] = str(auth.ca_file)
+    if not auth.verify_hostname and auth.tls:
+        properties[_HOSTNAME_CHECK] = "none"
+    properties |= _librdkafka_trust(auth) | _librdkafka_certificate(auth)
     if auth.mechanism is not None:
-        username, password = _identity(auth)
-        properties |= {
-            "sasl.mechanism": auth.mechanism.value,
-            "sasl.username": username,
-            "sasl.password": password,
-        }
+        properties["sasl.mechanism"] = auth.mechanism.value
+    if auth.oauth is not None:
+        properties |= _librdkafka_oauth(auth.oauth)
+    elif auth.mechanism is not None:
+        properties |= {"sasl.username": auth.username or "", "sasl.password": _revealed(auth.password)}
     return properties
 
 
 def masked(properties: Mapping[str, str]) -> dict[str, str]:
-    """The properties without their secrets, for logs."""
-    return {name: _MASK if _SECRET_NAME.search(name) else value for name, value in properties.items()}
+    """The properties without their secrets, for people; certificates are told by their size."""
+    return {name: _shown(name, value) for name, value in properties.items()}
 
 
-def _identity(auth: AuthSettings) -> tuple[str, str]:
-    return auth.username or "", auth.password.get_secret_value() if auth.password else ""
+def _shown(name: str, value: str) -> str:
+    if name == "sasl.jaas.config" and _JAAS.fullmatch(value):
+        return _JAAS_OPTION.sub(lambda option: f'{option[1]}="{_shown(option[1], option[2])}"', value)
+    if _SECRET_NAME.search(name):
+        return _MASK
+    return f"(PEM, {len(value):,} characters)" if _PEM in value else value
+
+
+def secrets_of(kafka: KafkaSettings) -> set[str]:
+    """Every text that must not be shown, such as in the words of a client that failed."""
+    properties = [*kafka.properties.items(), *kafka.librdkafka_properties.items()]
+    found = {value for name, value in properties if _SECRET_NAME.search(name)}
+    auth = kafka.auth
+    if auth is not None:
+        found |= {_revealed(value) for _, value in auth if isinstance(value, SecretStr)}
+        found |= {_revealed(auth.oauth.client_secret)} if auth.oauth else set()
+    return {text for text in found if text}
+
+
+def files_of(kafka: KafkaSettings) -> tuple[tuple[str, int], ...]:
+    """The files of `auth` and when each was changed: a client keeps what it read when it was made."""
+    auth = kafka.auth
+    if auth is None:
+        return ()
+    values = [value for model in (auth, auth.oauth) if model is not None for _, value in model]
+    return tuple((str(file), _changed(file)) for file in values if isinstance(file, Path))
+
+
+def _changed(file: Path) -> int:
+    try:
+        return file.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _revealed(secret: SecretStr | None) -> str:
+    return secret.get_secret_value() if secret else ""
+
+
+def _java_trust(auth: AuthSettings) -> dict[str, str]:
+    if auth.ca_file is not None:
+        return {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": _certificates("ca_file", auth.ca_file)}
+    if auth.truststore_file is None:
+        return {}
+    password = {"ssl.truststore.password": _revealed(auth.truststore_password)} if auth.truststore_password else {}
+    return {
+        "ssl.truststore.type": _store_type(auth.truststore_file),
+        "ssl.truststore.location": str(auth.truststore_file),
+        **password,
+    }
+
+
+def _librdkafka_trust(auth: AuthSettings) -> dict[str, str]:
+    if auth.ca_file is not None:
+        return {"ssl.ca.location": str(auth.ca_file)}
+    if auth.truststore_file is None:
+        return {}
+    # librdkafka reads no trust stores.
+    return {"ssl.ca.pem": trusted_certificates(auth.truststore_file, _revealed(auth.truststore_password))}
+
+
+def _java_certificate(auth: AuthSettings) -> dict[str, str]:
+    if auth.keystore_file is not None:
+        password = {"ssl.key.password": _revealed(auth.key_password)} if auth.key_password else {}
+        return {
+            "ssl.keystore.type": _store_type(auth.keystore_file),
+            "ssl.keystore.location": str(auth.keystore_file),
+            "ssl.keystore.password": _revealed(auth.keystore_password),
+            **password,
+        }
+    if auth.certificate_file is None:
+        return {}
+    return {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.certificate.chain": _certificates("certificate_file", auth.certificate_file),
+        "ssl.keystore.key": _private_key(auth.key_file or auth.certificate_file, _revealed(auth.key_password)),
+    }
+
+
+def _librdkafka_certificate(auth: AuthSettings) -> dict[str, str]:
+    password = {"ssl.key.password": _revealed(auth.key_password)} if auth.key_password else {}
+    if auth.keystore_file is not None:
+        if is_jks(auth.keystore_file):
+            raise _bad(
+                f"keystore_file {auth.keystore_file} is a JKS key store, which only Java can read",
+                "convert it: keytool -importkeystore -srckeystore OLD.jks -destkeystore NEW.p12 -deststoretype PKCS12",
+            )
+        return {
+            "ssl.keystore.location": str(auth.keystore_file),
+            "ssl.keystore.password": _revealed(auth.keystore_password),
+        }
+    if auth.certificate_file is None:
+        return {}
+    return {
+        "ssl.certificate.location": str(auth.certificate_file),
+        "ssl.key.location": str(auth.key_file or auth.certificate_file),
+        **password,
+    }
+
+
+def _librdkafka_oauth(oauth: OAuthSettings) -> dict[str, str]:
+    properties = {
+        "sasl.oauthbearer.method": "oidc",
+        "sasl.oauthbearer.token.endpoint.url": oauth.token_endpoint,
+        "sasl.oauthbearer.client.id": oauth.client_id,
+        "sasl.oauthbearer.client.secret": _revealed(oauth.client_secret),
+    }
+    if oauth.scope:
+        properties["sasl.oauthbearer.scope"] = oauth.scope
+    if oauth.extensions:
+        properties["sasl.oauthbearer.extensions"] = ",".join(f"{k}={v}" for k, v in oauth.extensions.items())
+    if oauth.ca_file is not None:
+        properties["https.ca.location"] = str(oauth.ca_file)
+    return properties
 
 
 def _jaas(auth: AuthSettings) -> str:
-    module = "plain.PlainLoginModule" if auth.mechanism == "PLAIN" else "scram.ScramLoginModule"
-    username, password = _identity(auth)
-    return (
-        f"org.apache.kafka.common.security.{module} required "
-        f"username={_jaas_quoted(username)} password={_jaas_quoted(password)};"
-    )
+    if auth.oauth is not None:
+        return _jaas_text("oauthbearer.OAuthBearerLoginModule", _jaas_oauth(auth.oauth))
+    module = "plain.PlainLoginModule" if auth.mechanism is Mechanism.PLAIN else "scram.ScramLoginModule"
+    return _jaas_text(module, {"username": auth.username or "", "password": _revealed(auth.password)})
 
 
-def _jaas_quoted(text: str) -> str:
+def _jaas_oauth(oauth: OAuthSettings) -> dict[str, str]:
+    options = {"clientId": oauth.client_id, "clientSecret": _revealed(oauth.client_secret)}
+    if oauth.scope:
+        options["scope"] = oauth.scope
+    options |= {f"extension_{name}": value for name, value in oauth.extensions.items()}
+    if oauth.ca_file is not None:
+        # The client's own ssl. properties are for the brokers; those for the token endpoint go here.
+        options |= {
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.certificates": _certificates("oauth.ca_file", oauth.ca_file),
+        }
+    return options
+
+
+def _jaas_text(module: str, options: Mapping[str, str]) -> str:
+    written = "".join(f" {name}={jaas_quoted(value)}" for name, value in options.items())
+    return f"{_LOGIN}.{module} required{written};"
+
+
+def jaas_quoted(text: str) -> str:
     """Text in JAAS quotes; Java's tokenizer takes backslash escapes, and ends a quote at a line break."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
     return f'"{escaped}"'
+
+
+def _store_type(file: Path) -> str:
+    return "JKS" if is_jks(file) else "PKCS12"
+
+
+def _certificates(setting: str, file: Path) -> str:
+    """The certificates of a PEM file, without whatever else is in it."""
+    found = _blocks(_text(setting, file), "CERTIFICATE")
+    if not found:
+        raise _bad(f"{setting} {file} has no PEM certificate", "give a file with -----BEGIN CERTIFICATE-----")
+    return "\n".join(found)
+
+
+def _private_key(file: Path, password: str) -> str:
+    """The key for Java, opened: Kafka's client cannot read keys that are encrypted as openssl does it today."""
+    text = _text("key_file", file)
+    if found := _blocks(text, "PRIVATE KEY"):
+        return found[0]
+    if _blocks(text, "ENCRYPTED PRIVATE KEY"):
+        return openssl("pkcs8", "-in", file, "-passin", "stdin", given=password)
+    if "PRIVATE KEY-----" in text:
+        what, hint = (
+            "not in PKCS#8 form, the only one that Java reads",
+            "convert it: openssl pkcs8 -topk8 -in OLD -out NEW",
+        )
+        raise _bad(f"the private key of {file} is {what}", hint)
+    raise _bad(f"{file} has no PEM private key", "give key_file, a file with -----BEGIN PRIVATE KEY-----")
+
+
+def _blocks(text: str, label: str) -> list[str]:
+    return re.findall(rf"-----BEGIN {label}-----.*?-----END {label}-----", text, re.DOTALL)
+
+
+def _text(setting: str, file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise unreadable(setting, file, error) from None
+
+
+def _bad(message: str, hint: str) -> TurnoutError:
+    return TurnoutError(code="bad_config", message=message, hint=hint, status=500)

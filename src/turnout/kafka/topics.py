@@ -18,13 +18,16 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from turnout.config import KafkaSettings
 from turnout.errors import TurnoutError
-from turnout.kafka.security import librdkafka_properties
+from turnout.kafka.causes import NOT_BY_WAITING, cause_in, without_secrets
+from turnout.kafka.security import files_of, librdkafka_properties
+from turnout.kafka.steps import explain
 from turnout.offsets import Offsets
 from turnout.plan import Start
 
 TIMEOUT_SECONDS = 10.0
 # A topic that was just made has no leaders for a moment; one that stays so long without them has lost a broker.
 LEADER_SECONDS = 3.0
+GROUP_SECONDS = 3.0
 NAMES_SHOWN = 8
 
 _T = TypeVar("_T")
@@ -42,18 +45,24 @@ class Topics:
     """Answers about one cluster, for any thread: one question at a time."""
 
     def __init__(self, kafka: KafkaSettings, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+        self._kafka = kafka
         self._address = kafka.bootstrap_servers
         self._timeout_seconds = timeout_seconds
         self._lock = threading.Lock()
         self._closed = False
         self._cause: KafkaError | None = None
+        self._group_refused = False
+        self._files = files_of(kafka)
+        self._consumer = self._made()
+
+    def _made(self) -> Consumer:
         properties = {
-            **consumer_properties(kafka, "topics"),
+            **consumer_properties(self._kafka, "topics"),
             # Spark reads uncommitted records by default, so the offsets that are aimed for must count them.
             "isolation.level": "read_uncommitted",
             "error_cb": self._note,
         }
-        self._consumer = set_up(Consumer, properties)
+        return set_up(Consumer, properties)
 
     def names(self) -> set[str]:
         """The topics that this client may see."""
@@ -104,6 +113,20 @@ class Topics:
             messages = self._newest(low, end, count, deadline) if count > 0 else []
         return [message.value() for message in messages]
 
+    def group_refused(self, topic: str) -> str | None:
+        """The client's consumer group, where it may not be used; asked for here, and needed nowhere."""
+        deadline = time.monotonic() + GROUP_SECONDS
+        with self._lock:
+            self._deadline()
+            while not self._group_refused and time.monotonic() < deadline:
+                try:
+                    self._consumer.committed([TopicPartition(topic, 0)], timeout=0.5)
+                except KafkaException:
+                    self._poll(0.1)
+                else:
+                    return None
+        return _group("topics") if self._group_refused else None
+
     def close(self) -> None:
         """End a question that is being asked, and the connections. May be called twice."""
         self._closed = True
@@ -118,7 +141,11 @@ class Topics:
 
     def _deadline(self) -> float:
         if not self._closed:
-            self._consumer.poll(0)  # drops what the connections reported since the last question
+            if (files := files_of(self._kafka)) != self._files:  # a client keeps what it read first
+                old, self._consumer = self._consumer, self._made()
+                self._files = files
+                old.close()
+            self._poll(0)  # drops what the connections reported since the last question
         self._cause = None
         return time.monotonic() + self._timeout_seconds
 
@@ -199,8 +226,15 @@ class Topics:
 
     def _next_messages(self) -> list[Message]:
         # `consume` waits until its batch is full; `poll` returns with the first record.
-        first = self._consumer.poll(0.1)
+        first = self._poll(0.1)
         return [] if first is None else [first, *self._consumer.consume(1000, timeout=0)]
+
+    def _poll(self, timeout: float) -> Message | None:
+        message = self._consumer.poll(timeout)
+        error = message.error() if message is not None else None
+        if error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            self._group_refused = True  # the client tells it once
+        return message
 
     def _ends(self, message: Message, end: int, deadline: float) -> bool:
         """Whether nothing of its partition is left to read; raises where reading is refused."""
@@ -224,9 +258,11 @@ class Topics:
                 return question(max(0.05, min(step, left)))
             except KafkaException as exception:
                 error = exception.args[0]
-            self._consumer.poll(0)  # calls _note with what the connections report
+            self._poll(0)  # calls _note with what the connections report
             if self._cause is not None and self._cause.code() in _CREDENTIALS:
                 raise self._no_login(self._cause)
+            if self._cause is not None and cause_in(describe(self._cause)) in NOT_BY_WAITING:
+                raise self._unreachable(describe(self._cause), within="")
             if time.monotonic() >= deadline:
                 raise self._unreachable(describe(self._cause or error))
             step = min(step * 2, 4)
@@ -266,19 +302,24 @@ class Topics:
             status=503,
         )
 
-    def _unreachable(self, why: str) -> TurnoutError:
+    def _unreachable(self, why: str, within: str | None = None) -> TurnoutError:
+        within = f" within {self._timeout_seconds:g} s" if within is None else within
+        cause = explain(self._kafka, why)
+        text = cause.text if cause else without_secrets(why, self._kafka)
         return TurnoutError(
             code="kafka_unreachable",
-            message=f"Kafka at {self._address} cannot be reached within {self._timeout_seconds:g} s ({why})",
-            hint="check kafka.bootstrap_servers, kafka.auth and that the broker runs",
+            message=f"Kafka at {self._address} cannot be reached{within} ({text})",
+            hint=cause.hint if cause else "check kafka.bootstrap_servers, kafka.auth and that the broker runs",
             status=503,
         )
 
     def _no_login(self, error: KafkaError) -> TurnoutError:
+        cause = explain(self._kafka, describe(error))
+        text = cause.text if cause else without_secrets(describe(error), self._kafka)
         return TurnoutError(
             code="not_authorized",
-            message=f"Kafka at {self._address} refused Turnout's credentials ({describe(error)})",
-            hint="check kafka.auth",
+            message=f"Kafka at {self._address} refused Turnout's credentials ({text})",
+            hint=cause.hint if cause else "check kafka.auth",
             status=422,
         )
 
@@ -290,7 +331,7 @@ def consumer_properties(kafka: KafkaSettings, role: str) -> dict[str, Any]:
         "reconnect.backoff.max.ms": 1000,
         **librdkafka_properties(kafka),
         # librdkafka wants the name of a group. It is not joined: partitions are only ever assigned.
-        "group.id": f"turnout-{role}",
+        "group.id": _group(role),
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         "allow.auto.create.topics": False,
@@ -300,6 +341,10 @@ def consumer_properties(kafka: KafkaSettings, role: str) -> dict[str, Any]:
         "fetch.wait.max.ms": 20,
         "log_level": 0,  # stderr is not for the client: what matters comes as an error
     }
+
+
+def _group(role: str) -> str:
+    return f"turnout-{role}"
 
 
 def set_up(client: Callable[[dict[str, Any]], _T], properties: Mapping[str, Any]) -> _T:

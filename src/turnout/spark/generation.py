@@ -12,12 +12,13 @@ import re
 import shutil
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.streaming.query import StreamingQuery
@@ -27,6 +28,7 @@ from turnout.layout import Layout, ViewTable
 from turnout.offsets import Lost, Offsets
 from turnout.spark.callbacks import CallbackConnections
 from turnout.spark.decode import decode, readings_of
+from turnout.spark.java_errors import words_of
 from turnout.spark.session import pool
 from turnout.spark.views import ViewRunner
 from turnout.store.batches import Batch
@@ -63,12 +65,15 @@ _FETCH = {
 class Reading:
     """What a generation reads: where from, where to at least, and how much at a time."""
 
-    kafka: Mapping[str, str]
+    kafka: Callable[[], Mapping[str, str]]
+    """The properties of Kafka's Java client, asked for at every start: files that they come from may change."""
     start: Offsets
     target: Offsets
     checkpoint: Path
     max_records_per_batch: int
     dead_letter_topic: str | None = None
+    explain: Callable[[Sequence[str]], str] = lambda words: words[-1]
+    """A failure in words for people, from those of an exception and its causes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +99,8 @@ class Listener(Protocol):
 
     def low_watermark(self, topic: str, partition: int) -> int | None: ...
 
+    def denied(self, topic: str, read: Offsets) -> bool: ...
+
 
 class GenerationQuery:
     """The streaming query of one generation."""
@@ -104,7 +111,7 @@ class GenerationQuery:
         self._tables = tables
         self._layout: Layout = tables.layout
         self._reading = reading
-        self._kafka = {f"kafka.{name}": value for name, value in reading.kafka.items()}
+        self._kafka = self._options()
         self._listener = listener
         self._views = ViewRunner(session)
         self._busy = threading.Lock()
@@ -117,6 +124,7 @@ class GenerationQuery:
     def start(self) -> None:
         """Start to read, or go on where the checkpoint says."""
         self._stopping, self._failure = False, None
+        self._kafka = self._options()
         pattern = "|".join(re.escape(topic) for topic in self._layout.topics)
         stream = (
             self._session.readStream.format("kafka")
@@ -137,6 +145,9 @@ class GenerationQuery:
                 .start()
             )
 
+    def _options(self) -> dict[str, str]:
+        return {f"kafka.{name}": value for name, value in self._reading.kafka().items()}
+
     @property
     def running(self) -> bool:
         return self._query is not None and self._query.isActive
@@ -152,8 +163,10 @@ class GenerationQuery:
             return None
         if self._failure is not None:
             return first_line(self._failure)
-        error = self._query.exception()
-        return _cause(str(error)) if error is not None else "the query ended without an error"
+        error = self._query._jsq.exception()
+        if not error.isDefined():
+            return "the query ended without an error"
+        return self._reading.explain(words_of(error.get())).splitlines()[0]
 
     @property
     def error(self) -> Exception | None:
@@ -197,12 +210,15 @@ class GenerationQuery:
             if batch is None:
                 return
             before = Offsets.from_json(batch.offsets) if batch.offsets != "{}" else self._reading.start
-            if anew := before.made_anew(end):
+            # A topic that may not be seen any more looks deleted; what was read of it is remembered.
+            end = end.keeping(before, self._listener.denied)
+            anew = before.made_anew(end)
+            if anew:
                 # Spark skips to the end of a topic that was deleted and made anew between two batches.
                 frame = frame.unionByName(decode(self._from_start(anew), self._readings))
             if before.behind(end) <= SMALL_BATCH:
                 frame = frame.coalesce(1)
-            records: pa.Table = frame.toArrow()
+            records: pa.Table = _unread(frame.toArrow(), before, anew)
             for lost in self._lost(before, end, records):
                 self._listener.lost(self.generation, lost)
             built = self._write(batch, records, end)
@@ -303,8 +319,12 @@ class GenerationQuery:
         return lost
 
 
-def _cause(text: str) -> str:
-    """The innermost cause that Spark names, without its stack."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    causes = [line for line in lines if line.startswith("Caused by:")]
-    return (causes[-1].removeprefix("Caused by:") if causes else lines[0] if lines else "unknown").strip()
+def _unread(records: pa.Table, before: Offsets, anew: Offsets | None) -> pa.Table:
+    """Without what was read before: Spark reads a topic that it may see again from its start."""
+    firsts = records.group_by(["topic", "partition"]).aggregate([("offset", "min")]).to_pylist()
+    for row in firsts:
+        place = (row["topic"], row["partition"])
+        if row["offset_min"] < before.next.get(place, 0) and (anew is None or place not in anew.next):
+            same = pc.and_(pc.equal(records["topic"], place[0]), pc.equal(records["partition"], place[1]))
+            records = records.filter(pc.invert(pc.and_(same, pc.less(records["offset"], before.next[place]))))
+    return records

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from pyspark import SparkConf, SparkContext
@@ -20,10 +21,14 @@ from turnout.config import SparkSettings
 from turnout.errors import TurnoutError
 from turnout.jars import resolve
 from turnout.java import find_java
+from turnout.kafka.security import SECRET_NAMES
 
 LOG_FILE = "spark.log"
 OUTPUT_FILE = "java.log"
 """What the JVM prints by itself, of the last start only: why it did not start, or crashed."""
+
+CRASH_FILE = "java-crash-%p.log"
+"""What the JVM writes when it crashes, with its process id."""
 
 _SETTINGS = {
     "spark.app.name": "turnout",
@@ -47,7 +52,13 @@ _SETTINGS = {
 
 # Walking a record's text by regular expression recurses (see json_text), so threads get a larger stack.
 # The code that Spark generates for `decode` is one long method, which the JVM would interpret for ever: a third slower.
-_JAVA_OPTIONS = "-Xss4m -XX:-DontCompileHugeMethods"
+# A core file would hold every secret that the JVM knows.
+_JAVA_OPTIONS = "-Xss4m -XX:-DontCompileHugeMethods -XX:-CreateCoredumpOnCrash"
+
+# Whatever Spark shows of properties and options, of these it shows only that they are set.
+_SECRET = rf"(?i)token|access[.]?key|{SECRET_NAMES}"
+_REDACTED = {"spark.redaction.regex": _SECRET, "spark.sql.redaction.options.regex": f"{_SECRET}|url"}
+_MERGED = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions")
 
 _LOGGING = """\
 rootLogger.level = warn
@@ -74,8 +85,8 @@ def start_session(settings: SparkSettings, work: Path) -> SparkSession:
     work.mkdir(parents=True, exist_ok=True)
     log4j = work / "log4j2.properties"
     log4j.write_text(_LOGGING.replace("FOLDER", str(work)))
-    options = f"{_JAVA_OPTIONS} -Dlog4j2.configurationFile=file:{log4j}"
-    chosen = _SETTINGS | {
+    options = f"{_JAVA_OPTIONS} -XX:ErrorFile={work / CRASH_FILE} -Dlog4j2.configurationFile=file:{log4j}"
+    chosen = {**_SETTINGS, **_REDACTED} | {
         "spark.jars": jars,
         "spark.driver.memory": settings.driver_memory,
         "spark.local.dir": str(work),
@@ -83,15 +94,33 @@ def start_session(settings: SparkSettings, work: Path) -> SparkSession:
         "spark.driver.extraJavaOptions": options,
         "spark.executor.extraJavaOptions": _JAVA_OPTIONS,
     }
-    conf = SparkConf(loadDefaults=False).setMaster(settings.master)
-    conf.setAll(list((chosen | dict(settings.conf)).items()))
+    given = given_settings(chosen, settings.conf)
     with (work / OUTPUT_FILE).open("wb") as log:
         try:
-            gateway = launch_gateway(conf, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
-            context = SparkContext(conf=conf, gateway=gateway)
+            first = _conf(settings.master, visible_settings(given))
+            gateway = launch_gateway(first, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
+            context = SparkContext(conf=_conf(settings.master, given), gateway=gateway)
         except Exception as error:
             raise _not_started(work / OUTPUT_FILE, error) from error
     return SparkSession(context)
+
+
+def given_settings(ours: Mapping[str, str], conf: Mapping[str, str]) -> dict[str, str]:
+    """Our settings with those of the configuration, which win; options of the JVM and redaction add to ours."""
+    both = ours.keys() & conf.keys()
+    joined = {name: f"{ours[name]} {conf[name]}" for name in both.intersection(_MERGED)}
+    joined |= {name: f"{ours[name]}|{conf[name].removeprefix('(?i)')}" for name in both.intersection(_REDACTED)}
+    return {**ours, **conf, **joined}
+
+
+def visible_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """What the JVM is started with, for everyone on the machine to see; the rest goes over py4j's socket."""
+    return {name: value for name, value in settings.items() if not re.search(_SECRET, name) or name in _REDACTED}
+
+
+def _conf(master: str, values: Mapping[str, str]) -> SparkConf:
+    conf = SparkConf(loadDefaults=False).setMaster(master)
+    return conf.setAll(list(values.items()))
 
 
 def _silence_py4j() -> None:

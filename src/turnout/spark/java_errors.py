@@ -1,0 +1,17 @@
+"""Exceptions of the JVM as words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_DEEPEST = 10
+
+
+def words_of(exception: Any) -> list[str]:
+    """An exception and its causes, outermost first, each as `Class: message` without a stack trace."""
+    words: list[str] = []
+    while exception is not None and len(words) < _DEEPEST:
+        message = str(exception.getMessage() or "").split("\n\tat ")[0]
+        words.append(f"{exception.getClass().getSimpleName()}: {message}")
+        exception = exception.getCause()
+    return list(dict.fromkeys(words))

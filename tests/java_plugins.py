@@ -1,0 +1,35 @@
+"""Plugins of the broker that tests are written with, compiled by Janino, which Spark brings: no JDK is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from turnout.jars import resolve
+from turnout.spark.java_client import java_client
+
+SOURCES = Path(__file__).parent / "java"
+
+
+def compiled(name: str, folder: Path) -> Path:
+    """A folder for the classpath that has the class `name`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with java_client() as client:
+        jvm: Any = client.jvm
+        compiler = jvm.org.codehaus.janino.CompilerFactory().newCompiler()
+        compiler.setClassPath(
+            _files(jvm, [path for path in resolve("broker") if path.name.startswith("kafka-clients")])
+        )
+        compiler.setDestinationDirectory(jvm.java.io.File(str(folder)), False)
+        compiler.compile(_files(jvm, [SOURCES / f"{name}.java"]))
+    assert (folder / f"{name}.class").exists()
+    return folder
+
+
+def _files(jvm: Any, paths: Sequence[Path]) -> Any:
+    array = jvm.java.lang.reflect.Array
+    files = array.newInstance(jvm.java.lang.Class.forName("java.io.File"), len(paths))
+    for place, path in enumerate(paths):
+        array.set(files, place, jvm.java.io.File(str(path)))
+    return files

@@ -1,0 +1,57 @@
+"""Kafka's Java client by itself: that it reads JAAS as it was written, whatever is in a password."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from turnout.config import AuthSettings, KafkaSettings
+from turnout.errors import TurnoutError
+from turnout.kafka.security import java_properties
+from turnout.spark.java_client import JavaClient, java_client
+
+# Whatever YAML and the environment can hold: everything but surrogates and the null character.
+TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"))
+TRICKY = st.text(st.sampled_from("\"\\';= \n\r\t/*#$0123abn"))
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[JavaClient]:
+    with java_client() as running:
+        yield running
+
+
+@given(username=TEXT, password=TEXT | TRICKY)
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_jaas_is_read_by_kafka_as_it_was_written(client: JavaClient, username: str, password: str) -> None:
+    auth = {"protocol": "SASL_SSL", "mechanism": "PLAIN", "username": username, "password": password}
+    rendered = java_properties(KafkaSettings(auth=AuthSettings.model_validate(auth)))
+    assert client.parsed_jaas(rendered["sasl.jaas.config"]) == {"username": username, "password": password}
+
+
+@given(secret=TEXT | TRICKY)
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_jaas_of_tokens_is_read_by_kafka_as_it_was_written(client: JavaClient, secret: str) -> None:
+    oauth = {
+        "token_endpoint": "https://a/b",
+        "client_id": "c",
+        "client_secret": secret,
+        "scope": "a b",
+        "extensions": {"logicalCluster": "lkc-1"},
+    }
+    auth = {"protocol": "SASL_SSL", "mechanism": "OAUTHBEARER", "oauth": oauth}
+    rendered = java_properties(KafkaSettings(auth=AuthSettings.model_validate(auth)))
+    assert client.parsed_jaas(rendered["sasl.jaas.config"]) == {
+        "clientId": "c",
+        "clientSecret": secret,
+        "scope": "a b",
+        "extension_logicalCluster": "lkc-1",
+    }
+
+
+def test_java_client_that_cannot_connect_says_all_causes(client: JavaClient) -> None:
+    with pytest.raises(TurnoutError, match="No resolvable bootstrap urls"):
+        client.topics({"bootstrap.servers": "no-such-host.invalid:9092"}, [])

@@ -1,0 +1,35 @@
+"""What Spark's JVM is started with: what everyone on the machine may see, and what not."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from turnout.spark.session import given_settings, visible_settings
+
+
+def test_java_options_of_the_configuration_add_to_ours() -> None:
+    ours = {"spark.driver.extraJavaOptions": "-Xss4m", "spark.executor.extraJavaOptions": "-Xss4m", "a": "1"}
+    given = given_settings(ours, {"spark.driver.extraJavaOptions": "-Dx=y", "a": "2", "b": "3"})
+    assert given == {
+        "spark.driver.extraJavaOptions": "-Xss4m -Dx=y",
+        "spark.executor.extraJavaOptions": "-Xss4m",
+        "a": "2",
+        "b": "3",
+    }
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["spark.hadoop.fs.s3a.secret.key", "spark.hadoop.fs.s3a.access.key", "spark.ssl.keyPassword", "spark.my.token"],
+)
+def test_secret_properties_are_not_on_the_command_line(name: str) -> None:
+    assert visible_settings({name: "hunter2", "spark.app.name": "turnout"}) == {"spark.app.name": "turnout"}
+
+
+def test_redaction_of_the_configuration_adds_to_ours() -> None:
+    given = given_settings({"spark.redaction.regex": "(?i)password"}, {"spark.redaction.regex": "(?i)vin"})
+    assert visible_settings(given) == given
+    for name in ("ssl.key.PASSWORD", "the.vin"):
+        assert re.search(given["spark.redaction.regex"], name)
