@@ -131,5 +131,5 @@ bench: setup ## measure, beside the peers (bench/run.py)
 
 clean: ## remove what make made; data folders stay
 	rm -rf .venv dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
-	rm -rf src/turnout/server/static web/node_modules web/client/dist examples/angular/node_modules examples/angular/dist examples/angular/.angular
+	rm -rf src/turnout/server/static web/node_modules web/client/dist examples/angular/node_modules examples/angular/dist examples/angular/.angular tests/oidc/node_modules
 	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -105,6 +105,7 @@ async def _view_all(address: str, viewers: int, seconds: float, stalled: bool) -
     ages: list[float] = []
     end = time.monotonic() + WARM_UP_SECONDS + seconds
     async with asyncio.TaskGroup() as group:
+        group.create_task(asyncio.sleep(WARM_UP_SECONDS + seconds))
         if stalled:
             group.create_task(_stall(address, end))
         for number in range(viewers):
