@@ -87,14 +87,18 @@ def bench_viewers(bench: Bench) -> list[dict[str, float]]:
             bench.console.print(f"{viewers} viewers{', one more that reads nothing' if stalled else ''}")
             results.append({**measure(turnout, viewers, seconds, stalled), "stalled": float(stalled)})
     table = Table(title=f"Viewers of {count:,} rows, {rate:,} of which change in a second, for {seconds} s each")
-    for column in ("viewers", "push p50 ms", "p99 ms", "messages/s", "server CPU, cores", "server memory, MB"):
-        table.add_column(column, justify="right")
+    headings = ("viewers", "push p50 ms", "p99 ms", "messages/s", "server cores", "MB", "cores a viewer", "MB a viewer")
+    for heading in headings:
+        table.add_column(heading, justify="right")
+    nobody = results[0]
     for result in results:
         name = f"{result['viewers']:.0f}{' + 1 stalled' if result['stalled'] else ''}"
-        figures = [result[key] for key in ("p50_ms", "p99_ms", "messages_per_second")]
-        table.add_row(
-            name, *(f"{f:,.0f}" for f in figures), f"{result['server_cores']:.2f}", f"{result['server_mb']:,.0f}"
-        )
+        figures = [f"{result[key]:,.0f}" for key in ("p50_ms", "p99_ms", "messages_per_second")]
+        cost = [
+            f"{(result[key] - nobody[key]) / result['viewers']:.3f}" if result["viewers"] else ""
+            for key in ("server_cores", "server_mb")
+        ]
+        table.add_row(name, *figures, f"{result['server_cores']:.2f}", f"{result['server_mb']:,.0f}", *cost)
     bench.console.print(table)
     return results
 

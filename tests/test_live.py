@@ -23,6 +23,7 @@ from turnout.server.live import outbox
 from turnout.server.live import windows as live_windows
 from turnout.settings import default_sources, default_views
 from turnout.store.database import Database
+from turnout.store.feed import Wanted
 from turnout.store.ledger import Ledger
 from turnout.store.tracking import track_window
 from turnout.testing import wait_until
@@ -200,6 +201,17 @@ def test_generation_of_its_own_is_followed_until_it_is_retired(filling: Filling,
         errors = [socket.receive(), socket.receive()]
         assert {error.error.code for error in errors if isinstance(error, Problem)} == {"unknown_table"}
         assert {error.id for error in errors if isinstance(error, Problem)} == {"w", "c"}
+
+
+def test_viewer_that_asks_for_what_is_not_there_harms_no_batch(tmp_path: Path) -> None:
+    database = Database.open(tmp_path)
+    filling = Filling(database, settings_of("latest"))
+    filling.swap(users=[USER_1], accounts=[GOLD_1])
+    database.feed.want({table: Wanted(frozenset({"nope", "_hash", "age"})) for table in ("users_ui", "final_ui")})
+    filling.batch(users=[{**USER_1, "age": 40}])
+    with serving(application(database)) as url:
+        assert [row[3] for row in rows_of(url, "final_ui")] == [40]
+    database.close()
 
 
 def test_fault_of_the_server_ends_the_subscription_with_an_error(

@@ -17,7 +17,7 @@ from turnout.joins import newest_sql, partition_newest_sql, quoted
 from turnout.layout import Layout, SourceTable, ViewTable
 from turnout.store.affected import Affected, evicted, hash_sql, keys_table, new, put, touched, was
 from turnout.store.database import next_version, sql_text
-from turnout.store.deltas import DeltaLog
+from turnout.store.deltas import DeltaLog, TablePlace
 from turnout.store.feed import MAX_DELTA_ROWS, Feed, Wanted
 from turnout.store.quality import QualityCount, move_quality, write_quality
 
@@ -122,7 +122,8 @@ class Batch:
         chosen = ", ".join([quoted(c) for c in source.columns] + ["_id", "_ts", "_hash"])
         gone, staying = 0, ""
         if self.result.evicted.get(source.table):
-            gone = self.log.remove(source.table, table, f"_id IN (SELECT _id FROM {evicted(source)})", ["_id"])
+            place = TablePlace(source.table, table, source.columns, ["_id"])
+            gone = self.log.remove(place, f"_id IN (SELECT _id FROM {evicted(source)})")
             staying = f" WHERE _id NOT IN (SELECT _id FROM {evicted(source)})"
         added = self.log.add(source.table, f"INSERT INTO {table} BY NAME SELECT {chosen} FROM {new(source)}{staying}")
         if added or gone:
@@ -145,7 +146,7 @@ class Batch:
             f"SELECT *, NOT _deleted AND _id IN (SELECT _id FROM winners) AS _shown FROM _kept_rows"
         )
         old = f"rowid IN (SELECT _at FROM {was(source)} WHERE {again})"
-        gone = self.log.remove(source.table, table, old, ["_id", "_shown"])
+        gone = self.log.remove(TablePlace(source.table, table, source.columns, ["_id", "_shown"]), old)
         added = self.log.add(source.table, f"INSERT INTO {table} BY NAME FROM {put(source)}")
         if gone or added:
             self._changed.append(source.table)
@@ -185,11 +186,11 @@ class Batch:
     def replace(self, view: ViewTable, rows: pa.Table) -> None:
         """Put the view's new rows of the touched keys in place of its old ones."""
         table, key = self._place.table(view.table), quoted(view.key)
-        ids = ["_id", "_right_id"]
-        removed = self.log.remove(view.table, table, touched(keys_table(view), table), ids)
+        place = TablePlace(view.table, table, view.columns, ["_id", "_right_id"])
+        removed = self.log.remove(place, touched(keys_table(view), table))
         if not view.left.latest:
             gone = f"{key} IS NULL AND _id IN (SELECT _id FROM {evicted(view.left)} WHERE {key} IS NULL)"
-            removed += self.log.remove(view.table, table, gone, ids)
+            removed += self.log.remove(place, gone)
         added = self._insert_rows(view, rows)
         if removed or added:
             self._changed.append(view.table)

@@ -168,9 +168,9 @@ class Hub:
             self._woken.clear()
             try:
                 await self._round()
-            except (TurnoutError, duckdb.Error) as error:
-                # The store is in trouble, which others tell; what was missed is found by its versions.
-                log.debug("positions cannot be read: %s", error)
+            except Exception as error:
+                # Mostly the store is in trouble, which others tell; what was missed is found by its versions.
+                _note("positions", error)
                 self._woken.set()
                 await asyncio.sleep(_RETRY_SECONDS)
             await asyncio.sleep(_ROUND_SECONDS)
@@ -193,8 +193,8 @@ class Hub:
             if self._status_viewers:
                 try:
                     body = status_body(await self._readers.threads.run(self._status))
-                except (TurnoutError, duckdb.Error) as error:
-                    log.debug("the status cannot be read: %s", error)
+                except Exception as error:
+                    _note("the status", error)
                 else:
                     for slot in self._status_viewers:
                         slot.put("status", body)
@@ -205,6 +205,12 @@ class Hub:
         self._status_woken.clear()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._status_woken.wait(), STATUS_SECONDS)
+
+
+def _note(what: str, error: Exception) -> None:
+    """Nothing that goes wrong here may end following for all; what is not the store's trouble is a fault of ours."""
+    known = isinstance(error, (TurnoutError, duckdb.Error))
+    log.log(logging.DEBUG if known else logging.ERROR, "%s cannot be read: %s", what, error, exc_info=not known)
 
 
 def _by_table(commits: list[Commit]) -> dict[str, dict[Place, Delta | None]]:
