@@ -101,7 +101,7 @@ demo: setup ## broker, sample data, orchestrator and web page (ARGS="--port 8080
 test: setup browser ## what a change must pass: lint, then all tests (ARGS="-k swap" for some)
 	$(MAKE) --no-print-directory lint
 	cd web && $(NPM) test --silent
-	$(BIN)/pytest -n 2 --dist loadfile $(ARGS)
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-long: setup ## the long forms: 200 swaps, 20 kills, 250 random histories (about 20 minutes)
 	LONG_TESTS=1 $(BIN)/pytest tests/live/test_exactness.py tests/live/test_kill.py tests/live/test_swaps.py $(ARGS)

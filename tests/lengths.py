@@ -6,8 +6,8 @@ import os
 
 LONG = bool(os.environ.get("LONG_TESTS"))
 
-SWAPS = 200 if LONG else 60
-KILLS = 20 if LONG else 8
+SWAPS = 200 if LONG else 40
+KILLS = 20 if LONG else 6
 EXAMPLES = 250 if LONG else 50
 
-LIVE_EXAMPLES = 200 if LONG else 15
+LIVE_EXAMPLES = 200 if LONG else 12

@@ -34,7 +34,7 @@ class RunningTurnout:
             **sections,
         }
         self.config = folder / "turnout.yaml"
-        self.config.write_text(yaml.safe_dump(document, sort_keys=False))
+        self.config.write_text(yaml.safe_dump(document))
         self.http = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=30)
         self.command = [sys.executable, "-m", "turnout"]
         self._process: subprocess.Popen[bytes] | None = None

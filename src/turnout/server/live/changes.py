@@ -18,7 +18,7 @@ import pyarrow as pa
 from turnout.errors import TurnoutError
 from turnout.server.live.encoding import changes_body, current_body, problem_body, snapshot_parts, unexpected
 from turnout.server.live.outbox import ChangesSlot
-from turnout.server.live.windows import Place, Readers
+from turnout.server.live.windows import Place, Readers, of_generation
 from turnout.store.feed import Delta, Wanted
 from turnout.store.identity import ROW
 from turnout.store.netting import ChangeSet
@@ -131,7 +131,7 @@ class SharedChanges:
     def told(self, place: Place, deltas: Mapping[Place, Delta | None]) -> None:
         """The table is at `place`. `deltas` tells what led to a place, or None where that was not collected."""
         self._told = place
-        self._deltas |= deltas
+        self._deltas |= of_generation(deltas, place[0])
         self._woken.set()
 
     # -- one follower, until it is with the others

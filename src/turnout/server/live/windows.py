@@ -39,6 +39,11 @@ SPARE_ROWS = 100
 _RETRY_SECONDS = 1.0
 
 
+def of_generation(deltas: Mapping[Place, Delta | None], generation: int) -> dict[Place, Delta | None]:
+    """Those of one generation: others are not looked at, and would only pile up."""
+    return {place: delta for place, delta in deltas.items() if place[0] == generation}
+
+
 @dataclass(frozen=True, slots=True)
 class Readers:
     """What following works with."""
@@ -105,11 +110,12 @@ class SharedWindow:
 
     def told(self, place: Place, deltas: Mapping[Place, Delta | None]) -> None:
         """The table is at `place`. `deltas` tells what led to a place, or None where that was not collected."""
+        # Also what leads beyond the place: it was committed after that was looked up.
+        self._deltas |= of_generation(deltas, place[0])
         shown = self._shown.place if self._shown else None
         if shown is not None and place[0] == shown[0] and place[1] <= shown[1]:
             return
         self._place = place
-        self._deltas |= deltas
         self._stale.set()
 
     async def _follow(self) -> None:
