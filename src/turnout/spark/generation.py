@@ -295,7 +295,12 @@ class GenerationQuery:
             )
             for name in ("topic", "partition", "offset", "reason")
         ]
-        frame = self._session.createDataFrame(letters).select("key", "value", F.array(*headers).alias("headers"))
+        # In one task: several would write side by side, and the letters would not be in the order of their records.
+        frame = (
+            self._session.createDataFrame(letters)
+            .coalesce(1)
+            .select("key", "value", F.array(*headers).alias("headers"))
+        )
         frame.write.format("kafka").options(**self._kafka).option("topic", topic).save()
 
     def _offsets_of(self, batch_id: int) -> Offsets:
