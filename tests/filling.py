@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -19,6 +21,10 @@ from turnout.store.generations import GenerationTables
 _ARROW = {"string": pa.string(), "int64": pa.int64(), "double": pa.float64()}
 _FAULTS = pa.list_(pa.struct([("field", pa.string()), ("reason", pa.string())]))
 _START = datetime(2026, 1, 1, tzinfo=UTC)
+
+USER_1 = {"userId": "u1", "name": "Ada", "email": "ada@example.com", "age": 36}
+USER_2 = {"userId": "u2", "name": "Ben", "email": None, "age": 52}
+GOLD_1 = {"userId": "u1", "accountType": "gold", "balance": 10.5}
 
 
 class Filling:
@@ -95,6 +101,18 @@ class Filling:
             faults = [[{"field": None, "reason": "not valid JSON"}] if wrong else [] for wrong in bad]
             columns[f"faults_{index}"] = pa.array(faults, _FAULTS)
         return pa.table(columns)
+
+
+@contextmanager
+def filled(folder: Path) -> Iterator[Filling]:
+    """A store with two users and an account of the first, published; closed after the block."""
+    database = Database.open(folder)
+    try:
+        made = Filling(database)
+        made.swap(users=[USER_1, USER_2], accounts=[GOLD_1])
+        yield made
+    finally:
+        database.close()
 
 
 def _struct(source: SourceTable) -> pa.DataType:

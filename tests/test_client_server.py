@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from filling import Filling
+from filling import GOLD_1, USER_1, USER_2, Filling, filled
 from serving import Steering, application, serving
 from turnout.client import Changes, Client, Mirror, State, connect
 from turnout.config import Role
@@ -18,22 +18,15 @@ from turnout.errors import TurnoutError
 from turnout.joins import Join
 from turnout.server.access import Access, Identity, Tokens
 from turnout.server.app import Services, create_app
-from turnout.store.database import Database
 from turnout.testing import wait_until
 
 SECONDS = 20.0
-USER_1 = {"userId": "u1", "name": "Ada", "email": "ada@example.com", "age": 36}
-USER_2 = {"userId": "u2", "name": "Ben", "email": None, "age": 52}
-GOLD_1 = {"userId": "u1", "accountType": "gold", "balance": 10.5}
 
 
 @pytest.fixture
 def filling(tmp_path: Path) -> Iterator[Filling]:
-    database = Database.open(tmp_path)
-    made = Filling(database)
-    made.swap(users=[USER_1, USER_2], accounts=[GOLD_1])
-    yield made
-    database.close()
+    with filled(tmp_path) as made:
+        yield made
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from filling import Filling
+from filling import GOLD_1, USER_1, USER_2, Filling, filled
 from following import Follower, Socket, place_of, rows_of, same, sorted_rows_of
 from lengths import LIVE_EXAMPLES
 from serving import application, serving
@@ -28,18 +28,11 @@ from turnout.store.ledger import Ledger
 from turnout.store.tracking import track_window
 from turnout.testing import wait_until
 
-USER_1 = {"userId": "u1", "name": "Ada", "email": "ada@example.com", "age": 36}
-USER_2 = {"userId": "u2", "name": "Ben", "email": None, "age": 52}
-GOLD_1 = {"userId": "u1", "accountType": "gold", "balance": 10.5}
-
 
 @pytest.fixture
 def filling(tmp_path: Path) -> Iterator[Filling]:
-    database = Database.open(tmp_path)
-    made = Filling(database)
-    made.swap(users=[USER_1, USER_2], accounts=[GOLD_1])
-    yield made
-    database.close()
+    with filled(tmp_path) as made:
+        yield made
 
 
 @pytest.fixture
