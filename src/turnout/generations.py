@@ -171,7 +171,9 @@ class Generations:
     def resume(self, record: GenerationRecord) -> Generation:
         """A generation that the store has from before."""
         layout = Layout.of(self._workshop.settings, record.plan)
-        return self._alive(record, GenerationTables(self._workshop.database, record.generation, layout))
+        tables = GenerationTables(self._workshop.database, record.generation, layout)
+        tables.renew_hashes()
+        return self._alive(record, tables)
 
     def _alive(self, record: GenerationRecord, tables: GenerationTables) -> Generation:
         settings = self._workshop.settings
@@ -184,6 +186,7 @@ class Generations:
             max_records_per_batch=settings.spark.max_records_per_batch,
             dead_letter_topic=settings.dead_letter_topic,
             explain=partial(_explained, settings.kafka),
+            ends=self._ends,
         )
         generation.query = GenerationQuery(self._workshop.session, tables, reading, generation)
         return generation
@@ -222,6 +225,17 @@ class Generations:
         }
         views = {name: [v.left, v.right, v.on, v.duplicates.value] for name, v in settings.views.items()}
         return json.dumps([_TABLES_FORM, sources, views])
+
+    def _ends(self, topics: Sequence[str]) -> Offsets:
+        """Where topics end now; those that are gone are left out."""
+        found: dict[tuple[str, int], int] = {}
+        for topic in topics:
+            try:
+                found |= self._workshop.topics.end_offsets([topic]).next
+            except TurnoutError as error:
+                if error.code != "unknown_topic":
+                    raise
+        return Offsets(found)
 
     def _range(self, plan: Plan) -> tuple[Offsets, Offsets]:
         starts = self._starts(plan)

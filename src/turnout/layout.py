@@ -31,7 +31,8 @@ class SourceTable:
 class ViewTable:
     """A view of two sources; `sql` is over relations named as the sources.
 
-    With `pairs` a left row shows once for each of its right rows; without, once at most.
+    With `pairs` a left row shows once for each of its right rows; without, once at most. `sql_if_unique` has the same
+    result where no two right rows have one key, and does not look for the newest.
     """
 
     table: str
@@ -40,6 +41,7 @@ class ViewTable:
     key: str
     columns: Mapping[str, ColumnType]
     sql: str
+    sql_if_unique: str
     pairs: bool
 
 
@@ -85,5 +87,5 @@ class Layout:
 def _view(name: str, left: SourceTable, right: SourceTable, join: Join, duplicates: Duplicates) -> ViewTable:
     sides = ViewSides(left.source, right.source, left.key, tuple(left.columns), tuple(right.columns))
     columns = dict(left.columns) | {shown: right.columns[column] for column, shown in sides.right_names().items()}
-    sql = view_sql(sides, join, duplicates)
-    return ViewTable(name, left, right, left.key, columns, sql, shows_pairs(join, duplicates))
+    sql, unique = view_sql(sides, join, duplicates), view_sql(sides, join, Duplicates.ALL)
+    return ViewTable(name, left, right, left.key, columns, sql, unique, shows_pairs(join, duplicates))

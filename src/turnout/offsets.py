@@ -50,6 +50,14 @@ class Offsets:
         kept = {place: before.next[place] for place in missing if place[0] in hidden}
         return Offsets({**self.next, **kept}) if kept else self
 
+    def for_start(self, ends: Offsets) -> Offsets:
+        """These offsets for exactly the partitions of `ends`, as Spark wants them: where to begin a new stream.
+
+        A partition that is new is read from its first record; one that was made anew, from its end, since what it
+        holds is then read apart.
+        """
+        return Offsets({place: min(self.next.get(place, 0), end) for place, end in ends.next.items()})
+
     def topic(self, name: str) -> Offsets:
         return Offsets({place: offset for place, offset in self.next.items() if place[0] == name})
 

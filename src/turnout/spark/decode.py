@@ -17,6 +17,9 @@ from turnout.joins import OFFSET_BITS
 from turnout.layout import Layout
 from turnout.spark.json_text import exact_sql
 
+ID = f"(CAST(`partition` AS BIGINT) << {OFFSET_BITS}) | `offset`"
+"""The id of a record, as SQL over Kafka's columns."""
+
 NOT_JSON = "not valid JSON"
 NOT_AN_OBJECT = "not an object"
 NULL_VALUE = "null value"
@@ -62,7 +65,7 @@ def decode(records: DataFrame, sources: Sequence[SourceReading]) -> DataFrame:
         "topic",
         "`partition`",
         "`offset`",
-        f"(CAST(`partition` AS BIGINT) << {OFFSET_BITS}) | `offset` AS _id",
+        f"{ID} AS _id",
         "timestamp AS _ts",
         "key",
         "value",
@@ -177,11 +180,16 @@ def _field(index: int, column: str) -> str:
 
 
 def _is_of(source: SourceReading) -> str:
-    return f"topic = '{_string(source.topic)}'"
+    return f"topic = {sql_string(source.topic)}"
 
 
 def _name(column: str) -> str:
     return "`" + column.replace("`", "``") + "`"
+
+
+def sql_string(text: str) -> str:
+    """A text as a literal of Spark's SQL."""
+    return f"'{_string(text)}'"
 
 
 def _string(text: str) -> str:

@@ -6,7 +6,6 @@ transaction a batch. When it starts and stops is the orchestrator's decision.
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 import shutil
@@ -26,10 +25,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 from turnout.errors import first_line
 from turnout.layout import Layout, ViewTable
 from turnout.offsets import Lost, Offsets
+from turnout.records import Decoded
+from turnout.spark.bulk import bulk_session
 from turnout.spark.callbacks import CallbackConnections
+from turnout.spark.catch_up import CatchUp, Piece, next_piece
 from turnout.spark.decode import decode, readings_of
-from turnout.spark.java_errors import words_of
+from turnout.spark.java_errors import words_of, words_of_error
 from turnout.spark.session import pool
+from turnout.spark.source import EARLIEST, FETCH, read_range
 from turnout.spark.views import ViewRunner
 from turnout.store.batches import Batch
 from turnout.store.generations import GenerationTables
@@ -39,26 +42,8 @@ log = logging.getLogger("turnout")
 SMALL_BATCH = 20_000
 """Up to this many records one task is faster than several."""
 
-_EARLIEST = -2
-"""Stands for the first offset of a partition in Spark's JSON."""
-
-_FETCH = {
-    # Three times the rate of the defaults; see docs/architecture.md.
-    "kafka.max.poll.records": "10000",
-    "kafka.max.partition.fetch.bytes": str(8 << 20),
-    "kafka.fetch.max.bytes": str(64 << 20),
-    # How long a fetch waits for a record that is not there yet: part of every record's latency.
-    "kafka.fetch.max.wait.ms": "20",
-    "kafka.allow.auto.create.topics": "false",
-    # A topic that is deleted between two questions is asked for until this time is over (a minute by default), and
-    # the other topics wait as long. Kafka wants the second not to be longer than the first.
-    "kafka.default.api.timeout.ms": "10000",
-    "kafka.request.timeout.ms": "10000",
-    "fetchOffset.numRetries": "2",
-    "fetchOffset.retryIntervalMs": "500",
-    # A topic that is deleted, or records that retention took, end nothing; what is lost is found and told in `_lost`.
-    "failOnDataLoss": "false",
-}
+PART_ROWS = 250_000
+"""How many rows of both sides are joined at once while a view is built."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +59,8 @@ class Reading:
     dead_letter_topic: str | None = None
     explain: Callable[[Sequence[str]], str] = lambda words: words[-1]
     """A failure in words for people, from those of an exception and its causes."""
+    ends: Callable[[Sequence[str]], Offsets] = lambda topics: Offsets({})
+    """Where topics end now; those that are gone are left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +68,8 @@ class BatchReport:
     """One finished batch."""
 
     generation: int
-    batch_id: int
+    batch_id: int | None
+    """None while catching up, which has no stream."""
     records: int
     bad: int
     evicted: Mapping[str, int]
@@ -117,22 +105,43 @@ class GenerationQuery:
         self._busy = threading.Lock()
         self._stopping = False
         self._query: StreamingQuery | None = None
+        self._catch_up: CatchUp | None = None
         self._failure: Exception | None = None
         self._callbacks = CallbackConnections(session)
         self._readings = readings_of(self._layout)
 
     def start(self) -> None:
-        """Start to read, or go on where the checkpoint says."""
-        self._stopping, self._failure = False, None
+        """Start to read, or go on: with catching up where the store says, after that where the checkpoint says."""
+        self._stopping, self._failure, self._catch_up = False, None, None
         self._kafka = self._options()
+        if self._tables.progress().views_built:
+            self._start_stream()
+            return
+        # What a stream has left there knows nothing of how far the store is.
+        shutil.rmtree(self._reading.checkpoint, ignore_errors=True)
+        self._catch_up = CatchUp(
+            bulk_session(self._session), f"g{self.generation}", self._kafka, self._readings, self._plan, self._take
+        )
+        self._catch_up.start(self._read_so_far(), then=self._start_stream)
+
+    def _read_so_far(self) -> Offsets:
+        offsets = self._tables.progress().offsets
+        return Offsets.from_json(offsets) if offsets != "{}" else self._reading.start
+
+    def _start_stream(self) -> None:
+        checkpoint = self._reading.checkpoint
+        start = self._read_so_far()
+        if not any((checkpoint / "offsets").glob("[0-9]*")):
+            self._tables.number_from_start()
+            start = start.for_start(self._reading.ends(self._layout.topics))
         pattern = "|".join(re.escape(topic) for topic in self._layout.topics)
         stream = (
             self._session.readStream.format("kafka")
-            .options(**_FETCH)
+            .options(**FETCH)
             .options(**self._kafka)
             # A pattern, because a subscription to a list ends when one of its topics is deleted.
             .option("subscribePattern", f"^({pattern})$")
-            .option("startingOffsets", self._reading.start.to_json())
+            .option("startingOffsets", start.to_json())
             .option("maxOffsetsPerTrigger", self._reading.max_records_per_batch)
             .load()
         )
@@ -140,7 +149,7 @@ class GenerationQuery:
             self._query = (
                 decode(stream, self._readings)
                 .writeStream.queryName(f"g{self.generation}")
-                .option("checkpointLocation", str(self._reading.checkpoint))
+                .option("checkpointLocation", str(checkpoint))
                 .foreachBatch(self._on_batch)
                 .start()
             )
@@ -150,7 +159,8 @@ class GenerationQuery:
 
     @property
     def running(self) -> bool:
-        return self._query is not None and self._query.isActive
+        catching_up = self._catch_up is not None and self._catch_up.running
+        return catching_up or (self._query is not None and self._query.isActive)
 
     @property
     def idle(self) -> bool:
@@ -159,10 +169,14 @@ class GenerationQuery:
 
     def failure(self) -> str | None:
         """Why the query ended by itself, in one line; None while it runs or when it was stopped."""
-        if self._query is None or self._query.isActive or self._stopping:
+        if self.running or self._stopping:
             return None
         if self._failure is not None:
             return first_line(self._failure)
+        if self._catch_up is not None and self._catch_up.error is not None:
+            return self._reading.explain(words_of_error(self._catch_up.error)).splitlines()[0]
+        if self._query is None:
+            return None
         error = self._query._jsq.exception()
         if not error.isDefined():
             return "the query ended without an error"
@@ -180,8 +194,8 @@ class GenerationQuery:
         should not, or Spark would wait for it and it for us.
         """
         self._stopping = True
-        ended = self._busy.acquire(timeout=timeout_seconds)
-        if ended:
+        ended = self._catch_up is None or self._catch_up.stop(timeout_seconds)
+        if ended and (ended := self._busy.acquire(timeout=timeout_seconds)):
             self._busy.release()
         try:
             if self._query is not None:
@@ -218,11 +232,36 @@ class GenerationQuery:
                 frame = frame.unionByName(decode(self._from_start(anew), self._readings))
             if before.behind(end) <= SMALL_BATCH:
                 frame = frame.coalesce(1)
-            records: pa.Table = _unread(frame.toArrow(), before, anew)
-            for lost in self._lost(before, end, records):
-                self._listener.lost(self.generation, lost)
-            built = self._write(batch, records, end)
-            batch.finish(batch_id, end.to_json(), views_built=built)
+            decoded = Decoded(_unread(frame.toArrow(), before, anew))
+            caught_up = batch.views_built or end.reached(self._reading.target)
+            self._write(batch, decoded, before, end, caught_up=caught_up)
+            batch.finish(batch_id, end.to_json(), views_built=caught_up)
+        self._report(batch, batch_id, end, caught_up, started)
+
+    def _plan(self, at: Offsets) -> Piece | None:
+        """The next piece to catch up on."""
+        ends = self._reading.ends(self._layout.topics)
+        piece = next_piece(at, self._reading.target, ends, self._reading.max_records_per_batch)
+        # The views have to be built, even if there was nothing to read.
+        return piece or Piece(at, Offsets({}), at, last=True)
+
+    def _take(self, piece: Piece, decoded: Decoded) -> None:
+        """Take a piece in one transaction of the store; after the last one the views are there."""
+        started = time.monotonic()
+        with self._busy:
+            if self._stopping:
+                raise RuntimeError("the generation is stopping")
+            try:
+                with self._tables.batch(None) as batch:
+                    assert batch is not None
+                    self._write(batch, decoded, piece.before, piece.end, caught_up=piece.last)
+                    batch.finish(None, piece.end.to_json(), views_built=piece.last)
+            except Exception as error:
+                self._failure = error
+                raise
+        self._report(batch, None, piece.end, piece.last, started)
+
+    def _report(self, batch: Batch, batch_id: int | None, end: Offsets, built: bool, started: float) -> None:
         self._listener.batch_done(
             BatchReport(
                 generation=self.generation,
@@ -238,47 +277,35 @@ class GenerationQuery:
 
     def _from_start(self, ends: Offsets) -> DataFrame:
         """The records of some partitions from their first one up to `ends`."""
-        begin = Offsets(dict.fromkeys(ends.next, _EARLIEST))
-        places = {topic: [int(p) for p in parts] for topic, parts in json.loads(ends.to_json()).items()}
-        return (
-            self._session.read.format("kafka")
-            .options(**_FETCH)
-            .options(**self._kafka)
-            .option("assign", json.dumps(places))
-            .option("startingOffsets", begin.to_json())
-            .option("endingOffsets", ends.to_json())
-            .load()
-        )
+        return read_range(self._session, self._kafka, Offsets(dict.fromkeys(ends.next, EARLIEST)), ends)
 
-    def _write(self, batch: Batch, records: pa.Table, end: Offsets) -> bool:
-        """Write decoded records inside the batch's transaction; whether the views are built after it."""
-        batch.load(records)
+    def _write(self, batch: Batch, decoded: Decoded, before: Offsets, end: Offsets, *, caught_up: bool) -> None:
+        """Write decoded records inside the batch's transaction, and the views if the generation has caught up."""
+        for lost in self._lost(before, end, decoded):
+            self._listener.lost(self.generation, lost)
+        batch.load(decoded.records, decoded.rows)
         self._send_dead_letters(batch)
         if batch.views_built:
             for view in self._layout.views:
                 rows = batch.affected(view)
                 if rows is not None:
                     batch.replace(view, self._views.over_rows(view, rows))
-            return True
-        if not end.reached(self._reading.target):
-            return False
-        for view in self._layout.views:
-            self._build(batch, view)
-        return True
+        elif caught_up:
+            for view in self._layout.views:
+                self._build(batch, view)
 
     def _build(self, batch: Batch, view: ViewTable) -> None:
-        """The view over everything; unless it is small, through files: nothing of it has to fit in memory."""
+        """The view over everything; unless it is small, by parts of its keys, through files: none needs much memory."""
         if batch.size(view) <= SMALL_BATCH:
-            batch.build(view, self._views.over_rows(view, batch.everything(view)))
+            batch.build(view, [self._views.over_rows(view, batch.everything(view))])
             return
         # Inside the checkpoint, so that nothing is left behind when a crash comes now.
         folder = self._reading.checkpoint / "build"
         folder.mkdir(parents=True, exist_ok=True)
         try:
-            files = batch.export(view, folder)
-            result = folder / "result"
-            self._views.over_files(view, files, result)
-            batch.build_from_files(view, result)
+            parts = batch.export(view, folder, PART_ROWS)
+            sql = view.sql_if_unique if batch.right_keys_unique(view) else view.sql
+            batch.build(view, self._views.over_parts(sql, parts, f"g{self.generation}"))
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -308,10 +335,9 @@ class GenerationQuery:
         lines = (self._reading.checkpoint / "offsets" / str(batch_id)).read_text().splitlines()
         return Offsets.from_json(lines[-1])
 
-    def _lost(self, before: Offsets, end: Offsets, records: pa.Table) -> list[Lost]:
+    def _lost(self, before: Offsets, end: Offsets, decoded: Decoded) -> list[Lost]:
         """Ranges that were not there any more. A gap alone says nothing: compacted topics have many."""
-        firsts = records.group_by(["topic", "partition"]).aggregate([("offset", "min")]).to_pylist()
-        first = {(row["topic"], row["partition"]): row["offset_min"] for row in firsts}
+        first = decoded.firsts([source.topic for source in self._layout.sources])
         lost = []
         for (topic, partition), start in before.next.items():
             until = end.next.get((topic, partition))

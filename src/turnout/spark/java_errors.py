@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from turnout.errors import first_line
+
 _DEEPEST = 10
 
 
@@ -15,3 +17,9 @@ def words_of(exception: Any) -> list[str]:
         words.append(f"{exception.getClass().getSimpleName()}: {message}")
         exception = exception.getCause()
     return list(dict.fromkeys(words))
+
+
+def words_of_error(error: Exception) -> list[str]:
+    """An exception that PySpark raised, in the JVM's words; another one in its own."""
+    origin = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
+    return words_of(origin) if origin is not None else [first_line(error)]

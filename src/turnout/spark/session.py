@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import re
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -81,6 +83,8 @@ def start_session(settings: SparkSettings, work: Path) -> SparkSession:
     """The one session of this process. `work` takes Spark's local files and its log."""
     find_java()
     _silence_py4j()
+    # Workers are Pythons like this one, with the same packages; on a cluster the variable says where theirs is.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     jars = ",".join(str(path) for path in resolve("spark-kafka"))
     work.mkdir(parents=True, exist_ok=True)
     log4j = work / "log4j2.properties"
@@ -163,13 +167,6 @@ def view_session(session: SparkSession) -> SparkSession:
     small.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
     small.conf.set("spark.sql.shuffle.partitions", "1")
     return small
-
-
-def build_session(session: SparkSession) -> SparkSession:
-    """A session for a view's SQL over whole generations: as many partitions as there are cores."""
-    large = session.newSession()
-    large.conf.set("spark.sql.shuffle.partitions", str(max(2, session.sparkContext.defaultParallelism)))
-    return large
 
 
 @contextlib.contextmanager

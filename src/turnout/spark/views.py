@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import SimpleQueue
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from turnout.layout import ViewTable
-from turnout.spark.session import build_session, view_session
+from turnout.spark.session import pool, view_session
 
 
 class ViewRunner:
@@ -17,7 +20,6 @@ class ViewRunner:
 
     def __init__(self, session: SparkSession) -> None:
         self._small = view_session(session)
-        self._large = build_session(session)
 
     def over_rows(self, view: ViewTable, rows: Mapping[str, pa.Table]) -> pa.Table:
         """The view over rows held in memory, named as its sources."""
@@ -26,9 +28,34 @@ class ViewRunner:
         result: pa.Table = self._small.sql(view.sql).toArrow()
         return result
 
-    def over_files(self, view: ViewTable, files: Mapping[str, Path], result: Path) -> None:
-        """The view over Parquet files, named as its sources, into Parquet files in the folder `result`."""
-        for source, file in files.items():
-            self._large.read.parquet(str(file)).createOrReplaceTempView(f"`{source}`")
-        frame: DataFrame = self._large.sql(view.sql)
-        frame.write.mode("overwrite").parquet(str(result))
+    def over_parts(self, sql: str, parts: Sequence[Mapping[str, Sequence[Path]]], name: str) -> Iterator[pa.Table]:
+        """The view over parts that share no key, each given as Parquet files by source: the rows of each part.
+
+        A part is one task without a shuffle; as many are under way as there are cores, and no more are held. Their
+        jobs have the tag and the pool `name`.
+        """
+        cores = self._small.sparkContext.defaultParallelism
+        sessions: SimpleQueue[SparkSession] = SimpleQueue()
+        for _ in range(min(cores, len(parts))):
+            sessions.put(view_session(self._small))
+
+        def run(files: Mapping[str, Sequence[Path]]) -> pa.Table:
+            session = sessions.get()
+            session.sparkContext.addJobTag(name)
+            try:
+                with pool(session, name):
+                    for source, paths in files.items():
+                        frame = session.read.parquet(*(str(path) for path in paths))
+                        frame.coalesce(1).createOrReplaceTempView(f"`{source}`")
+                    return session.sql(sql).toArrow()
+            finally:
+                sessions.put(session)
+
+        with ThreadPoolExecutor(cores) as workers:
+            waiting = deque(workers.submit(run, files) for files in parts[:cores])
+            for files in parts[cores:]:
+                done = waiting.popleft().result()
+                waiting.append(workers.submit(run, files))
+                yield done
+            while waiting:
+                yield waiting.popleft().result()

@@ -21,14 +21,9 @@ class Affected:
         self._cursor = cursor
         self._table = table
 
-    def collect_new(self, index: int, source: SourceTable) -> None:
-        """The rows of a source among the records."""
-        columns = ", ".join(f"row_{index}.{quoted(c)} AS {quoted(c)}" for c in source.columns)
-        self._run(
-            f"CREATE OR REPLACE TEMP TABLE {new(source)} AS SELECT {columns}, _id, _ts, "
-            f"{hash_sql(f'row_{index}.{quoted(source.key)}')} AS _hash, _deleted FROM _records "
-            f"WHERE row_{index} IS NOT NULL"
-        )
+    def collect_new(self, source: SourceTable, rows: str) -> None:
+        """The rows that come to a source; with `_hash`."""
+        self._run(f"CREATE OR REPLACE TEMP TABLE {new(source)} AS {rows}")
 
     def collect_evicted(self, source: SourceTable) -> int:
         """The oldest rows beyond `max_rows`, of what is there and what comes; how many they are."""
@@ -109,8 +104,8 @@ def touched(keys: str, table: str) -> str:
 
 
 def hash_sql(key: str) -> str:
-    """A hash of a key that is the same in every version of the store; null keys share one."""
-    return f"coalesce(md5_number_lower(CAST({key} AS VARCHAR)), 0::UBIGINT)"
+    """A hash of a key; null keys share one. Another version of DuckDB may have another: see `GenerationTables`."""
+    return f"hash(CAST({key} AS VARCHAR))"
 
 
 def keys_table(view: ViewTable) -> str:

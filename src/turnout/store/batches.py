@@ -6,9 +6,10 @@ the keys that a batch touches are handed out, and the view's new rows are taken 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 import duckdb
 import pyarrow as pa
@@ -22,6 +23,7 @@ from turnout.store.feed import MAX_DELTA_ROWS, Feed, Wanted
 from turnout.store.quality import QualityCount, move_quality, write_quality
 
 _PLACE = 'topic, "partition", "offset"'
+_NONE: Mapping[int, pa.Table] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,26 +89,38 @@ class Batch:
         few = self.result.records <= MAX_DELTA_ROWS
         return self._wanted.get(table) if self.views_built and few else None
 
-    def load(self, records: pa.Table) -> None:
-        """Take decoded records: source rows, and what is wrong with the others."""
-        self.result.records = records.num_rows
-        if not records.num_rows:
+    def load(self, records: pa.Table | None, rows: Mapping[int, pa.Table] = _NONE) -> None:
+        """Take decoded records: source rows, and what is wrong with the others; `rows` are plain ones, by source."""
+        by_topic = {self._layout.sources[number].topic: table.num_rows for number, table in rows.items()}
+        self.result.records = (records.num_rows if records is not None else 0) + sum(by_topic.values())
+        if not self.result.records:
             return
-        self._cursor.register("_records", records)
+        parts = {f"_rows_{number}": table for number, table in rows.items()}
+        if records is not None and records.num_rows:
+            parts["_records"] = records
+        for name, table in parts.items():
+            self._cursor.register(name, table)
+        waiting = []
         for index, source in enumerate(self._layout.sources):
-            self._keys.collect_new(index, source)
-            if excess := self._keys.collect_evicted(source):
-                self.result.evicted[source.table] = excess
+            coming = _coming(index, source, parts, self._place.table(source.table))
+            if self.views_built or source.latest or source.max_rows is not None:
+                self._keys.collect_new(source, coming)
+                waiting.append(source)
+                if excess := self._keys.collect_evicted(source):
+                    self.result.evicted[source.table] = excess
+            else:
+                self._append(source, coming)
         views = self._layout.views if self.views_built else ()
         for view in views:
             self._keys.collect_keys(view)
-        for source in self._layout.sources:
+        for source in waiting:
             self._keys.look_up(source, views)
         for view in views:
             self._before[view.table] = self._quality(view, self._keys.before)
-        for source in self._layout.sources:
-            self._merge(source) if source.latest else self._append(source)
-        self._note_bad_records()
+        for source in waiting:
+            self._merge(source) if source.latest else self._append(source, f"FROM {new(source)}")
+        if "_records" in parts:
+            self._note_bad_records()
 
     def _run(self, sql: str) -> int:
         """Run a statement; the number of rows it changed, where it changes rows."""
@@ -117,7 +131,7 @@ class Batch:
         left, right = (self._keys.of_view(view, rows(source)) for source in (view.left, view.right))
         return QualityCount.of(self._cursor, view.key, left, right)
 
-    def _append(self, source: SourceTable) -> None:
+    def _append(self, source: SourceTable, rows: str) -> None:
         table = self._place.table(source.table)
         chosen = ", ".join([quoted(c) for c in source.columns] + ["_id", "_ts", "_hash"])
         gone, staying = 0, ""
@@ -125,7 +139,7 @@ class Batch:
             place = TablePlace(source.table, table, source.columns, ["_id"])
             gone = self.log.remove(place, f"_id IN (SELECT _id FROM {evicted(source)})")
             staying = f" WHERE _id NOT IN (SELECT _id FROM {evicted(source)})"
-        added = self.log.add(source.table, f"INSERT INTO {table} BY NAME SELECT {chosen} FROM {new(source)}{staying}")
+        added = self.log.add(source.table, f"INSERT INTO {table} BY NAME SELECT {chosen} FROM ({rows}){staying}")
         if added or gone:
             self._changed.append(source.table)
 
@@ -195,14 +209,29 @@ class Batch:
         if removed or added:
             self._changed.append(view.table)
 
-    def export(self, view: ViewTable, folder: Path) -> dict[str, Path]:
-        """Write all shown rows of both sides as Parquet files, by source."""
-        files = {}
+    def export(self, view: ViewTable, folder: Path, rows_a_part: int) -> list[dict[str, list[Path]]]:
+        """Write all shown rows of both sides as Parquet files, in parts that share no key; files by source, of each."""
+        parts = self.size(view) // rows_a_part + 1
+        files: list[dict[str, list[Path]]] = [{} for _ in range(parts)]
         for source in (view.left, view.right):
-            files[source.source] = folder / f"{source.source}.parquet"
-            rows = _selected(source, self._place.table(source.table))
-            self._run(f"COPY ({rows}) TO '{sql_text(files[source.source])}' (FORMAT parquet)")
+            table, below = self._place.table(source.table), folder / source.source
+            rows = f"{_selected(source, table, f'_hash % {parts} AS _part')}"
+            self._run(f"COPY ({rows}) TO '{sql_text(below)}' (FORMAT parquet, PARTITION_BY (_part))")
+            nothing = folder / f"{source.source}.parquet"
+            self._run(f"COPY ({_selected(source, table)} LIMIT 0) TO '{sql_text(nothing)}' (FORMAT parquet)")
+            for number, part in enumerate(files):
+                part[source.source] = sorted((below / f"_part={number}").glob("*.parquet")) or [nothing]
         return files
+
+    def right_keys_unique(self, view: ViewTable) -> bool:
+        """Whether no two shown right rows have one key."""
+        rows = self._place.table(view.right.table)
+        shown = " AND _shown" if view.right.latest else ""
+        return bool(
+            self._run(
+                f"SELECT count(*) = count(DISTINCT _hash) FROM {rows} WHERE {quoted(view.right.key)} IS NOT NULL{shown}"
+            )
+        )
 
     def size(self, view: ViewTable) -> int:
         """How many rows the two sides of a view have."""
@@ -215,28 +244,21 @@ class Batch:
             for source in (view.left, view.right)
         }
 
-    def build(self, view: ViewTable, rows: pa.Table) -> None:
+    def build(self, view: ViewTable, parts: Iterable[pa.Table]) -> None:
         """Fill the whole view, once its sources have caught up."""
-        self._insert_rows(view, rows)
-        self._changed.append(view.table)
-
-    def build_from_files(self, view: ViewTable, folder: Path) -> None:
-        """Fill the whole view from the Parquet files in `folder`."""
-        self._insert(view, f"read_parquet('{sql_text(folder)}/*.parquet')")
+        for rows in parts:
+            self._insert_rows(view, rows)
         self._changed.append(view.table)
 
     def _insert_rows(self, view: ViewTable, rows: pa.Table) -> int:
         self._cursor.register("_view_rows", rows)
-        added = self._insert(view, "_view_rows")
-        self._cursor.unregister("_view_rows")
-        return added
-
-    def _insert(self, view: ViewTable, rows: str) -> int:
-        return self.log.add(
+        added = self.log.add(
             view.table,
             f"INSERT INTO {self._place.table(view.table)} BY NAME "
-            f"SELECT *, {hash_sql(quoted(view.key))} AS _hash FROM {rows}",
+            f"SELECT *, {hash_sql(quoted(view.key))} AS _hash FROM _view_rows",
         )
+        self._cursor.unregister("_view_rows")
+        return added
 
     def dead_letters(self) -> pa.Table | None:
         """The records that gave no row, as they came, with where from and why; None where there are none."""
@@ -250,7 +272,7 @@ class Batch:
         ).to_arrow_table()
         return letters if letters.num_rows else None
 
-    def finish(self, batch_id: int, offsets: str, *, views_built: bool) -> None:
+    def finish(self, batch_id: int | None, offsets: str, *, views_built: bool) -> None:
         """Count join quality, versions and progress; the transaction ends after this."""
         for view in self._layout.views if views_built else ():
             if self.views_built and not self._before:
@@ -266,7 +288,7 @@ class Batch:
         self.versions = next_version(self._cursor, self._place.schema, *dict.fromkeys(self._changed))
         self._cursor.execute(
             f"UPDATE {self._place.schema}.progress "
-            f"SET batch_id = ?, offsets = ?, records = records + ?, views_built = ?",
+            f"SET batch_id = coalesce(?, batch_id), offsets = ?, records = records + ?, views_built = ?",
             [batch_id, offsets, self.result.records, views_built],
         )
 
@@ -276,6 +298,23 @@ def _chosen(source: SourceTable) -> str:
     return ", ".join([quoted(column) for column in source.columns] + ["_id", "_ts"])
 
 
-def _selected(source: SourceTable, table: str) -> str:
+def _selected(source: SourceTable, table: str, *more: str) -> str:
     """The rows of a source that are shown."""
-    return f"SELECT {_chosen(source)} FROM {table} WHERE {'_shown' if source.latest else 'true'}"
+    return f"SELECT {', '.join([_chosen(source), *more])} FROM {table} WHERE {'_shown' if source.latest else 'true'}"
+
+
+def _coming(index: int, source: SourceTable, parts: Collection[str], table: str) -> str:
+    """The rows of a source among the records of a batch, as a query: plain ones, and those of `decode`."""
+    plain = {column: quoted(column) for column in source.columns}
+    nested = {column: f"row_{index}.{quoted(column)}" for column in source.columns}
+    selected = []
+    if f"_rows_{index}" in parts:
+        selected.append(f"{_hashed(source, plain)}, false AS _deleted FROM _rows_{index}")
+    if "_records" in parts:
+        selected.append(f"{_hashed(source, nested)}, _deleted FROM _records WHERE row_{index} IS NOT NULL")
+    return " UNION ALL ".join(selected) or f"{_hashed(source, plain)}, false AS _deleted FROM {table} WHERE false"
+
+
+def _hashed(source: SourceTable, values: Mapping[str, str]) -> str:
+    names = ", ".join(f"{value} AS {quoted(column)}" for column, value in values.items())
+    return f"SELECT {names}, _id, _ts, {hash_sql(values[source.key])} AS _hash"

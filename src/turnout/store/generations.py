@@ -11,9 +11,13 @@ from turnout.columns import ColumnType
 from turnout.joins import quoted
 from turnout.layout import Layout
 from turnout.store import identity
+from turnout.store.affected import hash_sql
 from turnout.store.batches import Batch, Place, Progress
 from turnout.store.database import Database
 from turnout.store.feed import Commit
+
+_HASHING = "SELECT " + hash_sql("'turnout'") + " AS probe"
+"""Tells one hash function from another."""
 
 
 class GenerationTables:
@@ -59,6 +63,20 @@ class GenerationTables:
             f"(batch_id BIGINT, offsets VARCHAR, records BIGINT, views_built BOOLEAN)"
         )
         cursor.execute(f"INSERT INTO {self.schema}.progress VALUES (-1, '{{}}', 0, ?)", [views_built])
+        cursor.execute(f"CREATE TABLE {self.schema}.hashing AS {_HASHING}")
+
+    def renew_hashes(self) -> None:
+        """Hash all keys again if they were hashed by a version of DuckDB whose hash is another."""
+        with self.database.transaction() as cursor:
+            known = cursor.execute(
+                "SELECT count(*) FROM duckdb_tables() WHERE schema_name = ? AND table_name = 'hashing'", [self.schema]
+            ).fetchone()
+            if known == (1,) and cursor.execute(f"FROM {self.schema}.hashing EXCEPT {_HASHING}").fetchone() is None:
+                return
+            keys = [(s.table, s.key) for s in self.layout.sources] + [(v.table, v.key) for v in self.layout.views]
+            for table, key in keys:
+                cursor.execute(f"UPDATE {self.table(table)} SET _hash = {hash_sql(quoted(key))}")
+            cursor.execute(f"CREATE OR REPLACE TABLE {self.schema}.hashing AS {_HASHING}")
 
     def drop(self, cursor: duckdb.DuckDBPyConnection) -> None:
         cursor.execute(f"DROP SCHEMA IF EXISTS {self.schema} CASCADE")
@@ -78,13 +96,22 @@ class GenerationTables:
         row = cursor.execute(f"SELECT batch_id, offsets, records, views_built FROM {self.schema}.progress").fetchone()
         return Progress(*row) if row else Progress()
 
+    def number_from_start(self) -> None:
+        """A new stream counts its batches from 0."""
+        with self.database.transaction() as cursor:
+            cursor.execute(f"UPDATE {self.schema}.progress SET batch_id = -1")
+
     @contextmanager
-    def batch(self, batch_id: int) -> Iterator[Batch | None]:
-        """One batch in one transaction; None where the batch is already in the store (Spark replays after a crash)."""
+    def batch(self, batch_id: int | None) -> Iterator[Batch | None]:
+        """One batch in one transaction; None where the batch is already in the store (Spark replays after a crash).
+
+        What is read while catching up has no number: where it begins is known from the store itself.
+        """
         with self.database.transaction() as cursor:
             progress = self.progress(cursor)
             place = Place(self.schema, self.layout, self.database.feed)
-            batch = None if batch_id <= progress.batch_id else Batch(place, cursor, progress)
+            replayed = batch_id is not None and batch_id <= progress.batch_id
+            batch = None if replayed else Batch(place, cursor, progress)
             yield batch
         if batch is not None:
             self.database.feed.tell(Commit(self.generation, batch.versions, batch.log.deltas()))

@@ -1,0 +1,132 @@
+"""Catching up: large pieces of the topics, read one after the other until the target; the next while one is stored.
+
+It needs no streaming query and no checkpoint: how far it is stands in the store, in the transaction of each piece.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from turnout.offsets import Offsets
+from turnout.records import Decoded
+from turnout.spark.bulk import decode_bulk
+from turnout.spark.decode import SourceReading
+from turnout.spark.session import pool
+from turnout.spark.source import EARLIEST, read_range
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A range of offsets: read from `start`, after which everything before `end` is read."""
+
+    before: Offsets
+    start: Offsets
+    end: Offsets
+    last: bool
+
+    @property
+    def anew(self) -> Offsets | None:
+        return self.before.made_anew(self.end)
+
+
+def next_piece(at: Offsets, target: Offsets, ends: Offsets, most: int) -> Piece | None:
+    """What to read after `at` on the way to `target`, of topics that end at `ends`: about `most` records.
+
+    A partition that is gone has nothing left. One that ends before what was read of it was made anew: it is read from
+    its first record to its end. None where nothing is left and nothing is to be told.
+    """
+    whole = {place: offset for place, offset in at.next.items() if place in ends.next}
+    fresh = {place: ends.next[place] for place, offset in whole.items() if ends.next[place] < offset}
+    left = {
+        place: min(target.next.get(place, offset), ends.next[place]) - offset
+        for place, offset in whole.items()
+        if place not in fresh
+    }
+    total = sum(count for count in left.values() if count > 0)
+    share = min(1.0, most / total) if total else 0.0
+    steps = {place: min(count, int(count * share) + 1) for place, count in left.items() if count > 0}
+    if not steps and not fresh and len(whole) == len(at.next):
+        return None
+    end = whole | {place: whole[place] + count for place, count in steps.items()} | fresh
+    start = {place: whole[place] for place in steps} | dict.fromkeys(fresh, EARLIEST)
+    last = all(end[place] - whole[place] >= count for place, count in left.items() if count > 0)
+    return Piece(at, Offsets(start), Offsets(end), last)
+
+
+class CatchUp:
+    """The thread that catches up, for one generation."""
+
+    def __init__(
+        self,
+        session: SparkSession,
+        name: str,
+        kafka: Mapping[str, str],
+        sources: Sequence[SourceReading],
+        plan: Callable[[Offsets], Piece | None],
+        take: Callable[[Piece, Decoded], None],
+    ) -> None:
+        self.error: Exception | None = None
+        """Why it ended before it was done, if that is not because it was stopped."""
+        self._session = session
+        self._name = name
+        self._kafka = kafka
+        self._sources = sources
+        self._plan = plan
+        self._take = take
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(name=f"catch-up-{name}", daemon=True)
+
+    def start(self, at: Offsets, then: Callable[[], None]) -> None:
+        """Go on from `at`; `then` is called on the same thread when all is read."""
+        self._thread = threading.Thread(target=self._run, args=(at, then), name=self._thread.name, daemon=True)
+        self._thread.start()
+
+    @property
+    def running(self) -> bool:
+        return self._thread.is_alive()
+
+    def stop(self, timeout_seconds: float) -> bool:
+        """End after the piece that is being stored, waiting a bounded time; whether it ended in that time."""
+        self._stopped.set()
+        with contextlib.suppress(Exception):  # a JVM that is gone has no jobs
+            self._session.sparkContext.cancelJobsWithTag(self._name)
+        self._thread.join(timeout_seconds)
+        return not self._thread.is_alive()
+
+    def _run(self, at: Offsets, then: Callable[[], None]) -> None:
+        try:
+            with ThreadPoolExecutor(1, f"{self._thread.name}-read") as reader:
+                self._read_all(at, reader)
+            if not self._stopped.is_set():
+                then()
+        except Exception as error:
+            if not self._stopped.is_set():
+                self.error = error
+
+    def _read_all(self, at: Offsets, reader: ThreadPoolExecutor) -> None:
+        piece = self._plan(at)
+        reading = reader.submit(self._read, piece) if piece else None
+        while piece and reading and not self._stopped.is_set():
+            decoded = reading.result()
+            following = None if piece.last else self._plan(piece.end)
+            if following:
+                reading = reader.submit(self._read, following)
+            self._take(piece, decoded)
+            piece = following
+
+    def _read(self, piece: Piece) -> Decoded:
+        if not piece.start.next:
+            return Decoded()
+        context = self._session.sparkContext
+        context.addJobTag(self._name)
+        # Large partitions are split, so that every core has something to read.
+        options = {**self._kafka, "minPartitions": str(context.defaultParallelism)}
+        ends = Offsets({place: piece.end.next[place] for place in piece.start.next})
+        with pool(self._session, self._name):
+            return decode_bulk(read_range(self._session, options, piece.start, ends), self._sources)

@@ -1,0 +1,71 @@
+"""Catching up: which pieces are read, and how it goes on when topics change on the way."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from turnout.offsets import Offsets
+from turnout.spark.catch_up import Piece, next_piece
+from turnout.spark.source import EARLIEST
+
+A, B = ("t", 0), ("t", 1)
+
+
+def at(**parts: int) -> Offsets:
+    return Offsets({("t", int(name[1:])): offset for name, offset in parts.items()})
+
+
+def test_piece_takes_its_share_of_every_partition() -> None:
+    piece = next_piece(at(p0=0, p1=0), at(p0=300, p1=100), at(p0=900, p1=900), 40)
+    assert piece == Piece(at(p0=0, p1=0), at(p0=0, p1=0), at(p0=31, p1=11), last=False)
+
+
+def test_last_piece_ends_at_the_target_whatever_came_since() -> None:
+    piece = next_piece(at(p0=200, p1=100), at(p0=300, p1=100), at(p0=900, p1=900), 1_000)
+    assert piece == Piece(at(p0=200, p1=100), at(p0=200), at(p0=300, p1=100), last=True)
+
+
+def test_nothing_left_is_no_piece() -> None:
+    assert next_piece(at(p0=300), at(p0=300), at(p0=900), 10) is None
+
+
+def test_partition_that_is_gone_has_nothing_left_and_is_told() -> None:
+    piece = next_piece(at(p0=5, p1=7), at(p0=5, p1=100), at(p0=5), 10)
+    assert piece == Piece(at(p0=5, p1=7), at(), at(p0=5), last=True)
+
+
+def test_topic_that_was_made_anew_is_read_from_its_first_record() -> None:
+    piece = next_piece(at(p0=50, p1=50), at(p0=60, p1=100), at(p0=60, p1=8), 1_000)
+    assert piece is not None
+    assert (piece.start, piece.end) == (Offsets({A: 50, B: EARLIEST}), at(p0=60, p1=8))
+    assert (piece.anew, piece.last) == (at(p1=8), True)
+    assert next_piece(piece.end, at(p0=60, p1=100), at(p0=60, p1=8), 10) is None
+
+
+def test_topic_that_lost_its_newest_records_ends_where_it_ends() -> None:
+    piece = next_piece(at(p0=5), at(p0=100), at(p0=20), 1_000)
+    assert piece == Piece(at(p0=5), at(p0=5), at(p0=20), last=True)
+
+
+counts = st.dictionaries(st.integers(0, 5), st.integers(0, 500), min_size=1)
+
+
+@given(counts, st.integers(1, 200))
+def test_pieces_read_everything_once(sizes: dict[int, int], most: int) -> None:
+    target = Offsets({("t", partition): size for partition, size in sizes.items()})
+    place, read, pieces = Offsets(dict.fromkeys(target.next, 0)), 0, 0
+    while piece := next_piece(place, target, target, most):
+        step = piece.before.behind(piece.end)
+        assert 0 < step <= most + len(sizes)
+        assert piece.before == place
+        assert {p: place.next[p] for p in piece.start.next} == piece.start.next
+        assert piece.last == piece.end.reached(target)
+        place, read, pieces = piece.end, read + step, pieces + 1
+    assert (place, read) == (target, sum(sizes.values()))
+    assert pieces <= sum(sizes.values()) // most + 1
+
+
+def test_new_stream_starts_in_exactly_the_partitions_that_there_are() -> None:
+    read = at(p0=10, p1=20, p2=30)
+    assert read.for_start(at(p0=15, p1=4, p3=9)) == at(p0=10, p1=4, p3=0)
