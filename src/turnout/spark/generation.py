@@ -119,6 +119,7 @@ class GenerationQuery:
             return
         # What a stream has left there knows nothing of how far the store is.
         shutil.rmtree(self._reading.checkpoint, ignore_errors=True)
+        self._reading.checkpoint.mkdir(parents=True)
         self._catch_up = CatchUp(
             bulk_session(self._session), f"g{self.generation}", self._kafka, self._readings, self._plan, self._take
         )
