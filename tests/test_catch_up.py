@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
 from turnout.offsets import Offsets
-from turnout.spark.catch_up import Piece, next_piece
+from turnout.records import Decoded
+from turnout.spark.catch_up import LARGEST_PIECE, Piece, next_piece, piece_records
 from turnout.spark.source import EARLIEST
 
 A, B = ("t", 0), ("t", 1)
@@ -64,6 +66,15 @@ def test_pieces_read_everything_once(sizes: dict[int, int], most: int) -> None:
         place, read, pieces = piece.end, read + step, pieces + 1
     assert (place, read) == (target, sum(sizes.values()))
     assert pieces <= sum(sizes.values()) // most + 1
+
+
+def test_size_of_the_next_piece_follows_from_the_size_of_records() -> None:
+    piece = Piece(at(p0=0), at(p0=0), at(p0=1_000), last=False)
+    small = pa.table({"a": pa.array(range(1_000), pa.int64())})
+    large = pa.table({"a": ["x" * 1_000_000] * 1_000})
+    assert piece_records(piece, Decoded(None, {0: small})) == LARGEST_PIECE
+    assert piece_records(piece, Decoded(large)) == 134
+    assert piece_records(piece, Decoded()) == LARGEST_PIECE
 
 
 def test_new_stream_starts_in_exactly_the_partitions_that_there_are() -> None:

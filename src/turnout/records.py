@@ -21,6 +21,11 @@ class Decoded:
     records: pa.Table | None = None
     rows: Mapping[int, pa.Table] = field(default_factory=dict)
 
+    @property
+    def nbytes(self) -> int:
+        tables = [*self.rows.values(), *([] if self.records is None else [self.records])]
+        return sum(table.nbytes for table in tables)
+
     def firsts(self, topics: Sequence[str]) -> dict[Place, int]:
         """The first offset of each place, given the topic of each source."""
         found: dict[Place, int] = {}

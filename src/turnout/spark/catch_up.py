@@ -20,6 +20,12 @@ from turnout.spark.decode import SourceReading
 from turnout.spark.session import pool
 from turnout.spark.source import EARLIEST, read_range
 
+FIRST_PIECE = 20_000
+"""How many records are read first: from these it is known how large records are."""
+
+LARGEST_PIECE = 1_000_000
+_PIECE_BYTES = 128 << 20
+
 
 @dataclass(frozen=True, slots=True)
 class Piece:
@@ -59,6 +65,12 @@ def next_piece(at: Offsets, target: Offsets, ends: Offsets, most: int) -> Piece 
     return Piece(at, Offsets(start), Offsets(end), last)
 
 
+def piece_records(piece: Piece, decoded: Decoded) -> int:
+    """How many records the next piece should have: each costs a fixed time, and two are held in memory."""
+    each = decoded.nbytes / max(1, piece.before.behind(piece.end))
+    return max(1, min(LARGEST_PIECE, int(_PIECE_BYTES / each))) if each else LARGEST_PIECE
+
+
 class CatchUp:
     """The thread that catches up, for one generation."""
 
@@ -68,7 +80,7 @@ class CatchUp:
         name: str,
         kafka: Mapping[str, str],
         sources: Sequence[SourceReading],
-        plan: Callable[[Offsets], Piece | None],
+        plan: Callable[[Offsets, int], Piece | None],
         take: Callable[[Piece, Decoded], None],
     ) -> None:
         self.error: Exception | None = None
@@ -110,11 +122,11 @@ class CatchUp:
                 self.error = error
 
     def _read_all(self, at: Offsets, reader: ThreadPoolExecutor) -> None:
-        piece = self._plan(at)
+        piece = self._plan(at, FIRST_PIECE)
         reading = reader.submit(self._read, piece) if piece else None
         while piece and reading and not self._stopped.is_set():
             decoded = reading.result()
-            following = None if piece.last else self._plan(piece.end)
+            following = None if piece.last else self._plan(piece.end, piece_records(piece, decoded))
             if following:
                 reading = reader.submit(self._read, following)
             self._take(piece, decoded)

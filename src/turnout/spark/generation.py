@@ -42,8 +42,8 @@ log = logging.getLogger("turnout")
 SMALL_BATCH = 20_000
 """Up to this many records one task is faster than several."""
 
-PART_ROWS = 250_000
-"""How many rows of both sides are joined at once while a view is built."""
+PART_ROWS = 600_000
+"""About how many rows of both sides one task joins while a view is built."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,10 +239,10 @@ class GenerationQuery:
             batch.finish(batch_id, end.to_json(), views_built=caught_up)
         self._report(batch, batch_id, end, caught_up, started)
 
-    def _plan(self, at: Offsets) -> Piece | None:
+    def _plan(self, at: Offsets, records: int) -> Piece | None:
         """The next piece to catch up on."""
         ends = self._reading.ends(self._layout.topics)
-        piece = next_piece(at, self._reading.target, ends, self._reading.max_records_per_batch)
+        piece = next_piece(at, self._reading.target, ends, records)
         # The views have to be built, even if there was nothing to read.
         return piece or Piece(at, Offsets({}), at, last=True)
 
@@ -304,7 +304,8 @@ class GenerationQuery:
         folder = self._reading.checkpoint / "build"
         folder.mkdir(parents=True, exist_ok=True)
         try:
-            parts = batch.export(view, folder, PART_ROWS)
+            cores = self._session.sparkContext.defaultParallelism
+            parts = batch.export(view, folder, cores * (batch.size(view) // (cores * PART_ROWS) + 1))
             sql = view.sql_if_unique if batch.right_keys_unique(view) else view.sql
             batch.build(view, self._views.over_parts(sql, parts, f"g{self.generation}"))
         finally:

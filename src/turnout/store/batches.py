@@ -209,9 +209,8 @@ class Batch:
         if removed or added:
             self._changed.append(view.table)
 
-    def export(self, view: ViewTable, folder: Path, rows_a_part: int) -> list[dict[str, list[Path]]]:
+    def export(self, view: ViewTable, folder: Path, parts: int) -> list[dict[str, list[Path]]]:
         """Write all shown rows of both sides as Parquet files, in parts that share no key; files by source, of each."""
-        parts = self.size(view) // rows_a_part + 1
         files: list[dict[str, list[Path]]] = [{} for _ in range(parts)]
         for source in (view.left, view.right):
             table, below = self._place.table(source.table), folder / source.source
