@@ -7,7 +7,6 @@ the tables that every generation shares no changes are collected: they are small
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,8 +15,9 @@ from typing import Literal
 import pyarrow as pa
 
 from turnout.errors import TurnoutError
-from turnout.server.live.encoding import changes_body, current_body, problem_body, snapshot_parts, unexpected
+from turnout.server.live.encoding import changes_body, current_body, problem_body, snapshot_parts
 from turnout.server.live.outbox import ChangesSlot
+from turnout.server.live.retrying import retried
 from turnout.server.live.windows import Place, Readers, of_generation
 from turnout.store.feed import Delta, Wanted
 from turnout.store.identity import ROW
@@ -25,12 +25,9 @@ from turnout.store.netting import ChangeSet
 from turnout.store.tracking import TrackedWindow, track_window
 from turnout.store.windows import Window, split_name
 
-log = logging.getLogger(__name__)
-
 KEPT_CHANGES = 2_000
 KEPT_BYTES = 32 * 1024 * 1024
 COMPARED = frozenset({"orchestrator_status", "orchestrator_logs", "control_raw", "swaps", "join_quality"})
-_RETRY_SECONDS = 1.0
 _LATE_SECONDS = 1.0
 _AGAIN_SECONDS = 0.02
 
@@ -153,22 +150,15 @@ class SharedChanges:
         task.add_done_callback(self._joining.discard)
 
     async def _bring_in(self, slot: ChangesSlot, reason: Reason, seen: Place | None) -> None:
-        while slot in self._followers:
-            try:
-                tracked, parts = await self._snapshot(reason)
-            except TurnoutError as error:
-                if error.code != "store_unavailable":
-                    self._refuse(slot, error)
+        fault = f"a snapshot of {self.window.table} cannot be read"
+        try:
+            while slot in self._followers:
+                tracked, parts = await retried(lambda: self._snapshot(reason), fault)
+                if slot in self._followers and self._admit(slot, tracked, parts, seen):
                     return
-                await asyncio.sleep(_RETRY_SECONDS)
-                continue
-            except Exception:
-                log.exception("a snapshot of %s cannot be read", self.window.table)
-                self._refuse(slot, unexpected())
-                return
-            if slot in self._followers and self._admit(slot, tracked, parts, seen):
-                return
-            await asyncio.sleep(_AGAIN_SECONDS)
+                await asyncio.sleep(_AGAIN_SECONDS)
+        except TurnoutError as error:
+            self._refuse(slot, error)
 
     def _admit(self, slot: ChangesSlot, tracked: TrackedWindow, parts: list[bytes], seen: Place | None) -> bool:
         """Let a follower in; False where its snapshot and what all were told do not meet: it is read again."""
@@ -209,21 +199,13 @@ class SharedChanges:
     # -- all followers
 
     async def _follow(self) -> None:
-        while True:
-            await self._woken.wait()
-            self._woken.clear()
-            try:
-                await self._advance()
-            except TurnoutError as error:
-                if error.code != "store_unavailable":
-                    self._end(error)
-                    return
-                self._woken.set()
-                await asyncio.sleep(_RETRY_SECONDS)
-            except Exception:
-                log.exception("the changes of %s cannot be followed", self.window.table)
-                self._end(unexpected())
-                return
+        try:
+            while True:
+                await self._woken.wait()
+                self._woken.clear()
+                await retried(self._advance, f"the changes of {self.window.table} cannot be followed")
+        except TurnoutError as error:
+            self._end(error)
 
     async def _advance(self) -> None:
         """Tell everything up to what the table was told to be at."""

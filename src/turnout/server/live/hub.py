@@ -18,6 +18,7 @@ import duckdb
 from turnout.errors import TurnoutError
 from turnout.server.live.changes import SharedChanges
 from turnout.server.live.encoding import status_body
+from turnout.server.live.merging import Merger
 from turnout.server.live.outbox import ChangesSlot, NewestSlot
 from turnout.server.live.threads import Threads
 from turnout.server.live.windows import Place, Readers, SharedWindow
@@ -46,7 +47,8 @@ class Hub:
     def __init__(self, database: Database, status: Callable[[], dict[str, Any]]) -> None:
         self._database = database
         self._status = status
-        self._readers = Readers(database, Netting(), Threads(_READERS))
+        netting = Netting()
+        self._readers = Readers(database, netting, Threads(_READERS), Merger(netting))
         self._windows: dict[Window, SharedWindow] = {}
         self._changes: dict[Window, SharedChanges] = {}
         self._leaving: dict[Window, asyncio.TimerHandle] = {}
