@@ -50,7 +50,7 @@ class Merger(Generic[T]):
         self._working: asyncio.Task[None] | None = None
 
     async def merge(self, due: Callable[[], Due[T] | None]) -> T | None:
-        """What the window makes of its changes; None where the table has to be read. `due` is asked when its turn comes."""
+        """What the window makes of its changes; None where the table has to be read. `due` is asked in its turn."""
         waiting = _Waiting(due, asyncio.get_running_loop().create_future())
         self._waiting.append(waiting)
         if self._working is None or self._working.done():
@@ -78,14 +78,13 @@ class Merger(Generic[T]):
         except Exception:
             log.exception("changes cannot be merged into %d windows; they are read again", len(dues))
             return [None] * len(dues)
-        return [_taken(due, [sifted[id(delta)] for delta in due.deltas]) for due in dues]
-
-
-def _taken(due: Due[T], sifted: Sequence[Sifted]) -> T | Exception | None:
-    try:
-        return due.take(sifted)
-    except Exception as error:
-        return error
+        taken: list[T | Exception | None] = []
+        for due in dues:
+            try:
+                taken.append(due.take([sifted[id(delta)] for delta in due.deltas]))
+            except Exception as error:
+                taken.append(error)
+        return taken
 
 
 def _settle(answer: asyncio.Future[T | None], made: T | Exception | None) -> None:

@@ -112,11 +112,16 @@ class SharedWindow:
         """The table is at `place`. `deltas` tells what led to a place, or None where that was not collected."""
         # Also what leads beyond the place: it was committed after that was looked up.
         self._deltas |= of_generation(deltas, place[0])
-        shown = self._shown.place if self._shown else None
-        if shown is not None and place[0] == shown[0] and place[1] <= shown[1]:
-            return
         self._place = place
-        self._stale.set()
+        if not self._is_current():
+            self._stale.set()
+
+    def _is_current(self) -> bool:
+        """Whether all that was told is shown: what is read can be newer than what was told."""
+        if self._shown is None or self._place is None:
+            return False
+        generation, version = self._shown.place
+        return self._place[0] == generation and self._place[1] <= version
 
     async def _follow(self) -> None:
         try:
@@ -129,6 +134,8 @@ class SharedWindow:
             self._end(error)
 
     async def _refresh(self) -> None:
+        if self._is_current():
+            return
         shown = self._shown
         fresh = await self._readers.merger.merge(self._due) if shown else None
         if fresh is None:
@@ -143,14 +150,14 @@ class SharedWindow:
         shown, place = self._shown, self._place
         assert shown is not None
         deltas = self._deltas_since(shown, place) if place else None
-        if place is None or deltas is None:
+        if place is None or not deltas:
             return None
         return Due(shown.order, deltas, lambda sifted: self._advanced(shown, place, sifted))
 
     def _deltas_since(self, shown: _Shown, place: Place) -> list[Delta] | None:
         """Everything that happened since, in one generation; None where a part of it is not known."""
         seen, columns = shown.place, shown.order.columns
-        if seen[0] != place[0] or place[1] <= seen[1] or not self._has_order:
+        if seen[0] != place[0] or not self._has_order:
             return None
         found = [self._deltas.get((place[0], version)) for version in range(seen[1] + 1, place[1] + 1)]
         known = [delta for delta in found if delta is not None and delta.tells(columns)]
