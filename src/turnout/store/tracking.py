@@ -59,7 +59,9 @@ def track_window(database: Database, window: Window) -> TrackedWindow:
         order = Order.of(window, table.columns, [tie for tie in TIES if tie in table.hidden])
         names = [column.name for column in chosen]
         identity = ROW if ROW in table.hidden else "CAST(_id AS VARCHAR)"
-        extra = [f"{order.key} AS {KEY}", f"{identity} AS {ROW}"]
+        # A whole table is followed by its changes, which have no places.
+        places = [] if window.limit is None else [f"{order.key} AS {KEY}"]
+        extra = [*places, f"{identity} AS {ROW}"]
         rows = snapshot.select(table, window, extra).to_arrow_table()
         version = snapshot.version(table)
         result = WindowResult(window.table, table.generation, version, total, chosen, rows.select(names))

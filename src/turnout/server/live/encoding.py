@@ -5,7 +5,7 @@ A message that goes to many is encoded once, as a body without the `type` and `i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -46,22 +46,24 @@ def joined(head: bytes, rest: bytes) -> bytes:
     return head[:-1] + b"," + rest[1:]
 
 
-def snapshot_parts(tracked: TrackedWindow, reason: str) -> Iterator[bytes]:
-    """A whole table in bodies of a bounded size; an empty one is one body."""
+def snapshot_starts(tracked: TrackedWindow) -> range:
+    """Where the bodies of a whole table begin, each of a bounded size; an empty one is one body."""
+    return range(0, max(1, tracked.result.rows.num_rows), SNAPSHOT_PART_ROWS)
+
+
+def snapshot_part(tracked: TrackedWindow, reason: str, start: int) -> bytes:
     result = tracked.result
-    starts = range(0, max(1, result.rows.num_rows), SNAPSHOT_PART_ROWS)
-    for start in starts:
-        fields = {
-            "table": result.table,
-            "generation": result.generation,
-            "version": result.version,
-            "reason": reason,
-            "last": start == starts[-1],
-            "columns": _columns(result.columns),
-        }
-        rows = result.rows.slice(start, SNAPSHOT_PART_ROWS)
-        ids = tracked.ids.slice(start, SNAPSHOT_PART_ROWS)
-        yield _joined(to_json(fields), ids=to_json(ids.to_pylist()), rows=rows_json(rows))
+    fields = {
+        "table": result.table,
+        "generation": result.generation,
+        "version": result.version,
+        "reason": reason,
+        "last": start == snapshot_starts(tracked)[-1],
+        "columns": _columns(result.columns),
+    }
+    rows = result.rows.slice(start, SNAPSHOT_PART_ROWS)
+    ids = tracked.ids.slice(start, SNAPSHOT_PART_ROWS)
+    return _joined(to_json(fields), ids=to_json(ids.to_pylist()), rows=rows_json(rows))
 
 
 def changes_body(
