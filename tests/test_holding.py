@@ -22,7 +22,7 @@ from turnout.store.where import Op, SortKey, Term, compile_sort, compile_where, 
 from turnout.store.windows import Window
 
 _NAN, _INF = float("nan"), float("inf")
-_TYPES = {
+_TYPES: dict[str, tuple[pa.DataType, str, list[Any]]] = {
     "text": (pa.string(), "string", ["", "a", "A", "ab", "a\0", "a\0b", "b%", "ä", "Ä", "z", "\uffff", "😀"]),
     "yes": (pa.bool_(), "boolean", [True, False]),
     "small": (pa.int32(), "int32", [-(2**31), -1, 0, 1, 2**31 - 1]),
@@ -87,7 +87,7 @@ class Oracle:
         self._next = 0
 
     def insert(self, rows: Iterable[Row]) -> list[Row]:
-        made = []
+        made: list[Row] = []
         for row in rows:
             self._next += 1
             made.append({**row, "_id": self._next, "_right_id": None, ROW: str(self._next)})

@@ -106,6 +106,17 @@ def test_windows_that_are_the_same_are_read_once_and_changes_are_merged_into_the
         socket.raw.close()
 
 
+def test_windows_whose_values_are_equal_and_mean_different_things_are_two(filling: Filling, url: str) -> None:
+    filling.batch(users=[{"userId": "u3", "name": name, "email": None, "age": 1} for name in ("1", "1.0")])
+    with Socket(url) as socket:
+        for value in (1, 1.0):
+            where = [{"column": "name", "op": "=", "value": value}]
+            socket.send(type="window", id=str(value), table="users_ui", where=where, columns="name")
+            answer = socket.receive()
+            assert isinstance(answer, WindowRows)
+            assert answer.rows == [[str(value)]]
+
+
 def settings_of(rows: str, max_rows: int | None = None, duplicates: str = "latest") -> Settings:
     """The default sources with other row rules."""
     sources = {name: {**source, "rows": rows, "max_rows": max_rows} for name, source in default_sources().items()}
@@ -306,6 +317,10 @@ def test_unsubscribe_ends_what_is_sent(filling: Filling, url: str) -> None:
         ('{"type": "window", "id": "1", "table": "users_ui", "where": "_id > 1"}', "bad_where"),
         ('{"type": "window", "id": "1", "table": "users_ui", "sort": "_id"}', "bad_sort"),
         ('{"type": "changes", "id": "1", "table": "users_ui", "columns": "_hash"}', "bad_columns"),
+        (
+            '{"type": "window", "id": "1", "table": "users_ui", "where": [{"column": "age", "op": "=", "value": [1]}]}',
+            "bad_where",
+        ),
     ],
 )
 def test_bad_message_is_an_error_and_the_connection_stays(url: str, raw: str, code: str) -> None:

@@ -11,7 +11,7 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import duckdb
 
@@ -39,6 +39,7 @@ _RETRY_SECONDS = 0.5
 _READERS = 2
 
 Shared = SharedWindow | SharedChanges
+K = TypeVar("K")
 
 
 class Hub:
@@ -49,7 +50,7 @@ class Hub:
         self._status = status
         netting = Netting()
         self._readers = Readers(database, netting, Threads(_READERS), Merger(netting))
-        self._windows: dict[Window, SharedWindow] = {}
+        self._windows: dict[str, SharedWindow] = {}
         self._changes: dict[Window, SharedChanges] = {}
         self._leaving: dict[Window, asyncio.TimerHandle] = {}
         self._status_viewers: set[NewestSlot] = set()
@@ -63,13 +64,15 @@ class Hub:
     def follow_window(self, slot: NewestSlot, window: Window, seen: Place | None) -> Callable[[], None]:
         """Send the window to `slot` from now on; the answer ends it."""
         self._start()
-        shared = self._windows.get(window)
+        # By their texts: values that people give may be equal and mean different things, such as 1 and 1.0 as names.
+        name = repr(window)
+        shared = self._windows.get(name)
         if shared is None:
-            ended = self._forgetting(self._windows, window)
-            shared = self._windows[window] = SharedWindow(window, self._readers, ended)
+            ended = self._forgetting(self._windows, name)
+            shared = self._windows[name] = SharedWindow(window, self._readers, ended)
             self._want()
         shared.join(slot, seen)
-        return lambda: self._leave_window(shared, slot)
+        return lambda: self._leave_window(name, shared, slot)
 
     def follow_changes(
         self, slot: Callable[[Callable[[ChangesSlot], None]], ChangesSlot], window: Window, seen: Place | None
@@ -115,9 +118,9 @@ class Hub:
         self._status_viewers.discard(slot)
         self._rest()
 
-    def _leave_window(self, shared: SharedWindow, slot: NewestSlot) -> None:
-        if not shared.leave(slot) and self._windows.get(shared.window) is shared:
-            self._forget(self._windows, shared.window)
+    def _leave_window(self, name: str, shared: SharedWindow, slot: NewestSlot) -> None:
+        if not shared.leave(slot) and self._windows.get(name) is shared:
+            self._forget(self._windows, name)
 
     def _leave_changes(self, shared: SharedChanges, slot: ChangesSlot) -> None:
         if shared.leave(slot) or self._changes.get(shared.window) is not shared or self._loop is None:
@@ -129,11 +132,11 @@ class Hub:
 
         self._leaving[shared.window] = self._loop.call_later(RESUME_SECONDS, end)
 
-    def _forgetting(self, known: dict[Window, Any], window: Window) -> Callable[[], None]:
-        return lambda: self._forget(known, window)
+    def _forgetting(self, known: dict[K, Any], key: K) -> Callable[[], None]:
+        return lambda: self._forget(known, key)
 
-    def _forget(self, known: dict[Window, Any], window: Window) -> None:
-        if (shared := known.pop(window, None)) is not None:
+    def _forget(self, known: dict[K, Any], key: K) -> None:
+        if (shared := known.pop(key, None)) is not None:
             shared.close()
         self._want()
         self._rest()
