@@ -50,6 +50,8 @@ class Hub:
         self._status = status
         netting = Netting()
         self._readers = Readers(database, netting, Threads(_READERS), Merger(netting))
+        # Threads of their own: however many windows have to be read, all others hear of what changed.
+        self._looking, self._asking = Threads(1), Threads(1)
         self._windows: dict[str, SharedWindow] = {}
         self._changes: dict[Window, SharedChanges] = {}
         self._leaving: dict[Window, asyncio.TimerHandle] = {}
@@ -182,7 +184,7 @@ class Hub:
 
     async def _round(self) -> None:
         named = {number for shared in self._followed() if (number := split_name(shared.window.table)[1]) is not None}
-        positions = await self._readers.threads.run(lambda: read_positions(self._database, named))
+        positions = await self._looking.run(lambda: read_positions(self._database, named))
         # After the positions: what led to them has been heard by now, or is in a moment.
         commits = [self._commits.popleft() for _ in range(len(self._commits))]
         deltas = _by_table(commits)
@@ -197,7 +199,7 @@ class Hub:
         while True:
             if self._status_viewers:
                 try:
-                    body = status_body(await self._readers.threads.run(self._status))
+                    body = status_body(await self._asking.run(self._status))
                 except Exception as error:
                     _note("the status", error)
                 else:
