@@ -2,6 +2,7 @@
 
 import json
 import socket as socket_module
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,8 @@ from turnout.settings import default_sources, default_views
 from turnout.store.database import Database
 from turnout.store.feed import Wanted
 from turnout.store.ledger import Ledger
-from turnout.store.tracking import track_window
+from turnout.store.tracking import TrackedWindow, track_window
+from turnout.store.windows import Window
 from turnout.testing import wait_until
 
 
@@ -104,6 +106,30 @@ def test_windows_that_are_the_same_are_read_once_and_changes_are_merged_into_the
     assert len({answer.model_dump_json() for answer in answers}) == 1
     for socket in sockets:
         socket.raw.close()
+
+
+def test_windows_that_take_long_to_read_hold_up_nobody_else(
+    filling: Filling, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = threading.Event()
+
+    def slow(database: Database, window: Window) -> TrackedWindow:
+        if window.table == "accounts_ui":
+            release.wait(60)
+        return track_window(database, window)
+
+    monkeypatch.setattr("turnout.server.live.windows.track_window", slow)
+    with Socket(url) as socket, Socket(url) as other:
+        socket.send(type="window", id="w", table="users_ui")
+        socket.receive()
+        for number in range(4):
+            other.send(type="window", id=str(number), table="accounts_ui", offset=number)
+        filling.batch(users=[{**USER_1, "userId": "u3"}])
+        answer = socket.receive()
+        release.set()
+        assert isinstance(answer, WindowRows)
+        assert answer.total == 3
+        assert {other.receive().type for _ in range(4)} == {"rows"}
 
 
 def test_windows_whose_values_are_equal_and_mean_different_things_are_two(filling: Filling, url: str) -> None:
