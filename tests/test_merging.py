@@ -71,6 +71,18 @@ def test_window_with_a_fault_is_alone_with_it() -> None:
     assert [answers[0], str(answers[1]), answers[2]] == ["1: 1", "its own", "3: 1"]
 
 
+def test_windows_are_told_of_a_turn_that_fails_and_the_next_is_taken() -> None:
+    async def two_turns() -> list[Any]:
+        merger: Merger[str] = Merger(cast(Netting, Asked()))
+        failed = await asyncio.gather(merger.merge(broken), merger.merge(lambda: due(1)), return_exceptions=True)
+        return [*map(str, failed), await merger.merge(lambda: due(2))]
+
+    def broken() -> Due[str]:
+        raise ValueError("no turn")
+
+    assert asyncio.run(two_turns()) == ["no turn", "no turn", "2: 1"]
+
+
 def test_windows_are_read_where_a_change_cannot_be_merged(caplog: pytest.LogCaptureFixture) -> None:
     assert merge(Asked(ValueError("no such thing")), due(1), due(2)) == [None, None]
     assert "changes cannot be merged into 2 windows" in caplog.text

@@ -60,12 +60,19 @@ class Merger(Generic[T]):
     async def _work(self) -> None:
         while self._waiting:
             turn = [self._waiting.popleft() for _ in range(min(MOST_AT_ONCE, len(self._waiting)))]
-            # Those that were cancelled meanwhile have left.
-            taken = [(waiting, waiting.due()) for waiting in turn if not waiting.answer.done()]
-            dues = [due for _, due in taken if due is not None]
-            made = iter(await self._thread.run(partial(self._merged, dues)) if dues else ())
-            for waiting, due in taken:
-                _settle(waiting.answer, next(made) if due is not None else None)
+            try:
+                await self._take(turn)
+            except Exception as error:
+                for waiting in turn:
+                    _settle(waiting.answer, error)
+
+    async def _take(self, turn: Sequence[_Waiting[T]]) -> None:
+        # Those that were cancelled meanwhile have left.
+        taken = [(waiting, waiting.due()) for waiting in turn if not waiting.answer.done()]
+        dues = [due for _, due in taken if due is not None]
+        made = iter(await self._thread.run(partial(self._merged, dues)) if dues else ())
+        for waiting, due in taken:
+            _settle(waiting.answer, next(made) if due is not None else None)
 
     def _merged(self, dues: Sequence[Due[T]]) -> list[T | Exception | None]:
         """On the thread. The fault of one window is told to that one only."""
