@@ -2,6 +2,7 @@
 
 import json
 import socket as socket_module
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,8 @@ from turnout.settings import default_sources, default_views
 from turnout.store.database import Database
 from turnout.store.feed import Wanted
 from turnout.store.ledger import Ledger
-from turnout.store.tracking import track_window
+from turnout.store.tracking import TrackedWindow, track_window
+from turnout.store.windows import Window
 from turnout.testing import wait_until
 
 
@@ -104,6 +106,41 @@ def test_windows_that_are_the_same_are_read_once_and_changes_are_merged_into_the
     assert len({answer.model_dump_json() for answer in answers}) == 1
     for socket in sockets:
         socket.raw.close()
+
+
+def test_windows_that_take_long_to_read_hold_up_nobody_else(
+    filling: Filling, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = threading.Event()
+
+    def slow(database: Database, window: Window) -> TrackedWindow:
+        if window.table == "accounts_ui":
+            release.wait(60)
+        return track_window(database, window)
+
+    monkeypatch.setattr("turnout.server.live.windows.track_window", slow)
+    with Socket(url) as socket, Socket(url) as other:
+        socket.send(type="window", id="w", table="users_ui")
+        socket.receive()
+        for number in range(4):
+            other.send(type="window", id=str(number), table="accounts_ui", offset=number)
+        filling.batch(users=[{**USER_1, "userId": "u3"}])
+        answer = socket.receive()
+        release.set()
+        assert isinstance(answer, WindowRows)
+        assert answer.total == 3
+        assert {other.receive().type for _ in range(4)} == {"rows"}
+
+
+def test_windows_whose_values_are_equal_and_mean_different_things_are_two(filling: Filling, url: str) -> None:
+    filling.batch(users=[{"userId": "u3", "name": name, "email": None, "age": 1} for name in ("1", "1.0")])
+    with Socket(url) as socket:
+        for value in (1, 1.0):
+            where = [{"column": "name", "op": "=", "value": value}]
+            socket.send(type="window", id=str(value), table="users_ui", where=where, columns="name")
+            answer = socket.receive()
+            assert isinstance(answer, WindowRows)
+            assert answer.rows == [[str(value)]]
 
 
 def settings_of(rows: str, max_rows: int | None = None, duplicates: str = "latest") -> Settings:
@@ -306,6 +343,10 @@ def test_unsubscribe_ends_what_is_sent(filling: Filling, url: str) -> None:
         ('{"type": "window", "id": "1", "table": "users_ui", "where": "_id > 1"}', "bad_where"),
         ('{"type": "window", "id": "1", "table": "users_ui", "sort": "_id"}', "bad_sort"),
         ('{"type": "changes", "id": "1", "table": "users_ui", "columns": "_hash"}', "bad_columns"),
+        (
+            '{"type": "window", "id": "1", "table": "users_ui", "where": [{"column": "age", "op": "=", "value": [1]}]}',
+            "bad_where",
+        ),
     ],
 )
 def test_bad_message_is_an_error_and_the_connection_stays(url: str, raw: str, code: str) -> None:

@@ -15,6 +15,7 @@ from turnout.store.where import (
     Op,
     SortKey,
     Term,
+    compile_key,
     compile_sort,
     compile_where,
     parse_columns,
@@ -224,7 +225,13 @@ def test_sort_reads_directions_and_puts_nulls_last() -> None:
     keys = parse_sort("-age, name,+small,age")
     assert keys == (SortKey("age", True), SortKey("name"), SortKey("small"))
     text = compile_sort(keys[:2], COLUMNS, ["_id", "_right_id"])
-    assert text == '"age" DESC NULLS LAST, "name" ASC NULLS LAST, "_id" NULLS LAST, "_right_id" NULLS LAST'
+    assert text == '"age" DESC NULLS LAST, "name" ASC NULLS LAST, "_id" ASC NULLS LAST, "_right_id" ASC NULLS LAST'
+
+
+def test_sort_is_a_key_in_the_same_order() -> None:
+    text = compile_key(parse_sort("-age,name"), COLUMNS, ["_id"])
+    expected = """create_sort_key("age", 'DESC NULLS LAST', "name", 'ASC NULLS LAST', "_id", 'ASC NULLS LAST')"""
+    assert text == expected
 
 
 def test_column_lists_take_quotes_and_refuse_the_rest() -> None:

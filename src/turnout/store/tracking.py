@@ -11,9 +11,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from turnout.store.database import Database
+from turnout.store.holding import KEY, Order
 from turnout.store.identity import ROW
-from turnout.store.netting import Order
-from turnout.store.where import quote
 from turnout.store.windows import TIES, Window, WindowResult, chosen_columns, open_snapshot, split_name, store_faults
 
 GONE = (-1, 0)
@@ -53,14 +52,16 @@ class Positions:
 
 
 def track_window(database: Database, window: Window) -> TrackedWindow:
-    """The window's rows with their identities, and with the columns that order them."""
+    """The window's rows with their identities and their places in its order."""
     with open_snapshot(database) as snapshot:
         table, total = snapshot.prepare(window)
         chosen = chosen_columns(table, window)
         order = Order.of(window, table.columns, [tie for tie in TIES if tie in table.hidden])
         names = [column.name for column in chosen]
         identity = ROW if ROW in table.hidden else "CAST(_id AS VARCHAR)"
-        extra = [quote(name) for name in order.keys if name not in names] + [f"{identity} AS {ROW}"]
+        # A whole table is followed by its changes, which have no places.
+        places = [] if window.limit is None else [f"{order.key} AS {KEY}"]
+        extra = [*places, f"{identity} AS {ROW}"]
         rows = snapshot.select(table, window, extra).to_arrow_table()
         version = snapshot.version(table)
         result = WindowResult(window.table, table.generation, version, total, chosen, rows.select(names))

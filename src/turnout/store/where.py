@@ -146,10 +146,23 @@ def compile_where(terms: Sequence[Term], columns: Mapping[str, ColumnType]) -> t
 
 def compile_sort(keys: Sequence[SortKey], columns: Mapping[str, ColumnType], ties: Sequence[str] = ()) -> str:
     """The order's text, nulls last both ways; `ties` (hidden columns) make it total."""
+    return ", ".join(f"{column} {direction}" for column, direction in _ordered(keys, columns, ties))
+
+
+def compile_key(keys: Sequence[SortKey], columns: Mapping[str, ColumnType], ties: Sequence[str] = ()) -> str:
+    """The same order as one expression: rows are in it as the bytes of its values are."""
+    parts = [f"{column}, '{direction}'" for column, direction in _ordered(keys, columns, ties)]
+    return f"create_sort_key({', '.join(parts)})" if parts else "CAST('' AS BLOB)"
+
+
+def _ordered(
+    keys: Sequence[SortKey], columns: Mapping[str, ColumnType], ties: Sequence[str]
+) -> Iterator[tuple[str, str]]:
     for key in keys:
         known_column(key.column, columns, "sort", "bad_sort")
-    parts = [f"{quote(key.column)} {'DESC' if key.descending else 'ASC'} NULLS LAST" for key in keys]
-    return ", ".join(parts + [f"{quote(tie)} NULLS LAST" for tie in ties])
+        yield quote(key.column), f"{'DESC' if key.descending else 'ASC'} NULLS LAST"
+    for tie in ties:
+        yield quote(tie), "ASC NULLS LAST"
 
 
 def known_column(name: str, columns: Mapping[str, ColumnType], place: str, code: str) -> None:

@@ -7,7 +7,6 @@ the tables that every generation shares no changes are collected: they are small
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,8 +15,10 @@ from typing import Literal
 import pyarrow as pa
 
 from turnout.errors import TurnoutError
-from turnout.server.live.encoding import changes_body, current_body, problem_body, snapshot_parts, unexpected
+from turnout.server.live.encoding import changes_body, current_body, problem_body
 from turnout.server.live.outbox import ChangesSlot
+from turnout.server.live.retrying import retried
+from turnout.server.live.snapshots import Snapshot
 from turnout.server.live.windows import Place, Readers, of_generation
 from turnout.store.feed import Delta, Wanted
 from turnout.store.identity import ROW
@@ -25,12 +26,9 @@ from turnout.store.netting import ChangeSet
 from turnout.store.tracking import TrackedWindow, track_window
 from turnout.store.windows import Window, split_name
 
-log = logging.getLogger(__name__)
-
 KEPT_CHANGES = 2_000
 KEPT_BYTES = 32 * 1024 * 1024
 COMPARED = frozenset({"orchestrator_status", "orchestrator_logs", "control_raw", "swaps", "join_quality"})
-_RETRY_SECONDS = 1.0
 _LATE_SECONDS = 1.0
 _AGAIN_SECONDS = 0.02
 
@@ -153,28 +151,21 @@ class SharedChanges:
         task.add_done_callback(self._joining.discard)
 
     async def _bring_in(self, slot: ChangesSlot, reason: Reason, seen: Place | None) -> None:
-        while slot in self._followers:
-            try:
-                tracked, parts = await self._snapshot(reason)
-            except TurnoutError as error:
-                if error.code != "store_unavailable":
-                    self._refuse(slot, error)
+        fault = f"a snapshot of {self.window.table} cannot be read"
+        try:
+            while slot in self._followers:
+                snapshot = await retried(lambda: self._snapshot(reason), fault)
+                if slot in self._followers and self._admit(slot, snapshot, seen):
                     return
-                await asyncio.sleep(_RETRY_SECONDS)
-                continue
-            except Exception:
-                log.exception("a snapshot of %s cannot be read", self.window.table)
-                self._refuse(slot, unexpected())
-                return
-            if slot in self._followers and self._admit(slot, tracked, parts, seen):
-                return
-            await asyncio.sleep(_AGAIN_SECONDS)
+                await asyncio.sleep(_AGAIN_SECONDS)
+        except TurnoutError as error:
+            self._refuse(slot, error)
 
-    def _admit(self, slot: ChangesSlot, tracked: TrackedWindow, parts: list[bytes], seen: Place | None) -> bool:
+    def _admit(self, slot: ChangesSlot, snapshot: Snapshot, seen: Place | None) -> bool:
         """Let a follower in; False where its snapshot and what all were told do not meet: it is read again."""
-        place = _place(tracked)
+        place = _place(snapshot.tracked)
         if self._place is None:
-            self._stand_at(tracked)
+            self._stand_at(snapshot.tracked)
         assert self._place is not None
         if place[0] != self._place[0]:
             return False
@@ -184,7 +175,7 @@ class SharedChanges:
         if place == seen:
             slot.put_current(current_body(self.window.table, *place))
         else:
-            slot.put_snapshot(parts)
+            slot.put_snapshot(snapshot.parts())
         for body in later:
             slot.put(body)
         self._followers[slot] = max(place, self._place)
@@ -196,34 +187,23 @@ class SharedChanges:
         if not self._followers:
             self._ended()
 
-    async def _snapshot(self, reason: Reason) -> tuple[TrackedWindow, list[bytes]]:
+    async def _snapshot(self, reason: Reason) -> Snapshot:
         """All rows. Where tables are compared, those that the next comparison starts from."""
-        known = self._known
-
-        def read() -> tuple[TrackedWindow, list[bytes]]:
-            tracked = known or track_window(self._readers.database, self.window)
-            return tracked, list(snapshot_parts(tracked, reason))
-
-        return await self._readers.threads.run(read)
+        tracked, threads = self._known, self._readers.threads
+        if tracked is None:
+            tracked = await threads.run(lambda: track_window(self._readers.database, self.window))
+        return Snapshot(tracked, reason, threads)
 
     # -- all followers
 
     async def _follow(self) -> None:
-        while True:
-            await self._woken.wait()
-            self._woken.clear()
-            try:
-                await self._advance()
-            except TurnoutError as error:
-                if error.code != "store_unavailable":
-                    self._end(error)
-                    return
-                self._woken.set()
-                await asyncio.sleep(_RETRY_SECONDS)
-            except Exception:
-                log.exception("the changes of %s cannot be followed", self.window.table)
-                self._end(unexpected())
-                return
+        try:
+            while True:
+                await self._woken.wait()
+                self._woken.clear()
+                await retried(self._advance, f"the changes of {self.window.table} cannot be followed")
+        except TurnoutError as error:
+            self._end(error)
 
     async def _advance(self) -> None:
         """Tell everything up to what the table was told to be at."""
@@ -284,11 +264,11 @@ class SharedChanges:
     async def _start_over(self, reason: Reason) -> None:
         """A snapshot for all: another generation, or changes that are not known."""
         self._known = None
-        tracked, parts = await self._snapshot(reason)
-        self._stand_at(tracked)
+        snapshot = await self._snapshot(reason)
+        self._stand_at(snapshot.tracked)
         for slot, place in self._followers.items():
             if place is not None and not (place[0] == self._place_now[0] and place[1] >= self._place_now[1]):
-                slot.put_snapshot(parts)
+                slot.put_snapshot(snapshot.parts())
                 self._followers[slot] = self._place_now
 
     def _stand_at(self, tracked: TrackedWindow) -> None:

@@ -5,8 +5,7 @@ A message that goes to many is encoded once, as a body without the `type` and `i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -24,7 +23,7 @@ def message(kind: str, identity: str | None, body: bytes) -> str:
     return f'{{"type":"{kind}","id":{to_json(identity).decode()},{body[1:].decode()}'
 
 
-def rows_json(rows: pa.Table) -> bytes:
+def rows_json(rows: pa.Table | pa.RecordBatch) -> bytes:
     """Rows as lists in the order of the columns."""
     columns = [for_json(column).to_pylist() for column in rows.columns]
     return to_json(list(zip(*columns, strict=True)))
@@ -34,7 +33,7 @@ def window_head(table: str, generation: int, version: int, total: int) -> bytes:
     return to_json({"table": table, "generation": generation, "version": version, "total": total})
 
 
-def window_rows(rows: pa.Table, columns: Sequence[Column], offset: int) -> bytes:
+def window_rows(rows: pa.RecordBatch, columns: Sequence[Column], offset: int) -> bytes:
     """The part of a window that stays while only its total changes."""
     fields = to_json({"offset": offset, "columns": _columns(columns)})
     shown = rows.select([column.name for column in columns])
@@ -46,22 +45,24 @@ def joined(head: bytes, rest: bytes) -> bytes:
     return head[:-1] + b"," + rest[1:]
 
 
-def snapshot_parts(tracked: TrackedWindow, reason: str) -> Iterator[bytes]:
-    """A whole table in bodies of a bounded size; an empty one is one body."""
+def snapshot_starts(tracked: TrackedWindow) -> range:
+    """Where the bodies of a whole table begin, each of a bounded size; an empty one is one body."""
+    return range(0, max(1, tracked.result.rows.num_rows), SNAPSHOT_PART_ROWS)
+
+
+def snapshot_part(tracked: TrackedWindow, reason: str, start: int) -> bytes:
     result = tracked.result
-    starts = range(0, max(1, result.rows.num_rows), SNAPSHOT_PART_ROWS)
-    for start in starts:
-        fields = {
-            "table": result.table,
-            "generation": result.generation,
-            "version": result.version,
-            "reason": reason,
-            "last": start == starts[-1],
-            "columns": _columns(result.columns),
-        }
-        rows = result.rows.slice(start, SNAPSHOT_PART_ROWS)
-        ids = tracked.ids.slice(start, SNAPSHOT_PART_ROWS)
-        yield _joined(to_json(fields), ids=to_json(ids.to_pylist()), rows=rows_json(rows))
+    fields = {
+        "table": result.table,
+        "generation": result.generation,
+        "version": result.version,
+        "reason": reason,
+        "last": start == snapshot_starts(tracked)[-1],
+        "columns": _columns(result.columns),
+    }
+    rows = result.rows.slice(start, SNAPSHOT_PART_ROWS)
+    ids = tracked.ids.slice(start, SNAPSHOT_PART_ROWS)
+    return _joined(to_json(fields), ids=to_json(ids.to_pylist()), rows=rows_json(rows))
 
 
 def changes_body(
@@ -107,4 +108,4 @@ def _joined(fields: bytes, **encoded: bytes) -> bytes:
 
 
 def _columns(columns: Sequence[Column]) -> list[dict[str, str]]:
-    return [asdict(column) for column in columns]
+    return [{"name": column.name, "type": column.type} for column in columns]

@@ -11,13 +11,14 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import duckdb
 
 from turnout.errors import TurnoutError
 from turnout.server.live.changes import SharedChanges
 from turnout.server.live.encoding import status_body
+from turnout.server.live.merging import Merger
 from turnout.server.live.outbox import ChangesSlot, NewestSlot
 from turnout.server.live.threads import Threads
 from turnout.server.live.windows import Place, Readers, SharedWindow
@@ -38,6 +39,7 @@ _RETRY_SECONDS = 0.5
 _READERS = 2
 
 Shared = SharedWindow | SharedChanges
+K = TypeVar("K")
 
 
 class Hub:
@@ -46,8 +48,11 @@ class Hub:
     def __init__(self, database: Database, status: Callable[[], dict[str, Any]]) -> None:
         self._database = database
         self._status = status
-        self._readers = Readers(database, Netting(), Threads(_READERS))
-        self._windows: dict[Window, SharedWindow] = {}
+        netting = Netting()
+        self._readers = Readers(database, netting, Threads(_READERS), Merger(netting))
+        # Threads of their own: however many windows have to be read, all others hear of what changed.
+        self._looking, self._asking = Threads(1), Threads(1)
+        self._windows: dict[str, SharedWindow] = {}
         self._changes: dict[Window, SharedChanges] = {}
         self._leaving: dict[Window, asyncio.TimerHandle] = {}
         self._status_viewers: set[NewestSlot] = set()
@@ -61,13 +66,15 @@ class Hub:
     def follow_window(self, slot: NewestSlot, window: Window, seen: Place | None) -> Callable[[], None]:
         """Send the window to `slot` from now on; the answer ends it."""
         self._start()
-        shared = self._windows.get(window)
+        # By their texts: values that people give may be equal and mean different things, such as 1 and 1.0 as names.
+        name = repr(window)
+        shared = self._windows.get(name)
         if shared is None:
-            ended = self._forgetting(self._windows, window)
-            shared = self._windows[window] = SharedWindow(window, self._readers, ended)
+            ended = self._forgetting(self._windows, name)
+            shared = self._windows[name] = SharedWindow(window, self._readers, ended)
             self._want()
         shared.join(slot, seen)
-        return lambda: self._leave_window(shared, slot)
+        return lambda: self._leave_window(name, shared, slot)
 
     def follow_changes(
         self, slot: Callable[[Callable[[ChangesSlot], None]], ChangesSlot], window: Window, seen: Place | None
@@ -113,9 +120,9 @@ class Hub:
         self._status_viewers.discard(slot)
         self._rest()
 
-    def _leave_window(self, shared: SharedWindow, slot: NewestSlot) -> None:
-        if not shared.leave(slot) and self._windows.get(shared.window) is shared:
-            self._forget(self._windows, shared.window)
+    def _leave_window(self, name: str, shared: SharedWindow, slot: NewestSlot) -> None:
+        if not shared.leave(slot) and self._windows.get(name) is shared:
+            self._forget(self._windows, name)
 
     def _leave_changes(self, shared: SharedChanges, slot: ChangesSlot) -> None:
         if shared.leave(slot) or self._changes.get(shared.window) is not shared or self._loop is None:
@@ -127,11 +134,11 @@ class Hub:
 
         self._leaving[shared.window] = self._loop.call_later(RESUME_SECONDS, end)
 
-    def _forgetting(self, known: dict[Window, Any], window: Window) -> Callable[[], None]:
-        return lambda: self._forget(known, window)
+    def _forgetting(self, known: dict[K, Any], key: K) -> Callable[[], None]:
+        return lambda: self._forget(known, key)
 
-    def _forget(self, known: dict[Window, Any], window: Window) -> None:
-        if (shared := known.pop(window, None)) is not None:
+    def _forget(self, known: dict[K, Any], key: K) -> None:
+        if (shared := known.pop(key, None)) is not None:
             shared.close()
         self._want()
         self._rest()
@@ -177,7 +184,7 @@ class Hub:
 
     async def _round(self) -> None:
         named = {number for shared in self._followed() if (number := split_name(shared.window.table)[1]) is not None}
-        positions = await self._readers.threads.run(lambda: read_positions(self._database, named))
+        positions = await self._looking.run(lambda: read_positions(self._database, named))
         # After the positions: what led to them has been heard by now, or is in a moment.
         commits = [self._commits.popleft() for _ in range(len(self._commits))]
         deltas = _by_table(commits)
@@ -192,7 +199,7 @@ class Hub:
         while True:
             if self._status_viewers:
                 try:
-                    body = status_body(await self._readers.threads.run(self._status))
+                    body = status_body(await self._asking.run(self._status))
                 except Exception as error:
                     _note("the status", error)
                 else:

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
-from turnout.server.live.encoding import message
+from turnout.errors import TurnoutError
+from turnout.server.live.encoding import message, problem_body
 
 MAX_WAITING_CHANGES = 500
 MAX_WAITING_BYTES = 8 * 1024 * 1024
+
+Part = Callable[[], Awaitable[bytes]]
+"""Makes a body when it is about to be sent: a whole table is large."""
 
 
 class Slot:
@@ -23,8 +27,8 @@ class Slot:
         self.id = identity
         self.closed = False
 
-    def take(self) -> str | None:
-        """The next message, or None."""
+    def take(self) -> str | Awaitable[str] | None:
+        """The next message, or what makes it, or None."""
         raise NotImplementedError
 
     def _ready(self) -> None:
@@ -53,12 +57,12 @@ class ChangesSlot(Slot):
 
     def __init__(self, outbox: Outbox, identity: str, fall_behind: Callable[[ChangesSlot], None]) -> None:
         super().__init__(outbox, identity)
-        self._waiting: deque[tuple[str, bytes]] = deque()
+        self._waiting: deque[tuple[str, bytes | Part]] = deque()
         self._changes = self._bytes = 0
         self._behind = False
         self._fall_behind = fall_behind
 
-    def put_snapshot(self, parts: Iterable[bytes]) -> None:
+    def put_snapshot(self, parts: Iterable[Part]) -> None:
         """All rows anew: what waits and was not sent says nothing any more."""
         self._clear()
         self._waiting.extend(("snapshot", part) for part in parts)
@@ -85,7 +89,7 @@ class ChangesSlot(Slot):
             self._behind = True
         self._ready()
 
-    def take(self) -> str | None:
+    def take(self) -> str | Awaitable[str] | None:
         if self._behind:
             # The client reads again: only now is a snapshot worth its work.
             self._behind = False
@@ -94,10 +98,19 @@ class ChangesSlot(Slot):
         if not self._waiting:
             return None
         kind, body = self._waiting.popleft()
+        if not isinstance(body, bytes):
+            return self._made(kind, body)
         if kind == "changes":
             self._changes -= 1
             self._bytes -= len(body)
         return message(kind, self.id, body)
+
+    async def _made(self, kind: str, part: Part) -> str:
+        try:
+            return message(kind, self.id, await part())
+        except TurnoutError as error:
+            self._clear()
+            return message("error", self.id, problem_body(error))
 
     def _clear(self) -> None:
         self._waiting.clear()
@@ -129,18 +142,23 @@ class Outbox:
     async def next(self) -> str:
         """The next message to send, when there is one."""
         while True:
-            if (text := self._take()) is not None:
+            if self._first:
+                return self._first.popleft()
+            if not self._slots:
+                self._woken.clear()
+                await self._woken.wait()
+            elif (text := await self._turn()) is not None:
                 return text
-            self._woken.clear()
-            await self._woken.wait()
 
-    def _take(self) -> str | None:
-        if self._first:
-            return self._first.popleft()
-        while self._slots:
-            slot = next(iter(self._slots))
-            del self._slots[slot]
-            if (text := slot.take()) is not None:
-                self._slots[slot] = None  # at the end of the turn: it may have more
-                return text
-        return None
+    async def _turn(self) -> str | None:
+        """What the subscription whose turn it is has to say."""
+        slot = next(iter(self._slots))
+        del self._slots[slot]
+        taken = slot.take()
+        if taken is None:
+            return None
+        self._slots[slot] = None  # at the end of the turn: it may have more
+        if isinstance(taken, str):
+            return taken
+        text = await taken
+        return None if slot.closed else text

@@ -7,24 +7,24 @@ them; further down, a change is held against the filter and the order. So a larg
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from turnout.errors import TurnoutError
-from turnout.server.live.encoding import current_body, joined, problem_body, unexpected, window_head, window_rows
+from turnout.server.live.encoding import current_body, joined, problem_body, window_head, window_rows
+from turnout.server.live.merging import Due, Merger
 from turnout.server.live.outbox import NewestSlot
+from turnout.server.live.retrying import retried
 from turnout.server.live.threads import Threads
 from turnout.store.database import Database
 from turnout.store.feed import Delta, Wanted
+from turnout.store.holding import Held, Order, Sifted, hold
 from turnout.store.identity import WITHOUT_ORDER
-from turnout.store.netting import Held, Netting
-from turnout.store.tracking import TrackedWindow, track_window
-from turnout.store.windows import Window, split_name
-
-log = logging.getLogger(__name__)
+from turnout.store.netting import Netting
+from turnout.store.tracking import track_window
+from turnout.store.windows import Column, Window, split_name
 
 Place = tuple[int, int]
 """A generation and a version."""
@@ -36,8 +36,6 @@ MAX_HELD_ROWS = 2_000
 SPARE_ROWS = 100
 """Rows that are held beyond a window's end: as many may leave it before the table is read again."""
 
-_RETRY_SECONDS = 1.0
-
 
 def of_generation(deltas: Mapping[Place, Delta | None], generation: int) -> dict[Place, Delta | None]:
     """Those of one generation: others are not looked at, and would only pile up."""
@@ -45,20 +43,12 @@ def of_generation(deltas: Mapping[Place, Delta | None], generation: int) -> dict
 
 
 @dataclass(frozen=True, slots=True)
-class Readers:
-    """What following works with."""
-
-    database: Database
-    netting: Netting
-    threads: Threads
-
-
-@dataclass(frozen=True, slots=True)
 class _Shown:
     """What the viewers have: where the table was, the rows that are held of it, and the encoded ones of the window."""
 
     place: Place
-    tracked: TrackedWindow
+    columns: tuple[Column, ...]
+    order: Order
     held: Held
     rows: bytes
 
@@ -72,6 +62,16 @@ class _Shown:
 
     def body(self, table: str) -> bytes:
         return joined(window_head(table, *self.place, self.total), self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Readers:
+    """What following works with."""
+
+    database: Database
+    netting: Netting
+    threads: Threads
+    merger: Merger[_Shown]
 
 
 class SharedWindow:
@@ -112,36 +112,32 @@ class SharedWindow:
         """The table is at `place`. `deltas` tells what led to a place, or None where that was not collected."""
         # Also what leads beyond the place: it was committed after that was looked up.
         self._deltas |= of_generation(deltas, place[0])
-        shown = self._shown.place if self._shown else None
-        if shown is not None and place[0] == shown[0] and place[1] <= shown[1]:
-            return
         self._place = place
-        self._stale.set()
+        if not self._is_current():
+            self._stale.set()
+
+    def _is_current(self) -> bool:
+        """Whether all that was told is shown: what is read can be newer than what was told."""
+        if self._shown is None or self._place is None:
+            return False
+        generation, version = self._shown.place
+        return self._place[0] == generation and self._place[1] <= version
 
     async def _follow(self) -> None:
-        while True:
-            await self._stale.wait()
-            self._stale.clear()
-            try:
-                await self._refresh()
-            except TurnoutError as error:
-                if error.code != "store_unavailable":
-                    self._end(error)
-                    return
-                self._stale.set()
-                await asyncio.sleep(_RETRY_SECONDS)
-            except Exception:
-                log.exception("a window of %s cannot be followed", self.window.table)
-                self._end(unexpected())
-                return
-            await asyncio.sleep(SECONDS_BETWEEN)
+        try:
+            while True:
+                await self._stale.wait()
+                self._stale.clear()
+                await retried(self._refresh, f"a window of {self.window.table} cannot be followed")
+                await asyncio.sleep(SECONDS_BETWEEN)
+        except TurnoutError as error:
+            self._end(error)
 
     async def _refresh(self) -> None:
-        shown, place = self._shown, self._place
-        deltas = self._deltas_since(shown, place) if shown and place else None
-        fresh: _Shown | None = None
-        if shown and place and deltas is not None:
-            fresh = await self._readers.threads.run(lambda: self._advanced(shown, place, deltas))
+        if self._is_current():
+            return
+        shown = self._shown
+        fresh = await self._readers.merger.merge(self._due) if shown else None
         if fresh is None:
             fresh = await self._readers.threads.run(self._read)
         self._shown = fresh
@@ -149,37 +145,45 @@ class SharedWindow:
         if shown is None or shown.differs(fresh):
             self._send(fresh)
 
+    def _due(self) -> Due[_Shown] | None:
+        """What happened since; None where a part of it is not known."""
+        shown, place = self._shown, self._place
+        assert shown is not None
+        deltas = self._deltas_since(shown, place) if place else None
+        if place is None or not deltas:
+            return None
+        return Due(shown.order, deltas, lambda sifted: self._advanced(shown, place, sifted))
+
     def _deltas_since(self, shown: _Shown, place: Place) -> list[Delta] | None:
         """Everything that happened since, in one generation; None where a part of it is not known."""
-        seen, columns = shown.place, shown.tracked.order.columns
-        if seen[0] != place[0] or place[1] <= seen[1] or not self._has_order:
+        seen, columns = shown.place, shown.order.columns
+        if seen[0] != place[0] or not self._has_order:
             return None
         found = [self._deltas.get((place[0], version)) for version in range(seen[1] + 1, place[1] + 1)]
         known = [delta for delta in found if delta is not None and delta.tells(columns)]
         return known if len(known) == len(found) else None
 
-    def _advanced(self, shown: _Shown, place: Place, deltas: Sequence[Delta]) -> _Shown | None:
+    def _advanced(self, shown: _Shown, place: Place, changes: Sequence[Sifted]) -> _Shown | None:
         """The window after some changes, without reading the table; None where it has to be read."""
         if not self._holds_first:
-            return self._beside(shown, place, deltas)
-        held, netting = shown.held, self._readers.netting
-        for delta in deltas:
-            held = netting.advance(held, delta, shown.tracked.order, self._most)
+            return self._beside(shown, place, changes)
+        held = shown.held
+        for sifted in changes:
+            held = sifted.advance(held, shown.order, self._most)
         if held.bound is not None and held.rows.num_rows < self._visible_end:
             return None
         if self._visible(held).equals(self._visible(shown.held)):
             return replace(shown, place=place, held=held)
-        rows = window_rows(self._visible(held), shown.tracked.result.columns, self.window.offset)
+        rows = window_rows(self._visible(held), shown.columns, self.window.offset)
         return replace(shown, place=place, held=held, rows=rows)
 
-    def _beside(self, shown: _Shown, place: Place, deltas: Sequence[Delta]) -> _Shown | None:
+    def _beside(self, shown: _Shown, place: Place, changes: Sequence[Sifted]) -> _Shown | None:
         """The same rows with another total, where no change lies before the window or in it."""
         held = shown.held
-        for delta in deltas:
-            total, concerned = self._readers.netting.concerns(held, delta, shown.tracked.order)
-            if concerned:
+        for sifted in changes:
+            if sifted.concerns(held, shown.order):
                 return None
-            held = replace(held, total=total)
+            held = replace(held, total=sifted.total(held, shown.order))
         return replace(shown, place=place, held=held)
 
     @property
@@ -201,18 +205,16 @@ class SharedWindow:
     def _most(self) -> int:
         return self._visible_end + SPARE_ROWS
 
-    def _visible(self, held: Held) -> pa.Table:
+    def _visible(self, held: Held) -> pa.RecordBatch:
         return held.rows.slice(self.window.offset, self.window.limit) if self._holds_first else held.rows
 
     def _read(self) -> _Shown:
         wanted = replace(self.window, offset=0, limit=self._most) if self._holds_first else self.window
         tracked = track_window(self._readers.database, wanted)
-        rows, result = tracked.rows, tracked.result
-        complete = rows.num_rows < (wanted.limit or 0)
-        last = rows.slice(max(0, rows.num_rows - 1)).select(list(tracked.order.keys))
-        held = Held(rows, None if complete else last, result.total)
+        result = tracked.result
+        held = hold(tracked.rows, wanted.limit or 0, result.total)
         encoded = window_rows(self._visible(held), result.columns, self.window.offset)
-        return _Shown((result.generation, result.version), tracked, held, encoded)
+        return _Shown((result.generation, result.version), result.columns, tracked.order, held, encoded)
 
     def _forget(self, place: Place) -> None:
         """Drop what has been taken into account. What was told meanwhile still has to be."""

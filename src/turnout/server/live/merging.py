@@ -1,0 +1,103 @@
+"""Changes are merged into windows many at a time, on one thread: what a change means to all of them is one query.
+
+Windows are served in the order in which they ask; one that has waited takes all that came meanwhile at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Generic, TypeVar
+
+from turnout.server.live.threads import Threads
+from turnout.store.feed import Delta
+from turnout.store.holding import Order, Sifted
+from turnout.store.netting import Netting
+
+log = logging.getLogger(__name__)
+
+MOST_AT_ONCE = 64
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Due(Generic[T]):
+    """Some changes for a window, and what to do with them once it is known what they mean to it."""
+
+    order: Order
+    deltas: Sequence[Delta]
+    take: Callable[[Sequence[Sifted]], T | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting(Generic[T]):
+    due: Callable[[], Due[T] | None]
+    answer: asyncio.Future[T | None]
+
+
+class Merger(Generic[T]):
+    """Lives on the event loop; its work runs on a thread of its own."""
+
+    def __init__(self, netting: Netting) -> None:
+        self._netting = netting
+        self._thread = Threads(1)
+        self._waiting: deque[_Waiting[T]] = deque()
+        self._working: asyncio.Task[None] | None = None
+
+    async def merge(self, due: Callable[[], Due[T] | None]) -> T | None:
+        """What the window makes of its changes; None where the table has to be read. `due` is asked in its turn."""
+        waiting = _Waiting(due, asyncio.get_running_loop().create_future())
+        self._waiting.append(waiting)
+        if self._working is None or self._working.done():
+            self._working = asyncio.ensure_future(self._work())
+        return await waiting.answer
+
+    async def _work(self) -> None:
+        while self._waiting:
+            turn = [self._waiting.popleft() for _ in range(min(MOST_AT_ONCE, len(self._waiting)))]
+            try:
+                await self._take(turn)
+            except Exception as error:
+                for waiting in turn:
+                    _settle(waiting.answer, error)
+
+    async def _take(self, turn: Sequence[_Waiting[T]]) -> None:
+        # Those that were cancelled meanwhile have left.
+        taken = [(waiting, waiting.due()) for waiting in turn if not waiting.answer.done()]
+        dues = [due for _, due in taken if due is not None]
+        made = iter(await self._thread.run(partial(self._merged, dues)) if dues else ())
+        for waiting, due in taken:
+            _settle(waiting.answer, next(made) if due is not None else None)
+
+    def _merged(self, dues: Sequence[Due[T]]) -> list[T | Exception | None]:
+        """On the thread. The fault of one window is told to that one only."""
+        orders: dict[int, tuple[Delta, list[Order]]] = {}
+        for due in dues:
+            for delta in due.deltas:
+                orders.setdefault(id(delta), (delta, []))[1].append(due.order)
+        try:
+            sifted = {number: self._netting.sift(delta, wanted) for number, (delta, wanted) in orders.items()}
+        except Exception:
+            log.exception("changes cannot be merged into %d windows; they are read again", len(dues))
+            return [None] * len(dues)
+        taken: list[T | Exception | None] = []
+        for due in dues:
+            try:
+                taken.append(due.take([sifted[id(delta)] for delta in due.deltas]))
+            except Exception as error:
+                taken.append(error)
+        return taken
+
+
+def _settle(answer: asyncio.Future[T | None], made: T | Exception | None) -> None:
+    if answer.done():
+        return
+    if isinstance(made, Exception):
+        answer.set_exception(made)
+    else:
+        answer.set_result(made)

@@ -1,0 +1,58 @@
+"""Snapshots in parts: encoded when they are sent, and once for those who read at one pace."""
+
+import asyncio
+
+import pyarrow as pa
+import pytest
+
+from turnout.server.live import encoding, snapshots
+from turnout.server.live.encoding import snapshot_part
+from turnout.server.live.snapshots import Snapshot
+from turnout.server.live.threads import Threads
+from turnout.store.holding import Order
+from turnout.store.identity import ROW
+from turnout.store.tracking import TrackedWindow
+from turnout.store.windows import Column, WindowResult
+
+
+@pytest.fixture
+def encoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Where the parts began that were encoded; a part has one row."""
+    starts: list[int] = []
+
+    def counted(tracked: TrackedWindow, reason: str, start: int) -> bytes:
+        starts.append(start)
+        return snapshot_part(tracked, reason, start)
+
+    monkeypatch.setattr(encoding, "SNAPSHOT_PART_ROWS", 1)
+    monkeypatch.setattr(snapshots, "snapshot_part", counted)
+    return starts
+
+
+def snapshot() -> Snapshot:
+    rows = pa.table({"n": [1, 2, 3, 4], ROW: ["a", "b", "c", "d"]})
+    result = WindowResult("t", 1, 2, 4, (Column("n", "int64"),), rows.select(["n"]))
+    return Snapshot(TrackedWindow(result, rows, Order(("TRUE", ()), "", frozenset())), "subscribed", Threads(1))
+
+
+def test_part_is_encoded_when_it_is_asked_for(encoded: list[int]) -> None:
+    async def ask() -> None:
+        parts = snapshot().parts()
+        assert (len(parts), encoded) == (4, [])
+        assert b'"rows":[[2]]' in await parts[1]()
+        assert b'"last":true' in await parts[3]()
+
+    asyncio.run(ask())
+    assert encoded == [1, 3]
+
+
+def test_part_is_encoded_once_for_those_who_read_together_and_again_for_who_lags(encoded: list[int]) -> None:
+    async def ask() -> None:
+        shared = snapshot()
+        one, other, late = shared.parts(), shared.parts(), shared.parts()
+        for number in range(4):
+            assert await one[number]() == await other[number]()
+        await late[0]()
+
+    asyncio.run(ask())
+    assert encoded == [0, 1, 2, 3, 0]
