@@ -1,7 +1,7 @@
 """Growth: what a small batch and a window cost with few and with many rows in the tables.
 
-One process, moved from small topics to large ones by swaps. A small batch is some accounts of random keys that all carry
-their moment; it is over when a subscriber's window shows that moment. Nothing else is produced meanwhile.
+One process, moved from small topics to large ones by swaps. A small batch is some accounts of random keys, all of one
+moment; it ends when a subscriber's window shows that moment. Nothing else is produced.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
+import signal
 import sys
 import tempfile
 import time
@@ -25,6 +25,7 @@ import beginning  # noqa: E402
 import beside  # noqa: E402
 import catch_up  # noqa: E402
 import chart  # noqa: E402
+import environments  # noqa: E402
 import growth  # noqa: E402
 import latency  # noqa: E402
 import machine  # noqa: E402
@@ -61,10 +62,17 @@ def main() -> int:
     full = sizes == Sizes() and not options.quick
     file = RESULTS if full else TRIAL
     document = json.loads(file.read_text()) if file.exists() and options.only else {"measures": {}}
-    failed = _measure(options.only or list(MEASURES), sizes, document["measures"], console)
     document |= machine.describe() | {"sizes": sizes.to_json(), "written": datetime.now(UTC).isoformat("T", "seconds")}
-    file.parent.mkdir(exist_ok=True)
-    file.write_text(json.dumps(document, indent=1) + "\n")
+    with console.status("Installing the peers where they are not there ..."):
+        environments.install()
+    if options.install:
+        return 0
+
+    def keep() -> None:
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(json.dumps(document, indent=1) + "\n")
+
+    failed = _measure(options.only or list(MEASURES), sizes, document["measures"], keep, console)
     _print(document, console)
     if full:
         chart.write(document, ROOT / "bench" / "chart.svg", console)
@@ -80,6 +88,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--records", type=int, help="records in each of the two topics (1,000,000)")
     parser.add_argument("--runs", type=int, help="runs of the short measures; medians are shown (3)")
     parser.add_argument("--quick", action="store_true", help="everything small: does it work? The figures say nothing")
+    parser.add_argument("--install", action="store_true", help="install the peers, measure nothing")
     parser.add_argument(
         "--markdown", action="store_true", help="print the table of bench/results.json, measure nothing"
     )
@@ -93,7 +102,9 @@ def _sizes(options: argparse.Namespace) -> Sizes:
     return replace(sizes, **given)
 
 
-def _measure(names: list[str], sizes: Sizes, results: dict[str, Any], console: Console) -> dict[str, str]:
+def _measure(
+    names: list[str], sizes: Sizes, results: dict[str, Any], keep: Callable[[], None], console: Console
+) -> dict[str, str]:
     """Each measure in turn, on one broker; what fails does not end the others. Answers the reasons."""
     failed = {}
     # The bench's records are large, and so is the store: not in a /tmp that may be memory.
@@ -109,6 +120,7 @@ def _measure(names: list[str], sizes: Sizes, results: dict[str, Any], console: C
             console.rule(name)
             try:
                 results[name] = MEASURES[name](bench)
+                keep()
             except Exception as error:
                 traceback.print_exc()
                 failed[name] = str(error) or type(error).__name__
@@ -145,5 +157,6 @@ def _show(options: argparse.Namespace, console: Console) -> int:
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("PYTHONUNBUFFERED", "1")
+    # As an exception: what was started is ended on the way out.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     sys.exit(main())
