@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -47,7 +48,7 @@ class Bench:
     _pairs: dict[str, Pair] = field(default_factory=dict)
 
     def say(self, text: str) -> None:
-        self.console.print(f"[dim]{text}[/]", highlight=False)
+        self.console.print(f"[dim]{time.strftime('%H:%M:%S')}[/] {text}", highlight=False)
 
     def pair(self, name: str, count: int, updates: int = 1) -> Pair:
         """Topics of that name, filled when they are first asked for."""

@@ -56,6 +56,9 @@ def start_server(options: argparse.Namespace) -> None:
     server = Server(port=options.port, jvm_args=arguments)
     server.start()
     kept.append(server)
+    # Loading what builds tables belongs to starting.
+    import deephaven.stream.kafka.consumer
+    import deephaven.update_graph  # noqa: F401
 
 
 def build(options, earliest):

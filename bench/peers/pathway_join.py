@@ -37,13 +37,16 @@ def main() -> None:
     options = parser.parse_args()
     started = time.monotonic()
     users, accounts = (read(options, options.users, User), read(options, options.accounts, Account))
-    latest = accounts.groupby(accounts.userId).reduce(
+    # `latest` would be that of the processing time, and records of one commit have the same.
+    newest = accounts.groupby(accounts.userId).reduce(
         accounts.userId,
-        accountType=pw.reducers.latest(accounts.accountType),
-        balance=pw.reducers.latest(accounts.balance),
+        account=pw.reducers.max(
+            pw.make_tuple(pw.this._metadata["offset"].as_int(), accounts.accountType, accounts.balance)
+        ),
     )
-    final = users.join_left(latest, users.userId == latest.userId).select(
-        *[users.userId, users.name, users.email, users.age], accountType=latest.accountType, balance=latest.balance
+    newest = newest.select(pw.this.userId, accountType=pw.this.account[1], balance=pw.this.account[2])
+    final = users.join_left(newest, users.userId == newest.userId).select(
+        *[users.userId, users.name, users.email, users.age, newest.accountType, newest.balance]
     )
     complete = final.filter(pw.this.accountType == options.newest).reduce(rows=pw.reducers.count())
 
@@ -72,7 +75,7 @@ def read(options: argparse.Namespace, topic: str, schema: type[pw.Schema]) -> pw
         "group.id": f"bench-{time.time()}",
         "auto.offset.reset": "earliest",
     }
-    return pw.io.kafka.read(settings, topic=topic, format="json", schema=schema)
+    return pw.io.kafka.read(settings, topic=topic, format="json", schema=schema, with_metadata=True)
 
 
 if __name__ == "__main__":
