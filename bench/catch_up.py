@@ -7,6 +7,7 @@ in a process that has done it before: for Turnout a swap, from the control messa
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -103,8 +104,10 @@ def _raw(bench: Bench, results: Results, variant: str, pair: Pair) -> None:
 
 
 def _peer(results: Results, variant: str, name: str, command: list[str], *, warm: bool = False, **more: str) -> None:
+    began = time.monotonic()
     with Peer(command, more) as peer:
-        started = peer.wait("started", START_SECONDS)["seconds"]
+        peer.wait("started", START_SECONDS)
+        started = time.monotonic() - began
         cold = peer.wait("cold", CATCH_UP_SECONDS)["seconds"]
         _note(results, variant, f"{name} cold", cold)
         _remember(results, variant, name, peer.memory_mb, started)
