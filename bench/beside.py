@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from context import Bench
-from latency import PER_SECOND, fresh_topics, of_changes, quantiles
+from latency import PER_SECOND, fresh_topics, of_changes, quantiles, wait_flowing
 from load import Load
 from records import Pair
 from turnout.testing import wait_until
@@ -24,6 +24,7 @@ def measure(bench: Bench) -> dict[str, Any]:
         running(folder, bench.bootstrap, topics, "latest") as side,
         Load(bench.bootstrap, topics, PER_SECOND).running(),
     ):
+        wait_flowing(side)
         for number in range(bench.sizes.runs):
             bench.say(f"a build beside it, run {number + 1} of {bench.sizes.runs}")
             results["alone"].append(quantiles(of_changes(side, bench.sizes.seconds)))

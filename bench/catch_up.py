@@ -40,6 +40,7 @@ def measure(bench: Bench) -> Results:
         ("Kafka Streams", 2, _kafka_streams),
         ("PySpark stateful", 1, _spark),
         ("Pathway", 1, _pathway),
+        ("Flink SQL", 1, _flink),
     ]
     _turnout(bench, results, pairs)
     for system, most, run in systems:
@@ -127,10 +128,18 @@ def _deephaven(bench: Bench, results: Results, variant: str, pair: Pair) -> None
 
 
 def _kafka_streams(bench: Bench, results: Results, variant: str, pair: Pair) -> None:
-    java = environments.java_compiler()
-    command = [java, "-Xmx4g", "-cp", environments.class_path("kafka-streams"), str(PEERS / "StreamsJoin.java")]
+    _java(bench, results, variant, pair, ("Kafka Streams", "kafka-streams", "StreamsJoin.java"))
+
+
+def _flink(bench: Bench, results: Results, variant: str, pair: Pair) -> None:
+    _java(bench, results, variant, pair, ("Flink SQL", "flink", "FlinkJoin.java"))
+
+
+def _java(bench: Bench, results: Results, variant: str, pair: Pair, peer: tuple[str, str, str]) -> None:
+    name, set_name, source = peer
+    command = environments.java_command(PEERS / source, set_name)
     command += [bench.bootstrap, *pair.topics, str(pair.keys), NEWEST, f".{pair.updates - 1}"]
-    _peer(results, variant, "Kafka Streams", command)
+    _peer(results, variant, name, command)
 
 
 def _spark(bench: Bench, results: Results, variant: str, pair: Pair) -> None:

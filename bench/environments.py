@@ -72,11 +72,15 @@ def _jar(coordinates: str, size: int, sha256: str) -> jars.Jar:
     return jars.Jar(group, artifact, version, size, sha256)
 
 
-def java_compiler() -> str:
-    """`java` that can run a source file, which a JRE cannot."""
+def java_command(source: Path, set_name: str) -> list[str]:
+    """The command that runs a peer's source file, which is compiled first."""
     if shutil.which("javac") is None:
         raise Unavailable("no JDK: a JRE cannot compile the peer's source")
-    return "java"
+    jars_of_set = class_path(set_name)
+    classes = ENVIRONMENTS / set_name
+    _run("javac", "-nowarn", "-cp", jars_of_set, "-d", str(classes), str(source))
+    opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in ("java.lang", "java.util", "java.time")]
+    return ["java", "-Xmx4g", *opened, "-cp", f"{classes}:{jars_of_set}", source.stem]
 
 
 def _run(*command: str) -> None:

@@ -12,9 +12,25 @@ sys.path.insert(0, str(FOLDER.parent / "scripts"))
 
 from lock_jars import JarSet, resolve  # noqa: E402
 
+FLINK = (
+    "flink-clients",
+    "flink-table-api-java-bridge",
+    "flink-table-planner_2.12",
+    "flink-table-runtime",
+    "flink-json",
+)
+
 SETS = {
     "kafka-streams": JarSet(
         roots=("org.apache.kafka:kafka-streams:4.3.1", "org.slf4j:slf4j-nop:1.7.36"),
+        transitive=True,
+    ),
+    "flink": JarSet(
+        roots=(
+            *(f"org.apache.flink:{name}:2.2.1" for name in FLINK),
+            "org.apache.flink:flink-sql-connector-kafka:4.0.1-2.0",
+            "org.slf4j:slf4j-nop:1.7.36",
+        ),
         transitive=True,
     ),
 }
