@@ -87,6 +87,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", choices=list(MEASURES), help="these measures; others keep their results")
     parser.add_argument("--records", type=int, help="records in each of the two topics (1,000,000)")
     parser.add_argument("--runs", type=int, help="runs of the short measures; medians are shown (3)")
+    parser.add_argument(
+        "--seconds", type=float, help="how long each latency and each number of viewers is followed (15)"
+    )
     parser.add_argument("--quick", action="store_true", help="everything small: does it work? The figures say nothing")
     parser.add_argument("--install", action="store_true", help="install the peers, measure nothing")
     parser.add_argument(
@@ -98,7 +101,9 @@ def _options() -> argparse.Namespace:
 
 def _sizes(options: argparse.Namespace) -> Sizes:
     sizes = QUICK if options.quick else Sizes()
-    given = {name: getattr(options, name) for name in ("records", "runs") if getattr(options, name) is not None}
+    given = {
+        name: getattr(options, name) for name in ("records", "runs", "seconds") if getattr(options, name) is not None
+    }
     return replace(sizes, **given)
 
 
