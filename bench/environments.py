@@ -9,6 +9,7 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from turnout import jars
@@ -26,6 +27,9 @@ PACKAGES = {
 }
 
 
+NEEDED = {"catch-up": ("deephaven", "pathway"), "latency": ("deephaven",)}
+
+
 class Unavailable(Exception):  # noqa: N818 - no error: the reason why a peer is not in the table
     """This peer cannot run here."""
 
@@ -33,9 +37,9 @@ class Unavailable(Exception):  # noqa: N818 - no error: the reason why a peer is
 _unavailable: dict[str, str] = {}
 
 
-def install() -> None:
-    """Everything that is not there yet, before anything is measured; what fails is told when it is asked for."""
-    for name in PACKAGES:
+def install(measures: Iterable[str]) -> None:
+    """What these measures need, before anything is measured; what fails is told when it is asked for."""
+    for name in sorted({environment for measure in measures for environment in NEEDED.get(measure, ())}):
         try:
             python(name)
         except Unavailable as error:

@@ -58,13 +58,13 @@ def main() -> int:
     console = Console(width=None if sys.stdout.isatty() else 180)
     if options.markdown or options.write_readme:
         return _show(options, console)
-    sizes = _sizes(options)
+    sizes, names = _sizes(options), options.only or list(MEASURES)
     full = sizes == Sizes() and not options.quick
     file = RESULTS if full else TRIAL
     document = json.loads(file.read_text()) if file.exists() and options.only else {"measures": {}}
     document |= machine.describe() | {"sizes": sizes.to_json(), "written": datetime.now(UTC).isoformat("T", "seconds")}
     with console.status("Installing the peers where they are not there ..."):
-        environments.install()
+        environments.install(names)
     if options.install:
         return 0
 
@@ -72,7 +72,7 @@ def main() -> int:
         file.parent.mkdir(exist_ok=True)
         file.write_text(json.dumps(document, indent=1) + "\n")
 
-    failed = _measure(options.only or list(MEASURES), sizes, document["measures"], keep, console)
+    failed = _measure(names, sizes, document["measures"], keep, console)
     _print(document, console)
     if full:
         chart.write(document, ROOT / "bench" / "chart.svg", console)
