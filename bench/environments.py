@@ -63,12 +63,21 @@ def python(name: str) -> Path:
 
 def class_path(set_name: str) -> str:
     """The jars of a set of bench/jars.lock, fetched and verified as Turnout's own are."""
-    lock = json.loads((FOLDER / "jars.lock").read_text(encoding="utf-8"))["sets"][set_name]
     try:
-        files = jars.fetch([_jar(**entry) for entry in lock], jars.cache_folder())
+        files = jars.fetch(_locked(set_name), jars.cache_folder())
     except TurnoutError as error:
         raise Unavailable(str(error)) from error
     return ":".join(map(str, files))
+
+
+def jar_version(set_name: str, artifact: str) -> str:
+    """The locked version of a jar."""
+    return next(jar.version for jar in _locked(set_name) if jar.artifact == artifact)
+
+
+def _locked(set_name: str) -> list[jars.Jar]:
+    lock = json.loads((FOLDER / "jars.lock").read_text(encoding="utf-8"))
+    return [_jar(**entry) for entry in lock["sets"][set_name]]
 
 
 def _jar(coordinates: str, size: int, sha256: str) -> jars.Jar:

@@ -31,11 +31,13 @@ def describe() -> dict[str, Any]:
             "Java": _java(),
             **{name: version(package) for name, package in _PACKAGES.items()},
             **{name: _pinned(*place) for name, place in _PINNED.items()},
+            **{name: environments.jar_version(*jar) for name, jar in _JARS.items()},
         },
     }
 
 
 _PACKAGES = {"PySpark": "pyspark", "DuckDB": "duckdb", "librdkafka client": "confluent-kafka"}
+_JARS = {"Kafka Streams": ("kafka-streams", "kafka-streams"), "Flink": ("flink", "flink-clients")}
 _PINNED = {"Deephaven": ("deephaven", 0), "Pathway": ("pathway", 0)}
 
 

@@ -61,8 +61,8 @@ def _catch_up(results: Results) -> Iterator[Row]:
         for way, least in (("cold", 1.0), ("warm", 1.5)):
             peer = systems.get(f"Deephaven {way}")
             yield _against(f"{name}, {way}", systems[f"Turnout {way}"], "Deephaven", peer, least)
-        yield _against(f"{name}, warm", systems["Turnout warm"], "raw librdkafka", systems.get("raw"), 0.35)
-        yield _against(f"{name}, cold", systems["Turnout cold"], "raw librdkafka", systems.get("raw"), None)
+        for way in ("cold", "warm"):
+            yield _against(f"{name}, {way}", systems[f"Turnout {way}"], "raw librdkafka", systems.get("raw"), 0.35)
         for peer in ("Kafka Streams", "Pathway", "PySpark stateful", "Flink SQL"):
             if taken := systems.get(f"{peer} cold"):
                 yield _against(f"{name}, cold", systems["Turnout cold"], peer, taken, None)
@@ -145,8 +145,13 @@ def _swap(results: Results) -> Iterator[Row]:
         middle = statistics.median(results[name])
         yield Row(text, spread(results[name], digits=2), "", "", f"median under {most:g} s", middle < most)
         reads = results[f"{name} reads"]
-        shown = f"{reads['errors']} errors, {reads['empty']} empty of {reads['answers'] + reads['errors']:,} reads"
-        yield Row(f"{text}, reads meanwhile", shown, "", "", "0 and 0", reads["errors"] + reads["empty"] == 0)
+        counted = {kind: count for kind, count in reads.items() if kind != "answers"}
+        shown = ", ".join(f"{count} {kind}" for kind, count in counted.items())
+        asked = reads["answers"] + reads["errors"]
+        none = " and ".join(f"0 {kind}" for kind in counted)
+        yield Row(
+            f"{text}, reads meanwhile", f"{shown} of {asked:,}", "", "", none, asked > 0 and not any(counted.values())
+        )
 
 
 def _beside(results: Results) -> Iterator[Row]:
