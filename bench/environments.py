@@ -21,7 +21,7 @@ INSTALL_SECONDS = 600
 
 PACKAGES = {
     # Deephaven's own metadata names neither pytz nor a bitstring that works with it.
-    "deephaven": ("deephaven-server==0.40.2", "pydeephaven-ticking==0.40.2", "pytz", "bitstring<5"),
+    "deephaven": ("deephaven-server==0.40.2", "pydeephaven-ticking==0.40.2", "pytz==2026.6", "bitstring==4.4.0"),
     "pathway": ("pathway==0.33.0",),
     "chart": ("matplotlib==3.10.7",),
 }
