@@ -18,6 +18,7 @@ FLINK = (
     "flink-table-planner_2.12",
     "flink-table-runtime",
     "flink-json",
+    "flink-connector-base",
 )
 
 SETS = {

@@ -70,6 +70,8 @@ class Peer:
         """The event of that name; others are skipped."""
         try:
             while (said := self._events.get(timeout=timeout)) is not None:
+                if said["event"] == "error":
+                    raise PeerFailed(str(said["error"]))
                 if said["event"] == event:
                     return said
         except queue.Empty:

@@ -33,15 +33,15 @@ def measure(bench: Bench) -> dict[str, Any]:
                 started = time.monotonic()
                 ages = of_window(side, seconds)
                 lasted = time.monotonic() - started
-            at_end = lag[-1] if lag else 0
+            during = list(lag)
             drained = _drained(side)
         records = side.status()["records"] - before
     return {
         **quantiles(ages),
         "asked_per_second": PER_SECOND,
         "records_per_second": records / lasted,
-        "lag": lag,
-        "lag_at_end": at_end,
+        "lag": during,
+        "lag_at_end": during[-1],
         "drain_seconds": drained,
     }
 

@@ -21,19 +21,17 @@ class Ages(TableListener):
     def on_update(self, update: TableUpdate) -> None:
         now = time.time() * 1000
         added, modified = update.added(["age", "balance"]), update.modified(["balance"])
-        self.take(self.users, now, added.get("age", ()))
-        self.take(self.accounts, now, [*added.get("balance", ()), *modified.get("balance", ())])
+        self.take(self.users, now, added, "age")
+        for rows in (added, modified):
+            self.take(self.accounts, now, rows, "balance")
 
-    def take(self, ages: list[float], now: float, moments) -> None:
-        ages.extend(now - moment for moment in map(number, moments) if moment > self.begin_ms)
+    def take(self, ages: list[float], now: float, rows, column: str) -> None:
+        """Columns are Arrow arrays, or are not there when there are no such rows."""
+        moments = rows[column].to_pylist() if column in rows else []
+        ages.extend(now - moment for moment in moments if moment is not None and moment > self.begin_ms)
 
     def on_error(self, error: Exception) -> None:
         print(json.dumps({"event": "error", "error": str(error)}), flush=True)
-
-
-def number(value) -> float:
-    """The moment; 0 where there is none."""
-    return float(value) if value is not None and value == value else 0.0
 
 
 def main() -> None:
