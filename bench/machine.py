@@ -24,6 +24,7 @@ def describe() -> dict[str, Any]:
             "processor": _processor(),
             "memory_gib": psutil.virtual_memory().total / 2**30,
             "system": f"{platform.system()} {platform.release()}",
+            "load_before": os.getloadavg()[0],
         },
         "versions": {
             "Turnout": turnout.__version__,

@@ -217,9 +217,11 @@ def markdown(document: Results) -> str:
 def describe(document: Results) -> str:
     """The machine and the versions, in one paragraph."""
     machine = document["machine"]
+    load = machine["load_before"]
+    busy = f" The machine was busy with other things (load {load:.1f}): do not trust these figures." if load > 1 else ""
     versions = ", ".join(f"{name} {version}" for name, version in document["versions"].items())
     return (
         f"{machine['cores']} cores ({machine['processor']}), {machine['memory_gib']:.0f} GiB, {machine['system']}; "
         f"everything, the broker and the viewers too, on that one machine. {versions}. Medians, with the least and the "
-        f"most in brackets; written {document['written'][:10]} by `make bench`."
+        f"most in brackets; written {document['written'][:10]} by `make bench`.{busy}"
     )
