@@ -126,7 +126,7 @@ lock: $(STAMP) ## write requirements.lock from pyproject.toml (ARGS=--upgrade ta
 wheel: $(STAMP) page ## dist/*.whl, with the page inside
 	$(BIN)/python -m hatchling build --target wheel
 
-bench: setup ## measure, beside the peers (bench/run.py)
+bench: setup ## measure, beside the peers (bench/README.md; ARGS="--only latency" for some)
 	$(BIN)/python bench/run.py $(ARGS)
 
 clean: ## remove what make made; data folders stay

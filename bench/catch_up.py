@@ -1,116 +1,154 @@
-"""Catch-up: records from earliest to the complete left join, beside raw consumption of the same topics."""
+"""Catch-up: everything from earliest to the complete left join, cold and warm, beside the peers and the limit.
+
+Cold is a freshly started process, from the moment it begins to read: starting is told apart. Warm is the same once more
+in a process that has done it before: for Turnout a swap, from the control message to a subscriber that has all tables.
+"""
 
 from __future__ import annotations
 
-import json
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import psutil
-from confluent_kafka import Consumer, Producer
-from rich.progress import Progress
+import environments
+import raw
+from context import Bench
+from environments import Unavailable
+from processes import Peer, PeerFailed
+from records import NEWEST, Pair
+from turnout import jars
+from turnout_side import first_build, running, swap_seconds
 
-from running import RunningTurnout
-from turnout.testing import create_topic
+PEERS = Path(__file__).resolve().parent / "peers"
+START_SECONDS = 90
+CATCH_UP_SECONDS = 300
+VARIANTS = {"1 record a key": 1, "5 updates a key": 5}
 
-
-def users(count: int) -> Iterator[bytes]:
-    for i in range(count):
-        yield json.dumps(
-            {"userId": f"user-{i}", "name": f"Name {i}", "email": f"user{i}@example.com", "age": i % 90}
-        ).encode()
-
-
-def accounts(count: int) -> Iterator[bytes]:
-    for i in range(count):
-        yield json.dumps(
-            {"userId": f"user-{i}", "accountType": "gold" if i % 3 else "basic", "balance": i / 7}
-        ).encode()
+Results = dict[str, Any]
 
 
-def fill(bootstrap: str, topic: str, values: Iterator[bytes], count: int, partitions: int = 2) -> None:
-    """Produce `count` records, with a progress bar."""
-    create_topic(bootstrap, topic, partitions)
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50, "batch.size": 1 << 20, "acks": 1})
-    with Progress() as progress:
-        task = progress.add_task(f"producing {topic}", total=count)
-        for i, value in enumerate(values):
-            while True:
-                try:
-                    producer.produce(topic, value, partition=i % partitions)
-                    break
-                except BufferError:
-                    producer.poll(0.05)
-            if i % 10_000 == 0:
-                producer.poll(0)
-                progress.update(task, completed=i)
-        producer.flush()
+def measure(bench: Bench) -> Results:
+    """Seconds by variant and system, memory at the complete join, and who could not run."""
+    pairs = {name: bench.pair(f"catch-up-{n}", bench.sizes.records, n) for name, n in VARIANTS.items()}
+    results: Results = {"records": bench.sizes.records, "not_run": {}, "memory_mb": {}, "start_up": {}}
+    results["variants"] = {name: {} for name in VARIANTS}
+    systems: list[tuple[str, int, Callable[[Bench, Results, str, Pair], None]]] = [
+        ("raw", 3, _raw),
+        ("Deephaven", 3, _deephaven),
+        ("Kafka Streams", 2, _kafka_streams),
+        ("PySpark stateful", 1, _spark),
+        ("Pathway", 1, _pathway),
+        ("Flink SQL", 1, _flink),
+    ]
+    _turnout(bench, results, pairs)
+    for system, most, run in systems:
+        _several(bench, results, pairs, system, min(most, bench.sizes.runs), run)
+    return results
 
 
-def raw_consumption_seconds(bootstrap: str, topics: list[str], count: int) -> float:
-    """How long librdkafka takes to read and count the same records: the limit of any reader."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": f"bench-{time.time()}",
-            "auto.offset.reset": "earliest",
-            "fetch.queue.backoff.ms": 10,
-            "queued.min.messages": 1_000_000,
-        }
-    )
-    consumer.subscribe(topics)
-    seen, started = 0, 0.0
-    while seen < count:
-        messages = consumer.consume(10_000, 1.0)
-        if messages and not started:
-            started = time.monotonic()
-        seen += len(messages)
-    consumer.close()
-    return time.monotonic() - started
+def _several(
+    bench: Bench,
+    results: Results,
+    pairs: dict[str, Pair],
+    system: str,
+    runs: int,
+    run: Callable[[Bench, Results, str, Pair], None],
+) -> None:
+    """Some runs of one system over each variant; the reason where it cannot."""
+    for variant, pair in pairs.items():
+        for number in range(runs):
+            bench.say(f"catch-up, {variant}: {system}, run {number + 1} of {runs}")
+            try:
+                run(bench, results, variant, pair)
+            except (Unavailable, PeerFailed, TimeoutError) as error:
+                bench.say(f"{system}: {error}")
+                results["not_run"][f"{system}, {variant}"] = str(error)
+                break
 
 
-def tree_mb(pid: int) -> float:
-    """Resident memory of a process and all its children."""
-    process = psutil.Process(pid)
-    return sum(p.memory_info().rss for p in [process, *process.children(recursive=True)]) / 2**20
+def _note(results: Results, variant: str, name: str, seconds: float) -> None:
+    results["variants"][variant].setdefault(name, []).append(seconds)
 
 
-def default_sources(topics: tuple[str, str]) -> dict[str, Any]:
-    """The two sources of the default configuration, on other topics."""
-    return {
-        "users": {"topic": topics[0], "table": "users_ui", "key": "userId"}
-        | {"columns": {"userId": "string", "name": "string", "email": "string", "age": "int64"}},
-        "accounts": {"topic": topics[1], "table": "accounts_ui", "key": "userId"}
-        | {"columns": {"userId": "string", "accountType": "string", "balance": "double"}},
-    }
+def _turnout(bench: Bench, results: Results, pairs: dict[str, Pair]) -> None:
+    """Cold on one variant and warm to the other, then the other way round: each process gives both."""
+    (one, first), (other, second) = pairs.items()
+    turns = [(one, first, other, second), (other, second, one, first)]
+    for number in range(bench.sizes.runs):
+        for cold, cold_pair, warm, warm_pair in turns:
+            bench.say(f"catch-up, {cold} cold, {warm} warm: Turnout, run {number + 1} of {bench.sizes.runs}")
+            with (
+                bench.own_folder(f"catch-up-{number}-{cold_pair.updates}") as folder,
+                running(folder, bench.bootstrap, cold_pair.topics, ready=False) as side,
+            ):
+                built = first_build(side, cold_pair)
+                _note(results, cold, "Turnout cold", built["seconds"])
+                _note(results, cold, "Turnout cold, as polled", built["seen_seconds"])
+                _remember(results, cold, "Turnout", built["memory_mb"], built["start_up_seconds"], built["peak_mb"])
+                _note(results, warm, "Turnout warm", swap_seconds(side, warm_pair))
+                if not side.complete(warm_pair):
+                    raise RuntimeError("the swap was published before it was complete")
 
 
-def turnout_catch_up(folder: Path, bootstrap: str, topics: tuple[str, str], count: int) -> dict[str, float]:
-    """A cold start from earliest: seconds to the complete join, and the highest memory of the process tree."""
-    turnout = RunningTurnout(
-        folder, bootstrap, start="earliest", sources=default_sources(topics), spark={"driver_memory": "2g"}
-    )
-    started = time.monotonic()
-    turnout.start(ready=False)
-    peak, building = 0.0, 0.0
-    try:
-        while turnout.answer("/readyz") != 200:
-            peak = max(peak, tree_mb(turnout.pid))
-            if not building and turnout.answer("/healthz") == 200 and (turnout.status().get("progress")):
-                building = time.monotonic()
-            time.sleep(0.1)
-        seconds = time.monotonic() - started
-        assert turnout.total("final_ui", where="accountType is not null") == count
-        peak = max(peak, tree_mb(turnout.pid))
-        swap = turnout.rows("swaps")[0]
-        return {
-            "seconds": seconds,
-            "build_seconds": swap["buildSeconds"] + swap["catchUpSeconds"],
-            "peak_mb": peak,
-            "settled_mb": tree_mb(turnout.pid),
-            "store_mb": sum(f.stat().st_size for f in turnout.data_dir.glob("store.duckdb*") if f.is_file()) / 2**20,
-        }
-    finally:
-        turnout.stop()
+def _remember(results: Results, variant: str, name: str, memory: float, start_up: float, peak: float = 0.0) -> None:
+    results["start_up"].setdefault(name, []).append(start_up)
+    if variant == next(iter(VARIANTS)):
+        results["memory_mb"].setdefault(name, []).append(memory)
+        if peak:
+            results["memory_mb"].setdefault(f"{name}, peak", []).append(peak)
+
+
+def _raw(bench: Bench, results: Results, variant: str, pair: Pair) -> None:
+    _note(results, variant, "raw", raw.seconds(bench.bootstrap, pair.topics, 2 * pair.records))
+
+
+def _peer(results: Results, variant: str, name: str, command: list[str], *, warm: bool = False, **more: str) -> None:
+    began = time.monotonic()
+    with Peer(command, more) as peer:
+        peer.wait("started", START_SECONDS)
+        started = time.monotonic() - began
+        cold = peer.wait("cold", CATCH_UP_SECONDS)["seconds"]
+        _note(results, variant, f"{name} cold", cold)
+        _remember(results, variant, name, peer.memory_mb, started)
+        peer.go_on()
+        if warm:
+            _note(results, variant, f"{name} warm", peer.wait("warm", CATCH_UP_SECONDS)["seconds"])
+
+
+def _topics(bench: Bench, pair: Pair) -> list[str]:
+    return ["--bootstrap", bench.bootstrap, "--users", pair.users, "--accounts", pair.accounts, "--newest", NEWEST]
+
+
+def _deephaven(bench: Bench, results: Results, variant: str, pair: Pair) -> None:
+    command = [str(environments.python("deephaven")), str(PEERS / "deephaven_join.py"), "catch-up"]
+    command += [*_topics(bench, pair), "--records", str(pair.records)]
+    _peer(results, variant, "Deephaven", command, warm=True)
+
+
+def _kafka_streams(bench: Bench, results: Results, variant: str, pair: Pair) -> None:
+    _java(bench, results, variant, pair, ("Kafka Streams", "kafka-streams", "StreamsJoin.java"))
+
+
+def _flink(bench: Bench, results: Results, variant: str, pair: Pair) -> None:
+    _java(bench, results, variant, pair, ("Flink SQL", "flink", "FlinkJoin.java"))
+
+
+def _java(bench: Bench, results: Results, variant: str, pair: Pair, peer: tuple[str, str, str]) -> None:
+    name, set_name, source = peer
+    command = environments.java_command(PEERS / source, set_name)
+    command += [bench.bootstrap, *pair.topics, str(pair.keys), NEWEST, f".{pair.updates - 1}"]
+    _peer(results, variant, name, command)
+
+
+def _spark(bench: Bench, results: Results, variant: str, pair: Pair) -> None:
+    command = [sys.executable, str(PEERS / "spark_stateful.py"), *_topics(bench, pair), "--keys", str(pair.keys)]
+    command += ["--last-name", f".{pair.updates - 1}", "--jars", ",".join(map(str, jars.resolve("spark-kafka")))]
+    _peer(results, variant, "PySpark stateful", command)
+
+
+def _pathway(bench: Bench, results: Results, variant: str, pair: Pair) -> None:
+    command = [str(environments.python("pathway")), str(PEERS / "pathway_join.py"), *_topics(bench, pair)]
+    command += ["--records", str(pair.records)]
+    _peer(results, variant, "Pathway", command, PATHWAY_THREADS="2")

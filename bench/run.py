@@ -1,15 +1,17 @@
-"""`make bench`: one machine, one broker, the same records for everyone; tables, and bench/out/results.json."""
+"""`make bench`: one machine, one broker, the same records for everyone. See bench/README.md."""
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
-import platform
-import statistics
+import signal
 import sys
 import tempfile
+import time
+import traceback
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,96 +21,147 @@ sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "tests")]
 from rich.console import Console  # noqa: E402
 from rich.table import Table  # noqa: E402
 
-from catch_up import accounts, default_sources, fill, raw_consumption_seconds, turnout_catch_up, users  # noqa: E402
-from running import RunningTurnout  # noqa: E402
+import beginning  # noqa: E402
+import beside  # noqa: E402
+import catch_up  # noqa: E402
+import chart  # noqa: E402
+import environments  # noqa: E402
+import growth  # noqa: E402
+import latency  # noqa: E402
+import machine  # noqa: E402
+import report  # noqa: E402
+import sustained  # noqa: E402
+import swaps  # noqa: E402
+import viewers  # noqa: E402
+from context import QUICK, Bench, Sizes  # noqa: E402
 from turnout.broker import EmbeddedBroker  # noqa: E402
-from viewers import Load, measure  # noqa: E402
 
-TOPICS = ("users", "accounts")
+RESULTS = ROOT / "bench" / "results.json"
+TRIAL = ROOT / "bench" / "out" / "results.json"
+README = ROOT / "README.md"
+MARKS = ("<!-- bench -->", "<!-- /bench -->")
+
+MEASURES: dict[str, Callable[[Bench], Any]] = {
+    "catch-up": catch_up.measure,
+    "latency": latency.measure,
+    "sustained": sustained.measure,
+    "swap": swaps.measure,
+    "beside": beside.measure,
+    "growth": growth.measure,
+    "viewers": viewers.measure,
+    "start": beginning.measure,
+}
 
 
-def main() -> None:
-    measures: dict[str, Callable[[Bench], Any]] = {"catch-up": bench_catch_up, "viewers": bench_viewers}
+def main() -> int:
+    options = _options()
+    console = Console(width=None if sys.stdout.isatty() else 180)
+    if options.markdown or options.write_readme:
+        return _show(options, console)
+    sizes, names = _sizes(options), options.only or list(MEASURES)
+    full = sizes == Sizes() and not options.quick
+    file = RESULTS if full else TRIAL
+    document = json.loads(file.read_text()) if file.exists() and options.only else {"measures": {}}
+    document |= machine.describe() | {"sizes": sizes.to_json(), "written": datetime.now(UTC).isoformat("T", "seconds")}
+    with console.status("Installing the peers where they are not there ..."):
+        environments.install(names)
+    if options.install:
+        return 0
+
+    def keep() -> None:
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(json.dumps(document, indent=1) + "\n")
+
+    failed = _measure(names, sizes, document["measures"], keep, console)
+    _print(document, console)
+    if full:
+        chart.write(document, ROOT / "bench" / "chart.svg", console)
+    for name, reason in failed.items():
+        console.print(f"[red]{name} failed:[/] {reason}", highlight=False)
+    console.print(f"written: {file.relative_to(ROOT)}")
+    return 1 if failed else 0
+
+
+def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--records", type=int, default=1_000_000, help="records in each of the two topics")
-    parser.add_argument("--runs", type=int, default=3, help="runs of the catch-up; medians are shown")
-    parser.add_argument("--seconds", type=int, default=20, help="how long each number of viewers looks")
-    parser.add_argument("--only", choices=list(measures), help="one measure instead of all")
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, EmbeddedBroker(Path(folder) / "broker", heap="1g") as broker:
-        bench = Bench(options, Path(folder), broker.bootstrap_servers)
-        for topic, values in zip(TOPICS, (users, accounts), strict=True):
-            fill(bench.bootstrap, topic, values(options.records), options.records)
-        results = {name: run(bench) for name, run in measures.items() if options.only in (None, name)}
-    save(options.records, results)
+    parser.add_argument("--only", nargs="+", choices=list(MEASURES), help="these measures; others keep their results")
+    parser.add_argument("--records", type=int, help="records in each of the two topics (1,000,000)")
+    parser.add_argument("--runs", type=int, help="runs of the short measures; medians are shown (3)")
+    parser.add_argument(
+        "--seconds", type=float, help="how long each latency and each number of viewers is followed (15)"
+    )
+    parser.add_argument("--quick", action="store_true", help="everything small: does it work? The figures say nothing")
+    parser.add_argument("--install", action="store_true", help="install the peers, measure nothing")
+    parser.add_argument(
+        "--markdown", action="store_true", help="print the table of bench/results.json, measure nothing"
+    )
+    parser.add_argument("--write-readme", action="store_true", help="put that table into the README, measure nothing")
+    return parser.parse_args()
 
 
-class Bench:
-    """What a measure needs."""
-
-    def __init__(self, options: argparse.Namespace, folder: Path, bootstrap: str) -> None:
-        self.options = options
-        self.folder = folder
-        self.bootstrap = bootstrap
-        self.console = Console()
+def _sizes(options: argparse.Namespace) -> Sizes:
+    sizes = QUICK if options.quick else Sizes()
+    given = {
+        name: getattr(options, name) for name in ("records", "runs", "seconds") if getattr(options, name) is not None
+    }
+    return replace(sizes, **given)
 
 
-def bench_catch_up(bench: Bench) -> list[dict[str, float]]:
-    """From earliest to the complete join, beside raw consumption."""
-    count, results = bench.options.records, []
-    for run in range(bench.options.runs):
-        bench.console.print(f"catch-up, run {run + 1} of {bench.options.runs}")
-        raw = raw_consumption_seconds(bench.bootstrap, list(TOPICS), 2 * count)
-        measured = turnout_catch_up(bench.folder / f"run{run}", bench.bootstrap, TOPICS, count)
-        results.append({"raw_seconds": raw, **measured})
-    table = Table(title=f"Catch-up, {count:,} + {count:,} records, medians of {len(results)} runs")
-    for column in ("measure", "median", "least", "most", "x raw consumption"):
-        table.add_column(column)
-    raw = statistics.median(result["raw_seconds"] for result in results)
-    for name in results[0]:
-        values = [result[name] for result in results]
-        middle = statistics.median(values)
-        ratio = f"{raw / middle:.2f}" if name.endswith("seconds") else ""
-        table.add_row(name, f"{middle:,.1f}", f"{min(values):,.1f}", f"{max(values):,.1f}", ratio)
-    bench.console.print(table)
-    return results
-
-
-def bench_viewers(bench: Bench) -> list[dict[str, float]]:
-    """Sorted and filtered windows, no two the same, while 5,000 rows change in a second."""
-    count, seconds, rate = bench.options.records, bench.options.seconds, 5_000
-    sources = default_sources(TOPICS)
-    results = []
-    turnout = RunningTurnout(bench.folder / "viewers", bench.bootstrap, start="earliest", sources=sources)
-    turnout.start(ready=False)
-    turnout.wait_ready(timeout=600)
-    with contextlib.closing(turnout), Load(bench.bootstrap, TOPICS[1], count, rate).running():
-        for viewers, stalled in ((0, False), (1, False), (10, False), (50, False), (50, True), (200, False)):
-            bench.console.print(f"{viewers} viewers{', one more that reads nothing' if stalled else ''}")
-            results.append({**measure(turnout, viewers, seconds, stalled), "stalled": float(stalled)})
-    table = Table(title=f"Viewers of {count:,} rows, {rate:,} of which change in a second, for {seconds} s each")
-    headings = ("viewers", "push p50 ms", "p99 ms", "messages/s", "server cores", "MB", "cores a viewer", "MB a viewer")
-    for heading in headings:
-        table.add_column(heading, justify="right")
-    nobody = results[0]
-    for result in results:
-        name = f"{result['viewers']:.0f}{' + 1 stalled' if result['stalled'] else ''}"
-        figures = [f"{result[key]:,.0f}" for key in ("p50_ms", "p99_ms", "messages_per_second")]
-        cost = [
-            f"{(result[key] - nobody[key]) / result['viewers']:.3f}" if result["viewers"] else ""
-            for key in ("server_cores", "server_mb")
-        ]
-        table.add_row(name, *figures, f"{result['server_cores']:.2f}", f"{result['server_mb']:,.0f}", *cost)
-    bench.console.print(table)
-    return results
-
-
-def save(records: int, results: dict[str, Any]) -> None:
+def _measure(
+    names: list[str], sizes: Sizes, results: dict[str, Any], keep: Callable[[], None], console: Console
+) -> dict[str, str]:
+    """Each measure in turn, on one broker; what fails does not end the others. Answers the reasons."""
+    failed = {}
+    # The bench's records are large, and so is the store: not in a /tmp that may be memory.
     out = ROOT / "bench" / "out"
     out.mkdir(exist_ok=True)
-    machine = {"machine": platform.machine(), "python": platform.python_version()}
-    (out / "results.json").write_text(json.dumps({"records": records, **results, **machine}, indent=2))
+    with (
+        tempfile.TemporaryDirectory(dir=out, prefix="run-") as folder,
+        EmbeddedBroker(Path(folder) / "broker", heap="1g") as broker,
+    ):
+        bench = Bench(sizes, Path(folder), broker.bootstrap_servers, console)
+        for name in names:
+            began = time.monotonic()
+            console.rule(name)
+            try:
+                results[name] = MEASURES[name](bench)
+                keep()
+            except Exception as error:
+                traceback.print_exc()
+                failed[name] = str(error) or type(error).__name__
+            console.print(f"{name}: {time.monotonic() - began:.0f} s", highlight=False)
+    return failed
+
+
+def _print(document: dict[str, Any], console: Console) -> None:
+    table = Table(title="Turnout beside its peers")
+    for column in report.COLUMNS:
+        table.add_column(column, overflow="fold")
+    for row in report.rows(document["measures"]):
+        style = {True: "green", False: "red", None: ""}[row.met]
+        table.add_row(*row.cells, style=style)
+    console.print(table)
+    console.print(report.describe(document), highlight=False)
+
+
+def _show(options: argparse.Namespace, console: Console) -> int:
+    if not RESULTS.exists():
+        console.print("[red]bench/results.json is not there:[/] run `make bench` first")
+        return 1
+    text = report.markdown(json.loads(RESULTS.read_text()))
+    if options.markdown:
+        print(text)
+    if options.write_readme:
+        before, mark, rest = README.read_text().partition(MARKS[0])
+        _, end, after = rest.partition(MARKS[1])
+        if not mark or not end:
+            console.print(f"[red]README.md has no block {MARKS[0]} ... {MARKS[1]}:[/] add it where the table belongs")
+            return 1
+        README.write_text(f"{before}{MARKS[0]}\n{text}\n{MARKS[1]}{after}")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    # As an exception: what was started is ended on the way out.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    sys.exit(main())

@@ -23,9 +23,11 @@ import psutil
 from confluent_kafka import Producer
 from websockets.asyncio.client import connect
 
-from running import RunningTurnout
+from context import Bench
+from turnout_side import TurnoutSide, running
 
 WARM_UP_SECONDS = 6.0
+CHANGES_A_SECOND = 5_000
 _ROWS = 50
 _TURNS_A_SECOND = 50
 
@@ -66,19 +68,36 @@ class Load:
             thread.join()
 
 
-def measure(turnout: RunningTurnout, viewers: int, seconds: float, stalled: bool = False) -> dict[str, float]:
+def measure(bench: Bench) -> dict[str, Any]:
+    """Each number of viewers for a while, over one table; the first row is without viewers."""
+    pair = bench.pair("viewers", bench.sizes.records)
+    results = []
+    with (
+        bench.own_folder("viewers") as folder,
+        running(folder, bench.bootstrap, pair.topics) as side,
+        Load(bench.bootstrap, pair.accounts, pair.keys, CHANGES_A_SECOND).running(),
+    ):
+        for viewers, stalled in ((0, False), (1, False), (10, False), (50, False), (50, True), (200, False)):
+            bench.say(f"viewers: {viewers}{', one more that reads nothing' if stalled else ''}")
+            results.append({**_measure(side, viewers, bench.sizes.seconds, stalled), "stalled": float(stalled)})
+    bench.drop("viewers")
+    return {"rows": pair.records, "per_second": CHANGES_A_SECOND, "viewers": results}
+
+
+def _measure(side: TurnoutSide, viewers: int, seconds: float, stalled: bool = False) -> dict[str, float]:
     """So many viewers for a while: ages at arrival in milliseconds, and what they cost the server."""
-    address = f"ws://127.0.0.1:{turnout.port}/api/live"
     context = get_context("spawn")
     answers: Queue[list[float]] = context.Queue()
-    process = context.Process(target=_view, args=(address, viewers, seconds, stalled, answers))
-    server = psutil.Process(turnout.pid)
+    process = context.Process(target=_view, args=(side.live, viewers, seconds, stalled, answers))
+    server = psutil.Process(side.pid)
+    memory_before = server.memory_info().rss / 2**20
     process.start()
     time.sleep(WARM_UP_SECONDS)
     before, started = _cpu_seconds(server), time.monotonic()
+    time.sleep(max(0.0, seconds - 1))
+    memory = server.memory_info().rss / 2**20  # while they are there
     ages = answers.get(timeout=seconds + 60)
     used, lasted = _cpu_seconds(server) - before, time.monotonic() - started
-    memory = server.memory_info().rss / 2**20
     process.join()
     return {
         "viewers": viewers,
@@ -87,6 +106,7 @@ def measure(turnout: RunningTurnout, viewers: int, seconds: float, stalled: bool
         "messages_per_second": len(ages) / seconds,
         "server_cores": used / lasted,
         "server_mb": memory,
+        "added_mb": memory - memory_before,
     }
 
 

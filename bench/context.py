@@ -1,0 +1,77 @@
+"""What every measure needs: the options, a folder, the one broker, and the records on it."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Progress
+
+import records
+from records import Pair
+from turnout.testing import delete_topic
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much of everything; `--quick` takes less."""
+
+    records: int = 1_000_000
+    runs: int = 3
+    seconds: float = 15.0
+    sustained_seconds: float = 60.0
+    swap_rows: int = 100_000
+    swaps: int = 10
+    growth: tuple[int, ...] = (100_000, 1_000_000, 5_000_000)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+QUICK = Sizes(20_000, 1, 5.0, 10.0, 5_000, 3, (5_000, 20_000, 50_000))
+
+
+@dataclass(slots=True)
+class Bench:
+    """One run of the bench."""
+
+    sizes: Sizes
+    folder: Path
+    bootstrap: str
+    console: Console
+    _pairs: dict[str, Pair] = field(default_factory=dict)
+
+    def say(self, text: str) -> None:
+        self.console.print(f"[dim]{time.strftime('%H:%M:%S')}[/] {text}", highlight=False)
+
+    def pair(self, name: str, count: int, updates: int = 1) -> Pair:
+        """Topics of that name, filled when they are first asked for."""
+        if name not in self._pairs:
+            pair = Pair(f"{name}-users", f"{name}-accounts", count, updates)
+            with Progress(console=self.console, transient=True) as progress:
+                seconds = records.write(self.bootstrap, pair, progress)
+            self.say(f"produced {2 * count:,} records to {pair.users} and {pair.accounts} in {seconds:.1f} s")
+            self._pairs[name] = pair
+        return self._pairs[name]
+
+    def drop(self, name: str) -> None:
+        """Give the disk space of topics back that nobody reads any more."""
+        pair = self._pairs.pop(name)
+        for topic in pair.topics:
+            delete_topic(self.bootstrap, topic)
+
+    @contextmanager
+    def own_folder(self, name: str) -> Iterator[Path]:
+        """A folder that is gone after the measure: stores are large."""
+        folder = self.folder / name
+        folder.mkdir()
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)

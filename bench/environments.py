@@ -1,0 +1,106 @@
+"""What peers need, in environments of their own below bench/out/env: made on demand, with pinned versions.
+
+A peer that cannot be installed here raises `Unavailable` with the reason; the bench reports it and goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from turnout import jars
+from turnout.errors import TurnoutError
+
+FOLDER = Path(__file__).resolve().parent
+ENVIRONMENTS = FOLDER / "out" / "env"
+INSTALL_SECONDS = 600
+
+PACKAGES = {
+    # Deephaven's own metadata names neither pytz nor a bitstring that works with it.
+    "deephaven": ("deephaven-server==0.40.2", "pydeephaven-ticking==0.40.2", "pytz==2026.6", "bitstring==4.4.0"),
+    "pathway": ("pathway==0.33.0",),
+    "chart": ("matplotlib==3.10.7",),
+}
+
+
+NEEDED = {"catch-up": ("deephaven", "pathway"), "latency": ("deephaven",)}
+
+
+class Unavailable(Exception):  # noqa: N818 - no error: the reason why a peer is not in the table
+    """This peer cannot run here."""
+
+
+_unavailable: dict[str, str] = {}
+
+
+def install(measures: Iterable[str]) -> None:
+    """What these measures need, before anything is measured; what fails is told when it is asked for."""
+    for name in sorted({environment for measure in measures for environment in NEEDED.get(measure, ())}):
+        try:
+            python(name)
+        except Unavailable as error:
+            _unavailable[name] = str(error)
+
+
+def python(name: str) -> Path:
+    """The interpreter of an environment, installed first where it is not there."""
+    if name in _unavailable:
+        raise Unavailable(_unavailable[name])
+    folder = ENVIRONMENTS / name
+    stamp = folder / ".installed"
+    wanted = "\n".join(PACKAGES[name])
+    if not stamp.exists() or stamp.read_text() != wanted:
+        shutil.rmtree(folder, ignore_errors=True)
+        _run(sys.executable, "-m", "venv", str(folder))
+        _run(str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", *PACKAGES[name])
+        stamp.write_text(wanted)
+    return folder / "bin" / "python"
+
+
+def class_path(set_name: str) -> str:
+    """The jars of a set of bench/jars.lock, fetched and verified as Turnout's own are."""
+    try:
+        files = jars.fetch(_locked(set_name), jars.cache_folder())
+    except TurnoutError as error:
+        raise Unavailable(str(error)) from error
+    return ":".join(map(str, files))
+
+
+def jar_version(set_name: str, artifact: str) -> str:
+    """The locked version of a jar."""
+    return next(jar.version for jar in _locked(set_name) if jar.artifact == artifact)
+
+
+def _locked(set_name: str) -> list[jars.Jar]:
+    lock = json.loads((FOLDER / "jars.lock").read_text(encoding="utf-8"))
+    return [_jar(**entry) for entry in lock["sets"][set_name]]
+
+
+def _jar(coordinates: str, size: int, sha256: str) -> jars.Jar:
+    group, artifact, version = coordinates.split(":")
+    return jars.Jar(group, artifact, version, size, sha256)
+
+
+def java_command(source: Path, set_name: str) -> list[str]:
+    """The command that runs a peer's source file, which is compiled first."""
+    if shutil.which("javac") is None:
+        raise Unavailable("no JDK: a JRE cannot compile the peer's source")
+    jars_of_set = class_path(set_name)
+    classes = ENVIRONMENTS / set_name
+    _run("javac", "-nowarn", "-cp", jars_of_set, "-d", str(classes), str(source))
+    opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in ("java.lang", "java.util", "java.time")]
+    return ["java", "-Xmx4g", *opened, "-cp", f"{classes}:{jars_of_set}", source.stem]
+
+
+def _run(*command: str) -> None:
+    try:
+        subprocess.run(command, check=True, capture_output=True, text=True, timeout=INSTALL_SECONDS)
+    except subprocess.CalledProcessError as error:
+        last = (error.stderr or error.stdout).strip().splitlines()[-1:] or [f"exit code {error.returncode}"]
+        raise Unavailable(f"cannot be installed: {last[0]}") from error
+    except subprocess.TimeoutExpired as error:
+        raise Unavailable(f"cannot be installed within {INSTALL_SECONDS} s") from error

@@ -1,0 +1,85 @@
+"""Growth: what a small batch and a window cost with few and with many rows in the tables.
+
+One process, moved from small topics to large ones by swaps. A small batch is some accounts of random keys, all of one
+moment; it ends when a subscriber's window shows that moment. Nothing else is produced.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Any
+
+import orjson
+from confluent_kafka import Producer
+from websockets.sync.client import ClientConnection, connect
+
+from context import Bench
+from records import Pair
+from turnout.testing import wait_until
+from turnout_side import TurnoutSide, running, swap_seconds
+
+BATCH = 50
+TIMES = 25
+_DROPPED = 5
+"""The first ones after a swap are not counted: they find everything cold."""
+
+
+def measure(bench: Bench) -> dict[str, Any]:
+    """Milliseconds by number of rows: of a small batch to a subscriber, and of a window over HTTP."""
+    results: dict[str, Any] = {"batch_ms": {}, "window_ms": {}, "sorted_window_ms": {}}
+    smallest = bench.pair(f"growth-{bench.sizes.growth[0]}", bench.sizes.growth[0])
+    with bench.own_folder("growth") as folder, running(folder, bench.bootstrap, smallest.topics) as side:
+        for rows in bench.sizes.growth:
+            pair = bench.pair(f"growth-{rows}", rows)
+            if pair is not smallest:
+                bench.say(f"growth: moving to {rows:,} rows")
+                swap_seconds(side, pair)
+            wait_until(lambda: not side.status()["lingering"], 120, what="the generation before is retired")
+            bench.say(f"growth: {TIMES} small batches and windows with {rows:,} rows")
+            results["batch_ms"][str(rows)] = _batches(side, pair)
+            results["window_ms"][str(rows)] = _windows(side, limit=50)
+            results["sorted_window_ms"][str(rows)] = _windows(side, limit=50, sort="-balance", where="age>=30")
+    for rows in bench.sizes.growth:
+        bench.drop(f"growth-{rows}")
+    return results
+
+
+def _batches(side: TurnoutSide, pair: Pair) -> list[float]:
+    producer = Producer({"bootstrap.servers": side.bootstrap, "linger.ms": 0})
+    window = {"type": "window", "id": "w", "table": "final_ui", "sort": "-balance", "limit": 10}
+    taken = []
+    with connect(side.live, max_size=None, compression=None) as socket:
+        socket.send(orjson.dumps(window).decode())
+        for _ in range(_DROPPED + TIMES):
+            time.sleep(0.3)
+            moment = int(time.time() * 1000)
+            began = time.monotonic()
+            for _ in range(BATCH):
+                key = random.randrange(pair.keys)
+                producer.produce(
+                    pair.accounts, b'{"userId":"user-%d","accountType":"small","balance":%d}' % (key, moment)
+                )
+            producer.flush(10)
+            _until_shown(socket, moment)
+            taken.append((time.monotonic() - began) * 1000)
+    return taken[_DROPPED:]
+
+
+def _until_shown(socket: ClientConnection, moment: int) -> None:
+    deadline = time.monotonic() + 60
+    while True:
+        message = orjson.loads(socket.recv(timeout=max(0.0, deadline - time.monotonic())))
+        if message["type"] == "rows" and message["rows"]:
+            balance = [column["name"] for column in message["columns"]].index("balance")
+            if message["rows"][0][balance] == moment:
+                return
+
+
+def _windows(side: TurnoutSide, **query: Any) -> list[float]:
+    taken = []
+    for _ in range(_DROPPED + TIMES):
+        began = time.monotonic()
+        side.http.get("/api/tables/final_ui/rows", params=query).raise_for_status()
+        taken.append((time.monotonic() - began) * 1000)
+    return taken[_DROPPED:]

@@ -1,0 +1,167 @@
+"""From produce to a subscriber: records carry their moment (load.py), and their age is taken when they arrive."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+from websockets.asyncio.client import connect
+
+import environments
+from context import Bench
+from environments import Unavailable
+from load import Load
+from processes import Peer, PeerFailed
+from turnout.broker import free_port
+from turnout.testing import create_topic, wait_until
+from turnout_side import TurnoutSide, running
+
+WARM_UP_SECONDS = 5.0
+PER_SECOND = 200
+FOLDER = Path(__file__).resolve().parent
+
+
+def measure(bench: Bench) -> dict[str, Any]:
+    """p50 and p99 of each run: Turnout, Deephaven as shipped (a cycle of one second), Deephaven with one of 100 ms."""
+    runs, seconds = bench.sizes.runs, bench.sizes.seconds
+    results: dict[str, Any] = {"per_second": PER_SECOND, "not_run": {}}
+    topics = fresh_topics(bench.bootstrap, "latency")
+    with (
+        bench.own_folder("latency") as folder,
+        running(folder, bench.bootstrap, topics, "latest") as side,
+        Load(bench.bootstrap, topics, PER_SECOND).running(),
+    ):
+        bench.say(f"latency: Turnout, {runs} times {seconds:g} s")
+        wait_flowing(side)
+        results["Turnout"] = [quantiles(of_changes(side, seconds)) for _ in range(runs)]
+    for name, cycle in (("Deephaven", None), ("Deephaven, 100 ms cycle", 100)):
+        bench.say(f"latency: {name}, {runs} times {seconds:g} s")
+        try:
+            ages = deephaven(bench.bootstrap, seconds, runs, cycle, PER_SECOND)
+            results[name] = [quantiles(one) for one in ages]
+        except (Unavailable, PeerFailed, RuntimeError) as error:
+            results["not_run"][name] = str(error)
+    return results
+
+
+def wait_flowing(side: TurnoutSide) -> None:
+    """Until joined rows are shown: the first batch of a process takes seconds, and is not what is measured here."""
+    wait_until(lambda: side.total("final_ui", where="balance is not null") > 0, 60, what="the first joined row")
+
+
+def fresh_topics(bootstrap: str, name: str) -> tuple[str, str]:
+    """Two empty topics of a measure's own."""
+    topics = (f"{name}-users", f"{name}-accounts")
+    for topic in topics:
+        create_topic(bootstrap, topic, 2)
+    return topics
+
+
+def quantiles(ages: Sequence[float]) -> dict[str, float]:
+    """p50 and p99, and how many there were."""
+    if len(ages) < 100:
+        raise RuntimeError(f"only {len(ages)} records were seen")
+    cuts = statistics.quantiles(ages, n=100)
+    return {"p50_ms": cuts[49], "p99_ms": cuts[98], "seen": len(ages)}
+
+
+def of_changes(
+    side: TurnoutSide,
+    seconds: float,
+    warm_up: float = WARM_UP_SECONDS,
+    *,
+    table: str = "final_ui",
+    ended: threading.Event | None = None,
+) -> list[float]:
+    """The ages of all records that a subscriber to a table's changes is told in that time, or until `ended` is set."""
+    return asyncio.run(_follow_changes(side.live, warm_up, seconds, table, ended or threading.Event()))
+
+
+async def _follow_changes(
+    address: str, warm_up: float, seconds: float, table: str, ended: threading.Event
+) -> list[float]:
+    ages: list[float] = []
+    begin, end = (time.time() + warm_up) * 1000, time.monotonic() + warm_up + seconds
+    async with connect(address, max_size=None, compression=None) as socket:
+        await socket.send(orjson.dumps({"type": "changes", "id": "c", "table": table}).decode())
+        names: list[str] = []
+        while (left := end - time.monotonic()) > 0 and not ended.is_set():
+            try:
+                message = orjson.loads(await asyncio.wait_for(socket.recv(), left))
+            except TimeoutError:
+                break
+            now = time.time() * 1000
+            if message["type"] == "error":
+                raise RuntimeError(f"the subscription ended: {message['error']}")
+            if message["type"] == "snapshot":
+                names = [column["name"] for column in message["columns"]]
+            elif message["type"] == "changes":
+                ages += _ages(message, names.index("age"), names.index("balance"), begin, now)
+    return ages
+
+
+def _ages(message: dict[str, Any], age: int, balance: int, begin: float, now: float) -> list[float]:
+    """A new row has its user's moment and maybe its account's; a changed one its account's."""
+    inserted, updated = message["insert"]["rows"], message["update"]["rows"]
+    moments = [row[age] for row in inserted] + [row[balance] for row in (*inserted, *updated)]
+    return [now - moment for moment in moments if moment is not None and moment > begin]
+
+
+def of_window(side: TurnoutSide, seconds: float, warm_up: float = WARM_UP_SECONDS) -> list[float]:
+    """As `of_changes`, where records are too many to be told one by one: the newest of a window stands for all before.
+
+    A window of the newest account shows, with each message, up to which moment records are in. What was produced
+    between the moments of two messages is seen with the second one; ages are taken for each millisecond between.
+    """
+    return asyncio.run(_follow_window(side.live, warm_up, seconds))
+
+
+async def _follow_window(address: str, warm_up: float, seconds: float) -> list[float]:
+    ages: list[float] = []
+    begin, end = (time.time() + warm_up) * 1000, time.monotonic() + warm_up + seconds
+    window = {"type": "window", "id": "w", "table": "final_ui", "sort": "-balance", "limit": 1}
+    async with connect(address, max_size=None, compression=None) as socket:
+        await socket.send(orjson.dumps(window).decode())
+        seen = begin
+        while (left := end - time.monotonic()) > 0:
+            try:
+                message = orjson.loads(await asyncio.wait_for(socket.recv(), left))
+            except TimeoutError:
+                break
+            now = time.time() * 1000
+            if message["type"] == "error":
+                raise RuntimeError(f"the subscription ended: {message['error']}")
+            if message["type"] != "rows" or not message["rows"]:
+                continue
+            newest = message["rows"][0][[column["name"] for column in message["columns"]].index("balance")] or 0.0
+            ages += [now - moment for moment in range(int(seen), int(newest))]
+            seen = max(seen, newest)
+        # What has not been seen at the end is at least this old.
+        now = time.time() * 1000
+        ages += [now - moment for moment in range(int(seen), int(now))] if now - seen > 1000 else []
+    return ages
+
+
+def deephaven(bootstrap: str, seconds: float, runs: int, cycle_ms: int | None, per_second: int) -> list[list[float]]:
+    """The same for a client that is subscribed to Deephaven's joined table, by its own Python client."""
+    interpreter = str(environments.python("deephaven"))
+    topics = fresh_topics(bootstrap, f"latency-deephaven-{cycle_ms or 'shipped'}")
+    command = [interpreter, str(FOLDER / "peers" / "deephaven_join.py"), "serve", "--bootstrap", bootstrap]
+    command += ["--users", topics[0], "--accounts", topics[1], "--port", str(free_port())]
+    command += ["--cycle-ms", str(cycle_ms)] if cycle_ms else []
+    results = []
+    with Peer(command) as server, Load(bootstrap, topics, per_second).running():
+        port = server.wait("serving", 90)["port"]
+        for _ in range(runs):
+            viewer = [interpreter, str(FOLDER / "peers" / "deephaven_viewer.py"), "--port", str(port)]
+            viewer += ["--warm-up", str(WARM_UP_SECONDS), "--seconds", str(seconds)]
+            with Peer(viewer) as client:
+                said = client.wait("ages", WARM_UP_SECONDS + seconds + 60)
+                results.append([*said["users"], *said["accounts"]])
+    return results

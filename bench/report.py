@@ -1,0 +1,227 @@
+"""From results to the rows of the table: measure, Turnout, peer, ratio, target, met. Pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from sustained import bounded
+
+Results = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the table; `met` is None where there is no target."""
+
+    measure: str
+    turnout: str
+    peer: str = ""
+    ratio: str = ""
+    target: str = ""
+    met: bool | None = None
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        answer = {True: "yes", False: "no", None: ""}[self.met]
+        return self.measure, self.turnout, self.peer, self.ratio, self.target, answer
+
+
+COLUMNS = ("measure", "Turnout", "peer", "ratio", "target", "met")
+
+
+def rows(measures: Results) -> list[Row]:
+    """The rows of every measure that was taken, in the order of the table."""
+    makers: dict[str, Callable[[Results], Iterator[Row]]] = {
+        "catch-up": _catch_up,
+        "latency": _latency,
+        "sustained": _sustained,
+        "swap": _swap,
+        "beside": _beside,
+        "growth": _growth,
+        "viewers": _viewers,
+        "start": _start,
+    }
+    return [row for name, make in makers.items() if name in measures for row in make(measures[name])]
+
+
+def spread(values: list[float], unit: str = " s", digits: int = 1) -> str:
+    """The median, and the least and the most where there are several."""
+    middle = f"{statistics.median(values):,.{digits}f}{unit}"
+    if len(values) == 1:
+        return f"{middle} (1 run)"
+    return f"{middle} ({min(values):,.{digits}f}-{max(values):,.{digits}f})"
+
+
+def _catch_up(results: Results) -> Iterator[Row]:
+    for variant, systems in results["variants"].items():
+        name = f"catch-up, {2 * results['records']:,} records, {variant}"
+        for way, least in (("cold", 1.0), ("warm", 1.5)):
+            peer = systems.get(f"Deephaven {way}")
+            yield _against(f"{name}, {way}", systems[f"Turnout {way}"], "Deephaven", peer, least)
+        for way in ("cold", "warm"):
+            yield _against(f"{name}, {way}", systems[f"Turnout {way}"], "raw librdkafka", systems.get("raw"), 0.35)
+        for peer in ("Kafka Streams", "Pathway", "PySpark stateful", "Flink SQL"):
+            if taken := systems.get(f"{peer} cold"):
+                yield _against(f"{name}, cold", systems["Turnout cold"], peer, taken, None)
+    for peer, reason in results["not_run"].items():
+        yield Row("catch-up", "", f"{peer}: not run: {reason}")
+    memory = results["memory_mb"]
+    if "Turnout" in memory:
+        yield _memory(memory)
+
+
+def _against(name: str, own: list[float], peer: str, other: list[float] | None, least: float | None) -> Row:
+    """Ratios are of rates: 2 x is twice as fast as the peer."""
+    target = "" if least is None else f"at least {least:g} x"
+    if not other:
+        return Row(name, spread(own), f"{peer}: not run", "", target)
+    ratio = statistics.median(other) / statistics.median(own)
+    met = None if least is None else ratio >= least
+    return Row(name, spread(own), f"{peer} {spread(other)}", f"{ratio:.2f} x", target, met)
+
+
+def _memory(memory: Results) -> Row:
+    own, other = memory["Turnout"], memory.get("Deephaven")
+    name, target = "memory of all processes at that point, 1 record a key", "at most Deephaven's"
+    if not other:
+        return Row(name, spread(own, " MB", 0), "Deephaven: not run", "", target)
+    ratio = statistics.median(own) / statistics.median(other)
+    return Row(
+        name, spread(own, " MB", 0), f"Deephaven {spread(other, ' MB', 0)}", f"{ratio:.2f} x", target, ratio <= 1
+    )
+
+
+def _latency(results: Results) -> Iterator[Row]:
+    for quantile, most in (("p50", 150), ("p99", 350)):
+        name = f"latency, {results['per_second']} records/s in each topic, {quantile}"
+        own = _quantile(results["Turnout"], quantile)
+        middle = statistics.median(own)
+        yield Row(name, spread(own, " ms", 0), "", "", f"under {most} ms", middle < most)
+        for peer, limit in (("Deephaven", 0.4), ("Deephaven, 100 ms cycle", None)):
+            if peer not in results:
+                yield Row(name, spread(own, " ms", 0), f"{peer}: not run: {results['not_run'].get(peer)}")
+                continue
+            other = _quantile(results[peer], quantile)
+            ratio = middle / statistics.median(other)
+            shown = "Deephaven as shipped" if peer == "Deephaven" else peer
+            yield Row(
+                name,
+                spread(own, " ms", 0),
+                f"{shown} {spread(other, ' ms', 0)}",
+                f"{ratio:.2f} x",
+                "" if limit is None else f"at most {limit:g} x",
+                None if limit is None else ratio <= limit,
+            )
+
+
+def _quantile(runs: list[Results], quantile: str) -> list[float]:
+    return [run[f"{quantile}_ms"] for run in runs]
+
+
+def _sustained(results: Results) -> Iterator[Row]:
+    name = f"sustained, {results['asked_per_second']:,} records/s"
+    taken = f"{results['p99_ms'] / 1000:.2f} s (p50 {results['p50_ms'] / 1000:.2f} s)"
+    yield Row(f"{name}, p99", taken, "", "", "under 1.5 s", results["p99_ms"] < 1500)
+    drained = results["drain_seconds"]
+    after = "not even a minute after the end" if drained is None else f"even {drained:.1f} s after the end"
+    yield Row(
+        f"{name}, lag at the end",
+        f"{results['lag_at_end']:,} records; {after}",
+        "",
+        "",
+        "bounded",
+        bounded(results["lag"]),
+    )
+
+
+def _swap(results: Results) -> Iterator[Row]:
+    for name, text, most in (
+        ("latest", "swap, `start: latest`", 0.7),
+        ("earliest", f"swap, {results['rows']:,} rows to catch up on", 3.0),
+    ):
+        middle = statistics.median(results[name])
+        yield Row(text, spread(results[name], digits=2), "", "", f"median under {most:g} s", middle < most)
+        reads = results[f"{name} reads"]
+        counted = {kind: count for kind, count in reads.items() if kind != "answers"}
+        shown = ", ".join(f"{count} {kind}" for kind, count in counted.items())
+        asked = reads["answers"] + reads["errors"]
+        none = " and ".join(f"0 {kind}" for kind in counted)
+        yield Row(
+            f"{text}, reads meanwhile", f"{shown} of {asked:,}", "", "", none, asked > 0 and not any(counted.values())
+        )
+
+
+def _beside(results: Results) -> Iterator[Row]:
+    for quantile, limit in (("p50", None), ("p99", 2.0)):
+        alone, beside = _quantile(results["alone"], quantile), _quantile(results["beside"], quantile)
+        ratio = statistics.median(beside) / statistics.median(alone)
+        yield Row(
+            f"latency beside a build, {quantile}",
+            spread(beside, " ms", 0),
+            f"itself without a build {spread(alone, ' ms', 0)}",
+            f"{ratio:.2f} x",
+            "" if limit is None else f"at most {limit:g} x",
+            None if limit is None else ratio <= limit,
+        )
+
+
+def _growth(results: Results) -> Iterator[Row]:
+    for key, text in (
+        ("batch_ms", "small batch to a subscriber"),
+        ("window_ms", "window over HTTP"),
+        ("sorted_window_ms", "sorted and filtered window over HTTP"),
+    ):
+        sizes = list(results[key])
+        middles = [statistics.median(results[key][size]) for size in sizes]
+        shown = ", ".join(f"{middle:,.0f}" if middle >= 10 else f"{middle:.1f}" for middle in middles)
+        ratio = middles[-1] / middles[0]
+        name = f"growth, {text}, {' / '.join(f'{int(size) / 1e6:g}M' for size in sizes)} rows"
+        yield Row(name, f"{shown} ms", "itself, smallest", f"{ratio:.2f} x", "at most 1.5 x", ratio <= 1.5)
+
+
+def _viewers(results: Results) -> Iterator[Row]:
+    nobody = results["viewers"][0]
+    for one in results["viewers"][1:]:
+        count = int(one["viewers"])
+        stalled = ", and one that reads nothing" if one["stalled"] else ""
+        name = f"{count} viewer{'s' if count > 1 else ''}{stalled}, p99"
+        shown = f"{one['p99_ms'] / 1000:.2f} s (p50 {one['p50_ms'] / 1000:.2f} s)"
+        if count == 50:
+            yield Row(name, shown, "", "", "under 1 s", 0 < one["p99_ms"] < 1000)
+        else:
+            yield Row(name, shown)
+    most = results["viewers"][-1]
+    each = max(0.0, most["added_mb"] - nobody["added_mb"]) / most["viewers"]
+    yield Row(f"memory a viewer, of {most['viewers']:.0f}", f"{each:.2f} MB", "", "", "under 2 MB", each < 2)
+
+
+def _start(results: Results) -> Iterator[Row]:
+    taken = results["seconds"]
+    yield Row(
+        "start, `turnout run` to the first row", spread(taken), "", "", "under 12 s", statistics.median(taken) < 12
+    )
+
+
+def markdown(document: Results) -> str:
+    """The table for the README, with machine and versions."""
+    lines = [f"| {' | '.join(COLUMNS)} |", "|" + "---|" * len(COLUMNS)]
+    lines += [
+        "| " + " | ".join(cell.replace("|", "\\|") for cell in row.cells) + " |" for row in rows(document["measures"])
+    ]
+    return "\n".join([*lines, "", describe(document)])
+
+
+def describe(document: Results) -> str:
+    """The machine and the versions, in one paragraph."""
+    machine = document["machine"]
+    load = machine["load_before"]
+    busy = f" The machine was busy with other things (load {load:.1f}): do not trust these figures." if load > 1 else ""
+    versions = ", ".join(f"{name} {version}" for name, version in document["versions"].items())
+    return (
+        f"{machine['cores']} cores ({machine['processor']}), {machine['memory_gib']:.0f} GiB, {machine['system']}; "
+        f"everything, the broker and the viewers too, on that one machine. {versions}. Medians, with the least and the "
+        f"most in brackets; written {document['written'][:10]} by `make bench`.{busy}"
+    )

@@ -1,0 +1,81 @@
+"""Sustained: 50,000 records a second for a minute, followed through a window of the newest."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+
+from context import Bench
+from latency import fresh_topics, of_window, quantiles, wait_flowing
+from load import Load
+from turnout_side import TurnoutSide, running
+
+PER_SECOND = 50_000
+DRAIN_SECONDS = 60
+
+
+def measure(bench: Bench) -> dict[str, Any]:
+    """p50 and p99, the lag second by second, and how long it took to be even after the end."""
+    topics = fresh_topics(bench.bootstrap, "sustained")
+    seconds = bench.sizes.sustained_seconds
+    with bench.own_folder("sustained") as folder, running(folder, bench.bootstrap, topics, "latest") as side:
+        bench.say(f"sustained: {PER_SECOND:,} records a second for {seconds:g} s")
+        with Load(bench.bootstrap, topics, 200, first_user=1_000_000_000).running():
+            wait_flowing(side)
+        before = side.status()["records"]
+        with lags(side) as lag:
+            with Load(bench.bootstrap, topics, PER_SECOND // 2).running():
+                started = time.monotonic()
+                ages = of_window(side, seconds)
+                lasted = time.monotonic() - started
+            during = list(lag)
+            drained = _drained(side)
+        records = side.status()["records"] - before
+    return {
+        **quantiles(ages),
+        "asked_per_second": PER_SECOND,
+        "records_per_second": records / lasted,
+        "lag": during,
+        "lag_at_end": during[-1],
+        "drain_seconds": drained,
+    }
+
+
+def bounded(lag: list[int]) -> bool:
+    """Whether the last third is not clearly further behind than the third before it."""
+    third = len(lag) // 3
+    return third > 0 and max(lag[-third:]) <= 1.1 * max(lag[third : 2 * third]) + PER_SECOND
+
+
+@contextmanager
+def lags(side: TurnoutSide) -> Iterator[list[int]]:
+    """How many records the shown tables are behind, once a second."""
+    stopped = threading.Event()
+    seen: list[int] = []
+
+    def ask() -> None:
+        with httpx.Client(base_url=f"http://127.0.0.1:{side.port}", timeout=10) as http:
+            while not stopped.wait(1.0):
+                seen.append(int(http.get("/api/status").json()["lag"] or 0))
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        stopped.set()
+        thread.join()
+
+
+def _drained(side: TurnoutSide) -> float | None:
+    began = time.monotonic()
+    while time.monotonic() < began + DRAIN_SECONDS:
+        time.sleep(0.5)
+        if side.status()["lag"] == 0:
+            return time.monotonic() - began
+    return None

@@ -1,0 +1,144 @@
+"""Turnout as its users start it: `turnout run` with the default configuration, on topics of the bench."""
+
+from __future__ import annotations
+
+import itertools
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import orjson
+import psutil
+from confluent_kafka import Producer
+from websockets.sync.client import ClientConnection, connect
+
+from processes import tree_mb
+from records import NEWEST, Pair
+from running import RunningTurnout
+from turnout.settings import default_sources
+from turnout.testing import create_topic, wait_until
+
+TABLES = ("users_ui", "accounts_ui", "final_ui")
+BUILD_SECONDS = 300
+
+_numbers = itertools.count(1)
+
+
+class TurnoutSide(RunningTurnout):
+    """One process with a folder and a control topic of its own, on the topics of a pair."""
+
+    def __init__(self, folder: Path, bootstrap: str, topics: tuple[str, str], start: str = "earliest") -> None:
+        number = next(_numbers)
+        self.bootstrap = bootstrap
+        self.control = f"bench-control-{number}"
+        create_topic(bootstrap, self.control, 1)
+        sources = default_sources()
+        for source, topic in zip(("users", "accounts"), topics, strict=True):
+            sources[source]["topic"] = topic
+        sections = {"control": {"topic": self.control}, "sources": sources, "start": start, "spark": {}}
+        super().__init__(folder / f"turnout-{number}", bootstrap, **sections)
+
+    @property
+    def live(self) -> str:
+        return f"ws://127.0.0.1:{self.port}/api/live"
+
+    @property
+    def memory_mb(self) -> float:
+        return tree_mb(self.pid)
+
+    def ask(self, **message: Any) -> float:
+        """Produce a control message; the moment in which that began."""
+        producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 0})
+        producer.list_topics(self.control, timeout=10)  # connected before the clock runs
+        began = time.monotonic()
+        producer.produce(self.control, orjson.dumps(message))
+        producer.flush(10)
+        return began
+
+    def complete(self, pair: Pair) -> bool:
+        """Whether HTTP shows every user row of a pair with its key's newest account."""
+        return self.total("final_ui", where=f"accountType = {NEWEST}") == pair.records
+
+    def close(self) -> None:
+        """End it, by force where it does not end by itself; nothing that it started stays."""
+        family = [] if self._process is None else _family(self._process.pid)
+        try:
+            super().close()
+        except subprocess.TimeoutExpired:
+            self.kill()
+        for process in family:
+            with suppress(psutil.NoSuchProcess):
+                process.send_signal(signal.SIGKILL)
+
+
+@contextmanager
+def running(
+    folder: Path, bootstrap: str, topics: tuple[str, str], start: str = "earliest", *, ready: bool = True
+) -> Iterator[TurnoutSide]:
+    """Turnout for a block; `ready` waits until the first generation is shown."""
+    side = TurnoutSide(folder, bootstrap, topics, start)
+    try:
+        side.start(ready=False)
+        if ready:
+            side.wait_ready(BUILD_SECONDS)
+        yield side
+    finally:
+        side.close()
+
+
+def swap_seconds(side: TurnoutSide, pair: Pair, **more: Any) -> float:
+    """From the control message to a subscriber of all tables who has all of them of the new generation."""
+    shown = side.status()["generation"]
+    with connect(side.live, max_size=None, compression=None) as socket:
+        for table in TABLES:
+            socket.send(orjson.dumps({"type": "window", "id": table, "table": table, "limit": 10}).decode())
+        _until_generation(socket, lambda generation: generation == shown)
+        began = side.ask(usersTopic=pair.users, accountsTopic=pair.accounts, **more)
+        _until_generation(socket, lambda generation: generation > shown)
+        return time.monotonic() - began
+
+
+def _until_generation(socket: ClientConnection, wanted: Any) -> None:
+    """Read until every table has been sent with a wanted generation."""
+    missing, deadline = set(TABLES), time.monotonic() + BUILD_SECONDS
+    while missing:
+        message = orjson.loads(socket.recv(timeout=max(0.0, deadline - time.monotonic())))
+        if message["type"] == "error":
+            raise RuntimeError(f"the subscription ended: {message['error']}")
+        if message["type"] == "rows" and wanted(message["generation"]):
+            missing.discard(message["id"])
+
+
+def first_build(side: TurnoutSide, pair: Pair) -> dict[str, float]:
+    """A cold catch-up: by the history of swaps, checked against what HTTP showed meanwhile."""
+    started, building, peak = time.monotonic(), 0.0, 0.0
+    while side.answer("/readyz") != 200:
+        if time.monotonic() > started + BUILD_SECONDS:
+            raise TimeoutError(f"no first generation within {BUILD_SECONDS} s; log:\n{side.log()}")
+        peak = max(peak, side.memory_mb)
+        if not building and side.answer("/healthz") == 200 and side.status().get("progress"):
+            building = time.monotonic()
+        time.sleep(0.1)
+    ready = time.monotonic()
+    wait_until(lambda: side.complete(pair), BUILD_SECONDS, what="the complete join")
+    seen = time.monotonic()
+    swap = side.rows("swaps")[0]
+    seconds = swap["buildSeconds"] + swap["catchUpSeconds"] + swap["publishSeconds"]
+    building = building or ready - seconds  # too quick to be seen
+    return {
+        "seconds": seconds,
+        "seen_seconds": seen - building,
+        "start_up_seconds": building - started,
+        "memory_mb": side.memory_mb,
+        "peak_mb": max(peak, side.memory_mb),
+    }
+
+
+def _family(pid: int) -> list[psutil.Process]:
+    with suppress(psutil.NoSuchProcess):
+        return psutil.Process(pid).children(recursive=True)
+    return []
