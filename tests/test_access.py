@@ -31,6 +31,7 @@ from turnout.config import Settings, load
 from turnout.control import ControlMessage, Outcome
 from turnout.desk import Answer, Ticket
 from turnout.errors import ConfigError, TurnoutError
+from turnout.health import Readiness
 from turnout.messages import PROTOCOL, TOKEN_PROTOCOL
 from turnout.server import connections, control_api
 from turnout.server.access import Access, Gate, identity_of, subprotocol_of
@@ -76,8 +77,8 @@ class Steering:
     def status(self) -> dict[str, Any]:
         return STATUS
 
-    def readiness(self) -> tuple[bool, str]:
-        return True, "generation 1 is published"
+    def readiness(self) -> Readiness:
+        return Readiness(True, "generation 1 is published")
 
     def topics(self) -> list[str]:
         return ["users"]

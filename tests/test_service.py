@@ -89,12 +89,29 @@ def test_store_that_was_closed_answers_with_503(tmp_path: Path) -> None:
     database.close()
 
 
+def told(health: Health) -> tuple[str, str] | None:
+    trouble = health.trouble()
+    return (trouble.code, trouble.reason) if trouble else None
+
+
+def test_health_has_a_code_and_a_hint_for_every_subject() -> None:
+    for subject in Subject:
+        health = Health(lambda level, text: None, "starting")
+        health.good(Subject.START)
+        health.bad(subject, "why")
+        trouble = health.trouble()
+        assert trouble is not None
+        assert (trouble.ready, trouble.reason) == (False, "why")
+        assert trouble.code
+        assert trouble.hint
+
+
 def test_health_tells_each_reason_once_and_its_end() -> None:
     lines: list[tuple[str, str]] = []
     health = Health(lambda level, text: lines.append((level, text)), "starting")
-    assert health.reason() == "starting"
+    assert told(health) == ("starting", "starting")
     health.good(Subject.START, "")
-    assert health.reason() is None
+    assert told(health) is None
     health.bad(Subject.READING, "no records")
     health.bad(Subject.READING, "no records")
     assert lines == [("ERROR", "no records")]
@@ -108,6 +125,6 @@ def test_health_tells_the_cause_before_its_effects() -> None:
     health.bad(Subject.READING, "the query ended")
     health.bad(Subject.KAFKA, "no broker")
     health.bad(Subject.STORE, "no room")
-    assert health.reason() == "no room"
+    assert told(health) == ("store_unavailable", "no room")
     health.good(Subject.STORE)
-    assert health.reason() == "no broker"
+    assert told(health) == ("kafka_unreachable", "no broker")

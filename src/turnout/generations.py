@@ -174,19 +174,23 @@ class Generations:
         return self._alive(record, GenerationTables(self._workshop.database, record.generation, layout))
 
     def _alive(self, record: GenerationRecord, tables: GenerationTables) -> Generation:
-        settings = self._workshop.settings
         generation = Generation(record, tables, self._workshop.topics, self._workshop.say)
+        self.give_query(generation)
+        return generation
+
+    def give_query(self, generation: Generation) -> None:
+        """A query for the generation, not started yet, in place of one whose session is gone."""
+        settings = self._workshop.settings
         reading = Reading(
             kafka=partial(java_properties, settings.kafka),
             start=generation.start,
             target=generation.target,
-            checkpoint=self._checkpoints / f"g{record.generation}",
+            checkpoint=self._checkpoints / f"g{generation.number}",
             max_records_per_batch=settings.spark.max_records_per_batch,
             dead_letter_topic=settings.dead_letter_topic,
             explain=partial(_explained, settings.kafka),
         )
-        generation.query = GenerationQuery(self._workshop.session, tables, reading, generation)
-        return generation
+        generation.query = GenerationQuery(self._workshop.session, generation.tables, reading, generation)
 
     def remove(self, generation: Generation) -> None:
         """Stop its query (bounded), and take its tables and its checkpoint away."""

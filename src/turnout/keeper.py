@@ -50,14 +50,24 @@ class Keeper:
             self.keep_reading(generation)
         self._retire()
 
+    def go_on(self, makes: Generations) -> None:
+        """Spark was started anew: every generation goes on from its checkpoint, the published one first."""
+        self.makes = makes
+        for generation in [self.live, *self.lingering]:
+            if generation is not None:
+                makes.give_query(generation)
+                generation.waiting, generation.restarts, generation.restart_at = True, 1, 0.0
+
     def keep_reading(self, generation: Generation) -> None:
         """Start a query again that ended by itself, after a pause that grows."""
         query = generation.query
         assert query is not None
         shown = generation is self.live or generation is self.building
         if query.running:
-            if shown and self._health.has(Subject.READING) and (generation.restarts == 0 or query.idle):
+            behind = self._health.has(Subject.READING) or self._health.has(Subject.SPARK)
+            if shown and behind and (generation.restarts == 0 or query.idle):
                 generation.restarts = 0
+                self._health.good(Subject.SPARK, f"Spark runs again, and generation {generation.number} reads")
                 self._health.good(Subject.READING, f"generation {generation.number} reads again")
             return
         if not generation.waiting and (failure := query.failure()) is not None:

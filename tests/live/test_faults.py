@@ -339,6 +339,41 @@ def test_full_disk_is_told_and_left_without_harm(tmp_path: Path, broker: Embedde
         assert_ends_soon(turnout, signal.SIGTERM)
 
 
+def java_of(turnout: RunningTurnout) -> psutil.Process:
+    """The JVM of its Spark, once that runs."""
+    [java] = [child for child in psutil.Process(turnout.pid).children() if child.name() == "java"]
+    return java
+
+
+def test_spark_that_is_killed_comes_back_by_itself_and_loses_and_doubles_nothing(
+    tmp_path: Path, broker: EmbeddedBroker, topic_name: TopicName
+) -> None:
+    address = broker.bootstrap_servers
+    topics = (topic_name("users"), topic_name("accounts"))
+    for topic in topics:
+        create_topic(address, topic, partitions=2)
+    produce(address, topics[0], [user(n) for n in range(3000)])
+    with running(tmp_path, address, **sections(*topics, swap={"linger_seconds": 60})) as turnout:
+        with load(address, topics), watched(turnout):
+            # Now a generation lingers beside the published one; both have to go on.
+            assert turnout.http.post("/api/control", json={"joinType": "inner"}).json()["outcome"] == "applied"
+            java = java_of(turnout)
+            java.kill()
+            killed = time.monotonic()
+            wait_reason(turnout, f"Spark's JVM (process {java.pid}) was killed by SIGKILL")
+            assert turnout.http.get("/readyz").json()["error"]["code"] == "spark_gone"
+            assert turnout.answer("/healthz") == 200
+            turnout.wait_ready()
+            print(f"ready {time.monotonic() - killed:.1f} s after the kill")
+            assert turnout.http.post("/api/rollback").json()["outcome"] == "rolled_back"
+            shown = [row["detail"] for row in turnout.rows("control_raw")]
+            assert shown[-1].startswith("generation 1: "), "the generation that lingered goes on too"
+        assert_tables_are_exact(turnout, address, topics)
+        assert said(turnout, "Spark runs again, and generation 2 reads")
+        assert "unexpected error" not in turnout.log()
+        assert_ends_soon(turnout, signal.SIGTERM)
+
+
 def test_process_ends_soon_under_load_and_takes_new_columns_up(
     tmp_path: Path, broker: EmbeddedBroker, topic_name: TopicName
 ) -> None:
@@ -355,7 +390,7 @@ def test_process_ends_soon_under_load_and_takes_new_columns_up(
         turnout.start(ready=False)
         deadline = time.monotonic() + 1.5  # while Spark starts
         wait_until(lambda: time.monotonic() > deadline)
-        assert_ends_soon(turnout, signal.SIGTERM, family_seconds=10)  # its JVM ends once it has come up
+        assert_ends_soon(turnout, signal.SIGTERM)
 
         changed = turnout.config.read_text().replace("age: int64", "age: int64\n      city: string")
         turnout.config.write_text(changed)

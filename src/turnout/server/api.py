@@ -24,6 +24,7 @@ from starlette.types import Receive, Scope, Send
 
 from turnout.desk import Ticket
 from turnout.errors import TurnoutError
+from turnout.health import Readiness
 from turnout.server.formats import Format, WindowFile, to_json, window_file, window_json
 from turnout.store.database import Database
 from turnout.store.values import show
@@ -84,7 +85,7 @@ class Orchestrator(Protocol):
     def status(self) -> dict[str, Any]:
         """The status row, with progress and lag."""
 
-    def readiness(self) -> tuple[bool, str]:
+    def readiness(self) -> Readiness:
         """Whether viewers can be sent here, and why or why not."""
 
     def topics(self) -> list[str]:
@@ -167,11 +168,10 @@ class Api:
         return json_response({"status": "ok"})
 
     async def readyz(self, _: Request) -> Response:
-        ready, reason = await self._read(self._orchestrator.readiness)
-        if not ready:
-            hint = "try again soon; /api/status shows progress"
-            raise TurnoutError(code="not_ready", message=reason, hint=hint, status=503)
-        return json_response({"status": "ready", "reason": reason})
+        found = await self._read(self._orchestrator.readiness)
+        if not found.ready:
+            raise TurnoutError(code=found.code, message=found.reason, hint=found.hint, status=503)
+        return json_response({"status": "ready", "reason": found.reason})
 
     async def _json(self, window: Window) -> Response:
         body = await self._read(lambda: window_json(read_window(self._database, window)))
