@@ -12,6 +12,7 @@ from typing import Any
 from starlette.types import ASGIApp
 
 from turnout.health import Readiness
+from turnout.measures import Measures
 from turnout.server.app import Server, Services, create_app
 from turnout.server.connections import Doorkeeper
 from turnout.store.database import Database
@@ -36,6 +37,9 @@ class Steering:
 
     def readiness(self) -> Readiness:
         return Readiness(True, "generation 1 is published")
+
+    def measures(self) -> Measures:
+        return Measures(self.readiness())
 
 
 @contextmanager

@@ -32,6 +32,7 @@ from turnout.control import ControlMessage, Outcome
 from turnout.desk import Answer, Ticket
 from turnout.errors import ConfigError, TurnoutError
 from turnout.health import Readiness
+from turnout.measures import Measures
 from turnout.messages import PROTOCOL, TOKEN_PROTOCOL
 from turnout.server import connections, control_api
 from turnout.server.access import Access, Gate, identity_of, subprotocol_of
@@ -79,6 +80,9 @@ class Steering:
 
     def readiness(self) -> Readiness:
         return Readiness(True, "generation 1 is published")
+
+    def measures(self) -> Measures:
+        return Measures(self.readiness())
 
     def topics(self) -> list[str]:
         return ["users"]

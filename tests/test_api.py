@@ -18,6 +18,7 @@ from starlette.testclient import TestClient
 
 from turnout.errors import TurnoutError
 from turnout.health import Readiness
+from turnout.measures import Measures
 from turnout.server.api import ControlDesk
 from turnout.server.app import Server, Services, create_app, serve
 from turnout.store.database import Database
@@ -36,6 +37,9 @@ class Steering:
 
     def readiness(self) -> Readiness:
         return self.ready
+
+    def measures(self) -> Measures:
+        return Measures(self.readiness())
 
     def topics(self) -> list[str]:
         return []

@@ -20,6 +20,7 @@ from turnout.control import ControlMessage, ControlRejected, Outcome, parse_mess
 from turnout.desk import Answer, Ticket
 from turnout.errors import TurnoutError
 from turnout.health import Readiness
+from turnout.measures import Measures
 from turnout.server import control_api
 from turnout.server.app import Services, create_app
 from turnout.store.database import Database
@@ -68,6 +69,9 @@ class FakeOrchestrator:
 
     def readiness(self) -> Readiness:
         return Readiness(True, "generation 1 is published")
+
+    def measures(self) -> Measures:
+        return Measures(self.readiness())
 
     def topics(self) -> list[str]:
         return self.names

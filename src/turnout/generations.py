@@ -21,6 +21,7 @@ from turnout.kafka.security import java_properties
 from turnout.kafka.steps import explain
 from turnout.kafka.topics import Topics
 from turnout.layout import Layout
+from turnout.measures import Tally
 from turnout.offsets import Lost, Offsets
 from turnout.plan import Plan, Start
 from turnout.spark.generation import BatchReport, GenerationQuery, Reading
@@ -28,6 +29,7 @@ from turnout.spark.sampling import Sample, take_samples
 from turnout.store.database import Database
 from turnout.store.generations import GenerationTables
 from turnout.store.ledger import GenerationRecord, Ledger
+from turnout.store.windows import newest_record
 from turnout.swap import SwapState, advance
 
 if TYPE_CHECKING:
@@ -45,7 +47,7 @@ Say = Callable[[str, str], None]
 class Generation:
     """One generation: its record, its tables, its query and how far it is. Reports come on the query's thread."""
 
-    def __init__(self, record: GenerationRecord, tables: GenerationTables, topics: Topics, say: Say) -> None:
+    def __init__(self, record: GenerationRecord, tables: GenerationTables, topics: Topics, say: Say, tally: Tally):
         self.number = record.generation
         self.record = record
         self.tables = tables
@@ -58,12 +60,15 @@ class Generation:
         self.restart_at = 0.0
         self._topics = topics
         self._say = say
+        self._tally = tally
         self._said: dict[str, float] = {}
         progress = tables.progress()
         self.start = Offsets.from_json(record.start_offsets)
         self.target = Offsets.from_json(record.target_offsets)
         self.offsets = self.start if progress.offsets == "{}" else Offsets.from_json(progress.offsets)
         self.records = progress.records
+        self.newest_record = newest_record(tables.database) if progress.records else None
+        """The time of the newest record, of those that it shows if it is published."""
         self.changed = threading.Event()
         self.views_built = progress.views_built
 
@@ -82,6 +87,8 @@ class Generation:
     def batch_done(self, report: BatchReport) -> None:
         self.offsets = report.offsets
         self.records += report.records
+        self.newest_record = max(filter(None, (self.newest_record, report.newest_record)), default=None)
+        self._tally.batch(report.seconds, report.bad, report.evicted, live=report.views_built)
         self.restarts = 0
         caught_up = report.views_built and not self.views_built
         self.views_built = report.views_built
@@ -133,6 +140,7 @@ class Workshop:
     session: SparkSession
     topics: Topics
     say: Say
+    tally: Tally
 
 
 class Generations:
@@ -174,7 +182,8 @@ class Generations:
         return self._alive(record, GenerationTables(self._workshop.database, record.generation, layout))
 
     def _alive(self, record: GenerationRecord, tables: GenerationTables) -> Generation:
-        generation = Generation(record, tables, self._workshop.topics, self._workshop.say)
+        workshop = self._workshop
+        generation = Generation(record, tables, workshop.topics, workshop.say, workshop.tally)
         self.give_query(generation)
         return generation
 

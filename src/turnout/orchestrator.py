@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -27,6 +28,7 @@ from turnout.joins import Join
 from turnout.kafka.topics import Topics
 from turnout.keeper import Keeper, pause_seconds, store_failed
 from turnout.layout import Layout
+from turnout.measures import Measures, Tally
 from turnout.meter import Meter
 from turnout.offsets import Offsets
 from turnout.plan import Plan
@@ -57,6 +59,7 @@ class Orchestrator:
         self._topics = Topics(settings.kafka)
         self._meter = Meter(settings.kafka, self._shown)
         self._health = Health(self.say, "starting")
+        self._tally = Tally()
         self._keeper = Keeper(settings.swap, self._health, self.say)
         self._builder: Builder | None = None
         self._control_awaited = False
@@ -122,6 +125,24 @@ class Orchestrator:
             return Readiness(False, reason, "starting", "try again in some seconds")
         return Readiness(True, f"generation {live.number} is published")
 
+    def measures(self) -> Measures:
+        """What is counted, and the state as it is known; asks nobody."""
+        keeper, reading = self._keeper, self._meter.reading
+        living = keeper.all()
+        return Measures(
+            readiness=self.readiness(),
+            tally=self._tally,
+            published=self._publisher.number,
+            records={generation.number: generation.records for generation in living},
+            generations=dict(Counter(generation.state.value for generation in living)),
+            building_percent=keeper.building.percent() if keeper.building else None,
+            lags=reading.lags,
+            kafka_answers=reading.measured and reading.trouble is None,
+            newest_record=keeper.live.newest_record if keeper.live else None,
+            waiting_messages=len(self.desk.waiting()),
+            spark_starts=self._engine.starts,
+        )
+
     def topics(self) -> list[str]:
         """The names of all topics that Turnout's Kafka identity may see; asks Kafka, so it may block."""
         return sorted(self._topics.names())
@@ -185,7 +206,9 @@ class Orchestrator:
         session = self._engine.session()
         if self._stopping.is_set():
             raise Stopping
-        makes = Generations(Workshop(self._settings, self._database, self._ledger, session, self._topics, self.say))
+        makes = Generations(
+            Workshop(self._settings, self._database, self._ledger, session, self._topics, self.say, self._tally)
+        )
         begun = None
         if self._keeper.live is not None:
             self._keeper.go_on(makes)

@@ -40,11 +40,13 @@ class Engine:
         self._session: SparkSession | None = None
         self._started_at = 0.0
         self._ends = 0
+        self.starts = 0
         self._stopped = False
 
     def session(self) -> SparkSession:
         """The session; started, which takes seconds, where there is none."""
         if self._session is None:
+            self.starts += 1
             self._session = start_session(self._settings, self._work, self._java_began)
             self._started_at = time.monotonic()
         return self._session

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
@@ -88,6 +89,7 @@ class BatchReport:
     offsets: Offsets
     views_built: bool
     seconds: float
+    newest_record: datetime | None = None
 
 
 class Listener(Protocol):
@@ -233,6 +235,7 @@ class GenerationQuery:
                 offsets=end,
                 views_built=built,
                 seconds=time.monotonic() - started,
+                newest_record=pc.max(records["_ts"]).as_py(),
             )
         )
 
