@@ -200,6 +200,7 @@ def test_wrong_token_is_unauthorized(protected: Site, header: str) -> None:
 def test_right_token_reads(protected: Site, kind: str) -> None:
     for token in (OPS, WALL):
         assert protected.get(Authorization=f"{kind} {token}").status_code == 200
+        assert protected.get("/metrics", Authorization=f"{kind} {token}").status_code == 200
 
 
 def test_page_and_probes_need_no_token(protected: Site) -> None:

@@ -17,6 +17,7 @@ from turnout.errors import TurnoutError, first_line
 from turnout.generations import Generation, Generations, Say
 from turnout.keeper import Keeper
 from turnout.layout import Layout
+from turnout.logs import about
 from turnout.plan import Plan
 from turnout.spark.engine import Engine, is_gone
 from turnout.spark.sampling import Sample
@@ -96,11 +97,15 @@ class Builder:
 
     def build(self, plan: Plan, *, first: bool) -> tuple[Generation, BuildTimes]:
         """A generation that has caught up. The first one has nothing to fall back to, so it is never given up."""
-        say, keeper = self._site.say, self._site.keeper
         started = time.monotonic()
         self._site.tell_state(SwapState.BUILDING)
         generation = self._take_up(plan) if first else None
         generation = generation or self._makes.create(plan)
+        with about(generation=generation.number):
+            return generation, self._build(generation, started, first=first)
+
+    def _build(self, generation: Generation, started: float, *, first: bool) -> BuildTimes:
+        say, keeper, plan = self._site.say, self._site.keeper, generation.plan
         generation.state = SwapState.BUILDING
         keeper.building = generation
         topics = ", ".join(f"{source}={topic}" for source, topic in plan.topics.items())
@@ -127,7 +132,7 @@ class Builder:
                 raise
             raise _build_failed(first_line(error)) from error
         keeper.building = None
-        return generation, BuildTimes(built - started, time.monotonic() - built)
+        return BuildTimes(built - started, time.monotonic() - built)
 
     def catch_up(self, generation: Generation, *, first: bool) -> None:
         """Wait until the views are built."""

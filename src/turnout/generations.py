@@ -21,6 +21,7 @@ from turnout.kafka.security import java_properties
 from turnout.kafka.steps import explain
 from turnout.kafka.topics import Topics
 from turnout.layout import Layout
+from turnout.logs import about
 from turnout.measures import Tally
 from turnout.offsets import Lost, Offsets
 from turnout.plan import Plan, Start
@@ -94,9 +95,9 @@ class Generation:
         self.views_built = report.views_built
         self.changed.set()
         if not report.views_built:
-            self._say("INFO", f"catching up generation {self.number}: {self.records:,} records, {self.percent()}%")
+            self._tell("INFO", f"catching up generation {self.number}: {self.records:,} records, {self.percent()}%")
         elif caught_up:
-            self._say("INFO", f"generation {self.number} has caught up with {self.records:,} records")
+            self._tell("INFO", f"generation {self.number} has caught up with {self.records:,} records")
         for table, count in report.evicted.items():
             self._say_seldom(table, "INFO", f"{table}: {count} oldest rows evicted (max_rows)")
         if report.bad:
@@ -104,14 +105,18 @@ class Generation:
                 "bad", "WARNING", f"faults in records of generation {self.number}: {report.bad}; see bad_records"
             )
 
+    def _tell(self, level: str, text: str) -> None:
+        with about(generation=self.number):
+            self._say(level, text)
+
     def _say_seldom(self, subject: str, level: str, text: str) -> None:
         now = time.monotonic()
         if now - self._said.get(subject, float("-inf")) >= _SAY_AGAIN_SECONDS:
             self._said[subject] = now
-            self._say(level, text)
+            self._tell(level, text)
 
     def lost(self, generation: int, lost: Lost) -> None:
-        self._say("WARNING", str(lost))
+        self._tell("WARNING", str(lost))
 
     def low_watermark(self, topic: str, partition: int) -> int | None:
         try:

@@ -14,6 +14,7 @@ import duckdb
 from turnout.errors import TurnoutError, first_line
 from turnout.generations import Generation, Generations, Say
 from turnout.health import Health, Subject
+from turnout.logs import about
 from turnout.settings import SwapSettings
 from turnout.store.database import is_store_failure
 from turnout.swap import Lingering, SwapState, to_retire
@@ -60,6 +61,10 @@ class Keeper:
 
     def keep_reading(self, generation: Generation) -> None:
         """Start a query again that ended by itself, after a pause that grows."""
+        with about(generation=generation.number):
+            self._keep_reading(generation)
+
+    def _keep_reading(self, generation: Generation) -> None:
         query = generation.query
         assert query is not None
         shown = generation is self.live or generation is self.building
@@ -137,7 +142,8 @@ class Keeper:
             assert self.makes is not None
             self.makes.remove(self._leftovers[0])
             number = self._leftovers.pop(0).number
-            self._say("INFO", f"closed generation {number}")
+            with about(generation=number):
+                self._say("INFO", f"closed generation {number}")
 
 
 def pause_seconds(failures: int) -> float:

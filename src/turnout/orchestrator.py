@@ -28,6 +28,7 @@ from turnout.joins import Join
 from turnout.kafka.topics import Topics
 from turnout.keeper import Keeper, pause_seconds, store_failed
 from turnout.layout import Layout
+from turnout.logs import about, apart
 from turnout.measures import Measures, Tally
 from turnout.meter import Meter
 from turnout.offsets import Offsets
@@ -312,27 +313,31 @@ class Orchestrator:
             self._publisher.unchanged(tickets, batch)
         elif batch.work is Work.DRY_RUN:
             self._dry_run(tickets[0], batch)
-        elif batch.work is Work.ROLLBACK:
-            self._rollback(tickets, batch)
         else:
-            self._swap(tickets, batch, Outcome.APPLIED)
+            with about(request_id=tickets[batch.carrier or 0].request_id):
+                if batch.work is Work.ROLLBACK:
+                    self._rollback(tickets, batch)
+                else:
+                    self._swap(tickets, batch, Outcome.APPLIED)
 
     def _tell(self, tickets: Sequence[Ticket]) -> None:
         for ticket in tickets:
-            shown = (ticket.raw or "")[:_SHOWN_OF_A_MESSAGE]
-            if isinstance(ticket.queued, ControlRejected):
-                self.say("ERROR", f"control message rejected: {ticket.queued} (raw: {shown})")
-                continue
-            for warning in ticket.queued.warnings:
-                self.say("WARNING", f"control message: {warning}")
-            if ticket.queued.action is Action.CHANGE:
-                resolution = resolve(ticket.queued, self._publisher.plan)
-                changed = str(resolution.changed).lower()
-                self.say(
-                    "INFO", f"control message raw: {shown} resolved: {resolution.plan.describe()} changed: {changed}"
-                )
-            else:
-                self.say("INFO", f"control message raw: {shown} asks for a rollback")
+            with about(request_id=ticket.request_id):
+                self._tell_one(ticket)
+
+    def _tell_one(self, ticket: Ticket) -> None:
+        shown = (ticket.raw or "")[:_SHOWN_OF_A_MESSAGE]
+        if isinstance(ticket.queued, ControlRejected):
+            self.say("ERROR", f"control message rejected: {ticket.queued} (raw: {shown})")
+            return
+        for warning in ticket.queued.warnings:
+            self.say("WARNING", f"control message: {warning}")
+        if ticket.queued.action is Action.CHANGE:
+            resolution = resolve(ticket.queued, self._publisher.plan)
+            changed = str(resolution.changed).lower()
+            self.say("INFO", f"control message raw: {shown} resolved: {resolution.plan.describe()} changed: {changed}")
+        else:
+            self.say("INFO", f"control message raw: {shown} asks for a rollback")
 
     def _reject(self, ticket: Ticket, error: TurnoutError) -> None:
         """Put a rejection in the place of a message; the queue is then decided without it."""
@@ -412,11 +417,12 @@ class Orchestrator:
 
     def _tend(self) -> None:
         """What goes on beside everything else: generations are kept, and the status row is fresh."""
-        self._keeper.tend()
-        now = time.monotonic()
-        if now - self._status_at >= STATUS_SECONDS:
-            self._status_at = now
-            self._take_reading()
+        with apart():
+            self._keeper.tend()
+            now = time.monotonic()
+            if now - self._status_at >= STATUS_SECONDS:
+                self._status_at = now
+                self._take_reading()
 
     def _take_reading(self) -> None:
         reading = self._meter.reading

@@ -18,6 +18,7 @@ from turnout.desk import Answer, Desk, Ticket
 from turnout.errors import TurnoutError
 from turnout.generations import Generation, Say
 from turnout.keeper import Keeper
+from turnout.logs import about
 from turnout.plan import Plan
 from turnout.store.ledger import Ledger, Swap
 from turnout.swap import Batch, SwapState, Verdict
@@ -82,7 +83,8 @@ class Publisher:
         self.plan, self.previous = batch.plan, old_plan if old else None
         self._keeper.replace(old, generation)
         before = f"generation {old.number} ({old_plan.describe()})" if old else "nothing"
-        self._say("INFO", f"swapped {before} -> generation {generation.number} ({batch.plan.describe()})")
+        with about(generation=generation.number):
+            self._say("INFO", f"swapped {before} -> generation {generation.number} ({batch.plan.describe()})")
 
     def fail(self, tickets: Sequence[Ticket], batch: Batch, error: TurnoutError) -> None:
         """What was asked for was not built: what is published goes on."""
