@@ -1,4 +1,4 @@
-"""Spark's JVM as a process: ended by its id, given up while it starts, found out when it is gone. Any process will do."""
+"""Spark's JVM as a process: ended by its id, given up while it starts, found out when gone. Any process will do."""
 
 from __future__ import annotations
 

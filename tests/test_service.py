@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -74,6 +76,22 @@ def test_service_refuses_a_store_that_is_none(tmp_path: Path) -> None:
         service.run(chosen)
     assert caught.value.code == "store_unavailable"
     assert "store.duckdb" in caught.value.message
+
+
+def test_data_folder_of_another_process_is_refused_with_its_id(tmp_path: Path) -> None:
+    code = (
+        "import sys, pathlib; from turnout.store.database import Database as D; d = D.open(pathlib.Path(sys.argv[1]))"
+    )
+    command = [sys.executable, "-c", f"{code}; print('open', flush=True); input()", str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"open\n"
+        with pytest.raises(TurnoutError) as caught:
+            Database.open(tmp_path)
+        other.communicate(b"\n")
+    assert caught.value.message == f"another turnout (process {other.pid}) uses data_dir {tmp_path}"
+    assert caught.value.hint == "stop it, or give this one a data_dir of its own"
+    Database.open(tmp_path).close()
 
 
 def test_store_that_was_closed_answers_with_503(tmp_path: Path) -> None:
