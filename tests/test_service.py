@@ -79,10 +79,9 @@ def test_service_refuses_a_store_that_is_none(tmp_path: Path) -> None:
 
 
 def test_data_folder_of_another_process_is_refused_with_its_id(tmp_path: Path) -> None:
-    code = (
-        "import sys, pathlib; from turnout.store.database import Database as D; d = D.open(pathlib.Path(sys.argv[1]))"
-    )
-    command = [sys.executable, "-c", f"{code}; print('open', flush=True); input()", str(tmp_path)]
+    code = "from pathlib import Path; from turnout.store.database import Database; import sys"
+    code += "; opened = Database.open(Path(sys.argv[1])); print('open', flush=True); input()"
+    command = [sys.executable, "-c", code, str(tmp_path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == b"open\n"

@@ -47,8 +47,9 @@ class Keeper:
         """Start queries again that ended, and close generations whose time is over."""
         if self.live is not None:
             self.keep_reading(self.live)
-        for generation in self.lingering:
-            self.keep_reading(generation)
+        if not self._health.has(Subject.SPARK):  # a Spark that was just started is the published one's first
+            for generation in self.lingering:
+                self.keep_reading(generation)
         self._retire()
 
     def go_on(self, makes: Generations) -> None:
