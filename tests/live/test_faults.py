@@ -345,11 +345,6 @@ def java_of(turnout: RunningTurnout) -> psutil.Process:
     return java
 
 
-def lingering_reads(turnout: RunningTurnout) -> bool:
-    """Whether generation 1 has gone on reading after a start of Spark."""
-    return turnout.total("users_ui@1") >= turnout.total("users_ui")
-
-
 def test_spark_that_is_killed_comes_back_by_itself_and_loses_and_doubles_nothing(
     tmp_path: Path, broker: EmbeddedBroker, topic_name: TopicName
 ) -> None:
@@ -360,19 +355,25 @@ def test_spark_that_is_killed_comes_back_by_itself_and_loses_and_doubles_nothing
     produce(address, topics[0], [user(n) for n in range(3000)])
     with running(tmp_path, address, **sections(*topics, swap={"linger_seconds": 60})) as turnout:
         with load(address, topics), watched(turnout):
-            # Now a generation lingers beside the published one; both have to go on.
+            # A generation lingers beside the published one, and another is being built.
             assert turnout.http.post("/api/control", json={"joinType": "inner"}).json()["outcome"] == "applied"
+            turnout.http.post("/api/control?wait=false", json={"joinType": "full", "requestId": "third"})
+            wait_until(lambda: turnout.status()["progress"], what="a build")
             java = java_of(turnout)
             java.kill()
             killed = time.monotonic()
             wait_reason(turnout, f"Spark's JVM (process {java.pid}) was killed by SIGKILL")
             assert turnout.http.get("/readyz").json()["error"]["code"] == "spark_gone"
             assert turnout.answer("/healthz") == 200
+            shown = turnout.total("users_ui@1")
             turnout.wait_ready()
             print(f"ready {time.monotonic() - killed:.1f} s after the kill")
-            wait_until(lambda: lingering_reads(turnout), what="the generation that lingers to read")
+            [third] = [row for row in turnout.rows("control_raw") if row["requestId"] == "third"]
+            assert third["outcome"] == "failed"
+            assert "was killed by SIGKILL" in third["detail"]
+            wait_until(lambda: turnout.total("users_ui@1") > shown, what="what lingers to read again")
             back = turnout.http.post("/api/rollback").json()
-            assert (back["outcome"], back["generation"]) == ("rolled_back", 1), "what lingered goes on too"
+            assert (back["outcome"], back["generation"]) == ("rolled_back", 1)
         assert_tables_are_exact(turnout, address, topics)
         assert said(turnout, "Spark runs again, and generation 2 reads")
         assert "unexpected error" not in turnout.log()
