@@ -28,7 +28,7 @@ from turnout.kafka.security import SECRET_NAMES
 
 LOG_FILE = "spark.log"
 OUTPUT_FILE = "java.log"
-"""What the JVM prints by itself, of the last start only: why it did not start, or crashed."""
+"""What the JVM prints by itself: why it did not start, or crashed. That of the start before has `.1` at its end."""
 
 CRASH_FILE = "java-crash-%p.log"
 """What the JVM writes when it crashes, with its process id."""
@@ -106,6 +106,7 @@ def start_session(settings: SparkSettings, work: Path, on_java: Callable[[Java],
     }
     given = given_settings(chosen, settings.conf)
     began: list[Java] = []
+    _keep_output(work / OUTPUT_FILE)
     with (work / OUTPUT_FILE).open("wb") as log:
         try:
             first = _conf(settings.master, visible_settings(given))
@@ -119,6 +120,11 @@ def start_session(settings: SparkSettings, work: Path, on_java: Callable[[Java],
             _forget()
             raise _not_started(work / OUTPUT_FILE, error) from error
     return SparkSession(context)
+
+
+def _keep_output(file: Path) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        file.replace(file.with_name(f"{file.name}.1"))
 
 
 @contextlib.contextmanager
