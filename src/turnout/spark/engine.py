@@ -143,6 +143,6 @@ def _gone(what: str, work: Path) -> TurnoutError:
     return TurnoutError(
         code=_GONE,
         message=f"{what}; it is started again",
-        hint=f"until then the tables stay as they are; {work / OUTPUT_FILE}.1 may tell why then",
+        hint=f"until then the tables stay as they are; {work / OUTPUT_FILE}.1 has what it printed",
         status=503,
     )

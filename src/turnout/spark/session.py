@@ -12,7 +12,6 @@ import re
 import signal
 import subprocess
 import threading
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -197,10 +196,10 @@ def end_java(java: Java, timeout_seconds: float = 0.8) -> None:
 
 def forget_session(session: SparkSession) -> None:
     """Take away what PySpark keeps of a session whose JVM is gone, so that another can be started."""
-    gateway = session.sparkContext._gateway
-    _stop_quietly(session)
-    with contextlib.suppress(Exception):
-        gateway.shutdown()  # type: ignore[union-attr]
+    context = session.sparkContext
+    for end in (context._accumulatorServer.shutdown, context._gateway.shutdown):  # type: ignore[union-attr]
+        with contextlib.suppress(Exception):
+            end()
     _forget()
 
 
@@ -212,8 +211,7 @@ def _forget() -> None:
 
 def _stop_quietly(session: SparkSession) -> None:
     # A JVM that is already gone has nothing left to stop.
-    with contextlib.suppress(Exception), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with contextlib.suppress(Exception):
         session.stop()
 
 
