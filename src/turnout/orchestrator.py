@@ -128,18 +128,18 @@ class Orchestrator:
 
     def measures(self) -> Measures:
         """What is counted, and the state as it is known; asks nobody."""
-        keeper, reading = self._keeper, self._meter.reading
-        living = keeper.all()
+        reading, living = self._meter.reading, self._keeper.all()
+        live, building = self._keeper.live, self._keeper.building
         return Measures(
             readiness=self.readiness(),
             tally=self._tally,
             published=self._publisher.number,
             records={generation.number: generation.records for generation in living},
             generations=dict(Counter(generation.state.value for generation in living)),
-            building_percent=keeper.building.percent() if keeper.building else None,
+            building_percent=building.percent() if building else None,
             lags=reading.lags,
             kafka_answers=reading.measured and reading.trouble is None,
-            newest_record=keeper.live.newest_record if keeper.live else None,
+            newest_record=live.newest_record if live else None,
             waiting_messages=len(self.desk.waiting()),
             spark_starts=self._engine.starts,
         )

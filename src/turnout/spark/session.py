@@ -197,9 +197,10 @@ def end_java(java: Java, timeout_seconds: float = 0.8) -> None:
 def forget_session(session: SparkSession) -> None:
     """Take away what PySpark keeps of a session whose JVM is gone, so that another can be started."""
     context = session.sparkContext
-    for end in (context._accumulatorServer.shutdown, context._gateway.shutdown):  # type: ignore[union-attr]
-        with contextlib.suppress(Exception):
-            end()
+    with contextlib.suppress(Exception):
+        context._accumulatorServer.shutdown()
+    with contextlib.suppress(Exception):
+        context._gateway.shutdown()  # type: ignore[union-attr]
     _forget()
 
 
