@@ -153,6 +153,15 @@ def test_dashboard_and_alerts_name_only_metrics_that_exist(client: TestClient) -
     assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
 
 
+def test_scrape_of_the_how_to_is_one_of_prometheus() -> None:
+    [text] = re.findall(r"```yaml\n(.*?)```", (DOCS / "how-to" / "monitoring.md").read_text(), re.DOTALL)
+    document = yaml.safe_load(text)
+    [job] = document["scrape_configs"]
+    assert job.get("metrics_path", "/metrics") == "/metrics"
+    assert job["authorization"]["type"] == "Bearer"
+    assert [(DOCS / "grafana" / name).exists() for name in document["rule_files"]] == [True]
+
+
 def test_reference_lists_exactly_the_metrics_that_exist(client: TestClient) -> None:
     families = text_string_to_metric_families(client.get("/metrics").text)
     there = {(f.name + "_total" if f.type == "counter" else f.name, f.type) for f in families}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -112,6 +113,7 @@ def told(health: Health) -> tuple[str, str] | None:
 
 
 def test_health_has_a_code_and_a_hint_for_every_subject() -> None:
+    codes = set()
     for subject in Subject:
         health = Health(lambda level, text: None, "starting")
         health.good(Subject.START)
@@ -119,8 +121,10 @@ def test_health_has_a_code_and_a_hint_for_every_subject() -> None:
         trouble = health.trouble()
         assert trouble is not None
         assert (trouble.ready, trouble.reason) == (False, "why")
-        assert trouble.code
         assert trouble.hint
+        codes.add(trouble.code)
+    page = Path(__file__).parent.parent / "docs" / "how-to" / "monitoring.md"
+    assert set(re.findall(r"^\| `(\w+)` \|", page.read_text(), re.M)) == codes | {"building"}
 
 
 def test_health_tells_each_reason_once_and_its_end() -> None:
