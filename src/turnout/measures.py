@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 from turnout.health import Readiness
 
 # They would double the number of series, and say no more than process_start_time_seconds.
-disable_created_metrics()
+disable_created_metrics()  # type: ignore[no-untyped-call]
 
 _SECONDS = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
 

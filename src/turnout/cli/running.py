@@ -6,13 +6,12 @@ import os
 import resource
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from turnout.cli.app import ConfigOption, JsonOption, app, print_json
 from turnout.errors import TurnoutError
-from turnout.settings import LogFormat
 
 
 @app.command(epilog="Example:  turnout demo --rate 100")
@@ -46,11 +45,14 @@ def run(
         typer.Option(min=0, max=65535, help="Instead of server.port; 0 takes a free one.", show_default=False),
     ] = None,
     insecure: Annotated[bool, typer.Option("--insecure", help="Serve other machines without tokens.")] = False,
-    log_format: Annotated[LogFormat | None, typer.Option(help="Instead of log.format.", show_default=False)] = None,
+    log_format: Annotated[
+        Literal["text", "json"] | None, typer.Option(help="Instead of log.format.", show_default=False)
+    ] = None,
 ) -> None:
     """Run the orchestrator and the web page until Ctrl-C."""
     from turnout.config import load
     from turnout.logs import log_to_stderr
+    from turnout.settings import LogFormat
 
     settings = load(Path(config))
     keep_secrets(settings.secret_variables)
@@ -63,9 +65,8 @@ def run(
 
     tokens = settings.access.tokens if settings.access else ()
     hidden = {token.token.get_secret_value() for token in tokens if token.token}
-    log_to_stderr(
-        log_format or settings.log.format, hidden | secrets_of(settings.kafka) | secrets_of(settings.control_kafka)
-    )
+    hidden |= secrets_of(settings.kafka) | secrets_of(settings.control_kafka)
+    log_to_stderr(LogFormat(log_format or settings.log.format), hidden)
     service.run(settings, insecure=insecure, on_ready=lambda url: print(f"Turnout is at {url}", flush=True))
 
 

@@ -21,6 +21,9 @@ from turnout.errors import TurnoutError
 from turnout.measures import Measures
 from turnout.store.database import Database
 
+_Values = dict[tuple[str, ...], float]
+"""Values of the labels -> value."""
+
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 _ROWS = """
@@ -54,7 +57,7 @@ class _State(Collector):
         now = self._measures
         yield _gauges("turnout_build_info", "The version that runs, as a label", ["version"], {(__version__,): 1})
         yield _gauge("turnout_ready", "1 where the tables follow their topics", now.readiness.ready)
-        trouble = {} if now.readiness.ready else {(now.readiness.code,): 1.0}
+        trouble: _Values = {} if now.readiness.ready else {(now.readiness.code,): 1.0}
         yield _gauges("turnout_trouble", "1 for the code of /readyz, while it is not ready", ["code"], trouble)
         yield _gauge("turnout_published_generation", "The number of the published generation", now.published)
         yield _gauges("turnout_generations", "Living generations", ["state"], _keyed(now.generations))
@@ -64,7 +67,7 @@ class _State(Collector):
         for number, count in now.records.items():
             records.add_metric([str(number)], count)
         yield records
-        lags = {(topic, str(partition)): lag for (topic, partition), lag in now.lags.items()}
+        lags: _Values = {(topic, str(partition)): lag for (topic, partition), lag in now.lags.items()}
         yield _gauges(
             "turnout_lag_records",
             "Records of a partition that the published generation has not read yet",
@@ -137,7 +140,7 @@ class _Store(Collector):
         return messages
 
 
-def _keyed(counts: Mapping[str, float]) -> dict[tuple[str, ...], float]:
+def _keyed(counts: Mapping[str, float]) -> _Values:
     return {(name,): count for name, count in counts.items()}
 
 
@@ -145,7 +148,7 @@ def _gauge(name: str, text: str, value: float) -> Metric:
     return GaugeMetricFamily(name, text, float(value))
 
 
-def _gauges(name: str, text: str, labels: list[str], values: dict[tuple[str, ...], float]) -> Metric:
+def _gauges(name: str, text: str, labels: list[str], values: _Values) -> Metric:
     family = GaugeMetricFamily(name, text, labels=labels)
     for key, value in sorted(values.items()):
         family.add_metric(key, value)
