@@ -149,8 +149,9 @@ def watched(turnout: RunningTurnout, allowed: tuple[int, ...] = (200,)) -> Itera
 
 
 @contextmanager
-def load(bootstrap: str, topics: tuple[str, str]) -> Iterator[None]:
-    """A thousand records a second, until the block ends."""
+def load(bootstrap: str, topics: tuple[str, str], per_second: int = 1000) -> Iterator[None]:
+    """So many records a second, until the block ends."""
+    some = per_second // 40
     stopped = threading.Event()
 
     def write() -> None:
@@ -158,9 +159,9 @@ def load(bootstrap: str, topics: tuple[str, str]) -> Iterator[None]:
         number = 0
         while not stopped.wait(0.05):
             for topic, value in zip(topics, (user, account), strict=True):
-                for n in range(number, number + 25):
+                for n in range(number, number + some):
                     producer.produce(topic, json.dumps(value(n)))
-            number += 25
+            number += some
         assert producer.flush(30) == 0
 
     writer = threading.Thread(target=write)
@@ -352,9 +353,9 @@ def test_spark_that_is_killed_comes_back_by_itself_and_loses_and_doubles_nothing
     topics = (topic_name("users"), topic_name("accounts"))
     for topic in topics:
         create_topic(address, topic, partitions=2)
-    produce(address, topics[0], [user(n) for n in range(3000)])
+    produce(address, topics[0], [user(n) for n in range(100)])
     with running(tmp_path, address, **sections(*topics, swap={"linger_seconds": 60})) as turnout:
-        with load(address, topics), watched(turnout):
+        with load(address, topics, per_second=200), watched(turnout):
             # A generation lingers beside the published one, and another is being built.
             assert turnout.http.post("/api/control", json={"joinType": "inner"}).json()["outcome"] == "applied"
             turnout.http.post("/api/control?wait=false", json={"joinType": "full", "requestId": "third"})
