@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from turnout.config import Settings, parse
+from turnout.config import Settings, SparkSettings, parse
 from turnout.desk import Answer
 from turnout.orchestrator import Orchestrator
+from turnout.spark.engine import Engine
 from turnout.store.database import Database
 from turnout.store.windows import Window, read_window
 from turnout.testing import wait_until
@@ -19,13 +20,24 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+class SharedEngine(Engine):
+    """The Spark that all tests share: neither started nor ended here."""
+
+    def __init__(self, session: SparkSession) -> None:
+        super().__init__(SparkSettings(), Path())
+        self._shared = session
+
+    def session(self) -> SparkSession:
+        return self._shared
+
+
 class Orchestrated:
     """A running orchestrator and its store."""
 
     def __init__(self, settings: Settings, session: SparkSession) -> None:
         self.settings = settings
         self.database = Database.open(settings.data_dir)
-        self.orchestrator = Orchestrator(settings, self.database, lambda: session)
+        self.orchestrator = Orchestrator(settings, self.database, SharedEngine(session))
 
     def send(self, timeout: float = 120, **message: Any) -> Answer:
         """Send a control message as a surface does, and wait for its outcome."""
@@ -38,7 +50,7 @@ class Orchestrated:
         return rows
 
     def wait_ready(self) -> None:
-        wait_until(lambda: self.orchestrator.readiness()[0], timeout=180, what="readiness")
+        wait_until(lambda: self.orchestrator.readiness().ready, timeout=180, what="readiness")
 
 
 @contextmanager

@@ -11,6 +11,8 @@ from typing import Any
 
 from starlette.types import ASGIApp
 
+from turnout.health import Readiness
+from turnout.measures import Measures
 from turnout.server.app import Server, Services, create_app
 from turnout.server.connections import Doorkeeper
 from turnout.store.database import Database
@@ -33,8 +35,11 @@ class Steering:
     def status(self) -> dict[str, Any]:
         return STATUS
 
-    def readiness(self) -> tuple[bool, str]:
-        return True, "generation 1 is published"
+    def readiness(self) -> Readiness:
+        return Readiness(True, "generation 1 is published")
+
+    def measures(self) -> Measures:
+        return Measures(self.readiness())
 
 
 @contextmanager

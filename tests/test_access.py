@@ -31,6 +31,8 @@ from turnout.config import Settings, load
 from turnout.control import ControlMessage, Outcome
 from turnout.desk import Answer, Ticket
 from turnout.errors import ConfigError, TurnoutError
+from turnout.health import Readiness
+from turnout.measures import Measures
 from turnout.messages import PROTOCOL, TOKEN_PROTOCOL
 from turnout.server import connections, control_api
 from turnout.server.access import Access, Gate, identity_of, subprotocol_of
@@ -76,8 +78,11 @@ class Steering:
     def status(self) -> dict[str, Any]:
         return STATUS
 
-    def readiness(self) -> tuple[bool, str]:
-        return True, "generation 1 is published"
+    def readiness(self) -> Readiness:
+        return Readiness(True, "generation 1 is published")
+
+    def measures(self) -> Measures:
+        return Measures(self.readiness())
 
     def topics(self) -> list[str]:
         return ["users"]
@@ -195,6 +200,7 @@ def test_wrong_token_is_unauthorized(protected: Site, header: str) -> None:
 def test_right_token_reads(protected: Site, kind: str) -> None:
     for token in (OPS, WALL):
         assert protected.get(Authorization=f"{kind} {token}").status_code == 200
+        assert protected.get("/metrics", Authorization=f"{kind} {token}").status_code == 200
 
 
 def test_page_and_probes_need_no_token(protected: Site) -> None:

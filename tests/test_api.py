@@ -17,6 +17,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from turnout.errors import TurnoutError
+from turnout.health import Readiness
+from turnout.measures import Measures
 from turnout.server.api import ControlDesk
 from turnout.server.app import Server, Services, create_app, serve
 from turnout.store.database import Database
@@ -28,13 +30,16 @@ class Steering:
     """The orchestrator as the reading calls see it."""
 
     def __init__(self) -> None:
-        self.ready = (True, "generation 1 is published")
+        self.ready = Readiness(True, "generation 1 is published")
 
     def status(self) -> dict[str, Any]:
         return {"usersTopic": "users", "joinType": "left", "generation": 1, "lag": 0, "state": "running"}
 
-    def readiness(self) -> tuple[bool, str]:
+    def readiness(self) -> Readiness:
         return self.ready
+
+    def measures(self) -> Measures:
+        return Measures(self.readiness())
 
     def topics(self) -> list[str]:
         return []
@@ -235,9 +240,9 @@ def test_health_and_readiness_answer(client: TestClient, services: Services) -> 
     assert client.get("/healthz").json() == {"status": "ok"}
     assert client.get("/readyz").status_code == 200
     assert isinstance(services.orchestrator, Steering)
-    services.orchestrator.ready = (False, "generation 1 catches up: 40 of 100 records")
-    error = error_of(client.get("/readyz"), 503, "not_ready")
-    assert error["message"] == "generation 1 catches up: 40 of 100 records"
+    services.orchestrator.ready = Readiness(False, "generation 1 has 40% of its records", "building", "wait")
+    error = error_of(client.get("/readyz"), 503, "building")
+    assert (error["message"], error["hint"]) == ("generation 1 has 40% of its records", "wait")
 
 
 @pytest.mark.parametrize(

@@ -282,3 +282,9 @@ def test_demo_banner_has_what_to_try() -> None:
     assert "kcat -P -b 127.0.0.1:9 -t control" in shown
     assert "confluent_kafka" in shown
     assert "--url" not in banner("http://127.0.0.1:10000", "127.0.0.1:9", None)
+
+
+def test_run_refuses_an_unknown_log_format() -> None:
+    result = turnout("run", "--log-format", "xml")
+    assert result.exit_code == 2
+    assert "'text', 'json'" in result.output

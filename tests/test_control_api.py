@@ -19,6 +19,8 @@ from turnout.client import connect
 from turnout.control import ControlMessage, ControlRejected, Outcome, parse_message
 from turnout.desk import Answer, Ticket
 from turnout.errors import TurnoutError
+from turnout.health import Readiness
+from turnout.measures import Measures
 from turnout.server import control_api
 from turnout.server.app import Services, create_app
 from turnout.store.database import Database
@@ -65,8 +67,11 @@ class FakeOrchestrator:
     def status(self) -> dict[str, Any]:
         return STATUS
 
-    def readiness(self) -> tuple[bool, str]:
-        return True, "generation 1 is published"
+    def readiness(self) -> Readiness:
+        return Readiness(True, "generation 1 is published")
+
+    def measures(self) -> Measures:
+        return Measures(self.readiness())
 
     def topics(self) -> list[str]:
         return self.names

@@ -26,6 +26,11 @@ def test_offsets_behind_counts_what_is_left_and_nothing_twice(now: list[int], le
     assert offsets(users=now).behind(offsets(users=[3, 4])) == left
 
 
+def test_offsets_tell_what_is_left_of_each_partition() -> None:
+    left = offsets(users=[1], accounts=[9]).lags(offsets(users=[3, 4], accounts=[5]))
+    assert left == {("users", 0): 2, ("users", 1): 4, ("accounts", 0): 0}
+
+
 def test_offsets_reached_takes_a_partition_that_is_gone_for_done() -> None:
     target = offsets(users=[3, 4])
     assert offsets(users=[3, 4]).reached(target)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -76,6 +79,21 @@ def test_service_refuses_a_store_that_is_none(tmp_path: Path) -> None:
     assert "store.duckdb" in caught.value.message
 
 
+def test_data_folder_of_another_process_is_refused_with_its_id(tmp_path: Path) -> None:
+    code = "from pathlib import Path; from turnout.store.database import Database; import sys"
+    code += "; opened = Database.open(Path(sys.argv[1])); print('open', flush=True); input()"
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"open\n"
+        with pytest.raises(TurnoutError) as caught:
+            Database.open(tmp_path)
+        other.communicate(b"\n")
+    assert caught.value.message == f"another turnout (process {other.pid}) uses data_dir {tmp_path}"
+    assert caught.value.hint == "stop it, or give this one a data_dir of its own"
+    Database.open(tmp_path).close()
+
+
 def test_store_that_was_closed_answers_with_503(tmp_path: Path) -> None:
     database = Database.open(tmp_path)
     database.close()
@@ -89,12 +107,32 @@ def test_store_that_was_closed_answers_with_503(tmp_path: Path) -> None:
     database.close()
 
 
+def told(health: Health) -> tuple[str, str] | None:
+    trouble = health.trouble()
+    return (trouble.code, trouble.reason) if trouble else None
+
+
+def test_health_has_a_code_and_a_hint_for_every_subject() -> None:
+    codes = set()
+    for subject in Subject:
+        health = Health(lambda level, text: None, "starting")
+        health.good(Subject.START)
+        health.bad(subject, "why")
+        trouble = health.trouble()
+        assert trouble is not None
+        assert (trouble.ready, trouble.reason) == (False, "why")
+        assert trouble.hint
+        codes.add(trouble.code)
+    page = Path(__file__).parent.parent / "docs" / "how-to" / "monitoring.md"
+    assert set(re.findall(r"^\| `(\w+)` \|", page.read_text(), re.M)) == codes | {"building"}
+
+
 def test_health_tells_each_reason_once_and_its_end() -> None:
     lines: list[tuple[str, str]] = []
     health = Health(lambda level, text: lines.append((level, text)), "starting")
-    assert health.reason() == "starting"
+    assert told(health) == ("starting", "starting")
     health.good(Subject.START, "")
-    assert health.reason() is None
+    assert told(health) is None
     health.bad(Subject.READING, "no records")
     health.bad(Subject.READING, "no records")
     assert lines == [("ERROR", "no records")]
@@ -108,6 +146,6 @@ def test_health_tells_the_cause_before_its_effects() -> None:
     health.bad(Subject.READING, "the query ended")
     health.bad(Subject.KAFKA, "no broker")
     health.bad(Subject.STORE, "no room")
-    assert health.reason() == "no room"
+    assert told(health) == ("store_unavailable", "no room")
     health.good(Subject.STORE)
-    assert health.reason() == "no broker"
+    assert told(health) == ("kafka_unreachable", "no broker")

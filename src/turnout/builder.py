@@ -17,7 +17,9 @@ from turnout.errors import TurnoutError, first_line
 from turnout.generations import Generation, Generations, Say
 from turnout.keeper import Keeper
 from turnout.layout import Layout
+from turnout.logs import about
 from turnout.plan import Plan
+from turnout.spark.engine import Engine, is_gone
 from turnout.spark.sampling import Sample
 from turnout.store.database import is_store_failure
 from turnout.store.ledger import GenerationRecord
@@ -43,6 +45,7 @@ class Site:
     """What a builder works with: settings, the living generations, and whom it tells."""
 
     settings: Settings
+    engine: Engine
     keeper: Keeper
     stopping: threading.Event
     say: Say
@@ -61,7 +64,8 @@ class Builder:
 
     def validate(self, plan: Plan) -> list[Sample]:
         """The topics exist, can be read, and hold records that decode; TurnoutError says which does not."""
-        samples = self._makes.samples(plan)
+        with self._site.engine.blamed():
+            samples = self._makes.samples(plan)
         complaints = [complaint for sample in samples if (complaint := sample.complaint())]
         if complaints:
             raise TurnoutError(
@@ -93,34 +97,42 @@ class Builder:
 
     def build(self, plan: Plan, *, first: bool) -> tuple[Generation, BuildTimes]:
         """A generation that has caught up. The first one has nothing to fall back to, so it is never given up."""
-        say, keeper = self._site.say, self._site.keeper
         started = time.monotonic()
         self._site.tell_state(SwapState.BUILDING)
         generation = self._take_up(plan) if first else None
         generation = generation or self._makes.create(plan)
+        with about(generation=generation.number):
+            return generation, self._build(generation, started, first=first)
+
+    def _build(self, generation: Generation, started: float, *, first: bool) -> BuildTimes:
+        say, keeper, plan = self._site.say, self._site.keeper, generation.plan
         generation.state = SwapState.BUILDING
         keeper.building = generation
         topics = ", ".join(f"{source}={topic}" for source, topic in plan.topics.items())
         say("INFO", f"building generation {generation.number}: {plan.describe()}")
         say("INFO", f"topics set: {topics}; {generation.start.behind(generation.target):,} records to catch up on")
         try:
-            assert generation.query is not None
-            generation.query.start()
-            built = time.monotonic()
-            self._enter(generation, SwapState.CATCHING_UP)
-            self.catch_up(generation, first=first)
+            with self._site.engine.blamed():
+                assert generation.query is not None
+                generation.query.start()
+                built = time.monotonic()
+                self._enter(generation, SwapState.CATCHING_UP)
+                self.catch_up(generation, first=first)
             self._enter(generation, SwapState.PUBLISHING)
         except Stopping:
             raise  # its query is ended with the process; the build goes on at the next start where it can
         except Exception as error:
             keeper.building = None
+            if first and is_gone(error) and generation.query is not None:
+                generation.query.stop()
+                raise  # it goes on from its checkpoint once Spark runs again
             generation.move(SwapState.FAILED)
             keeper.discard(generation)
             if isinstance(error, TurnoutError) or is_store_failure(error):
                 raise
             raise _build_failed(first_line(error)) from error
         keeper.building = None
-        return generation, BuildTimes(built - started, time.monotonic() - built)
+        return BuildTimes(built - started, time.monotonic() - built)
 
     def catch_up(self, generation: Generation, *, first: bool) -> None:
         """Wait until the views are built."""

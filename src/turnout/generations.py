@@ -21,6 +21,8 @@ from turnout.kafka.security import java_properties
 from turnout.kafka.steps import explain
 from turnout.kafka.topics import Topics
 from turnout.layout import Layout
+from turnout.logs import about
+from turnout.measures import Tally
 from turnout.offsets import Lost, Offsets
 from turnout.plan import Plan, Start
 from turnout.spark.generation import BatchReport, GenerationQuery, Reading
@@ -28,6 +30,7 @@ from turnout.spark.sampling import Sample, take_samples
 from turnout.store.database import Database
 from turnout.store.generations import GenerationTables
 from turnout.store.ledger import GenerationRecord, Ledger
+from turnout.store.windows import newest_record
 from turnout.swap import SwapState, advance
 
 if TYPE_CHECKING:
@@ -45,7 +48,7 @@ Say = Callable[[str, str], None]
 class Generation:
     """One generation: its record, its tables, its query and how far it is. Reports come on the query's thread."""
 
-    def __init__(self, record: GenerationRecord, tables: GenerationTables, topics: Topics, say: Say) -> None:
+    def __init__(self, record: GenerationRecord, tables: GenerationTables, topics: Topics, say: Say, tally: Tally):
         self.number = record.generation
         self.record = record
         self.tables = tables
@@ -58,12 +61,15 @@ class Generation:
         self.restart_at = 0.0
         self._topics = topics
         self._say = say
+        self._tally = tally
         self._said: dict[str, float] = {}
         progress = tables.progress()
         self.start = Offsets.from_json(record.start_offsets)
         self.target = Offsets.from_json(record.target_offsets)
         self.offsets = self.start if progress.offsets == "{}" else Offsets.from_json(progress.offsets)
         self.records = progress.records
+        self.newest_record = newest_record(tables.database) if progress.records else None
+        """The time of the newest record, of those that it shows if it is published."""
         self.changed = threading.Event()
         self.views_built = progress.views_built
 
@@ -82,14 +88,16 @@ class Generation:
     def batch_done(self, report: BatchReport) -> None:
         self.offsets = report.offsets
         self.records += report.records
+        self.newest_record = max(filter(None, (self.newest_record, report.newest_record)), default=None)
+        self._tally.batch(report.seconds, report.bad, report.evicted, live=report.views_built)
         self.restarts = 0
         caught_up = report.views_built and not self.views_built
         self.views_built = report.views_built
         self.changed.set()
         if not report.views_built:
-            self._say("INFO", f"catching up generation {self.number}: {self.records:,} records, {self.percent()}%")
+            self._tell("INFO", f"catching up generation {self.number}: {self.records:,} records, {self.percent()}%")
         elif caught_up:
-            self._say("INFO", f"generation {self.number} has caught up with {self.records:,} records")
+            self._tell("INFO", f"generation {self.number} has caught up with {self.records:,} records")
         for table, count in report.evicted.items():
             self._say_seldom(table, "INFO", f"{table}: {count} oldest rows evicted (max_rows)")
         if report.bad:
@@ -97,14 +105,18 @@ class Generation:
                 "bad", "WARNING", f"faults in records of generation {self.number}: {report.bad}; see bad_records"
             )
 
+    def _tell(self, level: str, text: str) -> None:
+        with about(generation=self.number):
+            self._say(level, text)
+
     def _say_seldom(self, subject: str, level: str, text: str) -> None:
         now = time.monotonic()
         if now - self._said.get(subject, float("-inf")) >= _SAY_AGAIN_SECONDS:
             self._said[subject] = now
-            self._say(level, text)
+            self._tell(level, text)
 
     def lost(self, generation: int, lost: Lost) -> None:
-        self._say("WARNING", str(lost))
+        self._tell("WARNING", str(lost))
 
     def low_watermark(self, topic: str, partition: int) -> int | None:
         try:
@@ -133,6 +145,7 @@ class Workshop:
     session: SparkSession
     topics: Topics
     say: Say
+    tally: Tally
 
 
 class Generations:
@@ -176,20 +189,25 @@ class Generations:
         return self._alive(record, tables)
 
     def _alive(self, record: GenerationRecord, tables: GenerationTables) -> Generation:
+        workshop = self._workshop
+        generation = Generation(record, tables, workshop.topics, workshop.say, workshop.tally)
+        self.give_query(generation)
+        return generation
+
+    def give_query(self, generation: Generation) -> None:
+        """A query for the generation, not started yet, in place of one whose session is gone."""
         settings = self._workshop.settings
-        generation = Generation(record, tables, self._workshop.topics, self._workshop.say)
         reading = Reading(
             kafka=partial(java_properties, settings.kafka),
             start=generation.start,
             target=generation.target,
-            checkpoint=self._checkpoints / f"g{record.generation}",
+            checkpoint=self._checkpoints / f"g{generation.number}",
             max_records_per_batch=settings.spark.max_records_per_batch,
             dead_letter_topic=settings.dead_letter_topic,
             explain=partial(_explained, settings.kafka),
             ends=self._ends,
         )
-        generation.query = GenerationQuery(self._workshop.session, tables, reading, generation)
-        return generation
+        generation.query = GenerationQuery(self._workshop.session, generation.tables, reading, generation)
 
     def remove(self, generation: Generation) -> None:
         """Stop its query (bounded), and take its tables and its checkpoint away."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import StrEnum
 
 Say = Callable[[str, str], None]
@@ -17,10 +18,32 @@ class Subject(StrEnum):
     """What can be wrong, the more telling first."""
 
     STORE = "store"
+    SPARK = "spark"
     KAFKA = "kafka"
     START = "start"
     STEP = "step"
     READING = "reading"
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """Whether viewers can be sent here, and why or why not: a code for programs, and what to do."""
+
+    ready: bool
+    reason: str
+    code: str = "ready"
+    hint: str = ""
+
+
+# Code and hint of a reason; the first is what a program may rely on.
+_TOLD = {
+    Subject.STORE: ("store_unavailable", "check that the disk of data_dir has room; Turnout tries again by itself"),
+    Subject.SPARK: ("spark_gone", "Turnout starts it again by itself; the tables stay as they are until then"),
+    Subject.KAFKA: ("kafka_unreachable", "check that the brokers run; `turnout check` says what is wrong"),
+    Subject.START: ("starting", "try again in some seconds"),
+    Subject.STEP: ("failing", "mend what the message names; Turnout tries again by itself"),
+    Subject.READING: ("not_reading", "mend what the message names; Turnout tries again by itself"),
+}
 
 
 class Health:
@@ -49,7 +72,8 @@ class Health:
         with self._lock:
             return subject in self._reasons
 
-    def reason(self) -> str | None:
+    def trouble(self) -> Readiness | None:
         """The most telling reason; None where all is well."""
         with self._lock:
-            return next((self._reasons[subject] for subject in Subject if subject in self._reasons), None)
+            subject = next((subject for subject in Subject if subject in self._reasons), None)
+            return None if subject is None else Readiness(False, self._reasons[subject], *_TOLD[subject])

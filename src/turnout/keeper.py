@@ -14,6 +14,7 @@ import duckdb
 from turnout.errors import TurnoutError, first_line
 from turnout.generations import Generation, Generations, Say
 from turnout.health import Health, Subject
+from turnout.logs import about
 from turnout.settings import SwapSettings
 from turnout.store.database import is_store_failure
 from turnout.swap import Lingering, SwapState, to_retire
@@ -46,18 +47,33 @@ class Keeper:
         """Start queries again that ended, and close generations whose time is over."""
         if self.live is not None:
             self.keep_reading(self.live)
-        for generation in self.lingering:
-            self.keep_reading(generation)
+        if not self._health.has(Subject.SPARK):  # a Spark that was just started is the published one's first
+            for generation in self.lingering:
+                self.keep_reading(generation)
         self._retire()
+
+    def go_on(self, makes: Generations) -> None:
+        """Spark was started anew: every generation goes on from its checkpoint, the published one first."""
+        self.makes = makes
+        for generation in [self.live, *self.lingering]:
+            if generation is not None:
+                makes.give_query(generation)
+                generation.waiting, generation.restarts, generation.restart_at = True, 1, 0.0
 
     def keep_reading(self, generation: Generation) -> None:
         """Start a query again that ended by itself, after a pause that grows."""
+        with about(generation=generation.number):
+            self._keep_reading(generation)
+
+    def _keep_reading(self, generation: Generation) -> None:
         query = generation.query
         assert query is not None
         shown = generation is self.live or generation is self.building
         if query.running:
-            if shown and self._health.has(Subject.READING) and (generation.restarts == 0 or query.idle):
+            behind = self._health.has(Subject.READING) or self._health.has(Subject.SPARK)
+            if shown and behind and (generation.restarts == 0 or query.idle):
                 generation.restarts = 0
+                self._health.good(Subject.SPARK, f"Spark runs again, and generation {generation.number} reads")
                 self._health.good(Subject.READING, f"generation {generation.number} reads again")
             return
         if not generation.waiting and (failure := query.failure()) is not None:
@@ -127,7 +143,8 @@ class Keeper:
             assert self.makes is not None
             self.makes.remove(self._leftovers[0])
             number = self._leftovers.pop(0).number
-            self._say("INFO", f"closed generation {number}")
+            with about(generation=number):
+                self._say("INFO", f"closed generation {number}")
 
 
 def pause_seconds(failures: int) -> float:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from turnout.config import KafkaSettings
 from turnout.errors import TurnoutError
 from turnout.kafka.topics import Topics
-from turnout.offsets import Offsets
+from turnout.offsets import Offsets, Partitions
 
 EVERY_SECONDS = 1.0
 FIRST_SECONDS = 0.1
@@ -25,6 +25,7 @@ class Reading:
     """One measurement. `trouble` says why Kafka could not be asked; `measured` is false before it answered once."""
 
     lag: int | None = None
+    lags: Partitions = field(default_factory=dict)
     records_per_second: float = 0.0
     trouble: str | None = None
     measured: bool = False
@@ -66,9 +67,10 @@ class Meter:
         except TurnoutError as error:
             if error.code == "unknown_topic":
                 # A topic that was deleted is told by the query that reads it; the others go on.
-                return Reading(self.reading.lag, 0.0, None, measured=True)
-            return Reading(self.reading.lag, 0.0, str(error), self.reading.measured)
-        return Reading(offsets.behind(ends), self._rate(records, generation), None, measured=True)
+                return replace(self.reading, records_per_second=0.0, trouble=None, measured=True)
+            return replace(self.reading, records_per_second=0.0, trouble=str(error))
+        lags = offsets.lags(ends)
+        return Reading(sum(lags.values()), lags, self._rate(records, generation), None, measured=True)
 
     def _rate(self, records: int, generation: int) -> float:
         now = time.monotonic()

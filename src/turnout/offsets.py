@@ -36,7 +36,11 @@ class Offsets:
 
     def behind(self, target: Offsets) -> int:
         """How many offsets are left before `target`."""
-        return sum(max(0, offset - self.next.get(place, 0)) for place, offset in target.next.items())
+        return sum(self.lags(target).values())
+
+    def lags(self, target: Offsets) -> Partitions:
+        """How many offsets are left before `target` in each of its partitions."""
+        return {place: max(0, offset - self.next.get(place, 0)) for place, offset in target.next.items()}
 
     def made_anew(self, end: Offsets) -> Offsets | None:
         """The partitions of `end` that end before what was read of them: their topic was deleted and made anew."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from collections import Counter
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import duckdb
 
@@ -23,21 +23,22 @@ from turnout.desk import Answer, Desk, Ticket
 from turnout.endings import begin, join
 from turnout.errors import TurnoutError, first_line
 from turnout.generations import Generation, Generations, Workshop
-from turnout.health import Health, Subject
+from turnout.health import Health, Readiness, Subject
 from turnout.joins import Join
 from turnout.kafka.topics import Topics
 from turnout.keeper import Keeper, pause_seconds, store_failed
 from turnout.layout import Layout
+from turnout.logs import about, apart
+from turnout.measures import Measures, Tally
 from turnout.meter import Meter
 from turnout.offsets import Offsets
 from turnout.plan import Plan
+from turnout.publisher import Publisher
+from turnout.spark.engine import Engine, is_gone
 from turnout.store.database import Database, is_store_failure
 from turnout.store.generations import GenerationTables
-from turnout.store.ledger import GenerationRecord, Ledger, Swap
-from turnout.swap import Batch, SwapState, Verdict, Work, plan_batch, replay
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from turnout.store.ledger import GenerationRecord, Ledger
+from turnout.swap import Batch, SwapState, Work, plan_batch, replay
 
 log = logging.getLogger("turnout")
 
@@ -50,20 +51,20 @@ _SHOWN_OF_A_MESSAGE = 500
 class Orchestrator:
     """The life of all generations. Surfaces use `desk`, `status` and `readiness` from their threads."""
 
-    def __init__(self, settings: Settings, database: Database, start_spark: Callable[[], SparkSession]) -> None:
+    def __init__(self, settings: Settings, database: Database, engine: Engine) -> None:
         self._settings = settings
         self._database = database
-        self._start_spark = start_spark
+        self._engine = engine
         self._ledger = Ledger(database, list(settings.sources), settings.store.log_rows)
         self.desk = Desk(settings, database, self._ledger, self.say)
         self._topics = Topics(settings.kafka)
         self._meter = Meter(settings.kafka, self._shown)
         self._health = Health(self.say, "starting")
+        self._tally = Tally()
         self._keeper = Keeper(settings.swap, self._health, self.say)
         self._builder: Builder | None = None
         self._control_awaited = False
-        self._plan = Plan.from_settings(settings)
-        self._previous: Plan | None = None
+        self._publisher = Publisher(self._ledger, self.desk, self._keeper, self.say, Plan.from_settings(settings))
         self._failures = 0
         self._status_at = 0.0
         self._stopping = threading.Event()
@@ -80,11 +81,13 @@ class Orchestrator:
         self._stopping.set()
         self.desk.arrived.set()
         deadline = time.monotonic() + timeout_seconds
-        clients = begin([self.desk.close, self._meter.stop, self._topics.close])
+        clients = begin([self._engine.cancel, self.desk.close, self._meter.stop, self._topics.close])
         join([self._thread], deadline)  # after this no generation is made any more
+        join([*clients, *self._stop_queries(timeout_seconds)], deadline)
+
+    def _stop_queries(self, timeout_seconds: float) -> list[threading.Thread]:
         queries = [generation.query for generation in self._keeper.all() if generation.query is not None]
-        stops = begin([partial(query.stop, timeout_seconds) for query in queries])
-        join([*clients, *stops], deadline)
+        return begin([partial(query.stop, timeout_seconds) for query in queries])
 
     def say(self, level: str, text: str) -> None:
         """One line for people: in `orchestrator_logs` and in the log of the process."""
@@ -100,24 +103,46 @@ class Orchestrator:
         live, building = self._keeper.live, self._keeper.building
         status["sources"] = list(self._settings.sources)
         status["joins"] = [join.value for join in Join]
-        status["start"] = str(self._plan.start)
+        status["start"] = str(self._publisher.plan.start)
         status["records"] = live.records if live else 0
         status["recordsPerSecond"] = self._meter.reading.records_per_second
         status["progress"] = _progress(building) if building else None
         status["lingering"] = [generation.number for generation in self._keeper.lingering]
-        status["ready"], status["reason"] = self.readiness()
+        readiness = self.readiness()
+        status["ready"], status["reason"] = readiness.ready, readiness.reason
         return status
 
-    def readiness(self) -> tuple[bool, str]:
+    def readiness(self) -> Readiness:
         """Whether the tables follow the topics, and if not, why."""
-        live = self._keeper.live
-        if reason := self._health.reason():
-            return False, reason
+        live, building = self._keeper.live, self._keeper.building
+        if trouble := self._health.trouble():
+            return trouble
         if live is None:
-            return False, "no generation is published yet"
+            done = f"; generation {building.number} has {building.percent()}% of its records" if building else ""
+            hint = "wait; progress is at /api/status"
+            return Readiness(False, f"no generation is published yet{done}", "building", hint)
         if not self._meter.reading.measured:
-            return False, f"generation {live.number} is published; Kafka has not answered yet"
-        return True, f"generation {live.number} is published"
+            reason = f"generation {live.number} is published; Kafka has not answered yet"
+            return Readiness(False, reason, "starting", "try again in some seconds")
+        return Readiness(True, f"generation {live.number} is published")
+
+    def measures(self) -> Measures:
+        """What is counted, and the state as it is known; asks nobody."""
+        reading, living = self._meter.reading, self._keeper.all()
+        live, building = self._keeper.live, self._keeper.building
+        return Measures(
+            readiness=self.readiness(),
+            tally=self._tally,
+            published=self._publisher.number,
+            records={generation.number: generation.records for generation in living},
+            generations=dict(Counter(generation.state.value for generation in living)),
+            building_percent=building.percent() if building else None,
+            lags=reading.lags,
+            kafka_answers=reading.measured and reading.trouble is None,
+            newest_record=live.newest_record if live else None,
+            waiting_messages=len(self.desk.waiting()),
+            spark_starts=self._engine.starts,
+        )
 
     def topics(self) -> list[str]:
         """The names of all topics that Turnout's Kafka identity may see; asks Kafka, so it may block."""
@@ -126,7 +151,8 @@ class Orchestrator:
     def _run(self) -> None:
         while not self._stopping.is_set():
             try:
-                self._step()
+                with self._engine.blamed():
+                    self._step()
                 self._failures = 0
             except Stopping:
                 return
@@ -150,35 +176,58 @@ class Orchestrator:
         self._health.good(Subject.STEP)
 
     def _failed_step(self, error: Exception) -> None:
+        if is_gone(error):
+            self._let_go_of_spark(str(error))
+            return
         if is_store_failure(error):
             self._health.bad(Subject.STORE, store_failed(error))
         elif isinstance(error, TurnoutError):
-            self._health.bad(Subject.STEP, str(error))
+            subject = Subject.SPARK if error.code == "spark_not_started" else Subject.STEP
+            self._health.bad(subject, str(error))
         else:
             log.exception("unexpected error")
             self._health.bad(Subject.STEP, f"unexpected error: {first_line(error)}")
         self._failures += 1
         self._stopping.wait(pause_seconds(self._failures))
 
+    def _let_go_of_spark(self, reason: str) -> None:
+        """Spark is gone. Its queries are ended here, so that the next step starts all anew; reads go on meanwhile."""
+        self._health.bad(Subject.SPARK, reason)
+        self._builder = None
+        join(self._stop_queries(STOP_SECONDS), time.monotonic() + STOP_SECONDS)
+        pause = self._engine.drop()
+        if pause:
+            self.say("WARNING", f"Spark ended again soon after its start; it is started in {pause:g} s")
+        self._stopping.wait(pause)
+
     # -- starting
 
     def _prepare(self) -> None:
         """Start Spark, take up what the store has, and begin to listen. Whatever fails, all of it may be done again."""
-        session = self._start_spark()
+        session = self._engine.session()
         if self._stopping.is_set():
             raise Stopping
-        makes = Generations(Workshop(self._settings, self._database, self._ledger, session, self._topics, self.say))
-        begun = self._take_up_store(makes)
+        makes = Generations(
+            Workshop(self._settings, self._database, self._ledger, session, self._topics, self.say, self._tally)
+        )
+        begun = None
+        if self._keeper.live is not None:
+            self._keeper.go_on(makes)
+        else:
+            begun = self._take_up_store(makes)
+            self._health.good(Subject.SPARK, "Spark runs")
         self.desk.open()
         self._meter.start()
-        site = Site(self._settings, self._keeper, self._stopping, self.say, self._state_is, self._tend)
+        site = Site(
+            self._settings, self._engine, self._keeper, self._stopping, self.say, self._publisher.state_is, self._tend
+        )
         self._builder = Builder(site, makes, begun)
         self._health.good(Subject.START)
 
     def _take_up_store(self, makes: Generations) -> GenerationRecord | None:
         """What was published lives on, or else a first build that was under way; that one is returned."""
         self._keeper.makes = makes
-        number, self._previous = self._ledger.published()
+        number, self._publisher.previous = self._ledger.published()
         record = self._ledger.generations().get(number)
         begun = None if record else self._begun_before(makes)
         kept = begun.generation if begun else number
@@ -189,7 +238,7 @@ class Orchestrator:
         elif record.layout == makes.signature():
             self._resume(makes, record)
         else:
-            self._plan = record.plan.carried_over_to(self._plan)
+            self._publisher.plan = record.plan.carried_over_to(self._publisher.plan)
             self.say("INFO", "columns, keys or views have changed in the configuration: a new generation is built")
         return begun
 
@@ -200,7 +249,7 @@ class Orchestrator:
 
     def _show_nothing(self) -> None:
         """Before anything is published the tables are there, and empty."""
-        tables = GenerationTables(self._database, 0, Layout.of(self._settings, self._plan))
+        tables = GenerationTables(self._database, 0, Layout.of(self._settings, self._publisher.plan))
         with self._database.write() as cursor:
             tables.drop(cursor)
             tables.create(cursor, views_built=True)
@@ -210,24 +259,24 @@ class Orchestrator:
         live = self._keeper.live = makes.resume(record)
         live.state = SwapState.LIVE
         live.waiting = True  # the keeper starts its query
-        self._plan = record.plan
+        self._publisher.plan = record.plan
         self.say("INFO", f"resuming generation {record.generation}: {record.plan.describe()}")
 
     def _publish_first(self) -> None:
         """Build what the configuration and the control topic together ask for, and publish it."""
         self._await_control()
         tickets = self.desk.waiting()
-        batch = replay([ticket.queued for ticket in tickets], self._plan)
+        batch = replay([ticket.queued for ticket in tickets], self._publisher.plan)
         try:
             self._built().validate(batch.plan)
         except TurnoutError as error:
-            if batch.carrier is None or error.code == "kafka_unreachable" or self._without_messages() == str(error):
+            if batch.carrier is None or _passes(error) or self._without_messages() == str(error):
                 raise
             self._reject(tickets[batch.carrier], error)
             return
         self._health.good(Subject.STEP)
         generation, times = self._built().build(batch.plan, first=True)
-        self._publish(generation, times, tickets, batch, Outcome.APPLIED)
+        self._publisher.publish(generation, times, tickets, batch, Outcome.APPLIED)
 
     def _await_control(self) -> None:
         """Wait for the messages of the control topic, but not for ever once Kafka answers: it may live elsewhere."""
@@ -246,7 +295,7 @@ class Orchestrator:
     def _without_messages(self) -> str:
         """What is wrong with the plan that no message has touched: no message is to blame for that."""
         try:
-            self._built().validate(self._plan)
+            self._built().validate(self._publisher.plan)
         except TurnoutError as error:
             return str(error)
         return ""
@@ -257,50 +306,38 @@ class Orchestrator:
         """Take the next messages that can be decided together."""
         assert self._keeper.live is not None
         waiting = self.desk.waiting()
-        batch = plan_batch([ticket.queued for ticket in waiting], self._plan, self._keeper.live.number)
+        batch = plan_batch([ticket.queued for ticket in waiting], self._publisher.plan, self._keeper.live.number)
         tickets = waiting[: len(batch.verdicts)]
         self._tell(tickets)
         if batch.work is Work.NONE:
-            self._settle_unchanged(tickets, batch)
+            self._publisher.unchanged(tickets, batch)
         elif batch.work is Work.DRY_RUN:
             self._dry_run(tickets[0], batch)
-        elif batch.work is Work.ROLLBACK:
-            self._rollback(tickets, batch)
         else:
-            self._swap(tickets, batch, Outcome.APPLIED)
+            with about(request_id=tickets[batch.carrier or 0].request_id):
+                if batch.work is Work.ROLLBACK:
+                    self._rollback(tickets, batch)
+                else:
+                    self._swap(tickets, batch, Outcome.APPLIED)
 
     def _tell(self, tickets: Sequence[Ticket]) -> None:
         for ticket in tickets:
-            shown = (ticket.raw or "")[:_SHOWN_OF_A_MESSAGE]
-            if isinstance(ticket.queued, ControlRejected):
-                self.say("ERROR", f"control message rejected: {ticket.queued} (raw: {shown})")
-                continue
-            for warning in ticket.queued.warnings:
-                self.say("WARNING", f"control message: {warning}")
-            if ticket.queued.action is Action.CHANGE:
-                resolution = resolve(ticket.queued, self._plan)
-                changed = str(resolution.changed).lower()
-                self.say(
-                    "INFO", f"control message raw: {shown} resolved: {resolution.plan.describe()} changed: {changed}"
-                )
-            else:
-                self.say("INFO", f"control message raw: {shown} asks for a rollback")
+            with about(request_id=ticket.request_id):
+                self._tell_one(ticket)
 
-    def _settle_unchanged(self, tickets: Sequence[Ticket], batch: Batch) -> None:
-        answers = [self._answer(verdict) for verdict in batch.verdicts]
-        if any(verdict.outcome is Outcome.UNCHANGED for verdict in batch.verdicts):
-            self.say("INFO", f"no change: {self._plan.describe()}")
-
-        def refresh(cursor: duckdb.DuckDBPyConnection) -> None:
-            for ticket, verdict in zip(tickets, batch.verdicts, strict=True):
-                if verdict.outcome is Outcome.UNCHANGED:
-                    self._ledger.set_status(cursor, lastApplied=_now(), requestId=ticket.request_id)
-
-        self.desk.settle(tickets, answers, refresh)
-
-    def _answer(self, verdict: Verdict) -> Answer:
-        assert verdict.outcome is not None
-        return Answer(verdict.outcome, verdict.reason, self._number(), verdict.error)
+    def _tell_one(self, ticket: Ticket) -> None:
+        shown = (ticket.raw or "")[:_SHOWN_OF_A_MESSAGE]
+        if isinstance(ticket.queued, ControlRejected):
+            self.say("ERROR", f"control message rejected: {ticket.queued} (raw: {shown})")
+            return
+        for warning in ticket.queued.warnings:
+            self.say("WARNING", f"control message: {warning}")
+        if ticket.queued.action is Action.CHANGE:
+            resolution = resolve(ticket.queued, self._publisher.plan)
+            changed = str(resolution.changed).lower()
+            self.say("INFO", f"control message raw: {shown} resolved: {resolution.plan.describe()} changed: {changed}")
+        else:
+            self.say("INFO", f"control message raw: {shown} asks for a rollback")
 
     def _reject(self, ticket: Ticket, error: TurnoutError) -> None:
         """Put a rejection in the place of a message; the queue is then decided without it."""
@@ -318,53 +355,52 @@ class Orchestrator:
         assert isinstance(ticket.queued, ControlMessage)
         plan = batch.plan
         if ticket.queued.action is Action.ROLLBACK:
-            plan = self._previous or self._plan
-        changes = plan != self._plan
+            plan = self._publisher.previous or self._publisher.plan
+        changes = plan != self._publisher.plan
         try:
             report = self._built().dry_run(plan, changes=changes)
         except TurnoutError as error:
+            if is_gone(error):
+                raise
             self._reject(ticket, error)
             return
         self.say("INFO", f"dry run: {plan.describe()} would be {'built' if changes else 'no change'}")
-        self.desk.settle([ticket], [Answer(Outcome.UNCHANGED, "dryRun", self._number(), report=report)])
+        self.desk.settle([ticket], [Answer(Outcome.UNCHANGED, "dryRun", self._publisher.number, report=report)])
 
     def _built(self) -> Builder:
         """The builder, which is there once everything is prepared."""
         assert self._builder is not None
         return self._builder
 
-    def _number(self) -> int:
-        return self._keeper.live.number if self._keeper.live else 0
-
     # -- swapping
 
     def _rollback(self, tickets: Sequence[Ticket], batch: Batch) -> None:
         """Back to the plan before: at once while its generation lingers, else by an ordinary build."""
-        if self._previous is None:
+        if self._publisher.previous is None:
             self._reject(tickets[0], _nothing_to_roll_back())
             return
-        plan = self._previous
+        plan = self._publisher.previous
         lingering = [g for g in self._keeper.lingering if g.plan == plan and g.query is not None and g.query.running]
         target = Batch(batch.verdicts, plan, Work.BUILD, batch.carrier)
         if not lingering:
             self._swap(tickets, target, Outcome.ROLLED_BACK)
             return
         generation = max(lingering, key=lambda g: g.number)
-        self._publish(generation, BuildTimes(), tickets, target, Outcome.ROLLED_BACK)
+        self._publisher.publish(generation, BuildTimes(), tickets, target, Outcome.ROLLED_BACK)
 
     def _swap(self, tickets: Sequence[Ticket], batch: Batch, outcome: Outcome) -> None:
         """Build the plan beside the published generation, and publish it; on failure nothing has changed."""
         assert batch.carrier is not None
         carrier = tickets[batch.carrier]
         try:
-            self._state_is(SwapState.VALIDATING)
+            self._publisher.state_is(SwapState.VALIDATING)
             self._built().validate(batch.plan)
         except TurnoutError as error:
-            self._state_is(SwapState.LIVE)
+            self._publisher.state_is(SwapState.LIVE)
             if is_store_failure(error):
                 raise
-            if error.code == "kafka_unreachable":
-                self._settle_failed(tickets, batch, error)
+            if _passes(error):
+                self._publisher.fail(tickets, batch, error)
             else:
                 self._reject(carrier, error)
             return
@@ -373,100 +409,20 @@ class Orchestrator:
         except TurnoutError as error:
             if is_store_failure(error):
                 raise
-            self._settle_failed(tickets, batch, error)
+            self._publisher.fail(tickets, batch, error)
             return
-        self._publish(generation, times, tickets, batch, outcome)
-
-    def _settle_failed(self, tickets: Sequence[Ticket], batch: Batch, error: TurnoutError) -> None:
-        self._state_is(SwapState.LIVE)
-        number = self._number()
-        self.say("ERROR", f"the swap to {batch.plan.describe()} failed: {error}; generation {number} goes on")
-        answers = [
-            Answer(Outcome.FAILED, str(error), number, error) if verdict.outcome is None else self._answer(verdict)
-            for verdict in batch.verdicts
-        ]
-        carrier = tickets[batch.carrier or 0]
-
-        def remember(cursor: duckdb.DuckDBPyConnection) -> None:
-            self._ledger.add_swap(
-                cursor, self._history(number, batch.plan, carrier, BuildTimes(), 0.0, Outcome.FAILED, str(error))
-            )
-
-        self.desk.settle(tickets, answers, remember)
-
-    def _state_is(self, state: SwapState) -> None:
-        self._ledger.set_status(state=state.value)
-
-    def _publish(
-        self, generation: Generation, times: BuildTimes, tickets: Sequence[Ticket], batch: Batch, outcome: Outcome
-    ) -> None:
-        """Switch all names, the status row, the history and the outcomes in one transaction."""
-        old, old_plan = self._keeper.live, self._plan
-        carrier = tickets[batch.carrier] if batch.carrier is not None else None
-        started = time.monotonic()
-
-        def switch(cursor: duckdb.DuckDBPyConnection) -> None:
-            generation.tables.publish(cursor)
-            self._ledger.set_previous(cursor, old_plan.to_json() if old else None)
-            self._ledger.set_status(
-                cursor,
-                **self._ledger.plan_values(batch.plan),
-                lastApplied=_now(),
-                generation=generation.number,
-                state=SwapState.LIVE.value,
-                requestId=carrier.request_id if carrier else None,
-            )
-            seconds = time.monotonic() - started
-            self._ledger.add_swap(
-                cursor, self._history(generation.number, batch.plan, carrier, times, seconds, outcome, "", generation)
-            )
-
-        detail = f"generation {generation.number}: {batch.plan.describe()}"
-        answers = [
-            Answer(outcome, detail, generation.number) if verdict.outcome is None else self._answer(verdict)
-            for verdict in batch.verdicts
-        ]
-        self.desk.settle(tickets, answers, switch)
-        self._plan, self._previous = batch.plan, old_plan if old else None
-        self._keeper.replace(old, generation)
-        before = f"generation {old.number} ({old_plan.describe()})" if old else "nothing"
-        self.say("INFO", f"swapped {before} -> generation {generation.number} ({batch.plan.describe()})")
-
-    def _history(
-        self,
-        number: int,
-        plan: Plan,
-        carrier: Ticket | None,
-        times: BuildTimes,
-        publish_seconds: float,
-        outcome: Outcome,
-        detail: str,
-        generation: Generation | None = None,
-    ) -> Swap:
-        return Swap(
-            generation=number,
-            before=self._plan.describe() if self._keeper.live else "",
-            after=plan.describe(),
-            requester=carrier.requester if carrier else "configuration",
-            request_id=carrier.request_id if carrier else None,
-            control_offset=carrier.control_offset if carrier else None,
-            source_offsets=generation.offsets.to_json() if generation else "{}",
-            build_seconds=round(times.build, 4),
-            catch_up_seconds=round(times.catch_up, 4),
-            publish_seconds=round(publish_seconds, 6),
-            outcome=outcome.value,
-            detail=detail,
-        )
+        self._publisher.publish(generation, times, tickets, batch, outcome)
 
     # -- tending
 
     def _tend(self) -> None:
         """What goes on beside everything else: generations are kept, and the status row is fresh."""
-        self._keeper.tend()
-        now = time.monotonic()
-        if now - self._status_at >= STATUS_SECONDS:
-            self._status_at = now
-            self._take_reading()
+        with apart():
+            self._keeper.tend()
+            now = time.monotonic()
+            if now - self._status_at >= STATUS_SECONDS:
+                self._status_at = now
+                self._take_reading()
 
     def _take_reading(self) -> None:
         reading = self._meter.reading
@@ -504,6 +460,11 @@ def _progress(building: Generation) -> dict[str, Any]:
     }
 
 
+def _passes(error: TurnoutError) -> bool:
+    """Whether it says nothing against the plan: the same plan may be right in a moment."""
+    return error.code == "kafka_unreachable" or is_gone(error)
+
+
 def _nothing_to_roll_back() -> TurnoutError:
     return TurnoutError(
         code="nothing_to_roll_back",
@@ -511,7 +472,3 @@ def _nothing_to_roll_back() -> TurnoutError:
         hint="a rollback needs an earlier swap; name topics or a join instead",
         status=422,
     )
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,13 +1,14 @@
 """Secrets of a configuration that are kept elsewhere: `{env: NAME}`, `{file: PATH}` or `{command: ...}` in their place.
 
-Fetches them, and knows which environment variables hold some. Messages name the place and the reason, never a value.
+Fetches them, knows which environment variables hold some, and masks them in texts. Messages name the place and the
+reason, never a value.
 """
 
 import os
 import re
 import shlex
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -16,12 +17,20 @@ from pydantic import BaseModel
 from turnout.faults import Path, describe, is_secret
 
 COMMAND_SECONDS = 30.0
+MASK = "********"
 _KINDS = ("env", "file", "command")
 _VARIABLE = re.compile(r"(?<!\$)\$\{([^}]+)\}")
 
 
 class _UnavailableError(Exception):
     """Why a secret could not be had, and what to do."""
+
+
+def masked(text: str, values: Iterable[str]) -> str:
+    """The text with every one of the secrets masked; of those that are part of another, the longer first."""
+    for value in sorted(values, key=len, reverse=True):
+        text = text.replace(value, MASK)
+    return text
 
 
 def fetch(

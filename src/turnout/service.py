@@ -6,7 +6,6 @@ import asyncio
 import logging
 import signal
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from turnout.config import Settings
 from turnout.errors import TurnoutError
@@ -16,10 +15,8 @@ from turnout.server.api import Services
 from turnout.server.app import Server, create_app
 from turnout.server.connections import Doorkeeper, allow_open_files
 from turnout.server.origins import is_loopback
+from turnout.spark.engine import Engine
 from turnout.store.database import Database
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 log = logging.getLogger("turnout")
 
@@ -30,16 +27,8 @@ def run(settings: Settings, *, insecure: bool = False, on_ready: Callable[[str],
     access = Access.of(settings)
     allow_open_files(settings.server.max_connections)
     database = Database.open(settings.data_dir, settings.store.memory_limit)
-    sessions: list[SparkSession] = []
-
-    def start_spark() -> SparkSession:
-        from turnout.spark.session import start_session
-
-        if not sessions:
-            sessions.append(start_session(settings.spark, settings.data_dir / "spark"))
-        return sessions[0]
-
-    orchestrator = Orchestrator(settings, database, start_spark)
+    engine = Engine(settings.spark, settings.data_dir / "spark")
+    orchestrator = Orchestrator(settings, database, engine)
     try:
         wait_seconds = settings.swap.catch_up_timeout_seconds + 60
         app = create_app(Services(database, orchestrator, wait_seconds, settings.server.max_viewers), access)
@@ -48,7 +37,7 @@ def run(settings: Settings, *, insecure: bool = False, on_ready: Callable[[str],
         orchestrator.start()
         asyncio.run(_serve(server, on_ready))
     finally:
-        _end(orchestrator, sessions, database)
+        _end(orchestrator, engine, database)
 
 
 async def _serve(server: Server, on_ready: Callable[[str], None] | None) -> None:
@@ -58,13 +47,10 @@ async def _serve(server: Server, on_ready: Callable[[str], None] | None) -> None
     await server.run(lambda _: on_ready(server.url) if on_ready else None)
 
 
-def _end(orchestrator: Orchestrator, sessions: list[SparkSession], database: Database) -> None:
+def _end(orchestrator: Orchestrator, engine: Engine, database: Database) -> None:
     """Every part ends in a bounded time; the store last, because the others write to it."""
     orchestrator.stop(timeout_seconds=1.5)
-    if sessions:
-        from turnout.spark.session import stop_session
-
-        stop_session(sessions[0], timeout_seconds=0.7)
+    engine.stop(timeout_seconds=0.7)
     database.close()
 
 

@@ -35,6 +35,13 @@ class Rows(StrEnum):
     LATEST = "latest"
 
 
+class LogFormat(StrEnum):
+    """How the log of the process is written: for people, or a JSON object a line."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
 class Role(StrEnum):
     """What a token may do: look, or also swap."""
 
@@ -206,6 +213,12 @@ class StoreSettings(_Model):
     log_rows: Whole = Field(10_000, ge=1)
 
 
+class LogSettings(_Model):
+    """The log of the process."""
+
+    format: LogFormat = LogFormat.TEXT
+
+
 def default_sources() -> dict[str, Any]:
     """The sources of a file that has none, as a document."""
     users = {"userId": "string", "name": "string", "email": "string", "age": "int64"}
@@ -235,6 +248,7 @@ class Settings(_Model):
     access: AccessSettings | None = None
     spark: SparkSettings = Field(default_factory=SparkSettings)
     store: StoreSettings = Field(default_factory=StoreSettings)
+    log: LogSettings = Field(default_factory=LogSettings)
     data_dir: Path = Path("turnout-data")
     _secret_variables: frozenset[str] = PrivateAttr(default=frozenset())
 

@@ -12,6 +12,8 @@ from playwright.sync_api import Browser, expect
 
 from serving import STATUS, serving, small_store
 from turnout.config import load
+from turnout.health import Readiness
+from turnout.measures import Measures
 from turnout.server.access import Access
 from turnout.server.app import Services, create_app
 
@@ -30,8 +32,11 @@ class Steering:
     def status(self) -> dict[str, Any]:
         return dict(STATUS)
 
-    def readiness(self) -> tuple[bool, str]:
-        return True, "generation 1 is published"
+    def readiness(self) -> Readiness:
+        return Readiness(True, "generation 1 is published")
+
+    def measures(self) -> Measures:
+        return Measures(self.readiness())
 
     def topics(self) -> list[str]:
         return ["users"]

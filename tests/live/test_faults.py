@@ -149,8 +149,9 @@ def watched(turnout: RunningTurnout, allowed: tuple[int, ...] = (200,)) -> Itera
 
 
 @contextmanager
-def load(bootstrap: str, topics: tuple[str, str]) -> Iterator[None]:
-    """A thousand records a second, until the block ends."""
+def load(bootstrap: str, topics: tuple[str, str], per_second: int = 1000) -> Iterator[None]:
+    """So many records a second, until the block ends."""
+    some = per_second // 40
     stopped = threading.Event()
 
     def write() -> None:
@@ -158,9 +159,9 @@ def load(bootstrap: str, topics: tuple[str, str]) -> Iterator[None]:
         number = 0
         while not stopped.wait(0.05):
             for topic, value in zip(topics, (user, account), strict=True):
-                for n in range(number, number + 25):
+                for n in range(number, number + some):
                     producer.produce(topic, json.dumps(value(n)))
-            number += 25
+            number += some
         assert producer.flush(30) == 0
 
     writer = threading.Thread(target=write)
@@ -339,6 +340,47 @@ def test_full_disk_is_told_and_left_without_harm(tmp_path: Path, broker: Embedde
         assert_ends_soon(turnout, signal.SIGTERM)
 
 
+def java_of(turnout: RunningTurnout) -> psutil.Process:
+    """The JVM of its Spark, once that runs."""
+    [java] = [child for child in psutil.Process(turnout.pid).children() if child.name() == "java"]
+    return java
+
+
+def test_spark_that_is_killed_comes_back_by_itself_and_loses_and_doubles_nothing(
+    tmp_path: Path, broker: EmbeddedBroker, topic_name: TopicName
+) -> None:
+    address = broker.bootstrap_servers
+    topics = (topic_name("users"), topic_name("accounts"))
+    for topic in topics:
+        create_topic(address, topic, partitions=2)
+    produce(address, topics[0], [user(n) for n in range(100)])
+    with running(tmp_path, address, **sections(*topics, swap={"linger_seconds": 60})) as turnout:
+        with load(address, topics, per_second=200), watched(turnout):
+            # A generation lingers beside the published one, and another is being built.
+            assert turnout.http.post("/api/control", json={"joinType": "inner"}).json()["outcome"] == "applied"
+            turnout.http.post("/api/control?wait=false", json={"joinType": "full", "requestId": "third"})
+            wait_until(lambda: turnout.status()["progress"], what="a build")
+            java = java_of(turnout)
+            java.kill()
+            killed = time.monotonic()
+            wait_reason(turnout, f"Spark's JVM (process {java.pid}) was killed by SIGKILL")
+            assert turnout.http.get("/readyz").json()["error"]["code"] == "spark_gone"
+            assert turnout.answer("/healthz") == 200
+            shown = turnout.total("users_ui@1")
+            turnout.wait_ready()
+            print(f"ready {time.monotonic() - killed:.1f} s after the kill")
+            [third] = [row for row in turnout.rows("control_raw") if row["requestId"] == "third"]
+            assert third["outcome"] == "failed"
+            assert "was killed by SIGKILL" in third["detail"]
+            wait_until(lambda: turnout.total("users_ui@1") > shown, what="what lingers to read again")
+            back = turnout.http.post("/api/rollback").json()
+            assert (back["outcome"], back["generation"]) == ("rolled_back", 1)
+        assert_tables_are_exact(turnout, address, topics)
+        assert said(turnout, "Spark runs again, and generation 2 reads")
+        assert "unexpected error" not in turnout.log()
+        assert_ends_soon(turnout, signal.SIGTERM)
+
+
 def test_process_ends_soon_under_load_and_takes_new_columns_up(
     tmp_path: Path, broker: EmbeddedBroker, topic_name: TopicName
 ) -> None:
@@ -355,7 +397,7 @@ def test_process_ends_soon_under_load_and_takes_new_columns_up(
         turnout.start(ready=False)
         deadline = time.monotonic() + 1.5  # while Spark starts
         wait_until(lambda: time.monotonic() > deadline)
-        assert_ends_soon(turnout, signal.SIGTERM, family_seconds=10)  # its JVM ends once it has come up
+        assert_ends_soon(turnout, signal.SIGTERM)
 
         changed = turnout.config.read_text().replace("age: int64", "age: int64\n      city: string")
         turnout.config.write_text(changed)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import resource
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -29,12 +28,6 @@ def demo(
     demonstration.run(port=port, records_per_second=rate, data=data)
 
 
-def log_to_stderr() -> None:
-    """What Turnout says of itself, on the terminal too; of its libraries only warnings."""
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
-    logging.getLogger("turnout").setLevel(logging.INFO)
-
-
 def keep_secrets(variables: Iterable[str]) -> None:
     """Nothing that this process starts inherits a secret, and no core file of it will hold one."""
     for name in variables:
@@ -52,9 +45,14 @@ def run(
         typer.Option(min=0, max=65535, help="Instead of server.port; 0 takes a free one.", show_default=False),
     ] = None,
     insecure: Annotated[bool, typer.Option("--insecure", help="Serve other machines without tokens.")] = False,
+    log_format: Annotated[
+        Literal["text", "json"] | None, typer.Option(help="Instead of log.format.", show_default=False)
+    ] = None,
 ) -> None:
     """Run the orchestrator and the web page until Ctrl-C."""
     from turnout.config import load
+    from turnout.logs import log_to_stderr
+    from turnout.settings import LogFormat
 
     settings = load(Path(config))
     keep_secrets(settings.secret_variables)
@@ -63,8 +61,12 @@ def run(
     settings = settings.model_copy(update={"server": server})
     # Late: it loads Spark, and a fault of the file is told without that.
     from turnout import service
+    from turnout.kafka.security import secrets_of
 
-    log_to_stderr()
+    tokens = settings.access.tokens if settings.access else ()
+    hidden = {token.token.get_secret_value() for token in tokens if token.token}
+    hidden |= secrets_of(settings.kafka) | secrets_of(settings.control_kafka)
+    log_to_stderr(LogFormat(log_format or settings.log.format), hidden)
     service.run(settings, insecure=insecure, on_ready=lambda url: print(f"Turnout is at {url}", flush=True))
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
 
 # What the same error has over HTTP; all others are 400.
-_STATUS = {"unknown_table": 404, "internal_error": 500, "not_ready": 503, "store_unavailable": 503}
+_STATUS = {"unknown_table": 404, "internal_error": 500, "store_unavailable": 503}
 _NAMES = ("columns", "where", "sort", "offset", "limit")
 
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 from turnout.config import KafkaSettings
 from turnout.kafka.security import secrets_of
-
-_MASK = "********"
+from turnout.secrets import masked
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +110,4 @@ def without_secrets(text: str, kafka: KafkaSettings) -> str:
     """A client's words with every secret of its settings masked, and without a stack trace."""
     lines = [line for line in text.splitlines() if not re.match(r"\s*(at |\.\.\. \d+ more|Caused by:)", line)]
     text = "\n".join(lines) if lines else text
-    for secret in sorted(secrets_of(kafka), key=len, reverse=True):
-        text = text.replace(secret, _MASK)
-    return text
+    return masked(text, secrets_of(kafka))

@@ -14,6 +14,7 @@ from turnout.config import KafkaSettings
 from turnout.errors import TurnoutError
 from turnout.kafka.keystores import is_jks, trusted_certificates, unreadable
 from turnout.openssl import openssl
+from turnout.secrets import MASK
 
 # The Java names of raw properties that librdkafka has under the same name and with the same values. The
 # others, such as key stores and JAAS, mean nothing to it.
@@ -38,7 +39,6 @@ SECRET_NAMES = r"password|passphrase|secret|jaas|credential|private\.key|ssl\.ke
 _SECRET_NAME = re.compile(SECRET_NAMES, re.IGNORECASE)
 _HOSTNAME_CHECK = "ssl.endpoint.identification.algorithm"
 _PEM = "-----BEGIN "
-_MASK = "********"
 # A JAAS text as it is written here. Any other is a secret as a whole: who knows how its values are quoted.
 _JAAS_OPTION = re.compile(r'([\w.]+)="((?:[^"\\]|\\.)*)"')
 _JAAS = re.compile(rf"[\w.]+ required(?: {_JAAS_OPTION.pattern})*;")
@@ -101,7 +101,7 @@ def _shown(name: str, value: str) -> str:
     if name == "sasl.jaas.config" and _JAAS.fullmatch(value):
         return _JAAS_OPTION.sub(lambda option: f'{option[1]}="{_shown(option[1], option[2])}"', value)
     if _SECRET_NAME.search(name):
-        return _MASK
+        return MASK
     return f"(PEM, {len(value):,} characters)" if _PEM in value else value
 
 

@@ -24,7 +24,11 @@ from starlette.types import Receive, Scope, Send
 
 from turnout.desk import Ticket
 from turnout.errors import TurnoutError
+from turnout.health import Readiness
+from turnout.measures import Measures
+from turnout.server import metrics
 from turnout.server.formats import Format, WindowFile, to_json, window_file, window_json
+from turnout.server.limits import Viewers
 from turnout.store.database import Database
 from turnout.store.values import show
 from turnout.store.where import parse_columns, parse_sort, parse_terms
@@ -84,8 +88,11 @@ class Orchestrator(Protocol):
     def status(self) -> dict[str, Any]:
         """The status row, with progress and lag."""
 
-    def readiness(self) -> tuple[bool, str]:
+    def readiness(self) -> Readiness:
         """Whether viewers can be sent here, and why or why not."""
+
+    def measures(self) -> Measures:
+        """What is counted, and the state as it is known."""
 
     def topics(self) -> list[str]:
         """The names of all topics; TurnoutError when Kafka is away."""
@@ -111,8 +118,9 @@ class Services:
 class Api:
     """The calls, bound to their services."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, viewers: Viewers) -> None:
         self._services = services
+        self._viewers = viewers
         self._database = services.database
         self._orchestrator = services.orchestrator
         self._readers = CapacityLimiter(_READERS)
@@ -128,6 +136,7 @@ class Api:
             Route("/api/topics", self.topics),
             Route("/healthz", self.healthz),
             Route("/readyz", self.readyz),
+            Route("/metrics", self.metrics),
         ]
 
     async def tables(self, request: Request) -> Response:
@@ -167,11 +176,18 @@ class Api:
         return json_response({"status": "ok"})
 
     async def readyz(self, _: Request) -> Response:
-        ready, reason = await self._read(self._orchestrator.readiness)
-        if not ready:
-            hint = "try again soon; /api/status shows progress"
-            raise TurnoutError(code="not_ready", message=reason, hint=hint, status=503)
-        return json_response({"status": "ready", "reason": reason})
+        found = await self._read(self._orchestrator.readiness)
+        if not found.ready:
+            raise TurnoutError(code=found.code, message=found.reason, hint=found.hint, status=503)
+        return json_response({"status": "ready", "reason": found.reason})
+
+    async def metrics(self, request: Request) -> Response:
+        known_parameters(request.query_params, ())
+        viewers, subscriptions = self._viewers.count, dict(self._viewers.subscriptions)
+        body = await self._read(
+            lambda: metrics.scrape(self._database, self._orchestrator.measures(), viewers, subscriptions)
+        )
+        return Response(body, headers={"Content-Type": metrics.CONTENT_TYPE, "Cache-Control": "no-store"})
 
     async def _json(self, window: Window) -> Response:
         body = await self._read(lambda: window_json(read_window(self._database, window)))

@@ -60,11 +60,12 @@ _MAX_HEAD_BYTES = 32 * 1024
 def create_app(services: Services, access: Access | None = None, static: Path = _STATIC) -> ASGIApp:
     """The application: calls and page, behind the gate, with one error shape and security headers on everything."""
     hub = Hub(services.database, services.status)
+    viewers = Viewers(services.max_viewers)
     app = Starlette(
         routes=[
-            *Api(services).routes(),
+            *Api(services, viewers).routes(),
             *ControlApi(services).routes(),
-            *Live(hub, services.database.identity(), Viewers(services.max_viewers)).routes(),
+            *Live(hub, services.database.identity(), viewers).routes(),
             WebSocketRoute("/{path:path}", _no_socket),
             Route("/", _Page(static)),
             Mount("/static", _Static(directory=static, check_dir=False)),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ipaddress
 import math
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -87,6 +87,8 @@ class Viewers:
     def __init__(self, most: int) -> None:
         self._most = most
         self.count = 0
+        self.subscriptions: Counter[str] = Counter({"window": 0, "changes": 0, "status": 0})
+        """How many of each kind they have; counted by their connections."""
 
     @contextmanager
     def place(self) -> Iterator[None]:

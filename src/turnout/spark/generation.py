@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
@@ -76,6 +77,7 @@ class BatchReport:
     offsets: Offsets
     views_built: bool
     seconds: float
+    newest_record: datetime | None = None
 
 
 class Listener(Protocol):
@@ -273,6 +275,7 @@ class GenerationQuery:
                 offsets=end,
                 views_built=built,
                 seconds=time.monotonic() - started,
+                newest_record=pc.max(records["_ts"]).as_py(),
             )
         )
 

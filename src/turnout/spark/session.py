@@ -9,14 +9,15 @@ import contextlib
 import logging
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from pyspark import SparkConf, SparkContext
-from pyspark.java_gateway import launch_gateway
+from pyspark import SparkConf, SparkContext, java_gateway
 from pyspark.sql import SparkSession
 
 from turnout.config import SparkSettings
@@ -27,7 +28,7 @@ from turnout.kafka.security import SECRET_NAMES
 
 LOG_FILE = "spark.log"
 OUTPUT_FILE = "java.log"
-"""What the JVM prints by itself, of the last start only: why it did not start, or crashed."""
+"""What the JVM prints by itself: why it did not start, or crashed. That of the start before has `.1` at its end."""
 
 CRASH_FILE = "java-crash-%p.log"
 """What the JVM writes when it crashes, with its process id."""
@@ -79,8 +80,15 @@ appender.file.layout.pattern = %d{yyyy-MM-dd HH:mm:ss.SSS} %p %c{1}: %m%n%ex
 """
 
 
-def start_session(settings: SparkSettings, work: Path) -> SparkSession:
-    """The one session of this process. `work` takes Spark's local files and its log."""
+Java = subprocess.Popen[bytes]
+"""The process of Spark's JVM, which leads a process group of its own."""
+
+
+def start_session(settings: SparkSettings, work: Path, on_java: Callable[[Java], None] | None = None) -> SparkSession:
+    """The one session of this process. `work` takes Spark's local files and its log.
+
+    `on_java` gets the JVM's process when it has begun, seconds before the session is there.
+    """
     find_java()
     _silence_py4j()
     # Workers are Pythons like this one, with the same packages; on a cluster the variable says where theirs is.
@@ -99,14 +107,43 @@ def start_session(settings: SparkSettings, work: Path) -> SparkSession:
         "spark.executor.extraJavaOptions": _JAVA_OPTIONS,
     }
     given = given_settings(chosen, settings.conf)
+    began: list[Java] = []
+    _keep_output(work / OUTPUT_FILE)
     with (work / OUTPUT_FILE).open("wb") as log:
         try:
             first = _conf(settings.master, visible_settings(given))
-            gateway = launch_gateway(first, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
+            with _telling_of_java([began.append, *([on_java] if on_java else [])]):
+                popen = {"stdout": log, "stderr": log, "process_group": 0}
+                gateway = java_gateway.launch_gateway(first, popen)  # type: ignore[no-untyped-call]
             context = SparkContext(conf=_conf(settings.master, given), gateway=gateway)
         except Exception as error:
+            for java in began:
+                end_java(java)
+            _forget()
             raise _not_started(work / OUTPUT_FILE, error) from error
     return SparkSession(context)
+
+
+def _keep_output(file: Path) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        file.replace(file.with_name(f"{file.name}.1"))
+
+
+@contextlib.contextmanager
+def _telling_of_java(listeners: Sequence[Callable[[Java], None]]) -> Iterator[None]:
+    """PySpark itself tells of the process only once the JVM is up: too late to end one that is starting."""
+
+    def popen(*args: Any, **kwargs: Any) -> Java:
+        java = subprocess.Popen(*args, **kwargs)
+        for tell in listeners:
+            tell(java)
+        return java
+
+    java_gateway.__dict__["Popen"] = popen
+    try:
+        yield
+    finally:
+        java_gateway.__dict__["Popen"] = subprocess.Popen
 
 
 def given_settings(ours: Mapping[str, str], conf: Mapping[str, str]) -> dict[str, str]:
@@ -140,18 +177,40 @@ def _not_of_py4j(record: logging.LogRecord) -> bool:
 
 def stop_session(session: SparkSession, timeout_seconds: float = 3.0) -> None:
     """End Spark and its JVM; a JVM that does not end by itself is ended by its process id."""
-    java: subprocess.Popen[bytes] = session.sparkContext._gateway.proc  # type: ignore[union-attr]
+    java: Java = session.sparkContext._gateway.proc  # type: ignore[union-attr]
     stopping = threading.Thread(target=_stop_quietly, args=(session,), daemon=True)
     stopping.start()
     stopping.join(timeout_seconds)
+    end_java(java)
+
+
+def end_java(java: Java, timeout_seconds: float = 0.8) -> None:
+    """End a JVM by its process id, with the processes that start it; asked first, then killed."""
     if java.stdin is not None:
         java.stdin.close()
-    java.terminate()
-    try:
-        java.wait(0.8)
-    except subprocess.TimeoutExpired:
-        java.kill()
-        java.wait()
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if java.poll() is not None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(java.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            java.wait(timeout_seconds)
+
+
+def forget_session(session: SparkSession) -> None:
+    """Take away what PySpark keeps of a session whose JVM is gone, so that another can be started."""
+    context = session.sparkContext
+    with contextlib.suppress(Exception):
+        context._accumulatorServer.shutdown()
+    with contextlib.suppress(Exception):
+        context._gateway.shutdown()  # type: ignore[union-attr]
+    _forget()
+
+
+def _forget() -> None:
+    """PySpark keeps these for the whole process, and would use a JVM that is gone for the next session."""
+    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+    SparkSession._instantiatedSession = SparkSession._activeSession = None
 
 
 def _stop_quietly(session: SparkSession) -> None:

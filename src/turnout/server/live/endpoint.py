@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from importlib.metadata import version
 
 from pydantic import ValidationError
@@ -62,7 +64,7 @@ class Live:
                 await refuse(websocket.scope, websocket.receive, websocket.send, error)
                 return
             await websocket.accept(subprotocol_of(websocket.scope))
-            await Connection(websocket, self._hub).run(self._hello(websocket))
+            await Connection(websocket, self._hub, self._viewers.subscriptions).run(self._hello(websocket))
 
     def _hello(self, websocket: WebSocket) -> str:
         role = identity_of(websocket.scope).role
@@ -72,9 +74,10 @@ class Live:
 class Connection:
     """One client, from hello to its end."""
 
-    def __init__(self, websocket: WebSocket, hub: Hub) -> None:
+    def __init__(self, websocket: WebSocket, hub: Hub, counts: Counter[str]) -> None:
         self._websocket = websocket
         self._hub = hub
+        self._counts = counts
         self._outbox = Outbox()
         self._followed: dict[str, tuple[Slot, Callable[[], None]]] = {}
         self._speaking = Buckets(_SPEAKING, most=1)
@@ -135,7 +138,13 @@ class Connection:
                 message=f"this connection has {MAX_SUBSCRIPTIONS} subscriptions, which is the most",
                 hint="unsubscribe from some, or open another connection",
             )
-        self._followed[asked.id] = self._follow(asked)
+        slot, leave = self._follow(asked)
+        self._counts[asked.type] += 1
+        self._followed[asked.id] = slot, partial(self._leave, asked.type, leave)
+
+    def _leave(self, kind: str, leave: Callable[[], None]) -> None:
+        self._counts[kind] -= 1
+        leave()
 
     def _follow(self, asked: WindowRequest | ChangesRequest | StatusRequest) -> tuple[Slot, Callable[[], None]]:
         if isinstance(asked, ChangesRequest):

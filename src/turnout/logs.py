@@ -1,0 +1,76 @@
+"""The log of the process on standard error: as text, or as one JSON object a line.
+
+What a line is about (`generation`, `requestId`) is said by whoever knows it, around everything that is logged
+meanwhile. Secrets of the settings are masked in either form, whoever logs them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+from collections.abc import Collection, Iterator
+from contextvars import ContextVar
+from datetime import UTC, datetime
+
+from turnout.secrets import masked
+from turnout.settings import LogFormat
+
+_TEXT = "%(asctime)s %(levelname)s %(message)s"
+_about: ContextVar[dict[str, int | str]] = ContextVar("about", default={})  # noqa: B039 - never changed in place
+
+
+@contextlib.contextmanager
+def about(*, generation: int | None = None, request_id: str | None = None) -> Iterator[None]:
+    """What this thread logs inside is about these."""
+    given = {"generation": generation, "requestId": request_id}
+    token = _about.set(_about.get() | {name: value for name, value in given.items() if value is not None})
+    try:
+        yield
+    finally:
+        _about.reset(token)
+
+
+@contextlib.contextmanager
+def apart() -> Iterator[None]:
+    """What this thread logs inside has nothing to do with what it is about outside."""
+    token = _about.set({})
+    try:
+        yield
+    finally:
+        _about.reset(token)
+
+
+def log_to_stderr(form: LogFormat, secrets: Collection[str] = ()) -> None:
+    """What Turnout says of itself, on the terminal too; of its libraries only warnings."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonLines(secrets) if form is LogFormat.JSON else TextLines(secrets))
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)
+    logging.getLogger("turnout").setLevel(logging.INFO)
+
+
+class TextLines(logging.Formatter):
+    """For people."""
+
+    def __init__(self, secrets: Collection[str] = ()) -> None:
+        super().__init__(_TEXT)
+        self._secrets = secrets
+
+    def format(self, record: logging.LogRecord) -> str:
+        return masked(super().format(record), self._secrets)
+
+
+class JsonLines(logging.Formatter):
+    """One object a line, whatever is in the text."""
+
+    def __init__(self, secrets: Collection[str] = ()) -> None:
+        super().__init__()
+        self._secrets = secrets
+
+    def format(self, record: logging.LogRecord) -> str:
+        moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        line: dict[str, object] = {"ts": moment, "level": record.levelname}
+        line |= {"msg": masked(record.getMessage(), self._secrets), "logger": record.name, **_about.get()}
+        if record.exc_info:
+            line["error"] = masked(self.formatException(record.exc_info), self._secrets)
+        return json.dumps(line, ensure_ascii=False)
