@@ -60,8 +60,12 @@ def ordered(table: pa.Table) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("join", [Join.LEFT, Join.INNER, Join.FULL])
 def test_view_over_rows_reads_the_rows_of_each_run(spark: SparkSession, join: Join) -> None:
     view, runner = view_of(join), ViewRunner(spark)
-    for users, accounts in ([["a", "b", None], ["a", "a"]], [["c"], []], [[], ["d"]], [["a", "d"], ["d", None]]):
-        rows = rows_of(users, accounts)
+    for rows in (
+        rows_of(["a", "b", None], ["a", "a"]),
+        rows_of(["c"], []),
+        rows_of([], ["d"]),
+        rows_of(["a", "d"], ["d", None]),
+    ):
         assert ordered(runner.over_rows(view, rows)) == expected(view, rows)
 
 
