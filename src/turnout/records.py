@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,8 +24,14 @@ class Decoded:
 
     @property
     def nbytes(self) -> int:
-        tables = [*self.rows.values(), *([] if self.records is None else [self.records])]
-        return sum(table.nbytes for table in tables)
+        return sum(table.nbytes for table in self._tables())
+
+    def newest(self) -> datetime | None:
+        """The latest timestamp; None where there are no records."""
+        return max(filter(None, (pc.max(table["_ts"]).as_py() for table in self._tables())), default=None)
+
+    def _tables(self) -> list[pa.Table]:
+        return [*self.rows.values(), *([] if self.records is None else [self.records])]
 
     def firsts(self, topics: Sequence[str]) -> dict[Place, int]:
         """The first offset of each place, given the topic of each source."""

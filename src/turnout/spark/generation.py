@@ -239,7 +239,7 @@ class GenerationQuery:
             caught_up = batch.views_built or end.reached(self._reading.target)
             self._write(batch, decoded, before, end, caught_up=caught_up)
             batch.finish(batch_id, end.to_json(), views_built=caught_up)
-        self._report(batch, batch_id, end, caught_up, started)
+        self._report(batch, batch_id, decoded, end, caught_up, started)
 
     def _plan(self, at: Offsets, records: int) -> Piece | None:
         """The next piece to catch up on."""
@@ -262,9 +262,11 @@ class GenerationQuery:
             except Exception as error:
                 self._failure = error
                 raise
-        self._report(batch, None, piece.end, piece.last, started)
+        self._report(batch, None, decoded, piece.end, piece.last, started)
 
-    def _report(self, batch: Batch, batch_id: int | None, end: Offsets, built: bool, started: float) -> None:
+    def _report(
+        self, batch: Batch, batch_id: int | None, decoded: Decoded, end: Offsets, built: bool, started: float
+    ) -> None:
         self._listener.batch_done(
             BatchReport(
                 generation=self.generation,
@@ -275,7 +277,7 @@ class GenerationQuery:
                 offsets=end,
                 views_built=built,
                 seconds=time.monotonic() - started,
-                newest_record=pc.max(records["_ts"]).as_py(),
+                newest_record=decoded.newest(),
             )
         )
 

@@ -17,8 +17,9 @@ FETCH = {
     "kafka.max.poll.records": "10000",
     "kafka.max.partition.fetch.bytes": str(8 << 20),
     "kafka.fetch.max.bytes": str(64 << 20),
-    # How long a fetch waits for a record that is not there yet: part of every record's latency.
-    "kafka.fetch.max.wait.ms": "20",
+    # A fetch never waits for records that are not there yet: Spark asks for each partition's first and last offset
+    # after every fetch, and the broker answers only when the fetch ahead of that question is answered.
+    "kafka.fetch.max.wait.ms": "0",
     "kafka.allow.auto.create.topics": "false",
     # A topic that is deleted between two questions is asked for until this time is over (a minute by default), and
     # the other topics wait as long. Kafka wants the second not to be longer than the first.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -12,17 +13,35 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from turnout.layout import ViewTable
-from turnout.spark.session import pool, view_session
+from turnout.spark.planned import MAX_BYTES, PlannedView
+from turnout.spark.session import planned_session, pool, view_session
 
 
 class ViewRunner:
-    """The two ways to run a view's SQL; one generation has one, and only its thread uses it."""
+    """The ways to run a view's SQL; one generation has one, and only its thread uses it."""
 
     def __init__(self, session: SparkSession) -> None:
-        self._small = view_session(session)
+        self._session = session
+        self._planned: dict[str, PlannedView] = {}
+
+    # A session takes time to make, and a swap waits for it: each is made when it is first needed.
+
+    @cached_property
+    def _few(self) -> SparkSession:
+        return planned_session(self._session)
+
+    @cached_property
+    def _small(self) -> SparkSession:
+        return view_session(self._session)
 
     def over_rows(self, view: ViewTable, rows: Mapping[str, pa.Table]) -> pa.Table:
         """The view over rows held in memory, named as its sources."""
+        if sum(table.nbytes for table in rows.values()) <= MAX_BYTES:
+            planned = self._planned.get(view.table)
+            if planned is None:
+                planned = self._planned[view.table] = PlannedView(self._few, view, rows)
+            if planned.usable:
+                return planned.run(rows)
         for source, table in rows.items():
             self._small.createDataFrame(table).coalesce(1).createOrReplaceTempView(f"`{source}`")
         result: pa.Table = self._small.sql(view.sql).toArrow()

@@ -20,6 +20,7 @@ class Affected:
     def __init__(self, cursor: duckdb.DuckDBPyConnection, table: Callable[[str], str]) -> None:
         self._cursor = cursor
         self._table = table
+        self._evicting: set[str] = set()
 
     def collect_new(self, source: SourceTable, rows: str) -> None:
         """The rows that come to a source; with `_hash`."""
@@ -27,17 +28,29 @@ class Affected:
 
     def collect_evicted(self, source: SourceTable) -> int:
         """The oldest rows beyond `max_rows`, of what is there and what comes; how many they are."""
-        table, coming, excess = self._table(source.table), new(source), 0
-        if source.max_rows is not None:
-            total = f"SELECT (SELECT count(*) FROM {table}) + (SELECT count(*) FROM {coming})"
-            excess = max(0, self._run(total) - source.max_rows)
+        if source.max_rows is None:
+            return 0
+        table, coming = self._table(source.table), new(source)
+        total = f"SELECT (SELECT count(*) FROM {table}) + (SELECT count(*) FROM {coming})"
+        excess = max(0, self._run(total) - source.max_rows)
+        if not excess:
+            return 0
         chosen = f"_id, {quoted(source.key)}, _hash"
         oldest = (
             f"SELECT {chosen} FROM (SELECT {chosen}, _ts FROM {table} UNION ALL SELECT {chosen}, _ts FROM {coming}) "
             f"ORDER BY _ts, _id LIMIT {excess}"
         )
         self._run(f"CREATE OR REPLACE TEMP TABLE {evicted(source)} AS {oldest}")
+        self._evicting.add(source.source)
         return excess
+
+    def evicts(self, source: SourceTable) -> bool:
+        """Whether rows of a source go because there are too many; only then is there a table of them."""
+        return source.source in self._evicting
+
+    def staying(self, source: SourceTable) -> str:
+        """The condition that a row of a source, there before or coming, does not go."""
+        return f"_id NOT IN (SELECT _id FROM {evicted(source)})" if self.evicts(source) else "true"
 
     def collect_keys(self, view: ViewTable) -> None:
         """The keys whose view rows change. A null key is among them only where one row of it is shown (`latest`)."""
@@ -45,7 +58,8 @@ class Affected:
         parts = []
         for source in (view.left, view.right):
             nulls = "" if source.latest and source is view.left else f" WHERE {key} IS NOT NULL"
-            parts += [f"SELECT _hash FROM {t}{nulls}" for t in (new(source), evicted(source))]
+            tables = [new(source), *([evicted(source)] if self.evicts(source) else [])]
+            parts += [f"SELECT _hash FROM {table}{nulls}" for table in tables]
         self._run(f"CREATE OR REPLACE TEMP TABLE {keys_table(view)} AS {' UNION '.join(parts)}")
 
     def look_up(self, source: SourceTable, views: Sequence[ViewTable]) -> None:
@@ -70,7 +84,7 @@ class Affected:
         if source.latest:
             stays, comes = f"_shown AND _hash NOT IN (SELECT _hash FROM {new(source)})", f"{put(source)} WHERE _shown"
         else:
-            stays = f"_id NOT IN (SELECT _id FROM {evicted(source)})"
+            stays = self.staying(source)
             comes = f"{new(source)} WHERE {stays}"
         chosen = _chosen(source)
         return f"(SELECT {chosen} FROM {was(source)} WHERE {stays} UNION ALL SELECT {chosen} FROM {comes})"
@@ -79,15 +93,20 @@ class Affected:
         """Those of some rows whose keys this view touches, as a relation."""
         return f"(FROM {rows} WHERE _hash IN (SELECT _hash FROM {keys_table(view)}))"
 
-    def null_change(self, source: SourceTable) -> int:
-        """By how many the shown rows without a key become more."""
+    def null_change(self, *sources: SourceTable) -> int:
+        """By how many the shown rows of these sources without a key become more."""
+        return self._run(f"SELECT {' + '.join(self._null_change(source) for source in sources)}")
+
+    def _null_change(self, source: SourceTable) -> str:
         null = f"{quoted(source.key)} IS NULL"
         if source.latest:
             came, went = f"{self.after(source)} WHERE {null}", f"{self.before(source)} WHERE {null}"
-        else:
-            came = f"{new(source)} WHERE {null} AND _id NOT IN (SELECT _id FROM {evicted(source)})"
-            went = f"{evicted(source)} WHERE {null} AND _id NOT IN (SELECT _id FROM {new(source)})"
-        return self._run(f"SELECT (SELECT count(*) FROM {came}) - (SELECT count(*) FROM {went})")
+            return f"(SELECT count(*) FROM {came}) - (SELECT count(*) FROM {went})"
+        came = f"(SELECT count(*) FROM {new(source)} WHERE {null} AND {self.staying(source)})"
+        if not self.evicts(source):
+            return came
+        went = f"{evicted(source)} WHERE {null} AND _id NOT IN (SELECT _id FROM {new(source)})"
+        return f"{came} - (SELECT count(*) FROM {went})"
 
     def _run(self, sql: str) -> int:
         row = self._cursor.execute(sql).fetchone()

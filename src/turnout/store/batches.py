@@ -13,6 +13,7 @@ from types import MappingProxyType
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from turnout.joins import newest_sql, partition_newest_sql, quoted
 from turnout.layout import Layout, SourceTable, ViewTable
@@ -20,7 +21,7 @@ from turnout.store.affected import Affected, evicted, hash_sql, keys_table, new,
 from turnout.store.database import next_version, sql_text
 from turnout.store.deltas import DeltaLog, TablePlace
 from turnout.store.feed import MAX_DELTA_ROWS, Feed, Wanted
-from turnout.store.quality import QualityCount, move_quality, write_quality
+from turnout.store.quality import QualityCount, Sides, move_quality, write_quality
 
 _PLACE = 'topic, "partition", "offset"'
 _NONE: Mapping[int, pa.Table] = MappingProxyType({})
@@ -67,7 +68,6 @@ class Batch:
         self._cursor = cursor
         self._progress = progress
         self._keys = Affected(cursor, place.table)
-        self._before: dict[str, QualityCount] = {}
         self._changed: list[str] = []
         self.versions: dict[str, int] = {}
         # As it was when the batch began: half of a change would be worse than none.
@@ -115,11 +115,9 @@ class Batch:
             self._keys.collect_keys(view)
         for source in waiting:
             self._keys.look_up(source, views)
-        for view in views:
-            self._before[view.table] = self._quality(view, self._keys.before)
         for source in waiting:
             self._merge(source) if source.latest else self._append(source, f"FROM {new(source)}")
-        if "_records" in parts:
+        if records is not None and any(_faults(records, index) for index in range(len(self._layout.sources))):
             self._note_bad_records()
 
     def _run(self, sql: str) -> int:
@@ -127,19 +125,18 @@ class Batch:
         row = self._cursor.execute(sql).fetchone()
         return int(row[0]) if row else 0
 
-    def _quality(self, view: ViewTable, rows: Callable[[SourceTable], str]) -> QualityCount:
-        left, right = (self._keys.of_view(view, rows(source)) for source in (view.left, view.right))
-        return QualityCount.of(self._cursor, view.key, left, right)
+    def _sides(self, view: ViewTable, rows: Callable[[SourceTable], str]) -> Sides:
+        return self._keys.of_view(view, rows(view.left)), self._keys.of_view(view, rows(view.right))
 
     def _append(self, source: SourceTable, rows: str) -> None:
         table = self._place.table(source.table)
         chosen = ", ".join([quoted(c) for c in source.columns] + ["_id", "_ts", "_hash"])
-        gone, staying = 0, ""
-        if self.result.evicted.get(source.table):
+        gone = 0
+        if self._keys.evicts(source):
             place = TablePlace(source.table, table, source.columns, ["_id"])
             gone = self.log.remove(place, f"_id IN (SELECT _id FROM {evicted(source)})")
-            staying = f" WHERE _id NOT IN (SELECT _id FROM {evicted(source)})"
-        added = self.log.add(source.table, f"INSERT INTO {table} BY NAME SELECT {chosen} FROM ({rows}){staying}")
+        coming = f"SELECT {chosen} FROM ({rows}) WHERE {self._keys.staying(source)}"
+        added = self.log.add(source.table, f"INSERT INTO {table} BY NAME {coming}")
         if added or gone:
             self._changed.append(source.table)
 
@@ -189,20 +186,21 @@ class Batch:
         )
         if not view.left.latest:
             keyless = f"SELECT {_chosen(view.left)} FROM {new(view.left)} WHERE {quoted(view.key)} IS NULL"
-            left += f" UNION ALL {keyless} AND _id NOT IN (SELECT _id FROM {evicted(view.left)})"
+            left += f" UNION ALL {keyless} AND {self._keys.staying(view.left)}"
         rows = {
             view.left.source: self._cursor.execute(left).to_arrow_table(),
             view.right.source: self._cursor.execute(right).to_arrow_table(),
         }
-        keys = self._run(f"SELECT count(*) FROM {keys_table(view)}")
-        return rows if keys or any(table.num_rows for table in rows.values()) else None
+        if any(table.num_rows for table in rows.values()) or self._run(f"SELECT count(*) FROM {keys_table(view)}"):
+            return rows
+        return None
 
     def replace(self, view: ViewTable, rows: pa.Table) -> None:
         """Put the view's new rows of the touched keys in place of its old ones."""
         table, key = self._place.table(view.table), quoted(view.key)
         place = TablePlace(view.table, table, view.columns, ["_id", "_right_id"])
         removed = self.log.remove(place, touched(keys_table(view), table))
-        if not view.left.latest:
+        if not view.left.latest and self._keys.evicts(view.left):
             gone = f"{key} IS NULL AND _id IN (SELECT _id FROM {evicted(view.left)} WHERE {key} IS NULL)"
             removed += self.log.remove(place, gone)
         added = self._insert_rows(view, rows)
@@ -274,15 +272,15 @@ class Batch:
     def finish(self, batch_id: int | None, offsets: str, *, views_built: bool) -> None:
         """Count join quality, versions and progress; the transaction ends after this."""
         for view in self._layout.views if views_built else ():
-            if self.views_built and not self._before:
-                continue
-            before = self._before.get(view.table)
-            if before is None:
+            if not self.views_built:
                 write_quality(self._cursor, self._place.schema, view)
-            else:
-                nulls = sum(self._keys.null_change(source) for source in (view.left, view.right))
-                change = self._quality(view, self._keys.after) - before
+            elif self.result.records:
+                before, after = (self._sides(view, rows) for rows in (self._keys.before, self._keys.after))
+                change = QualityCount.between(self._cursor, view.key, before, after)
+                nulls = self._keys.null_change(view.left, view.right)
                 move_quality(self._cursor, self._place.schema, view, change, nulls)
+            else:
+                continue
             self._changed.append("join_quality")
         self.versions = next_version(self._cursor, self._place.schema, *dict.fromkeys(self._changed))
         self._cursor.execute(
@@ -290,6 +288,11 @@ class Batch:
             f"SET batch_id = coalesce(?, batch_id), offsets = ?, records = records + ?, views_built = ?",
             [batch_id, offsets, self.result.records, views_built],
         )
+
+
+def _faults(records: pa.Table, index: int) -> bool:
+    """Whether anything is wrong with records of a source."""
+    return bool(pc.sum(pc.list_value_length(records.column(f"faults_{index}"))).as_py())
 
 
 def _chosen(source: SourceTable) -> str:

@@ -136,14 +136,17 @@ class Database:
 
 def next_version(cursor: duckdb.DuckDBPyConnection, schema: str, *tables: str) -> dict[str, int]:
     """Count a change of `tables` in `schema`, inside the caller's transaction; their versions after it."""
-    versions = {}
+    if not tables:
+        return {}
+    changed = cursor.execute(
+        f"UPDATE {schema}.versions SET version = version + 1 WHERE list_contains(?, name) RETURNING name, version",
+        [list(tables)],
+    ).fetchall()
+    versions = {name: int(version) for name, version in changed}
     for table in tables:
-        changed = cursor.execute(
-            f"UPDATE {schema}.versions SET version = version + 1 WHERE name = ? RETURNING version", [table]
-        ).fetchone()
-        if changed is None:
+        if table not in versions:
             cursor.execute(f"INSERT INTO {schema}.versions VALUES (?, 1)", [table])
-        versions[table] = int(changed[0]) if changed else 1
+            versions[table] = 1
     return versions
 
 

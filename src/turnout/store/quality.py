@@ -5,12 +5,16 @@ Only sums over touched keys are taken before and after a batch, so its cost does
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import duckdb
 
 from turnout.joins import quoted
 from turnout.layout import SourceTable, ViewTable
+
+Sides = tuple[str, str]
+"""The left and the right rows of a view, as relations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,16 +26,29 @@ class QualityCount:
     duplicate_keys: int
 
     @classmethod
-    def of(cls, cursor: duckdb.DuckDBPyConnection, key: str, left: str, right: str) -> QualityCount:
+    def of(cls, cursor: duckdb.DuckDBPyConnection, key: str, sides: Sides) -> QualityCount:
         """Over the shown rows of two relations."""
-        counts = (
-            f"SELECT {quoted(key)} AS key, count(*) AS n FROM {rows} WHERE {quoted(key)} IS NOT NULL GROUP BY ALL"
-            for rows in (left, right)
+        return cls._summed(cursor, key, {1: sides})
+
+    @classmethod
+    def between(cls, cursor: duckdb.DuckDBPyConnection, key: str, before: Sides, after: Sides) -> QualityCount:
+        """By how much the counts over some keys change."""
+        return cls._summed(cursor, key, {-1: before, 1: after})
+
+    @classmethod
+    def _summed(cls, cursor: duckdb.DuckDBPyConnection, key: str, sides: Mapping[int, Sides]) -> QualityCount:
+        """The counts of several moments, each times its sign, added up: one statement, however many they are."""
+        rows = " UNION ALL ".join(
+            f"SELECT {quoted(key)} AS key, {sign} AS sign, {1 - side} AS l, {side} AS r FROM {relation} "
+            f"WHERE {quoted(key)} IS NOT NULL"
+            for sign, relations in sides.items()
+            for side, relation in enumerate(relations)
         )
-        left_counts, right_counts = counts
+        keys = f"SELECT sign, sum(l) AS l, sum(r) AS r FROM ({rows}) GROUP BY key, sign"
         row = cursor.execute(
-            f"SELECT coalesce(sum(l.n) FILTER (r.n > 0), 0)::BIGINT, coalesce(sum(r.n) FILTER (l.n > 0), 0)::BIGINT, "
-            f"count(*) FILTER (r.n > 1) FROM ({left_counts}) l FULL JOIN ({right_counts}) r ON l.key = r.key"
+            f"SELECT coalesce(sum(sign * l) FILTER (r > 0), 0)::BIGINT, "
+            f"coalesce(sum(sign * r) FILTER (l > 0), 0)::BIGINT, "
+            f"coalesce(sum(sign) FILTER (r > 1), 0)::BIGINT FROM ({keys})"
         ).fetchone()
         assert row is not None
         return cls(*row)
@@ -43,9 +60,6 @@ class QualityCount:
             self.duplicate_keys + other.duplicate_keys,
         )
 
-    def __sub__(self, other: QualityCount) -> QualityCount:
-        return self + QualityCount(-other.matched_left, -other.matched_right, -other.duplicate_keys)
-
 
 def write_quality(cursor: duckdb.DuckDBPyConnection, schema: str, view: ViewTable) -> None:
     """Write the row of `view`, counted over all rows."""
@@ -54,7 +68,7 @@ def write_quality(cursor: duckdb.DuckDBPyConnection, schema: str, view: ViewTabl
         _number(cursor, f"SELECT count(*) FROM {_shown(schema, source)} WHERE {quoted(source.key)} IS NULL")
         for source in (view.left, view.right)
     )
-    _write(cursor, schema, view, QualityCount.of(cursor, view.key, left, right), nulls)
+    _write(cursor, schema, view, QualityCount.of(cursor, view.key, (left, right)), nulls)
 
 
 def move_quality(
