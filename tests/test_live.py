@@ -467,7 +467,12 @@ def test_client_that_falls_behind_gets_a_snapshot_instead(
     monkeypatch.setattr(outbox, "MAX_WAITING_CHANGES", 1)
     monkeypatch.setattr("turnout.server.connections.SLOW_SECONDS", 600.0)
     follower = Follower("users_ui")
-    with Socket(url, max_queue=1) as socket:
+    address = httpx.URL(url)
+    # A kernel may buffer tens of megabytes, as much as is sent here; a buffer whose size is set stays as small.
+    narrow = socket_module.socket()
+    narrow.setsockopt(socket_module.SOL_SOCKET, socket_module.SO_RCVBUF, 65_536)
+    narrow.connect((address.host, address.port))
+    with Socket(url, max_queue=1, sock=narrow) as socket:
         follower.subscribe(socket)
         follower.read_up_to(socket, place_of(url, "users_ui"))
         wide = {"userId": "u", "name": "x" * 2_000_000, "email": None, "age": 1}
