@@ -20,9 +20,9 @@ class Ages(TableListener):
 
     def on_update(self, update: TableUpdate) -> None:
         now = time.time() * 1000
-        added, modified = update.added(["age", "balance"]), update.modified(["balance"])
-        self.take(self.users, now, added, "age")
-        for rows in (added, modified):
+        # One column at a time: a list of names is not understood.
+        self.take(self.users, now, update.added("age"), "age")
+        for rows in (update.added("balance"), update.modified("balance")):
             self.take(self.accounts, now, rows, "balance")
 
     def take(self, ages: list[float], now: float, rows, column: str) -> None:
