@@ -1,4 +1,4 @@
-"""Catching up: large pieces of the topics, read one after the other until the target; the next while one is stored.
+"""Catching up: large pieces of the topics, up to the target; the next ones are read while one is stored.
 
 It needs no streaming query and no checkpoint: how far it is stands in the store, in the transaction of each piece.
 """
@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
@@ -23,8 +24,11 @@ from turnout.spark.source import EARLIEST, read_range
 FIRST_PIECE = 20_000
 """How many records are read first: from these it is known how large records are."""
 
-LARGEST_PIECE = 1_000_000
-_PIECE_BYTES = 128 << 20
+LARGEST_PIECE = 500_000
+_PIECE_BYTES = 64 << 20
+
+READ_AHEAD = 2
+"""How many pieces are read at once: a job waits for Kafka, workers and the planner longer than for the cores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +70,7 @@ def next_piece(at: Offsets, target: Offsets, ends: Offsets, most: int) -> Piece 
 
 
 def piece_records(piece: Piece, decoded: Decoded) -> int:
-    """How many records the next piece should have: each costs a fixed time, and two are held in memory."""
+    """How many records the next piece should have: each costs a fixed time, and some are held in memory at once."""
     each = decoded.nbytes / max(1, piece.before.behind(piece.end))
     return max(1, min(LARGEST_PIECE, int(_PIECE_BYTES / each))) if each else LARGEST_PIECE
 
@@ -80,7 +84,7 @@ class CatchUp:
         name: str,
         kafka: Mapping[str, str],
         sources: Sequence[SourceReading],
-        plan: Callable[[Offsets, int], Piece | None],
+        plan: Callable[[Offsets, int], Piece],
         take: Callable[[Piece, Decoded], None],
     ) -> None:
         self.error: Exception | None = None
@@ -113,7 +117,7 @@ class CatchUp:
 
     def _run(self, at: Offsets, then: Callable[[], None]) -> None:
         try:
-            with ThreadPoolExecutor(1, f"{self._thread.name}-read") as reader:
+            with ThreadPoolExecutor(READ_AHEAD, f"{self._thread.name}-read") as reader:
                 self._read_all(at, reader)
             if not self._stopped.is_set():
                 then()
@@ -122,23 +126,30 @@ class CatchUp:
                 self.error = error
 
     def _read_all(self, at: Offsets, reader: ThreadPoolExecutor) -> None:
-        piece = self._plan(at, FIRST_PIECE)
-        reading = reader.submit(self._read, piece) if piece else None
-        while piece and reading and not self._stopped.is_set():
+        ahead: deque[tuple[Piece, Future[Decoded]]] = deque()
+        planned, records = at, FIRST_PIECE
+        ended = False
+        while not self._stopped.is_set():
+            while not ended and len(ahead) < READ_AHEAD:
+                piece = self._plan(planned, records)
+                ahead.append((piece, reader.submit(self._read, piece)))
+                planned, ended = piece.end, piece.last
+            if not ahead:
+                return
+            piece, reading = ahead.popleft()
             decoded = reading.result()
-            following = None if piece.last else self._plan(piece.end, piece_records(piece, decoded))
-            if following:
-                reading = reader.submit(self._read, following)
+            records = piece_records(piece, decoded)
             self._take(piece, decoded)
-            piece = following
 
     def _read(self, piece: Piece) -> Decoded:
         if not piece.start.next:
             return Decoded()
         context = self._session.sparkContext
         context.addJobTag(self._name)
-        # Large partitions are split, so that every core has something to read.
-        options = {**self._kafka, "minPartitions": str(context.defaultParallelism)}
+        # Large partitions are split, so that every core has something to read. Spark keeps consumers by their group
+        # (which they never join): with a new name for each piece, those of all pieces would hold their buffers.
+        group = {"kafka.group.id": f"turnout-catch-up-{self._name}"}
+        options = {**group, **self._kafka, "minPartitions": str(context.defaultParallelism)}
         ends = Offsets({place: piece.end.next[place] for place in piece.start.next})
         with pool(self._session, self._name):
             return decode_bulk(read_range(self._session, options, piece.start, ends), self._sources)

@@ -241,7 +241,7 @@ class GenerationQuery:
             batch.finish(batch_id, end.to_json(), views_built=caught_up)
         self._report(batch, batch_id, decoded, end, caught_up, started)
 
-    def _plan(self, at: Offsets, records: int) -> Piece | None:
+    def _plan(self, at: Offsets, records: int) -> Piece:
         """The next piece to catch up on."""
         ends = self._reading.ends(self._layout.topics)
         piece = next_piece(at, self._reading.target, ends, records)
