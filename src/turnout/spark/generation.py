@@ -123,7 +123,7 @@ class GenerationQuery:
         shutil.rmtree(self._reading.checkpoint, ignore_errors=True)
         self._reading.checkpoint.mkdir(parents=True)
         self._catch_up = CatchUp(
-            bulk_session(self._session), f"g{self.generation}", self._kafka, self._readings, self._plan, self._take
+            bulk_session(self._session), f"g{self.generation}", self._kafka, self._readings, self._plan, self.take_piece
         )
         self._catch_up.start(self._read_so_far(), then=self._start_stream)
 
@@ -248,7 +248,7 @@ class GenerationQuery:
         # The views have to be built, even if there was nothing to read.
         return piece or Piece(at, Offsets({}), at, last=True)
 
-    def _take(self, piece: Piece, decoded: Decoded) -> None:
+    def take_piece(self, piece: Piece, decoded: Decoded) -> None:
         """Take a piece in one transaction of the store; after the last one the views are there."""
         started = time.monotonic()
         with self._busy:
