@@ -17,12 +17,15 @@ from pyspark.sql import SparkSession
 from turnout.offsets import Offsets
 from turnout.records import Decoded
 from turnout.spark.bulk import decode_bulk
-from turnout.spark.decode import SourceReading
+from turnout.spark.decode import SourceReading, decode
 from turnout.spark.session import pool
 from turnout.spark.source import EARLIEST, read_range
 
 FIRST_PIECE = 20_000
 """How many records are read first: from these it is known how large records are."""
+
+FEW = 2 * FIRST_PIECE
+"""Up to this many records Spark's own reader is faster than the start of a Python worker."""
 
 LARGEST_PIECE = 500_000
 _PIECE_BYTES = 64 << 20
@@ -152,4 +155,7 @@ class CatchUp:
         options = {**group, **self._kafka, "minPartitions": str(context.defaultParallelism)}
         ends = Offsets({place: piece.end.next[place] for place in piece.start.next})
         with pool(self._session, self._name):
-            return decode_bulk(read_range(self._session, options, piece.start, ends), self._sources)
+            records = read_range(self._session, options, piece.start, ends)
+            if piece.before.behind(piece.end) <= FEW:
+                return Decoded(decode(records, self._sources).toArrow())
+            return decode_bulk(records, self._sources)
