@@ -25,6 +25,8 @@ class Sizes:
     records: int = 1_000_000
     runs: int = 3
     seconds: float = 15.0
+    compile_seconds: float = 40.0
+    """How long load flows before a latency is measured: all are JVMs, which compile what they run often."""
     sustained_seconds: float = 60.0
     swap_rows: int = 100_000
     swaps: int = 10
@@ -34,7 +36,7 @@ class Sizes:
         return asdict(self)
 
 
-QUICK = Sizes(20_000, 1, 5.0, 10.0, 5_000, 3, (5_000, 20_000, 50_000))
+QUICK = Sizes(20_000, 1, 5.0, 0.0, 10.0, 5_000, 3, (5_000, 20_000, 50_000))
 
 
 @dataclass(slots=True)

@@ -39,11 +39,12 @@ def measure(bench: Bench) -> dict[str, Any]:
     ):
         bench.say(f"latency: Turnout, {runs} times {seconds:g} s")
         wait_flowing(side)
+        time.sleep(bench.sizes.compile_seconds)
         results["Turnout"] = [quantiles(of_changes(side, seconds)) for _ in range(runs)]
     for name, cycle in (("Deephaven", None), ("Deephaven, 100 ms cycle", 100)):
         bench.say(f"latency: {name}, {runs} times {seconds:g} s")
         try:
-            ages = deephaven(bench.bootstrap, seconds, runs, cycle, PER_SECOND)
+            ages = deephaven(bench, cycle, PER_SECOND)
             results[name] = [quantiles(one) for one in ages]
         except (Unavailable, PeerFailed, RuntimeError) as error:
             results["not_run"][name] = str(error)
@@ -148,8 +149,9 @@ async def _follow_window(address: str, warm_up: float, seconds: float) -> list[f
     return ages
 
 
-def deephaven(bootstrap: str, seconds: float, runs: int, cycle_ms: int | None, per_second: int) -> list[list[float]]:
+def deephaven(bench: Bench, cycle_ms: int | None, per_second: int) -> list[list[float]]:
     """The same for a client that is subscribed to Deephaven's joined table, by its own Python client."""
+    bootstrap, seconds, runs = bench.bootstrap, bench.sizes.seconds, bench.sizes.runs
     interpreter = str(environments.python("deephaven"))
     topics = fresh_topics(bootstrap, f"latency-deephaven-{cycle_ms or 'shipped'}")
     command = [interpreter, str(FOLDER / "peers" / "deephaven_join.py"), "serve", "--bootstrap", bootstrap]
@@ -158,6 +160,7 @@ def deephaven(bootstrap: str, seconds: float, runs: int, cycle_ms: int | None, p
     results = []
     with Peer(command) as server, Load(bootstrap, topics, per_second).running():
         port = server.wait("serving", 90)["port"]
+        time.sleep(bench.sizes.compile_seconds)
         for _ in range(runs):
             viewer = [interpreter, str(FOLDER / "peers" / "deephaven_viewer.py"), "--port", str(port)]
             viewer += ["--warm-up", str(WARM_UP_SECONDS), "--seconds", str(seconds)]
