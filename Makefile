@@ -104,7 +104,8 @@ test: setup browser ## what a change must pass: lint, then all tests (ARGS="-k s
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-long: setup ## the long forms: 200 swaps, 20 kills, 250 random histories (about 20 minutes)
-	LONG_TESTS=1 $(BIN)/pytest tests/live/test_exactness.py tests/live/test_kill.py tests/live/test_swaps.py $(ARGS)
+	LONG_TESTS=1 $(BIN)/pytest tests/live/test_exactness.py tests/live/test_catching_up.py tests/live/test_bulk.py \
+	  tests/live/test_kill.py tests/live/test_swaps.py $(ARGS)
 
 lint: $(STAMP) $(CLIENT) ## ruff, mypy and tsc
 	$(BIN)/ruff check .

@@ -218,7 +218,7 @@ def describe(document: Results) -> str:
     """The machine and the versions, in one paragraph."""
     machine = document["machine"]
     load = machine["load_before"]
-    busy = f" The machine was busy with other things (load {load:.1f}): do not trust these figures." if load > 1 else ""
+    busy = f" In the minute before, the machine had other work (load {load:.1f})." if load > 1 else ""
     versions = ", ".join(f"{name} {version}" for name, version in document["versions"].items())
     return (
         f"{machine['cores']} cores ({machine['processor']}), {machine['memory_gib']:.0f} GiB, {machine['system']}; "

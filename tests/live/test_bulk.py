@@ -10,7 +10,7 @@ import pyarrow as pa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lengths import LIVE_EXAMPLES
+from lengths import BULK_EXAMPLES
 from test_json_rows import ODD, texts
 from turnout.columns import ColumnType
 from turnout.records import Decoded
@@ -71,7 +71,7 @@ def test_odd_records_among_plain_ones(spark: SparkSession) -> None:
     assert bulk.firsts(["t", "it's"]) == single.firsts(["t", "it's"])
 
 
-@settings(max_examples=LIVE_EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=BULK_EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(texts, min_size=10, max_size=300))
 def test_random_records(spark: SparkSession, values: list[bytes | None]) -> None:
     bulk, single = both(spark, values)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from test_exactness import Case, Runner, batches, cases, compare
 
-from lengths import LIVE_EXAMPLES
+from lengths import BULK_EXAMPLES
 from oracle import Sent
 from turnout.offsets import Offsets
 
@@ -49,7 +49,7 @@ class CatchingUp(Runner):
 
 
 @pytest.mark.timeout(900)
-@settings(max_examples=LIVE_EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=BULK_EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(case=cases())
 def test_tables_equal_a_plain_computation_whatever_the_pieces(spark: SparkSession, case: Case) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
