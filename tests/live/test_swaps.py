@@ -200,6 +200,8 @@ class Footprint:
 def settled(running: Orchestrated, spark: SparkSession) -> Footprint:
     """The footprint once nothing lingers."""
     wait_until(lambda: len(Footprint.of(running, spark).schemas) == 1, timeout=30, what="nothing to linger")
+    # What has caught up is published, and reads on by a query a moment later.
+    wait_until(lambda: len(spark.streams.active) == 1, timeout=30, what="the query of the one that is left")
     return Footprint.of(running, spark)
 
 
