@@ -41,7 +41,7 @@ def test_topic_that_was_made_anew_is_read_from_its_first_record() -> None:
     piece = next_piece(at(p0=50, p1=50), at(p0=60, p1=100), at(p0=60, p1=8), 1_000)
     assert piece is not None
     assert (piece.start, piece.end) == (Offsets({A: 50, B: EARLIEST}), at(p0=60, p1=8))
-    assert (piece.anew, piece.last) == (at(p1=8), True)
+    assert (piece.before.made_anew(piece.end), piece.last) == (at(p1=8), True)
     assert next_piece(piece.end, at(p0=60, p1=100), at(p0=60, p1=8), 10) is None
 
 

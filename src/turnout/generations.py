@@ -66,7 +66,7 @@ class Generation:
         progress = tables.progress()
         self.start = Offsets.from_json(record.start_offsets)
         self.target = Offsets.from_json(record.target_offsets)
-        self.offsets = self.start if progress.offsets == "{}" else Offsets.from_json(progress.offsets)
+        self.offsets = Offsets.kept(progress.offsets, self.start)
         self.records = progress.records
         self.newest_record = newest_record(tables.database) if progress.records else None
         """The time of the newest record, of those that it shows if it is published."""

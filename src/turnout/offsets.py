@@ -23,6 +23,11 @@ class Offsets:
         found = json.loads(text)
         return cls({(topic, int(p)): int(o) for topic, parts in found.items() for p, o in parts.items()})
 
+    @classmethod
+    def kept(cls, text: str, start: Offsets) -> Offsets:
+        """Those that the store keeps of a generation; `start` where nothing of it is read yet."""
+        return cls.from_json(text) if text != "{}" else start
+
     def to_json(self) -> str:
         """The form of Spark's `startingOffsets`."""
         topics: dict[str, dict[str, int]] = {}

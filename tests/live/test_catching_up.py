@@ -33,7 +33,7 @@ class CatchingUp(Runner):
         if progress.views_built:
             super().feed(number, records, end)
             return
-        before = Offsets.from_json(progress.offsets) if progress.offsets != "{}" else self._start
+        before = Offsets.kept(progress.offsets, self._start)
         times = [datetime.fromtimestamp(r.timestamp_ms / 1000, UTC) for r in records]
         columns = [
             [r.key for r in records],

@@ -43,10 +43,6 @@ class Piece:
     end: Offsets
     last: bool
 
-    @property
-    def anew(self) -> Offsets | None:
-        return self.before.made_anew(self.end)
-
 
 def next_piece(at: Offsets, target: Offsets, ends: Offsets, most: int) -> Piece | None:
     """What to read after `at` on the way to `target`, of topics that end at `ends`: about `most` records.
@@ -87,9 +83,12 @@ class CatchUp:
         name: str,
         kafka: Mapping[str, str],
         sources: Sequence[SourceReading],
+        at: Offsets,
         plan: Callable[[Offsets, int], Piece],
         take: Callable[[Piece, Decoded], None],
+        then: Callable[[], None],
     ) -> None:
+        """It goes on from `at`; `then` is called on the same thread when all is read."""
         self.error: Exception | None = None
         """Why it ended before it was done, if that is not because it was stopped."""
         self._session = session
@@ -98,12 +97,12 @@ class CatchUp:
         self._sources = sources
         self._plan = plan
         self._take = take
+        self._at = at
+        self._then = then
         self._stopped = threading.Event()
-        self._thread = threading.Thread(name=f"catch-up-{name}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"catch-up-{name}", daemon=True)
 
-    def start(self, at: Offsets, then: Callable[[], None]) -> None:
-        """Go on from `at`; `then` is called on the same thread when all is read."""
-        self._thread = threading.Thread(target=self._run, args=(at, then), name=self._thread.name, daemon=True)
+    def start(self) -> None:
         self._thread.start()
 
     @property
@@ -118,19 +117,19 @@ class CatchUp:
         self._thread.join(timeout_seconds)
         return not self._thread.is_alive()
 
-    def _run(self, at: Offsets, then: Callable[[], None]) -> None:
+    def _run(self) -> None:
         try:
             with ThreadPoolExecutor(READ_AHEAD, f"{self._thread.name}-read") as reader:
-                self._read_all(at, reader)
+                self._read_all(reader)
             if not self._stopped.is_set():
-                then()
+                self._then()
         except Exception as error:
             if not self._stopped.is_set():
                 self.error = error
 
-    def _read_all(self, at: Offsets, reader: ThreadPoolExecutor) -> None:
+    def _read_all(self, reader: ThreadPoolExecutor) -> None:
         ahead: deque[tuple[Piece, Future[Decoded]]] = deque()
-        planned, records = at, FIRST_PIECE
+        planned, records = self._at, FIRST_PIECE
         ended = False
         while not self._stopped.is_set():
             while not ended and len(ahead) < READ_AHEAD:

@@ -123,13 +123,19 @@ class GenerationQuery:
         shutil.rmtree(self._reading.checkpoint, ignore_errors=True)
         self._reading.checkpoint.mkdir(parents=True)
         self._catch_up = CatchUp(
-            bulk_session(self._session), f"g{self.generation}", self._kafka, self._readings, self._plan, self.take_piece
+            bulk_session(self._session),
+            f"g{self.generation}",
+            self._kafka,
+            self._readings,
+            self._read_so_far(),
+            self._plan,
+            self.take_piece,
+            then=self._start_stream,
         )
-        self._catch_up.start(self._read_so_far(), then=self._start_stream)
+        self._catch_up.start()
 
     def _read_so_far(self) -> Offsets:
-        offsets = self._tables.progress().offsets
-        return Offsets.from_json(offsets) if offsets != "{}" else self._reading.start
+        return Offsets.kept(self._tables.progress().offsets, self._reading.start)
 
     def _start_stream(self) -> None:
         checkpoint = self._reading.checkpoint
@@ -226,7 +232,7 @@ class GenerationQuery:
         with self._tables.batch(batch_id) as batch:
             if batch is None:
                 return
-            before = Offsets.from_json(batch.offsets) if batch.offsets != "{}" else self._reading.start
+            before = Offsets.kept(batch.offsets, self._reading.start)
             # A topic that may not be seen any more looks deleted; what was read of it is remembered.
             end = end.keeping(before, self._listener.denied)
             anew = before.made_anew(end)

@@ -71,13 +71,14 @@ def read_rows(
     """The rows of each source with `_id` and `_ts`, of the records that all of them read; the rest as LEFT_OVER."""
     values = records["value"]
     candidates = np.flatnonzero(_promising(values))
+    promising = values.take(pa.array(candidates))
     good = np.zeros(len(values), dtype=bool)
     good[candidates] = True
     found: dict[int, pa.Table] = {}
     places: dict[int, np.ndarray] = {}
     for number, schema in sources:
         parts, where = [], []
-        for start, table in _read(values.take(pa.array(candidates)), schema, 0):
+        for start, table in _read(promising, schema, 0):
             parts.append(table)
             where.append(candidates[start : start + table.num_rows])
         found[number] = pa.concat_tables(parts) if parts else schema.empty_table()
