@@ -139,6 +139,7 @@ export class Grid {
     const another = before?.query !== rows.query;
     const columns = !before || before.table !== rows.table || !sameColumns(before.columns, rows.columns);
     this.shown = rows;
+    this.host.dataset.table = rows.table;
     if (columns) this.setColumns(rows, hidden);
     if (this.total !== rows.total) {
       const shorter = rows.total < this.total && rows.total > 0;
