@@ -44,6 +44,10 @@ class RunningTurnout:
         assert self._process is not None
         return self._process.pid
 
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
     def start(self, *, ready: bool = True) -> Self:
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(
@@ -117,5 +121,5 @@ class RunningTurnout:
 
     def close(self) -> None:
         self.http.close()
-        if self._process is not None and self._process.poll() is None:
+        if self.running:
             self.stop()
