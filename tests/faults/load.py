@@ -19,10 +19,11 @@ NOT_OBJECTS = (b"{nope", b"[1, 2]", b"", b"\xff\xfe{}", b'{"userId": "cut', b"nu
 
 
 class Records:
-    """Random records of users and accounts over keys that grow in number; the same seed gives the same ones."""
+    """Random records of users and accounts over keys that grow in number up to `most_keys`; a seed gives the same."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, most_keys: int | None = None) -> None:
         self._random = random.Random(seed)
+        self._most_keys = most_keys
         self._keys = 0
 
     def user(self, partitions: int) -> Record:
@@ -46,7 +47,7 @@ class Records:
         return Record(found, key=key, partition=partition)
 
     def _key(self) -> str:
-        if self._random.random() < 0.4:
+        if self._random.random() < 0.4 and self._keys != self._most_keys:
             self._keys += 1
             return f"k{self._keys}"
         return f"k{self._random.randint(0, self._keys)}"
@@ -70,10 +71,10 @@ class SteadyProducer:
     It never gives a record up: what cannot be written while Kafka is away is written when it is back.
     """
 
-    def __init__(self, bootstrap: str, per_second: int, seed: int = 1) -> None:
+    def __init__(self, bootstrap: str, per_second: int, seed: int = 1, most_keys: int | None = None) -> None:
         self.per_second = per_second
         self.partitions = 1
-        self._records = Records(seed)
+        self._records = Records(seed, most_keys)
         self._topics = ("", "")
         self._producer = Producer(
             {"bootstrap.servers": bootstrap, "linger.ms": 5, "message.timeout.ms": 0, "acks": "all", "log_level": 0}

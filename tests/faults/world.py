@@ -85,6 +85,7 @@ class World:
         kafka: Kafka,
         *,
         per_second: int = 400,
+        most_keys: int | None = None,
         user_columns: Mapping[str, str] = USERS,
         **sections: Any,
     ) -> None:
@@ -108,7 +109,7 @@ class World:
         for source, topic in zip(document["sources"].values(), self.topics.pair, strict=True):
             source["topic"] = topic
         self.turnout = RunningTurnout(folder, kafka.turnout_servers, **document | sections)
-        self.producer = SteadyProducer(kafka.bootstrap_servers, per_second)
+        self.producer = SteadyProducer(kafka.bootstrap_servers, per_second, most_keys=most_keys)
         self.producer.write_to(self.topics.pair, 2)
         self.control = ControlSender(kafka.bootstrap_servers, control, acks, self.turnout)
 
