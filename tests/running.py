@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import httpx
+import psutil
 import yaml
 
 from turnout.broker import free_port
@@ -71,6 +72,18 @@ class RunningTurnout:
             return self.http.get(path).status_code
         except httpx.HTTPError:
             return None
+
+    def reason(self) -> str:
+        """Why it is not ready; empty where it is, or nobody answers yet."""
+        if self.answer("/readyz") != 503:
+            return ""
+        message: str = self.http.get("/readyz").json().get("error", {}).get("message", "")
+        return message
+
+    def java(self) -> psutil.Process:
+        """The JVM of its Spark, once that runs."""
+        [java] = [child for child in psutil.Process(self.pid).children() if child.name() == "java"]
+        return java
 
     def get(self, path: str) -> Any:
         response = self.http.get(path)

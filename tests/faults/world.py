@@ -194,14 +194,14 @@ class World:
         return replace(found, lost=max(found.lost, 1), details=(error, *found.details))
 
     def records(self) -> list[oracle.Sent]:
-        """Everything that Kafka holds of the topics, and what was shown and is gone from them."""
-        return [*self.topics.gone, *read_all(self.bootstrap, self.topics.pair)]
+        """Everything that Kafka holds of the topics."""
+        return read_all(self.bootstrap, self.topics.pair)
 
     def expected(self, records: list[oracle.Sent], join: str) -> Expected:
-        """The oracle's tables over the records."""
+        """The oracle's tables over the records, and over what was shown and is gone from Kafka."""
         users = oracle.Source("users", self.topics.users, "userId", self.user_columns, latest=False)
         accounts = oracle.Source("accounts", self.topics.accounts, "userId", ACCOUNTS, latest=True)
-        (left, left_bad), (right, right_bad) = oracle.read_source(users, records), oracle.read_source(accounts, records)
+        (left, left_bad), (right, right_bad) = self._read(users, records), self._read(accounts, records)
         right = oracle.shown(accounts, right)
         joined = oracle.join_rows(users, left, accounts, right, Join(join), Duplicates.LATEST)
         tables: dict[str, Bag] = {
@@ -211,6 +211,12 @@ class World:
             "bad_records": Counter([*left_bad, *right_bad]),
         }
         return Expected(join, tables, oracle.quality(users, left, accounts, right))
+
+    def _read(self, source: oracle.Source, records: list[oracle.Sent]) -> tuple[list[oracle.Kept], list[Hashable]]:
+        """Rows and bad records. What is gone is read apart: a topic that was made anew has the same places again."""
+        gone, bad_gone = oracle.read_source(source, self.topics.gone)
+        rows, bad = oracle.read_source(source, records)
+        return [*gone, *rows], [*bad_gone, *bad]
 
     def _settled(self, records: list[oracle.Sent], deadline: float) -> Expected:
         """What the tables must hold, once they have as many rows and every message has an outcome."""
