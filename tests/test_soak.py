@@ -33,12 +33,12 @@ def test_figures_leave_out_what_was_never_measured() -> None:
 
 def test_documentation_gets_the_figures_between_its_marks(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text(f"before\n{MARKS[0]}\nold\n{MARKS[1]}\nafter\n")
+    page.write_text(f"before\n{MARKS[0]}\nstale\n{MARKS[1]}\nafter\n")
     write(page, figures(samples(100, 100, 100), warm_up_seconds=0), ["3 minutes"])
     text = page.read_text()
     assert text.startswith(f"before\n{MARKS[0]}\n| measure |")
     assert text.endswith(f"- 3 minutes\n{MARKS[1]}\nafter\n")
-    assert "old" not in text
+    assert "stale" not in text
 
 
 def test_guarantees_page_has_the_marks() -> None:
