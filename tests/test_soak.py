@@ -10,7 +10,7 @@ from soak.sampling import Sample
 
 def samples(*memory_mb: float) -> list[Sample]:
     """One every ten seconds, with no latency known."""
-    return [Sample(10.0 * n, 1, value, 100, 200, 50.0, None) for n, value in enumerate(memory_mb)]
+    return [Sample(10.0 * n, 1, value, 10.0, 100, 200, 50.0, None) for n, value in enumerate(memory_mb)]
 
 
 def test_figures_compare_the_thirds_after_the_warm_up() -> None:

@@ -47,11 +47,12 @@ class Soak:
     kafka: OneBroker
     console: Console
     seconds: float
+    kills: bool
 
     def run(self, samples: Path) -> tuple[Sampler, Comparison, list[str], list[str]]:
         """The samples, the tables against Kafka, what was done, and what went wrong."""
         url = f"http://127.0.0.1:{self.world.turnout.port}"
-        swaps, faults = Swaps(self.world), Faults(self.world, self.kafka)
+        swaps, faults = Swaps(self.world), Faults(self.world, self.kafka, kills=self.kills)
         viewers = Viewers(url, VIEWERS)
         probe = Probe(url, self.world.bootstrap, lambda: self.world.topics.users)
         sampler = Sampler(self.world.turnout, probe.latency_ms, samples, SAMPLE_SECONDS)
@@ -79,13 +80,15 @@ class Soak:
 
     def _go_on(self, faults: Faults, viewers: Viewers) -> None:
         began = time.monotonic()
-        next_fault = began + FAULT_SECONDS / 2
+        # A short run has each kind at least once too.
+        every = min(FAULT_SECONDS, self.seconds / 6)
+        next_fault = began + every / 2
         while (now := time.monotonic()) < began + self.seconds:
             viewers.tick()
             if now >= next_fault:
                 name = faults.next()
                 self.console.print(f"{now - began:5.0f} s  {name}", markup=False)
-                next_fault += FAULT_SECONDS
+                next_fault += every
             time.sleep(0.25)
 
 
@@ -123,6 +126,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=30, help="how long (30)")
     parser.add_argument("--write-docs", action="store_true", help=f"write the figures to {DOCS.relative_to(ROOT)}")
+    parser.add_argument("--no-kills", action="store_true", help="one process all the time, so that what it leaks shows")
     options = parser.parse_args()
     console = Console()
     bounded(options.minutes * 60 + EXTRA_SECONDS)
@@ -133,8 +137,9 @@ def main() -> int:
         home = Path(folder) / "soak"
         home.mkdir()
         world = opened.enter_context(World(home, kafka, per_second=PER_SECOND, most_keys=MOST_KEYS))
+        soak = Soak(world, kafka, console, options.minutes * 60, kills=not options.no_kills)
         try:
-            sampler, found, done, troubles = Soak(world, kafka, console, options.minutes * 60).run(samples)
+            sampler, found, done, troubles = soak.run(samples)
         except BaseException:
             console.print(world.turnout.log(), markup=False)
             raise

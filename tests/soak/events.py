@@ -139,16 +139,16 @@ class Swaps:
 class Faults:
     """One kind after the other; each returns when Turnout is ready again."""
 
-    def __init__(self, world: World, kafka: OneBroker) -> None:
+    def __init__(self, world: World, kafka: OneBroker, *, kills: bool) -> None:
         self._world = world
         self._kafka = kafka
         kinds: dict[str, Callable[[], None]] = {
             "broker restarted": self._restart_broker,
             "network cut": self._cut,
-            "Turnout killed": self._kill,
-            "Spark's JVM killed": self._kill_jvm,
             "poisoned records": self._poison,
         }
+        if kills:
+            kinds |= {"Turnout killed": self._kill, "Spark's JVM killed": self._kill_jvm}
         self._kinds = itertools.cycle(kinds.items())
         self.played: Counter[str] = Counter()
         self.recovery_seconds: dict[str, list[float]] = {}

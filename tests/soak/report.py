@@ -28,6 +28,7 @@ class Measure:
 
 MEASURES = (
     Measure("memory of the process tree", "MB", 1.15, lambda sample: sample.memory_mb),
+    Measure("memory of Turnout's own process", "MB", 1.15, lambda sample: sample.own_mb),
     Measure("threads", "", 1.10, lambda sample: sample.threads),
     Measure("open files", "", 1.15, lambda sample: sample.files),
     Measure("data folder on disk", "MB", 1.30, lambda sample: sample.disk_mb),

@@ -16,11 +16,14 @@ from running import RunningTurnout
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One moment. `lives` counts the processes that Turnout has been; `latency_ms` is the median since the last one."""
+    """One moment. `lives` counts the processes that Turnout has been, `own_mb` is the memory of that process alone, and
+    `latency_ms` the median since the sample before.
+    """
 
     seconds: float
     lives: int
     memory_mb: float
+    own_mb: float
     threads: int
     files: int
     disk_mb: float
@@ -67,17 +70,18 @@ class Sampler:
         if pid not in self._pids:
             self._pids.append(pid)
         try:
-            memory, threads, files = tree_use(pid)
+            use = tree_use(pid)
         except psutil.NoSuchProcess:
             return None
         disk = folder_mb(self._turnout.data_dir)
-        return Sample(round(time.monotonic() - self._began, 1), len(self._pids), memory, threads, files, disk, latency)
+        return Sample(round(time.monotonic() - self._began, 1), len(self._pids), *use, disk, latency)
 
 
-def tree_use(pid: int) -> tuple[float, int, int]:
-    """Resident megabytes, threads and open files of a process and all its children."""
+def tree_use(pid: int) -> tuple[float, float, int, int]:
+    """Resident megabytes of a process with its children and of it alone; threads and open files of all of them."""
     process = psutil.Process(pid)
     memory, threads, files = 0.0, 0, 0
+    own = process.memory_info().rss / 2**20
     for one in [process, *process.children(recursive=True)]:
         try:
             with one.oneshot():
@@ -86,7 +90,7 @@ def tree_use(pid: int) -> tuple[float, int, int]:
                 files += one.num_fds()
         except psutil.NoSuchProcess:
             continue
-    return round(memory, 1), threads, files
+    return round(memory, 1), round(own, 1), threads, files
 
 
 def folder_mb(folder: Path) -> float:
