@@ -101,8 +101,10 @@ def test_subscribers_keep_their_sockets_through_swaps_and_hold_the_new_rows(
 
 def assert_answers_are_as_told(turnout: RunningTurnout) -> None:
     """What a real orchestrator answers is what the OpenAPI document says."""
-    told = schemathesis.openapi.from_dict(turnout.get("/api/openapi.json"))
-    answers = [("GET", path, turnout.http.get(path)) for path in told if "GET" in told[path] and "{" not in path]
+    document = turnout.get("/api/openapi.json")
+    told = schemathesis.openapi.from_dict(document)
+    readable = [path for path, methods in document["paths"].items() if "get" in methods and "{" not in path]
+    answers = [("GET", path, turnout.http.get(path)) for path in readable]
     dry_run = {"joinType": "anti", "dryRun": True, "requestId": 7}
     answers.append(("POST", "/api/control", turnout.http.post("/api/control", json=dry_run)))
     answers.append(("POST", "/api/rollback", turnout.http.post("/api/rollback", json={"expectedGeneration": 0})))

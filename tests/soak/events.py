@@ -125,12 +125,12 @@ class Swaps:
         return found[0]
 
     def _follow(self) -> None:
-        """Write to the topics that are published now, and delete those that neither this plan nor the last one has."""
+        """Write to the topics that are published now, and delete those that no plan of the last minute had."""
         pair = self._published()
         if pair != self._world.topics.pair:
             self._world.follow(Topics(*pair))
             self._world.producer.resume()
-        kept = set(self._used[-4:]) | set(pair)
+        kept = set(self._used[-6:]) | set(pair)
         for topic in [topic for topic in self._used if topic not in kept]:
             delete_topic(self._world.bootstrap, topic)
             self._used.remove(topic)

@@ -35,8 +35,8 @@ class Viewer:
         else:
             self.subscription = table.window(sort=chance.choice(SORTS), limit=chance.choice([10, 50, 100]))
         self._feeder = threading.Thread(target=self._consume, name="viewer", daemon=True)
-        self._feeder.start()
         self.events = 0
+        self._feeder.start()
 
     def _consume(self) -> None:
         try:
