@@ -5,6 +5,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
+PREPARED := .venv/.prepared
 NPM := PATH="$(CURDIR)/$(BIN):$$PATH" npm
 WEB_STAMP := web/node_modules/.installed
 CLIENT := web/client/dist/index.js
@@ -18,7 +19,7 @@ APT_INSTALL := apt-get update -qq >/dev/null && DEBIAN_FRONTEND=noninteractive a
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.* ## /\1\t/p' Makefile | expand -t 10
 
-setup: java $(STAMP) page ## everything that is needed, in .venv; quick when it is there already
+setup: java $(STAMP) page $(PREPARED) ## everything that is needed, in .venv; quick when it is there already
 
 # The lock's hashes decide what is installed, whatever the source. Turnout itself is installed in place, by the locked
 # hatchling: build isolation would fetch another one that no hash covers.
@@ -33,6 +34,11 @@ $(STAMP): requirements.lock pyproject.toml
 	done
 	@touch $(STAMP)
 	@echo "Ready: $(BIN)/turnout --help, or make demo"
+
+# Without the archive everything works, and each start takes some seconds more.
+$(PREPARED): src/turnout/jars.lock $(STAMP) | java
+	@$(BIN)/turnout prepare || true
+	@touch $(PREPARED)
 
 # As with pip: the lock's hashes decide. ~/.npmrc may say where packages come from.
 $(WEB_STAMP): web/package-lock.json web/package.json $(wildcard web/*/package.json) web/.npmrc $(STAMP)
