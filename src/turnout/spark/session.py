@@ -59,7 +59,11 @@ _SETTINGS = {
 # Walking a record's text by regular expression recurses (see json_text), so threads get a larger stack.
 # The code that Spark generates for `decode` is one long method, which the JVM would interpret for ever: a third slower.
 # A core file would hold every secret that the JVM knows.
-_JAVA_OPTIONS = "-Xss4m -XX:-DontCompileHugeMethods -XX:-CreateCoredumpOnCrash"
+# What a catch-up needed is given back when it is over: 1.1 GB less for 1M + 1M records.
+_JAVA_OPTIONS = (
+    "-Xss4m -XX:-DontCompileHugeMethods -XX:-CreateCoredumpOnCrash "
+    "-XX:G1PeriodicGCInterval=15000 -XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=30"
+)
 
 # Whatever Spark shows of properties and options, of these it shows only that they are set.
 _SECRET = rf"(?i)token|access[.]?key|{SECRET_NAMES}"
