@@ -14,7 +14,7 @@ web_sources = $(shell find web/$(1) -type f -not -path '*/node_modules/*' -not -
 APT_INSTALL := apt-get update -qq >/dev/null && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends
 
 .DEFAULT_GOAL := help
-.PHONY: help setup venv java browser page types demo test test-long lint format lock wheel bench clean
+.PHONY: help setup venv java browser page types demo test test-long soak lint audit format lock wheel bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.* ## /\1\t/p' Makefile | expand -t 10
@@ -104,8 +104,9 @@ browser:
 demo: setup ## broker, sample data, orchestrator and web page (ARGS="--port 8080" for options)
 	$(BIN)/turnout demo $(ARGS)
 
-test: setup browser ## what a change must pass: lint, then all tests (ARGS="-k swap" for some)
+test: setup browser ## what a change must pass: lint, then the audit, all tests (ARGS="-k swap" for some)
 	$(MAKE) --no-print-directory lint
+	$(MAKE) --no-print-directory audit
 	cd web && $(NPM) test --silent
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
@@ -113,11 +114,17 @@ test-long: setup ## the long forms: 200 swaps, 20 kills, 250 random histories (a
 	LONG_TESTS=1 $(BIN)/pytest tests/live/test_exactness.py tests/live/test_catching_up.py tests/live/test_bulk.py \
 	  tests/live/test_kill.py tests/live/test_swaps.py $(ARGS)
 
+soak: setup ## half an hour of load, swaps, viewers and faults, then nothing may have grown (ARGS="--minutes 2")
+	PYTHONPATH=tests $(BIN)/python -m soak $(ARGS)
+
 lint: $(STAMP) $(CLIENT) ## ruff, mypy and tsc
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	cd web && $(NPM) run --silent check
+
+audit: $(WEB_STAMP) ## known vulnerabilities of what is shipped; skipped where no service answers
+	$(BIN)/python scripts/audit.py
 
 format: $(STAMP) ## put the code in its format
 	$(BIN)/ruff check --fix .

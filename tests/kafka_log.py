@@ -23,7 +23,7 @@ def read_all(bootstrap: str, topics: Sequence[str]) -> list[Sent]:
         left = {place for place, (low, high) in ranges.items() if high > low}
         records: list[Sent] = []
         while left:
-            for message in consumer.consume(10_000, timeout=1.0):
+            for message in consumer.consume(10_000, timeout=0.1):
                 assert message.error() is None, message.error()
                 record = _sent(message)
                 records.append(record)

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import httpx
+import psutil
 import yaml
 
 from turnout.broker import free_port
@@ -44,6 +45,10 @@ class RunningTurnout:
         assert self._process is not None
         return self._process.pid
 
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
     def start(self, *, ready: bool = True) -> Self:
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(
@@ -67,6 +72,18 @@ class RunningTurnout:
             return self.http.get(path).status_code
         except httpx.HTTPError:
             return None
+
+    def reason(self) -> str:
+        """Why it is not ready; empty where it is, or nobody answers yet."""
+        if self.answer("/readyz") != 503:
+            return ""
+        message: str = self.http.get("/readyz").json().get("error", {}).get("message", "")
+        return message
+
+    def java(self) -> psutil.Process:
+        """The JVM of its Spark, once that runs."""
+        [java] = [child for child in psutil.Process(self.pid).children() if child.name() == "java"]
+        return java
 
     def get(self, path: str) -> Any:
         response = self.http.get(path)
@@ -117,5 +134,5 @@ class RunningTurnout:
 
     def close(self) -> None:
         self.http.close()
-        if self._process is not None and self._process.poll() is None:
+        if self.running:
             self.stop()

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from turnout.config import Settings
 
 _T = TypeVar("_T")
-_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+TOPIC_PATTERN = "[A-Za-z0-9._-]{1,249}"
+_TOPIC = re.compile(TOPIC_PATTERN)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _START_FORMS = "latest, earliest, {timestamp: 2026-01-01T00:00:00Z}"
 

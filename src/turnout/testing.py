@@ -44,10 +44,12 @@ def wait_until(
         time.sleep(interval)
 
 
-def create_topic(bootstrap: str, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
+def create_topic(
+    bootstrap: str, name: str, partitions: int = 1, config: Mapping[str, str] | None = None, *, replicas: int = 1
+) -> None:
     """Create a topic and return when every partition has a leader, so that it can be used at once."""
     admin = _admin(bootstrap)
-    topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
+    topic = NewTopic(name, num_partitions=partitions, replication_factor=replicas, config=dict(config or {}))
     admin.create_topics([topic])[name].result(30)
 
     def led() -> bool:

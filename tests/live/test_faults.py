@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -23,6 +22,7 @@ from confluent_kafka.admin import AdminClient
 import oracle
 from kafka_log import read_all
 from running import RunningTurnout
+from small_disk import fill, small_disk
 from turnout.broker import EmbeddedBroker, free_port
 from turnout.joins import Duplicates, Join
 from turnout.testing import Record, create_topic, delete_topic, produce, wait_until
@@ -54,19 +54,11 @@ def account(number: int) -> dict[str, Any]:
     return {"userId": f"u{number}", "accountType": "gold", "balance": number / 2}
 
 
-def reason(turnout: RunningTurnout) -> str:
-    """Why it is not ready; empty where it is, or nobody answers yet."""
-    if turnout.answer("/readyz") != 503:
-        return ""
-    message: str = turnout.http.get("/readyz").json().get("error", {}).get("message", "")
-    return message
-
-
 def wait_reason(turnout: RunningTurnout, *parts: str, timeout: float = 40) -> None:
     wait_until(
-        lambda: all(part in reason(turnout) for part in parts),
+        lambda: all(part in turnout.reason() for part in parts),
         timeout=timeout,
-        what=f"the reason to have {parts}; it is {reason(turnout)!r}; log:\n{turnout.log()}",
+        what=f"the reason to have {parts}; it is {turnout.reason()!r}; log:\n{turnout.log()}",
     )
 
 
@@ -288,26 +280,6 @@ def test_records_lost_to_retention_are_told_with_their_range(
         wait_total(turnout, "users_ui", 16)
 
 
-@contextmanager
-def small_disk(folder: Path, megabytes: int) -> Iterator[Path]:
-    assert os.geteuid() == 0, "this test mounts a small file system: run it as root"
-    folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(folder)], check=True)
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", str(folder)], check=True)
-
-
-def fill(file: Path) -> None:
-    with file.open("ab", buffering=0) as out:
-        try:
-            while True:
-                out.write(b"x" * 4096)
-        except OSError:
-            return
-
-
 def test_full_disk_is_told_and_left_without_harm(tmp_path: Path, broker: EmbeddedBroker, topic_name: TopicName) -> None:
     address = broker.bootstrap_servers
     topics = (topic_name("users"), topic_name("accounts"))
@@ -340,12 +312,6 @@ def test_full_disk_is_told_and_left_without_harm(tmp_path: Path, broker: Embedde
         assert_ends_soon(turnout, signal.SIGTERM)
 
 
-def java_of(turnout: RunningTurnout) -> psutil.Process:
-    """The JVM of its Spark, once that runs."""
-    [java] = [child for child in psutil.Process(turnout.pid).children() if child.name() == "java"]
-    return java
-
-
 def test_spark_that_is_killed_comes_back_by_itself_and_loses_and_doubles_nothing(
     tmp_path: Path, broker: EmbeddedBroker, topic_name: TopicName
 ) -> None:
@@ -360,7 +326,7 @@ def test_spark_that_is_killed_comes_back_by_itself_and_loses_and_doubles_nothing
             assert turnout.http.post("/api/control", json={"joinType": "inner"}).json()["outcome"] == "applied"
             turnout.http.post("/api/control?wait=false", json={"joinType": "full", "requestId": "third"})
             wait_until(lambda: turnout.status()["progress"], what="a build")
-            java = java_of(turnout)
+            java = turnout.java()
             java.kill()
             killed = time.monotonic()
             wait_reason(turnout, f"Spark's JVM (process {java.pid}) was killed by SIGKILL")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import schemathesis
 
 from following import Follower, Socket, place_of, rows_of, sorted_rows_of
 from running import RunningTurnout
@@ -95,6 +96,19 @@ def test_subscribers_keep_their_sockets_through_swaps_and_hold_the_new_rows(
     assert all(following.follower.sorted_rows() == sorted_rows_of(url, "final_ui") for following in followers)
     for subscriber in everyone:
         subscriber.socket.raw.close()
+    assert_answers_are_as_told(turnout)
+
+
+def assert_answers_are_as_told(turnout: RunningTurnout) -> None:
+    """What a real orchestrator answers is what the OpenAPI document says."""
+    told = schemathesis.openapi.from_dict(turnout.get("/api/openapi.json"))
+    answers = [("GET", path, turnout.http.get(path)) for path in told if "GET" in told[path] and "{" not in path]
+    dry_run = {"joinType": "anti", "dryRun": True, "requestId": 7}
+    answers.append(("POST", "/api/control", turnout.http.post("/api/control", json=dry_run)))
+    answers.append(("POST", "/api/rollback", turnout.http.post("/api/rollback", json={"expectedGeneration": 0})))
+    for method, path, answer in answers:
+        told[path][method].validate_response(answer)
+    assert [answer.status_code for _, _, answer in answers] == [200] * (len(answers) - 1) + [409]
 
 
 class Viewer:

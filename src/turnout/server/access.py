@@ -31,7 +31,9 @@ from turnout.server.origins import PREFLIGHT_HEADERS, Origins, is_preflight
 IDENTITY = "turnout.identity"
 """In the scope of an admitted request: its Identity. The page and the probes are served without one."""
 
-_PUBLIC = ("/", "/healthz", "/readyz")
+PUBLIC = ("/", "/healthz", "/readyz")
+"""Paths that everybody may read."""
+
 _PUBLIC_FOLDER = "/static/"
 _READING = ("GET", "HEAD", "OPTIONS")
 _CLIENT_NAME = re.compile("[a-z][a-z0-9_-]{0,31}")
@@ -98,6 +100,10 @@ class Access:
         """By the settings; reads the files of tokens."""
         tokens = Tokens.read(settings.access) if settings.access else None
         return cls(tokens, Origins(settings.server.allowed_origins, rebound=tokens is None), rates)
+
+    @property
+    def wants_token(self) -> bool:
+        return self._tokens is not None
 
     def admit(self, scope: Scope) -> Identity | None:
         """Who sent the request; TurnoutError when it is refused, None for what everybody may see."""
@@ -219,7 +225,7 @@ def subprotocol_of(scope: Scope) -> str | None:
 
 def _is_public(scope: Scope) -> bool:
     path: str = scope["path"]
-    return scope["type"] == "http" and (path in _PUBLIC or path.startswith(_PUBLIC_FOLDER))
+    return scope["type"] == "http" and (path in PUBLIC or path.startswith(_PUBLIC_FOLDER))
 
 
 def _client_name(headers: Headers) -> str:

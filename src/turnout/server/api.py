@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol, TypeVar
@@ -19,14 +19,14 @@ from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
-from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from turnout.desk import Ticket
 from turnout.errors import TurnoutError
 from turnout.health import Readiness
 from turnout.measures import Measures
-from turnout.server import metrics
+from turnout.server import calls, metrics
+from turnout.server.calls import DEFAULT_ROWS, MAX_INT64, MAX_JSON_ROWS, Call, CallRoute
 from turnout.server.formats import Format, WindowFile, to_json, window_file, window_json
 from turnout.server.limits import Viewers
 from turnout.store.database import Database
@@ -36,11 +36,6 @@ from turnout.store.windows import Window, list_tables, newest_record, read_windo
 
 log = logging.getLogger(__name__)
 
-DEFAULT_ROWS = 100
-MAX_JSON_ROWS = 100_000
-_WINDOW_PARAMETERS = ("offset", "limit", "sort", "where", "columns", "format")
-_REPEATABLE = ("where", "sort", "columns")
-_MAX_INT64 = 2**63 - 1
 _CHUNK_BYTES = 256 * 1024
 # Whole-table files take long: they have threads of their own, so that small reads never wait for them.
 _READERS, _FILE_WRITERS = 16, 2
@@ -107,6 +102,8 @@ class Services:
     control_wait_seconds: float = 660.0
     """How long a request waits for its outcome: as long as a build may take, and some more."""
     max_viewers: int = 500
+    sources: tuple[str, ...] = ()
+    """Their names, for the fields that each source has."""
 
     def status(self) -> dict[str, Any]:
         """The orchestrator's status, how fresh the tables are, and the time to hold that against."""
@@ -127,20 +124,20 @@ class Api:
         self._file_writers = CapacityLimiter(_FILE_WRITERS)
         self._topic_readers = CapacityLimiter(_TOPIC_READERS)
 
-    def routes(self) -> list[Route]:
+    def routes(self) -> list[CallRoute]:
         return [
-            Route("/api/tables", self.tables),
-            Route("/api/tables/{name}/rows", self.rows),
-            Route("/api/status", self.status),
-            Route("/api/swaps", self.swaps),
-            Route("/api/topics", self.topics),
-            Route("/healthz", self.healthz),
-            Route("/readyz", self.readyz),
-            Route("/metrics", self.metrics),
+            CallRoute("/api/tables", self.tables, calls.TABLES),
+            CallRoute("/api/tables/{name}/rows", self.rows, calls.ROWS),
+            CallRoute("/api/status", self.status, calls.STATUS),
+            CallRoute("/api/swaps", self.swaps, calls.SWAPS),
+            CallRoute("/api/topics", self.topics, calls.TOPICS),
+            CallRoute("/healthz", self.healthz, calls.HEALTHZ),
+            CallRoute("/readyz", self.readyz, calls.READYZ),
+            CallRoute("/metrics", self.metrics, calls.METRICS),
         ]
 
     async def tables(self, request: Request) -> Response:
-        known_parameters(request.query_params, ())
+        known_parameters(request.query_params)
         found = await self._read(lambda: list_tables(self._database))
         return json_response({"tables": [asdict(table) for table in found]})
 
@@ -152,16 +149,16 @@ class Api:
         return FileStream(file)
 
     async def swaps(self, request: Request) -> Response:
-        known_parameters(request.query_params, ())
+        known_parameters(request.query_params)
         return await self._json(Window("swaps", limit=MAX_JSON_ROWS))
 
     async def status(self, request: Request) -> Response:
-        known_parameters(request.query_params, ())
+        known_parameters(request.query_params)
         return json_response(await self._read(self._services.status))
 
     async def topics(self, request: Request) -> Response:
         """Names for a form to complete; Kafka's own topics are left out."""
-        known_parameters(request.query_params, ())
+        known_parameters(request.query_params)
         with anyio.move_on_after(_TOPICS_SECONDS):
             names = await self._in_thread(self._orchestrator.topics, self._topic_readers)
             return json_response({"topics": sorted(name for name in names if not name.startswith("__"))})
@@ -182,7 +179,7 @@ class Api:
         return json_response({"status": "ready", "reason": found.reason})
 
     async def metrics(self, request: Request) -> Response:
-        known_parameters(request.query_params, ())
+        known_parameters(request.query_params)
         viewers, subscriptions = self._viewers.count, dict(self._viewers.subscriptions)
         body = await self._read(
             lambda: metrics.scrape(self._database, self._orchestrator.measures(), viewers, subscriptions)
@@ -221,7 +218,7 @@ class FileStream(StreamingResponse):
 
 def window_of(table: str, query: QueryParams) -> tuple[Format, Window]:
     """The window and the format that a query string asks for."""
-    known_parameters(query, _WINDOW_PARAMETERS)
+    known_parameters(query, calls.ROWS)
     kind = _format(query.get("format", Format.JSON.value))
     limit = _whole(query, "limit", DEFAULT_ROWS if kind is Format.JSON else None)
     if kind is Format.JSON and limit is not None and limit > MAX_JSON_ROWS:
@@ -277,13 +274,15 @@ def on_any_error(request: Request, error: Exception) -> Response:
     return json_response(shaped.as_json(), 500)
 
 
-def known_parameters(query: QueryParams, known: Iterable[str]) -> None:
+def known_parameters(query: QueryParams, call: Call | None = None) -> None:
+    """Refuse what the call does not know, or was given twice; without a call, any parameter."""
+    known = {parameter.name: parameter for parameter in call.parameters} if call else {}
     names = [name for name, _ in query.multi_items()]
     for name in names:
         if name not in known:
             hint = f"parameters: {', '.join(known)}" if known else "this call takes no parameters"
             raise TurnoutError(code="unknown_parameter", message=f"unknown parameter {show(name)}", hint=hint)
-        if names.count(name) > 1 and name not in _REPEATABLE:
+        if names.count(name) > 1 and not known[name].repeatable:
             raise TurnoutError(
                 code="bad_parameter", message=f"{name}: given {names.count(name)} times", hint="give it once"
             )
@@ -301,7 +300,7 @@ def _whole(query: QueryParams, name: str, default: int | None) -> int | None:
     text = query.get(name)
     if text is None:
         return default
-    if not re.fullmatch("[0-9]{1,19}", text) or int(text) > _MAX_INT64:
+    if not re.fullmatch("[0-9]{1,19}", text) or int(text) > MAX_INT64:
         raise TurnoutError(
             code="bad_parameter",
             message=f"{name}: not a whole number from 0: {show(text)}",

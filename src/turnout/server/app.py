@@ -20,30 +20,35 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
-from starlette.routing import Mount, Route, WebSocketRoute
+from starlette.routing import Mount, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from turnout.errors import TurnoutError
 from turnout.messages import MAX_MESSAGE_BYTES
-from turnout.server.access import Access, Gate
+from turnout.server.access import PUBLIC, Access, Gate
 from turnout.server.api import (
     SECURITY_HEADERS,
     STOPPING,
     Api,
     Services,
     content_security_policy,
+    known_parameters,
     on_any_error,
     on_http_error,
     on_turnout_error,
 )
+from turnout.server.calls import OPENAPI, PAGE, CallRoute
 from turnout.server.connections import Connection, Doorkeeper, Socket
 from turnout.server.control_api import ControlApi
+from turnout.server.formats import to_json
 from turnout.server.limits import Viewers
 from turnout.server.live.endpoint import Live
 from turnout.server.live.hub import Hub
+from turnout.server.openapi import document
 
 __all__ = ["Server", "Services", "create_app", "serve"]
 
@@ -59,15 +64,20 @@ _MAX_HEAD_BYTES = 32 * 1024
 
 def create_app(services: Services, access: Access | None = None, static: Path = _STATIC) -> ASGIApp:
     """The application: calls and page, behind the gate, with one error shape and security headers on everything."""
+    access = access or Access()
     hub = Hub(services.database, services.status)
     viewers = Viewers(services.max_viewers)
+    calls = [
+        *Api(services, viewers).routes(),
+        *ControlApi(services).routes(),
+        CallRoute("/", _Page(static), PAGE, ["GET"]),
+    ]
     app = Starlette(
         routes=[
-            *Api(services, viewers).routes(),
-            *ControlApi(services).routes(),
+            *calls,
+            _description(calls, services, access),
             *Live(hub, services.database.identity(), viewers).routes(),
             WebSocketRoute("/{path:path}", _no_socket),
-            Route("/", _Page(static)),
             Mount("/static", _Static(directory=static, check_dir=False)),
         ],
         exception_handlers={
@@ -78,7 +88,19 @@ def create_app(services: Services, access: Access | None = None, static: Path = 
     )
     # A path is right or wrong; a redirect would only hide a typo in a client.
     app.router.redirect_slashes = False
-    return _SecurityHeaders(Gate(app, access or Access()))
+    return _SecurityHeaders(Gate(app, access))
+
+
+def _description(calls: list[CallRoute], services: Services, access: Access) -> CallRoute:
+    """The call that tells all calls, itself included."""
+
+    async def describe(request: Request) -> Response:
+        known_parameters(request.query_params)
+        return Response(body, media_type="application/json", headers={"Cache-Control": "no-store"})
+
+    route = CallRoute("/api/openapi.json", describe, OPENAPI)
+    body = to_json(document([*calls, route], services.sources, PUBLIC if access.wants_token else None))
+    return route
 
 
 class _Page:

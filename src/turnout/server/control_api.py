@@ -15,13 +15,14 @@ import anyio.to_thread
 from anyio import CapacityLimiter
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from turnout.control import MAX_MESSAGE_BYTES, Outcome
 from turnout.desk import Answer, Ticket
 from turnout.errors import TurnoutError
+from turnout.server import calls
 from turnout.server.access import identity_of
 from turnout.server.api import STOPPING, Services, json_response, known_parameters
+from turnout.server.calls import WAIT, CallRoute
 from turnout.store.values import show
 from turnout.store.windows import store_faults
 
@@ -29,7 +30,6 @@ MAX_WAITING = 64
 _SUBMITTERS = 4
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.002, 0.05
 _BODY_SECONDS = 30
-_WAIT = {"true": True, "1": True, "false": False, "0": False}
 
 
 class ControlApi:
@@ -41,10 +41,10 @@ class ControlApi:
         self._submitters = CapacityLimiter(_SUBMITTERS)
         self._waiting = 0
 
-    def routes(self) -> list[Route]:
+    def routes(self) -> list[CallRoute]:
         return [
-            Route("/api/control", self.control, methods=["POST"]),
-            Route("/api/rollback", self.rollback, methods=["POST"]),
+            CallRoute("/api/control", self.control, calls.CONTROL, ["POST"]),
+            CallRoute("/api/rollback", self.rollback, calls.ROLLBACK, ["POST"]),
         ]
 
     async def control(self, request: Request) -> Response:
@@ -151,13 +151,13 @@ def _rollback_message(body: bytes) -> bytes:
 
 
 def _wait(request: Request) -> bool:
-    known_parameters(request.query_params, ("wait",))
+    known_parameters(request.query_params, calls.CONTROL)
     text = request.query_params.get("wait", "true")
-    if text.lower() not in _WAIT:
+    if text.lower() not in WAIT:
         raise TurnoutError(
             code="bad_parameter", message=f"wait: neither true nor false: {show(text)}", hint="such as wait=false"
         )
-    return _WAIT[text.lower()]
+    return WAIT[text.lower()]
 
 
 def _error(answer: Answer) -> TurnoutError:

@@ -36,7 +36,7 @@ class Format(StrEnum):
     PARQUET = "parquet"
 
 
-_MEDIA_TYPES = {
+MEDIA_TYPES = {
     Format.JSON: "application/json",
     Format.CSV: "text/csv; charset=utf-8",
     Format.ARROW: "application/vnd.apache.arrow.stream",
@@ -95,7 +95,7 @@ def window_file(database: Database, window: Window, kind: Format) -> WindowFile:
         content.close()
         raise
     headers = {
-        "Content-Type": _MEDIA_TYPES[kind],
+        "Content-Type": MEDIA_TYPES[kind],
         "Content-Length": str(size),
         "Content-Disposition": _disposition(f"{window.table}.{kind.value}"),
     }

@@ -58,7 +58,7 @@ class Live:
     async def connect(self, websocket: WebSocket) -> None:
         with contextlib.ExitStack() as held:
             try:
-                known_parameters(websocket.query_params, ())
+                known_parameters(websocket.query_params)
                 held.enter_context(self._viewers.place())
             except TurnoutError as error:
                 await refuse(websocket.scope, websocket.receive, websocket.send, error)

@@ -1,0 +1,131 @@
+"""Ask whether anything that is shipped has a known vulnerability: pip-audit for Python, npm audit for the page.
+
+`make audit` runs it, and `make test` with it. What is shipped and vulnerable fails; what only builds and tests use is
+told. Where a service does not answer, one line says that this was skipped: being offline is no fault of a change.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+LOCK = ROOT / "requirements.lock"
+WEB = ROOT / "web"
+TIMEOUT_SECONDS = 120
+PIP_AUDIT = ["--require-hashes", "--no-deps", "--disable-pip", "--progress-spinner", "off", "--format", "json"]
+_PACKAGE = re.compile(r"^([a-z0-9][a-z0-9._-]*)==", re.IGNORECASE)
+_ITSELF = "turnout (pyproject.toml)"
+
+
+class Unanswered(Exception):  # noqa: N818 - it is told, not raised to the caller
+    """The service does not answer, or not all of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One known vulnerability."""
+
+    package: str
+    version: str
+    advisory: str
+    mended_in: str
+    shipped: bool
+
+    def __str__(self) -> str:
+        kind = "error" if self.shipped else "warning (not shipped)"
+        return f"{kind}: {self.package} {self.version} has {self.advisory}; mended in: {self.mended_in or 'none'}"
+
+
+def shipped_packages(lock: str) -> set[str]:
+    """Packages of the lock that Turnout itself needs, by way of others or not: the lock says what each is for."""
+    reasons: dict[str, list[str]] = {}
+    current: list[str] = []
+    for line in lock.splitlines():
+        if found := _PACKAGE.match(line):
+            current = reasons.setdefault(found[1].lower(), [])
+        elif line.startswith("    # "):
+            current.append(line.removeprefix("    # ").removeprefix("via").strip())
+    shipped = {_ITSELF}
+    while more := {name for name, whys in reasons.items() if name not in shipped and shipped.intersection(whys)}:
+        shipped |= more
+    return shipped - {_ITSELF}
+
+
+def python_findings(report: dict[str, Any], shipped: set[str]) -> list[Finding]:
+    """What pip-audit found; Unanswered where it could not ask about something that is shipped."""
+    skipped = [entry["name"] for entry in report["dependencies"] if "skip_reason" in entry and entry["name"] in shipped]
+    found = [
+        Finding(
+            entry["name"], entry["version"], known["id"], ", ".join(known["fix_versions"]), entry["name"] in shipped
+        )
+        for entry in report["dependencies"]
+        for known in entry.get("vulns", ())
+    ]
+    if skipped and not found:
+        raise Unanswered(f"nothing is known of {len(skipped)} of {len(shipped)} shipped packages")
+    return found
+
+
+def web_findings(report: dict[str, Any]) -> list[Finding]:
+    """What npm found in what the page is built from; Unanswered where its service refused."""
+    if "vulnerabilities" not in report:
+        raise Unanswered("the registry has no audit service")
+    return list(_advisories(report["vulnerabilities"]))
+
+
+def _advisories(vulnerabilities: dict[str, Any]) -> Iterator[Finding]:
+    for name, entry in vulnerabilities.items():
+        mended = entry["fixAvailable"]
+        mended_in = f"{mended['name']} {mended['version']}" if isinstance(mended, dict) else "`npm audit fix`"
+        for advisory in entry["via"]:
+            # A text is the name of the package below it that has the advisory.
+            if isinstance(advisory, dict):
+                yield Finding(name, entry["range"], advisory["title"], mended_in if mended else "", shipped=True)
+
+
+def ask_python() -> list[Finding]:
+    command = [sys.executable, "-m", "pip_audit", *PIP_AUDIT, "-r", str(LOCK)]
+    return python_findings(_report(command, ROOT), shipped_packages(LOCK.read_text(encoding="utf-8")))
+
+
+def ask_web() -> list[Finding]:
+    npm = [str(ROOT / ".venv/bin/node"), str(ROOT / ".venv/bin/npm")]
+    return web_findings(_report([*npm, "audit", "--omit=dev", "--json"], WEB))
+
+
+def _report(command: list[str], folder: Path) -> dict[str, Any]:
+    try:
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
+        report: dict[str, Any] = json.loads(done.stdout)
+    except subprocess.TimeoutExpired:
+        raise Unanswered(f"no answer within {TIMEOUT_SECONDS} s") from None
+    except ValueError:
+        raise Unanswered("its service cannot be reached") from None
+    return report
+
+
+def main() -> int:
+    failed = False
+    for name, ask in (("Python", ask_python), ("web", ask_web)):
+        try:
+            found = ask()
+        except Unanswered as reason:
+            print(f"audit of {name} packages: skipped, {reason}")
+            continue
+        for finding in found:
+            print(finding, file=sys.stderr)
+        shipped = sum(finding.shipped for finding in found)
+        print(f"audit of {name} packages: {shipped} known vulnerabilities in what is shipped")
+        failed = failed or shipped > 0
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

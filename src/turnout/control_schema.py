@@ -1,0 +1,71 @@
+"""Control messages as a JSON Schema, for programs that write them.
+
+What a message means is decided by `control` alone; a test holds this against it, both ways. The schema has the usual
+spelling of words whose case does not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from turnout.joins import ALIASES, Join
+from turnout.plan import TOPIC_PATTERN
+
+_ABSENT: dict[str, Any] = {
+    "description": "No value: null, or an empty or blank text. The current value stays.",
+    "anyOf": [{"type": "null"}, {"type": "string", "pattern": r"^\s*$"}],
+}
+
+
+def message_schemas(sources: Iterable[str], place: str) -> dict[str, dict[str, Any]]:
+    """The schemas by name; they refer to each other below `place`, such as `#/components/schemas/`."""
+    absent = {"$ref": f"{place}Absent"}
+
+    def optional(schema: dict[str, Any]) -> dict[str, Any]:
+        return {"anyOf": [schema, absent]}
+
+    # Dots alone are names of folders.
+    topic = optional({"type": "string", "pattern": rf"^\s*{TOPIC_PATTERN}\s*$", "not": {"pattern": r"^\s*\.{1,2}\s*$"}})
+    topics = [f"{source}Topic" for source in sources]
+    change = {
+        **dict.fromkeys(topics, topic),
+        "joinType": optional({"type": "string", "enum": [*Join, *ALIASES]}),
+        "start": optional(_start()),
+    }
+    about = {
+        "requestId": optional({"type": ["string", "number"]}),
+        "expectedGeneration": optional({"type": "integer", "minimum": 0}),
+        "dryRun": optional({"type": "boolean"}),
+    }
+    rollback = dict.fromkeys(change, absent) | about
+    return {
+        "Absent": _ABSENT,
+        "ChangeMessage": _object("Other topics, or another join.", change | about | {"action": absent}),
+        "RollbackMessage": _object("Back to the previous plan.", rollback),
+        "ControlMessage": {
+            "description": "Fields that are not known are ignored, with a warning.",
+            "anyOf": [
+                {"$ref": f"{place}ChangeMessage"},
+                {
+                    "allOf": [{"$ref": f"{place}RollbackMessage"}],
+                    "properties": {"action": {"const": "rollback"}},
+                    "required": ["action"],
+                },
+            ],
+        },
+    }
+
+
+def _start() -> dict[str, Any]:
+    moment = {
+        "type": "object",
+        "properties": {"timestamp": {"type": "string", "format": "date-time"}},
+        "required": ["timestamp"],
+        "additionalProperties": False,
+    }
+    return {"anyOf": [{"type": "string", "enum": ["latest", "earliest"]}, moment]}
+
+
+def _object(description: str, properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "description": description, "properties": properties}

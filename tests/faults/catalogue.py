@@ -1,0 +1,29 @@
+"""All faults, in the order they are played: those that share a world first."""
+
+from __future__ import annotations
+
+from faults.scenarios import hostile, machine, network, processes, topics
+from faults.stage import Fault
+
+FAULTS = (
+    Fault("broker-stopped", "the broker stopped, and started again", network.broker_stopped),
+    Fault("broker-restarted", "the broker restarted", network.broker_restarted),
+    Fault("broker-slow", "a slow broker: 200 ms more, 200 kB/s", network.broker_slow),
+    Fault("network-cut", "the network cut, and healed", network.network_cut),
+    Fault("black-hole", "a network that swallows everything, and healed", network.network_black_hole),
+    Fault("topic-made-anew", "a topic deleted, and created again", topics.topic_made_anew),
+    Fault("partitions-added", "partitions added while reading", topics.partitions_added),
+    Fault("retention", "retention removed records before they were read", topics.retention),
+    Fault("kill-turnout", "kill -9 of Turnout, and started again", processes.kill_turnout),
+    Fault("kill-spark", "kill -9 of Spark's JVM", processes.kill_spark),
+    Fault("kill-worker", "kill -9 of Spark's Python workers in a catch-up", processes.kill_worker),
+    Fault("terminate", "SIGTERM under load, and started again", processes.terminate),
+    Fault("poisoned-batch", "hostile records, live and in a build", hostile.poisoned_batch),
+    Fault("hot-key", "a key with 100,000 rows on one side", hostile.hot_key),
+    Fault("large-records", "records of 1 MB", hostile.large_records),
+    Fault("many-bad-records", "a million distinct bad records", hostile.many_bad_records),
+    Fault("wide-source", "a source of 1,000 columns", hostile.wide_source),
+    Fault("clock-jumps", "the clock an hour ahead, then an hour behind", machine.clock_jumps),
+    Fault("disk-full", "the disk full, then room again", machine.disk_full),
+    Fault("leader-change", "kill -9 of a partition's leader, three nodes", topics.leader_change),
+)

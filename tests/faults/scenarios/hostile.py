@@ -1,0 +1,109 @@
+"""Records that are hostile, huge, wide, many or all alike."""
+
+from __future__ import annotations
+
+import json
+import time
+
+from faults.scenarios import bulk
+from faults.stage import Stage
+from faults.world import ACCOUNTS, USERS, Comparison, World
+from turnout.testing import produce
+
+BULK_RECORDS = 45_000
+"""So many that a build reads them in Spark's Python workers."""
+
+HOT_ROWS = 100_000
+LARGE_BYTES = 990_000
+WIDE_COLUMNS = 1000
+BAD_RECORDS = 1_000_000
+
+
+def poison() -> list[bytes]:
+    """Records that have brought readers of JSON down."""
+    long_number = "9" * 400
+    fields = ",".join(f'"f{n}": {n}' for n in range(8000))
+    return [
+        b'{"userId": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+        b'{"userId": "deep", "name": ' + b'{"a":' * 100_000 + b"1" + b"}" * 100_000 + b"}",
+        b'{"userId": "deep enough", "name": ' + b"[" * 200 + b"]" * 200 + b"}",
+        b"[" * 500_000,
+        b"{" * 500_000,
+        f'{{"userId": "big", "age": {long_number}}}'.encode(),
+        f'{{"userId": "long", "name": {long_number}, "age": 1e400, "balance": -1e400}}'.encode(),
+        b'{"userId": "e", "age": 1e999999999, "balance": 1e-999999999}',
+        b'{"userId": "\xc3\x28", "name": "bad utf-8"}',
+        b"\xff\xfe\x00\x00{",
+        b"\x00" * 1000,
+        b'{"userId": "nul", "name": "a\x00b"}',
+        b'{"userId": "escaped nul", "name": "a\\u0000b"}',
+        b'\xef\xbb\xbf{"userId": "bom"}',
+        b'{"userId": "wide", ' + fields.encode() + b"}",
+        b'{"userId": "twice", "userId": "twice", "userId": "last"}',
+        b'{"userId": "comment" /* no */}',
+        b"{'userId': 'quotes'}",
+        b'{"userId": "nan", "age": NaN, "balance": Infinity}',
+        b'{"userId": "cut", "name": "\\u12',
+        b'{"userId": "a"} {"userId": "b"}',
+        b'{"__proto__": {"userId": "x"}, "constructor": 1, "userId": "proto"}',
+        b'{"userId": "sql\'); DROP TABLE users_ui; --", "name": "${jndi:ldap://x}"}',
+        b" " * 100_000,
+        b"{}",
+    ]
+
+
+def poisoned_batch(stage: Stage) -> Comparison:
+    """Hostile records come live, and are then read again by a build, in bulk."""
+    world = stage.world()
+    records = poison()
+    for topic in world.topics.pair:
+        produce(world.bootstrap, topic, records)
+    live = world.recover(time.monotonic())
+    if not live.equal:
+        return live
+    bulk.users(world.bootstrap, world.topics.users, BULK_RECORDS)
+    assert world.control.post({"joinType": "full"})["outcome"] == "applied"
+    return world.recover(time.monotonic())
+
+
+def hot_key(stage: Stage) -> Comparison:
+    """One key has 100,000 rows on the left, and its account changes all the time."""
+    world = stage.world()
+    value = b'{"userId": "hot", "name": "n%d", "email": "e", "age": 1}'
+    bulk.write(world.bootstrap, world.topics.users, (value % n for n in range(HOT_ROWS)))
+    for number in range(5):
+        produce(world.bootstrap, world.topics.accounts, [{"userId": "hot", "accountType": "a", "balance": number}])
+        time.sleep(0.5)
+    return world.recover(time.monotonic())
+
+
+def large_records(stage: Stage) -> Comparison:
+    """Records of 1 MB: good ones, mistyped ones, and ones that are no JSON."""
+    world = stage.world()
+    text = "x" * LARGE_BYTES
+    good = [{"userId": f"large {n}", "name": text, "email": "e", "age": n} for n in range(10)]
+    wrong = [{"userId": "wrong", "name": "n", "email": "e", "age": text}, text, {"userId": "unknown", "other": text}]
+    produce(world.bootstrap, world.topics.users, [*good, *wrong])
+    return world.recover(time.monotonic())
+
+
+def wide_source(stage: Stage) -> Comparison:
+    """A source of 1,000 columns, of which some records have all, some few, and some wrong ones."""
+    kinds = ("string", "int64", "double")
+    columns = USERS | {f"c{n}": kinds[n % 3] for n in range(WIDE_COLUMNS - len(USERS))}
+    examples = {"string": "text", "int64": 7, "double": 0.5}
+    full = {name: examples[kind] for name, kind in columns.items()}
+    with World(stage.new_folder(), stage.kafka, user_columns=columns) as world:
+        values = [full | {"userId": f"w{n}", "c1": "no" if n % 50 == 0 else n} for n in range(1000)]
+        bulk.write(world.bootstrap, world.topics.users, (json.dumps(value).encode() for value in values))
+        produce(world.bootstrap, world.topics.accounts, [dict.fromkeys(ACCOUNTS) | {"userId": "w1"}])
+        world.producer.resume()
+        time.sleep(2)
+        return world.recover(time.monotonic())
+
+
+def many_bad_records(stage: Stage) -> Comparison:
+    """A million distinct records that are no JSON: each has its row in bad_records."""
+    world = stage.world()
+    bulk.write(world.bootstrap, world.topics.users, (b"{bad %d" % n for n in range(BAD_RECORDS)))
+    return world.recover(time.monotonic(), timeout_seconds=120)

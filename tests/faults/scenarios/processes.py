@@ -1,0 +1,77 @@
+"""Processes that are killed, or asked to end, in the middle of their work."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import psutil
+
+from faults.scenarios import bulk
+from faults.stage import Stage
+from faults.world import Comparison
+from turnout.testing import wait_until
+
+LOAD_SECONDS = 2
+CATCH_UP_RECORDS = 400_000
+
+
+def kill_turnout(stage: Stage) -> Comparison:
+    """kill -9 of Turnout under load, with a message on its way; it is started again."""
+    world = stage.world()
+    time.sleep(LOAD_SECONDS)
+    world.control.send({"joinType": "inner"})
+    world.turnout.kill()
+    time.sleep(LOAD_SECONDS)
+    started = time.monotonic()
+    world.turnout.start()
+    return world.recover(started)
+
+
+def kill_spark(stage: Stage) -> Comparison:
+    """kill -9 of Spark's JVM under load; Turnout starts another one by itself."""
+    world = stage.world()
+    time.sleep(LOAD_SECONDS)
+    java = world.turnout.java()
+    java.kill()
+    killed = time.monotonic()
+    wait_until(lambda: f"Spark's JVM (process {java.pid}) was killed" in world.turnout.reason(), what="it to be told")
+    world.control.send({"joinType": "inner"})
+    return world.recover(killed)
+
+
+def kill_worker(stage: Stage) -> Comparison:
+    """kill -9 of Spark's Python workers while a build catches up."""
+    world = stage.world()
+    world.producer.pause()
+    large = world.make_topics()
+    bulk.users(world.bootstrap, large.users, CATCH_UP_RECORDS)
+    java = world.turnout.java()
+    request = world.control.send({"usersTopic": large.users, "accountsTopic": large.accounts})
+    workers: list[psutil.Process] = []
+
+    def found() -> bool:
+        daemons = [child for child in java.children() if "daemon" in " ".join(child.cmdline())]
+        workers[:] = [worker for daemon in daemons for worker in daemon.children()]
+        return bool(workers)
+
+    wait_until(found, timeout=60, interval=0.01, what="a Python worker")
+    for worker in workers:
+        worker.kill()
+    killed = time.monotonic()
+    wait_until(lambda: world.control.outcome(request), timeout=60, what="an outcome")
+    assert world.control.outcome(request) == "applied", world.turnout.rows("control_raw", sort="-ts", limit=1)
+    world.follow(large)
+    return world.recover(killed, timeout_seconds=120)
+
+
+def terminate(stage: Stage) -> Comparison:
+    """SIGTERM under load; it ends in order, and is started again."""
+    world = stage.world()
+    time.sleep(LOAD_SECONDS)
+    world.control.send({"joinType": "full"})
+    assert world.turnout.stop(signal.SIGTERM) == 0, world.turnout.log()
+    time.sleep(LOAD_SECONDS)
+    started = time.monotonic()
+    world.turnout.start()
+    return world.recover(started)

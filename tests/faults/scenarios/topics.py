@@ -1,0 +1,95 @@
+"""Topics that change under whoever reads them, and partitions whose leader goes away."""
+
+from __future__ import annotations
+
+import time
+
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions
+
+from faults.kafkas import Cluster
+from faults.stage import Stage
+from faults.world import Comparison, World
+from kafka_log import read_all
+from turnout.testing import create_topic, delete_topic, wait_until
+
+LOAD_SECONDS = 2
+
+
+def topic_made_anew(stage: Stage) -> Comparison:
+    """A topic is deleted, with everything in it shown, and created again; its old rows stay, its new ones come."""
+    world = stage.world()
+    time.sleep(LOAD_SECONDS)
+    world.settle()
+    users = world.topics.users
+    world.forget(read_all(world.bootstrap, [users]))
+    delete_topic(world.bootstrap, users)
+    wait_until(lambda: world.said(f"topic '{users}' partition 0 is gone"), what="the deletion to be told")
+    create_topic(world.bootstrap, users, 2)
+    healed = time.monotonic()
+    world.producer.resume()
+    time.sleep(LOAD_SECONDS)
+    healed = time.monotonic()
+    return world.recover(healed)
+
+
+def partitions_added(stage: Stage) -> Comparison:
+    """Both topics get more partitions while they are read."""
+    world = stage.world()
+    time.sleep(LOAD_SECONDS)
+    admin = AdminClient({"bootstrap.servers": world.bootstrap})
+    for made in admin.create_partitions([NewPartitions(topic, 5) for topic in world.topics.pair]).values():
+        made.result(10)
+    healed = time.monotonic()
+    world.producer.pause()
+    world.producer.write_to(world.topics.pair, 5)
+    world.producer.resume()
+    time.sleep(LOAD_SECONDS)
+    healed = time.monotonic()
+    return world.recover(healed)
+
+
+def retention(stage: Stage) -> Comparison:
+    """Records are removed before Turnout, cut off from Kafka, could read them: the loss is told, the rest is there."""
+    world = stage.world()
+    time.sleep(LOAD_SECONDS)
+    world.settle()
+    shown = read_all(world.bootstrap, [world.topics.users])
+    read = max(record.offset for record in shown if record.partition == 0)
+    stage.kafka.proxy.cut()
+    world.producer.resume()
+    time.sleep(LOAD_SECONDS)
+    world.producer.pause()
+    place = TopicPartition(world.topics.users, 0, read + 50)
+    AdminClient({"bootstrap.servers": world.bootstrap}).delete_records([place])[place].result(10)
+    world.forget([record for record in shown if record.partition == 0])
+    stage.kafka.proxy.heal()
+    found = world.recover(time.monotonic())
+    told = f"topic '{world.topics.users}' partition 0 lost offsets {read + 1} to {read + 49}"
+    assert world.said(told), f"not told: {told}"
+    return found
+
+
+def leader_change(stage: Stage) -> Comparison:
+    """On three nodes the leader of a partition is killed with kill -9; another takes over, and later it comes back."""
+    folder = stage.new_folder()
+    with Cluster(folder / "kafka") as cluster, World(folder, cluster) as world:
+        world.producer.resume()
+        time.sleep(LOAD_SECONDS)
+        leader = cluster.leaders(world.topics.users)[0]
+        cluster.kill(leader)
+        killed = time.monotonic()
+        world.control.send({"joinType": "inner"})
+        wait_until(lambda: cluster.leaders(world.topics.users)[0] not in (leader, -1), what="another leader")
+        while_gone = world.recover(killed)
+        cluster.nodes[leader - 1].start()
+        world.producer.resume()
+        time.sleep(LOAD_SECONDS)
+        after = world.recover(time.monotonic())
+        return while_gone if not while_gone.equal else _both(while_gone, after)
+
+
+def _both(first: Comparison, second: Comparison) -> Comparison:
+    """The second, with the time of the first: that one tells how long the fault was felt."""
+    return Comparison(second.rows, second.lost, second.doubled, second.details, first.seconds)

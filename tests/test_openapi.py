@@ -1,0 +1,203 @@
+"""The OpenAPI document: it tells every call and every error, and what is sent by it is answered as it says."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from hypothesis.strategies import SearchStrategy
+from schemathesis import Case, GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    negative_data_rejection,
+    positive_data_acceptance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+from starlette.testclient import TestClient
+from starlette.types import ASGIApp
+
+import turnout.server
+from serving import STATUS, Steering, small_store
+from turnout.control import ControlMessage, ControlRejected, Outcome, parse_message
+from turnout.desk import Answer, Ticket
+from turnout.joins import Join
+from turnout.server.access import Access, Identity, Tokens
+from turnout.server.app import Services, create_app
+from turnout.server.calls import ERRORS
+from turnout.server.limits import Rate, Rates
+from turnout.store.database import Database
+
+REFERENCE = (Path(__file__).parent.parent / "docs/reference/http.md").read_text()
+CALLS = re.findall(r"^\| `(GET|POST) (/\S*)` \|", REFERENCE, re.MULTILINE)
+SERVER = Path(turnout.server.__file__).parent
+SOURCES = ("users", "accounts")
+UNLIMITED = Rates(reads=Rate(1e6, 10**6), controls=Rate(1e6, 10**6))
+# More than a schema can say: the texts of a window's parameters, times before Kafka's, and 7.0 for a generation.
+BEYOND_SCHEMA = re.compile("where|sort|columns|limit: .* too many for JSON|start: timestamp|expectedGeneration: .*[.e]")
+# Told on other ways than the calls: a WebSocket that is refused, a method that is wrong.
+NOT_OF_CALLS = {"bad_handshake", "method_not_allowed", "too_many_viewers"}
+OF_SUBSCRIPTIONS = {"bad_message", "too_many_subscriptions"}
+
+
+class DecidingDesk:
+    """Rejects what the rules of control messages reject, and applies the rest at once."""
+
+    def submit(self, raw: bytes | str, requester: str) -> Ticket:
+        queued: ControlMessage | ControlRejected
+        try:
+            queued = parse_message(raw, SOURCES)
+            answer = Answer(Outcome.APPLIED, "generation 2", 2)
+        except ControlRejected as error:
+            queued, answer = error, Answer(Outcome.REJECTED, str(error), 1, error)
+        ticket = Ticket(1, queued, None, requester, None, answer=answer)
+        ticket.done.set()
+        return ticket
+
+
+class Steered(Steering):
+    desk = DecidingDesk()
+
+    def topics(self) -> list[str]:
+        return ["users"]
+
+    def status(self) -> dict[str, Any]:
+        more = {"start": "latest", "records": 3, "recordsPerSecond": 0.5, "progress": None, "lingering": []}
+        return {**STATUS, **more, "sources": SOURCES, "joins": list(Join), "ready": True, "reason": "published"}
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    with small_store(tmp_path_factory.mktemp("store")) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def static(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("static")
+    (folder / "index.html").write_text("<!doctype html>")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def app(database: Database, static: Path) -> ASGIApp:
+    return create_app(Services(database, Steered(), sources=SOURCES), Access(rates=UNLIMITED), static)
+
+
+@pytest.fixture(scope="module")
+def told(app: ASGIApp) -> Any:
+    return schemathesis.openapi.from_asgi("/api/openapi.json", app)
+
+
+@pytest.mark.parametrize(("method", "path"), CALLS)
+def test_call_answers_as_the_document_says(told: Any, method: str, path: str) -> None:
+    ask(told[path][method].as_strategy(generation_mode=GenerationMode.POSITIVE))
+
+
+@pytest.mark.parametrize(("method", "path"), [call for call in CALLS if call[0] == "POST" or "{" in call[1]])
+def test_call_refuses_what_the_document_does_not_allow(told: Any, method: str, path: str) -> None:
+    ask(told[path][method].as_strategy(generation_mode=GenerationMode.NEGATIVE))
+
+
+def ask(cases: SearchStrategy[Case[Any]]) -> None:
+    settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))(given(cases)(assert_as_told))()
+
+
+def assert_as_told(case: Case[Any]) -> None:
+    answer = case.call()
+    checks = [
+        not_a_server_error,
+        status_code_conformance,
+        content_type_conformance,
+        response_headers_conformance,
+        response_schema_conformance,
+    ]
+    # A message that nobody waits for is answered before it is decided.
+    if answer.status_code != 202:
+        checks.append(negative_data_rejection)
+    if not (answer.status_code in (400, 422) and BEYOND_SCHEMA.match(answer.json()["error"]["message"])):
+        checks.append(positive_data_acceptance)
+    case.validate_response(answer, checks=checks)
+
+
+@pytest.mark.parametrize(("method", "path"), CALLS)
+def test_call_by_another_method_is_refused(app: ASGIApp, method: str, path: str) -> None:
+    for other in {"GET", "POST", "PUT", "DELETE", "PATCH"} - {method}:
+        answer = TestClient(app).request(other, path)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (405, "method_not_allowed")
+        assert method in answer.headers["allow"]
+
+
+def document(app: ASGIApp, headers: dict[str, str] | None = None) -> dict[str, Any]:
+    answer = TestClient(app).get("/api/openapi.json", headers=headers)
+    assert answer.status_code == 200, answer.text
+    told: dict[str, Any] = answer.json()
+    return told
+
+
+def test_document_is_openapi(told: Any) -> None:
+    told.validate()
+    assert told.raw_schema["openapi"].startswith("3.1.")
+
+
+def test_document_has_every_call_of_the_reference(app: ASGIApp) -> None:
+    paths = document(app)["paths"]
+    assert {(method.upper(), path) for path, methods in paths.items() for method in methods} == set(CALLS)
+
+
+def test_reference_has_every_error_with_its_status() -> None:
+    section = REFERENCE.partition("## Errors")[2].partition("## Headers")[0]
+    rows = re.findall(r"^\| ([\d, ]+) \| ([^|]+) \|", section, re.MULTILINE)
+    told = {
+        code: {int(status) for status in statuses.split(",")}
+        for statuses, codes in rows
+        for code in re.findall("`([a-z_]+)`", codes)
+    }
+    assert set(told) == set(ERRORS) | NOT_OF_CALLS
+    assert [code for code, error in ERRORS.items() if error.status not in told[code]] == []
+
+
+def test_errors_that_the_server_raises_are_known_with_their_status() -> None:
+    raised = {pair for path in SERVER.rglob("*.py") for pair in raised_in(path)}
+    elsewhere = NOT_OF_CALLS | OF_SUBSCRIPTIONS | {"address_unavailable"}
+    known = {(code, error.status) for code, error in ERRORS.items()}
+    assert {(code, status) for code, status in raised if code not in elsewhere} <= known
+    assert len(raised) > 15
+
+
+def raised_in(path: Path) -> Iterator[tuple[str, int]]:
+    """Code and status of every error that is spelled out in a module."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call):
+            given: dict[str | None, Any] = {
+                word.arg: word.value.value for word in node.keywords if isinstance(word.value, ast.Constant)
+            }
+            if isinstance(given.get("code"), str):
+                yield given["code"], given.get("status", 400)
+
+
+def test_document_with_access_asks_for_a_token_where_the_gate_does(database: Database) -> None:
+    tokens = Tokens([(Identity("ops", "operator"), "t" * 32)])  # type: ignore[arg-type]
+    app = create_app(Services(database, Steered(), sources=SOURCES), Access(tokens))
+    assert TestClient(app).get("/api/openapi.json").status_code == 401
+    told = document(app, {"Authorization": f"Bearer {'t' * 32}"})
+    operations = {path: next(iter(methods.values())) for path, methods in told["paths"].items()}
+    free = {path for path, operation in operations.items() if "security" not in operation}
+    assert free == {"/", "/healthz", "/readyz"}
+    assert all(("401" in operation["responses"]) == (path not in free) for path, operation in operations.items())
+
+
+def test_document_has_the_fields_of_each_source(database: Database) -> None:
+    app = create_app(Services(database, Steered(), sources=("orders",)))
+    schemas = document(app)["components"]["schemas"]
+    assert "ordersTopic" in schemas["ChangeMessage"]["properties"]
+    assert "ordersTopic" in schemas["Status"]["properties"]
+    assert "usersTopic" not in {**schemas["ChangeMessage"]["properties"], **schemas["Status"]["properties"]}
