@@ -18,6 +18,7 @@ from turnout.offsets import Offsets
 from turnout.records import Decoded
 from turnout.spark.bulk import decode_bulk
 from turnout.spark.decode import SourceReading, decode
+from turnout.spark.engine import is_disconnected
 from turnout.spark.session import pool
 from turnout.spark.source import EARLIEST, read_range
 
@@ -144,6 +145,16 @@ class CatchUp:
             self._take(piece, decoded)
 
     def _read(self, piece: Piece) -> Decoded:
+        """The records of a piece; read once more where that failed: Spark on one machine tries no task twice, so that
+        one Python worker that is killed, for its memory say, would be the end of the whole build."""
+        try:
+            return self._read_once(piece)
+        except Exception as error:
+            if self._stopped.is_set() or is_disconnected(error):
+                raise
+            return self._read_once(piece)
+
+    def _read_once(self, piece: Piece) -> Decoded:
         if not piece.start.next:
             return Decoded()
         context = self._session.sparkContext

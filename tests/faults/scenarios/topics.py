@@ -62,7 +62,8 @@ def retention(stage: Stage) -> Comparison:
     time.sleep(LOAD_SECONDS)
     world.producer.pause()
     place = TopicPartition(world.topics.users, 0, read + 50)
-    AdminClient({"bootstrap.servers": world.bootstrap}).delete_records([place])[place].result(10)
+    admin = AdminClient({"bootstrap.servers": world.bootstrap})  # a request dies with its client
+    admin.delete_records([place])[place].result(10)
     world.forget([record for record in shown if record.partition == 0])
     stage.kafka.proxy.heal()
     found = world.recover(time.monotonic())
