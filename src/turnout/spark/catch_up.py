@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from turnout.offsets import EARLIEST, Offsets
 from turnout.records import Decoded
 from turnout.spark.bulk import BulkReader
+from turnout.spark.engine import is_disconnected
 
 FIRST_PIECE = 20_000
 """How many records are read first: from these it is known how large records are."""
@@ -131,4 +132,14 @@ class CatchUp:
             self._take(piece, decoded)
 
     def _read(self, piece: Piece) -> Decoded:
+        """The records of a piece; read once more where that failed: Spark on one machine tries no task twice, so that
+        one Python worker that is killed, for its memory say, would be the end of the whole build."""
+        try:
+            return self._read_once(piece)
+        except Exception as error:
+            if self._stopped.is_set() or is_disconnected(error):
+                raise
+            return self._read_once(piece)
+
+    def _read_once(self, piece: Piece) -> Decoded:
         return self._reader.read(self._kafka, piece.start, piece.end, piece.before.behind(piece.end))
