@@ -5,6 +5,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
+PREPARED := .venv/.prepared
 NPM := PATH="$(CURDIR)/$(BIN):$$PATH" npm
 WEB_STAMP := web/node_modules/.installed
 CLIENT := web/client/dist/index.js
@@ -13,12 +14,12 @@ web_sources = $(shell find web/$(1) -type f -not -path '*/node_modules/*' -not -
 APT_INSTALL := apt-get update -qq >/dev/null && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends
 
 .DEFAULT_GOAL := help
-.PHONY: help setup venv java browser page types demo test test-long soak lint audit format lock wheel bench clean
+.PHONY: help setup venv java browser page types demo test test-long faults faketime soak lint audit format lock wheel bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.* ## /\1\t/p' Makefile | expand -t 10
 
-setup: java $(STAMP) page ## everything that is needed, in .venv; quick when it is there already
+setup: java $(STAMP) page $(PREPARED) ## everything that is needed, in .venv; quick when it is there already
 
 # The lock's hashes decide what is installed, whatever the source. Turnout itself is installed in place, by the locked
 # hatchling: build isolation would fetch another one that no hash covers.
@@ -33,6 +34,11 @@ $(STAMP): requirements.lock pyproject.toml
 	done
 	@touch $(STAMP)
 	@echo "Ready: $(BIN)/turnout --help, or make demo"
+
+# Without the archive everything works, and each start takes some seconds more.
+$(PREPARED): src/turnout/jars.lock $(STAMP) | java
+	@$(BIN)/turnout prepare || true
+	@touch $(PREPARED)
 
 # As with pip: the lock's hashes decide. ~/.npmrc may say where packages come from.
 $(WEB_STAMP): web/package-lock.json web/package.json $(wildcard web/*/package.json) web/.npmrc $(STAMP)
@@ -107,6 +113,16 @@ test: setup browser ## what a change must pass: lint, then the audit, all tests 
 test-long: setup ## the long forms: 200 swaps, 20 kills, 250 random histories (about 20 minutes)
 	LONG_TESTS=1 $(BIN)/pytest tests/live/test_exactness.py tests/live/test_catching_up.py tests/live/test_bulk.py \
 	  tests/live/test_kill.py tests/live/test_swaps.py $(ARGS)
+
+faults: setup faketime ## play every fault against real parts (about 9 minutes; ARGS="--list", "--only NAME", "--write-docs")
+	PYTHONPATH=tests $(BIN)/python -m faults $(ARGS)
+
+# What lets a fault change the clock of one process. Without it that fault says so, and the others are played.
+faketime:
+	@ls /usr/lib/*/faketime/libfaketimeMT.so.1 >/dev/null 2>&1 && exit 0; \
+	if [ "$$(id -u)" = 0 ] && [ -e /etc/debian_version ]; then \
+	  echo "Installing libfaketime"; $(APT_INSTALL) libfaketime >/dev/null; \
+	fi
 
 soak: setup ## half an hour of load, swaps, viewers and faults, then nothing may have grown (ARGS="--minutes 2")
 	PYTHONPATH=tests $(BIN)/python -m soak $(ARGS)

@@ -6,10 +6,9 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnout.offsets import Offsets
+from turnout.offsets import EARLIEST, Offsets
 from turnout.records import Decoded
 from turnout.spark.catch_up import LARGEST_PIECE, Piece, next_piece, piece_records
-from turnout.spark.source import EARLIEST
 
 A, B = ("t", 0), ("t", 1)
 

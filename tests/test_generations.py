@@ -5,11 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
 from turnout.config import parse
+from turnout.joins import OFFSET_BITS, Join
 from turnout.layout import Layout
 from turnout.plan import Plan
 from turnout.store.batches import Progress
@@ -20,8 +24,8 @@ from turnout.store.windows import Window, read_window
 
 @pytest.fixture
 def tables(tmp_path: Path) -> GenerationTables:
-    settings = parse({}, tmp_path, {})
-    made = GenerationTables(Database.open(tmp_path), 3, Layout.of(settings, Plan.from_settings(settings)))
+    parsed = parse({}, tmp_path, {})
+    made = GenerationTables(Database.open(tmp_path), 3, Layout.of(parsed, Plan.from_settings(parsed)))
     with made.database.write() as cursor:
         made.create(cursor, views_built=True)
         made.publish(cursor)
@@ -61,8 +65,8 @@ def test_published_tables_have_the_declared_columns_only(tables: GenerationTable
 
 
 def catching_up(folder: Path, **sections: Any) -> GenerationTables:
-    settings = parse(sections, folder, {})
-    made = GenerationTables(Database.open(folder), 1, Layout.of(settings, Plan.from_settings(settings)))
+    parsed = parse(sections, folder, {})
+    made = GenerationTables(Database.open(folder), 1, Layout.of(parsed, Plan.from_settings(parsed)))
     with made.database.write() as cursor:
         made.create(cursor, views_built=False)
         made.publish(cursor)
@@ -110,7 +114,7 @@ def test_parts_of_a_view_share_no_key_and_hold_every_row(tmp_path: Path) -> None
     with tables.batch(None) as batch:
         assert batch is not None
         batch.load(None, {0: USERS, 1: ACCOUNTS})
-        parts = batch.export(view, tmp_path, 3)
+        _, parts = batch.export(view, tmp_path, 3)
         assert len(parts) == 3
         found = [
             {name: pa.parquet.read_table(files, partitioning=None).to_pylist() for name, files in part.items()}
@@ -123,14 +127,62 @@ def test_parts_of_a_view_share_no_key_and_hold_every_row(tmp_path: Path) -> None
     assert all(set(row) == {"userId", "accountType", "balance", "_id", "_ts"} for p in found for row in p["accounts"])
 
 
-@pytest.mark.parametrize(("keys", "unique"), [(["a", "c"], True), (["a", "a"], False), ([None, None], True)])
-def test_right_keys_are_unique_where_no_two_rows_have_one(tmp_path: Path, keys: list[str], unique: bool) -> None:
-    tables = catching_up(tmp_path)
-    rows = plain(userId=pa.array(keys, pa.string()), accountType=["x", "y"], balance=[1.0, 2.0])
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    rows=st.lists(
+        st.tuples(st.sampled_from(["a", "b", "c", None]), st.integers(0, 2), st.integers(0, 3)), min_size=0, max_size=12
+    ),
+    join=st.sampled_from([Join.LEFT, Join.FULL, Join.INNER]),
+)
+@example(rows=[("a", 0, 3), ("a", 0, 1), ("b", 1, 2)], join=Join.LEFT)
+@example(rows=[("a", 0, 3), ("a", 1, 1), ("a", 1, 0)], join=Join.LEFT)
+def test_view_over_exported_parts_is_the_view_over_everything(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str | None, int, int]], join: Join
+) -> None:
+    folder = tmp_path_factory.mktemp("parts")
+    views = {"final_ui": {"left": "users", "right": "accounts", "on": "userId", "join": join.value}}
+    tables = catching_up(folder, views=views)
+    (view,) = tables.layout.views
+    right = {
+        "userId": pa.array([key for key, _, _ in rows], pa.string()),
+        "accountType": [str(number) for number in range(len(rows))],
+        "balance": pa.array([0.0] * len(rows), pa.float64()),
+        "_id": pa.array([part << OFFSET_BITS | n for n, (_, part, _) in enumerate(rows)], pa.int64()),
+        "_ts": pa.array([time for _, _, time in rows], pa.timestamp("us", "UTC")),
+    }
     with tables.batch(None) as batch:
         assert batch is not None
-        batch.load(None, {1: rows})
-        assert batch.right_keys_unique(tables.layout.views[0]) == unique
+        batch.load(None, {0: USERS, 1: pa.table(right)})
+        sql, parts = batch.export(view, folder, 2)
+        found = [
+            row
+            for part in parts
+            for row in run(sql, {name: pa.parquet.read_table(files, partitioning=None) for name, files in part.items()})
+        ]
+        assert sorted(found, key=repr) == sorted(run(view.sql, batch.everything(view)), key=repr)
+        batch.finish(None, "{}", views_built=False)
+    tables.database.close()
+
+
+def run(sql: str, rows: dict[str, pa.Table]) -> list[dict[str, Any]]:
+    with duckdb.connect() as connection:
+        for source, table in rows.items():
+            connection.register(source, table)
+        found: list[dict[str, Any]] = connection.execute(sql).to_arrow_table().to_pylist()
+        return found
+
+
+def test_view_of_the_newest_needs_only_the_newest_of_each_partition(tmp_path: Path) -> None:
+    tables = catching_up(tmp_path)
+    (view,) = tables.layout.views
+    accounts = plain(userId=["a", "a", "c"], accountType=["x", "y", "z"], balance=[1.0, 2.0, 3.0])
+    with tables.batch(None) as batch:
+        assert batch is not None
+        batch.load(None, {0: USERS, 1: accounts})
+        sql, (part,) = batch.export(view, tmp_path, 1)
+        assert sql == view.sql_if_unique
+        rows = pa.parquet.read_table(part["accounts"], partitioning=None)
+        assert sorted(rows["accountType"].to_pylist()) == ["y", "z"]
         batch.finish(None, "{}", views_built=False)
 
 

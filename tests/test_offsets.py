@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from turnout.offsets import Lost, Offsets
+from turnout.offsets import EARLIEST, Lost, Offsets
 
 
 def offsets(**topics: list[int]) -> Offsets:
@@ -29,6 +29,11 @@ def test_offsets_behind_counts_what_is_left_and_nothing_twice(now: list[int], le
 def test_offsets_tell_what_is_left_of_each_partition() -> None:
     left = offsets(users=[1], accounts=[9]).lags(offsets(users=[3, 4], accounts=[5]))
     assert left == {("users", 0): 2, ("users", 1): 4, ("accounts", 0): 0}
+
+
+def test_offsets_up_to_an_end_leave_out_what_is_read_and_begin_new_partitions_at_their_first_record() -> None:
+    start = offsets(users=[1, 4], accounts=[9]).up_to(offsets(users=[3, 4, 2], accounts=[9]))
+    assert start == Offsets({("users", 0): 1, ("users", 2): EARLIEST})
 
 
 def test_offsets_reached_takes_a_partition_that_is_gone_for_done() -> None:

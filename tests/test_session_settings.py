@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 import pytest
@@ -18,6 +19,12 @@ def test_java_options_of_the_configuration_add_to_ours() -> None:
         "a": "2",
         "b": "3",
     }
+
+
+def test_jars_of_the_configuration_add_to_ours() -> None:
+    ours = {"spark.driver.extraClassPath": "a.jar", "spark.jars": "a.jar"}
+    given = given_settings(ours, {"spark.driver.extraClassPath": "b.jar", "spark.jars": "b.jar"})
+    assert given == {"spark.driver.extraClassPath": f"a.jar{os.pathsep}b.jar", "spark.jars": "a.jar,b.jar"}
 
 
 @pytest.mark.parametrize(

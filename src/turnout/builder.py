@@ -6,9 +6,10 @@ away whole.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,7 +65,7 @@ class Builder:
 
     def validate(self, plan: Plan) -> list[Sample]:
         """The topics exist, can be read, and hold records that decode; TurnoutError says which does not."""
-        with self._site.engine.blamed():
+        with self._working():
             samples = self._makes.samples(plan)
         complaints = [complaint for sample in samples if (complaint := sample.complaint())]
         if complaints:
@@ -99,8 +100,8 @@ class Builder:
         """A generation that has caught up. The first one has nothing to fall back to, so it is never given up."""
         started = time.monotonic()
         self._site.tell_state(SwapState.BUILDING)
-        generation = self._take_up(plan) if first else None
-        generation = generation or self._makes.create(plan)
+        with self._working():
+            generation = (self._take_up(plan) if first else None) or self._makes.create(plan)
         with about(generation=generation.number):
             return generation, self._build(generation, started, first=first)
 
@@ -112,7 +113,7 @@ class Builder:
         say("INFO", f"building generation {generation.number}: {plan.describe()}")
         say("INFO", f"topics set: {topics}; {generation.start.behind(generation.target):,} records to catch up on")
         try:
-            with self._site.engine.blamed():
+            with self._working():
                 assert generation.query is not None
                 generation.query.start()
                 built = time.monotonic()
@@ -133,6 +134,17 @@ class Builder:
             raise _build_failed(first_line(error)) from error
         keeper.building = None
         return BuildTimes(built - started, time.monotonic() - built)
+
+    @contextlib.contextmanager
+    def _working(self) -> Iterator[None]:
+        """Tell what fails inside because Spark is gone as that, and what fails as the process ends as its end."""
+        try:
+            with self._site.engine.blamed():
+                yield
+        except Exception as error:
+            if self._site.stopping.is_set():
+                raise Stopping from error  # what it used was taken away from under it: its message waits in the store
+            raise
 
     def catch_up(self, generation: Generation, *, first: bool) -> None:
         """Wait until the views are built."""

@@ -9,6 +9,9 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+EARLIEST = -2
+"""Stands for the first offset of a partition in Spark's JSON."""
+
 Partitions = Mapping[tuple[str, int], int]
 
 
@@ -66,6 +69,11 @@ class Offsets:
         holds is then read apart.
         """
         return Offsets({place: min(self.next.get(place, 0), end) for place, end in ends.next.items()})
+
+    def up_to(self, end: Offsets) -> Offsets:
+        """Where to read on to `end`, of the partitions that have something left; new ones from their first record."""
+        found = {place: self.next.get(place, EARLIEST) for place in end.next}
+        return Offsets({place: offset for place, offset in found.items() if offset < end.next[place]})
 
     def topic(self, name: str) -> Offsets:
         return Offsets({place: offset for place, offset in self.next.items() if place[0] == name})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -23,6 +24,7 @@ def main() -> int:
         for fault in FAULTS:
             console.print(f"{fault.name:18} {fault.what}")
         return 0
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that no process is left
     wanted = [fault for fault in FAULTS if not options.only or fault.name in options.only]
     played: list[Played] = []
     with tempfile.TemporaryDirectory(prefix="turnout-faults-") as folder, Stage(Path(folder)) as stage:

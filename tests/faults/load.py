@@ -11,7 +11,7 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from turnout.testing import Record
+from turnout.testing import Record, wait_until
 
 TURN_SECONDS = 0.05
 FLUSH_SECONDS = 60
@@ -79,6 +79,7 @@ class SteadyProducer:
         self._producer = Producer(
             {"bootstrap.servers": bootstrap, "linger.ms": 5, "message.timeout.ms": 0, "acks": "all", "log_level": 0}
         )
+        self._error: Exception | None = None
         self._writing = threading.Event()
         self._idle = threading.Event()
         self._closed = threading.Event()
@@ -90,6 +91,11 @@ class SteadyProducer:
         """Go on with these topics; only while paused."""
         assert not self._writing.is_set(), "pause the producer first"
         self._topics, self.partitions = topics, partitions
+        for topic in topics:  # the client has its own picture of a topic, which it would refresh every five minutes
+            wait_until(lambda t=topic: self._sees(t) >= partitions, what=f"{partitions} partitions of {topic}")
+
+    def _sees(self, topic: str) -> int:
+        return len(self._producer.list_topics(topic, timeout=10).topics[topic].partitions)
 
     def resume(self) -> None:
         self._idle.clear()
@@ -99,6 +105,8 @@ class SteadyProducer:
         """Stop writing, and return when Kafka has everything."""
         self._writing.clear()
         self._idle.wait()
+        if self._error is not None:
+            raise self._error
         left = self._producer.flush(FLUSH_SECONDS)
         assert left == 0, f"{left} records could not be written within {FLUSH_SECONDS} s"
 
@@ -110,19 +118,23 @@ class SteadyProducer:
         self._producer.flush(5)
 
     def _run(self) -> None:
-        while True:
+        while self._error is None and not self._closed.is_set():
             self._writing.wait()
-            began, written = time.monotonic(), 0
-            while self._writing.is_set() and not self._closed.is_set():
-                due = int((time.monotonic() - began) * self.per_second)
-                for number in range(written, due):
-                    self._write_one(number % 2)
-                written = due
-                self._producer.poll(0)
-                self._closed.wait(TURN_SECONDS)
+            try:
+                self._write()
+            except Exception as error:  # told by `pause`
+                self._error = error
             self._idle.set()
-            if self._closed.is_set():
-                return
+
+    def _write(self) -> None:
+        began, written = time.monotonic(), 0
+        while self._writing.is_set() and not self._closed.is_set():
+            due = int((time.monotonic() - began) * self.per_second)
+            for number in range(written, due):
+                self._write_one(number % 2)
+            written = due
+            self._producer.poll(0)
+            self._closed.wait(TURN_SECONDS)
 
     def _write_one(self, source: int) -> None:
         record = (self._records.user, self._records.account)[source](self.partitions)

@@ -24,7 +24,20 @@ if TYPE_CHECKING:
 DEFAULT_URL = "http://127.0.0.1:10000"
 _JSON = "turnout.json"
 _PIPED_WIDTH = 200
-_ORDER = ("demo", "run", "init", "check", "broker", "tables", "status", "history", "watch", "swap", "rollback")
+_ORDER = (
+    "demo",
+    "run",
+    "init",
+    "check",
+    "prepare",
+    "broker",
+    "tables",
+    "status",
+    "history",
+    "watch",
+    "swap",
+    "rollback",
+)
 
 
 class _Commands(TyperGroup):

@@ -1,4 +1,4 @@
-"""Many records at once: a range of offsets read from Kafka and decoded on Spark, in one job.
+"""Many records at once: ranges of offsets read from Kafka and decoded on Spark, in one job each.
 
 What `json_rows` reads comes back as rows of each source; the few records that it leaves over are decoded by `decode`.
 Where a source has a column of a type that only Spark reads, `decode` reads everything.
@@ -6,16 +6,21 @@ Where a source has a column of a type that only Spark reads, `decode` reads ever
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 
 from turnout.joins import OFFSET_BITS
+from turnout.offsets import Offsets
 from turnout.records import Decoded
 from turnout.spark import json_rows
 from turnout.spark.decode import ID, SourceReading, decode, sql_string
+from turnout.spark.session import pool
+from turnout.spark.source import read_range
 
 # Workers get the code itself: nothing of Turnout has to be installed where they run.
 cloudpickle.register_pickle_by_value(json_rows)  # type: ignore[no-untyped-call]
@@ -24,6 +29,49 @@ _WORKER_BATCH = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
     "spark.sql.execution.arrow.maxBytesPerBatch": str(32 << 20),
 }
+
+
+FEW = 40_000
+"""Up to this many records Spark's own reader is faster than the start of a Python worker."""
+
+_TASK_RECORDS = 60_000
+"""About how many records a task reads: the jobs of other generations wait for the end of one."""
+
+
+class BulkReader:
+    """Ranges of offsets, read for one generation: its jobs have the tag and the pool `name`."""
+
+    def __init__(self, session: SparkSession, name: str, sources: Sequence[SourceReading]) -> None:
+        self._context = session.sparkContext
+        self._name = name
+        self._sources = sources
+        self._parent = session
+
+    @cached_property
+    def _session(self) -> SparkSession:
+        return bulk_session(self._parent)
+
+    def read(self, kafka: Mapping[str, str], start: Offsets, end: Offsets, records: int) -> Decoded:
+        """The partitions of `start`, from there to `end`: about `records` records."""
+        if not start.next:
+            return Decoded()
+        self._context.addJobTag(self._name)
+        # Large partitions are split, so that every core has something to read. Spark keeps consumers by their group
+        # (which they never join): with a new name for each range, those of all ranges would hold their buffers.
+        group = {"kafka.group.id": f"turnout-bulk-{self._name}"}
+        tasks = max(self._context.defaultParallelism, records // _TASK_RECORDS)
+        options = {**group, **kafka, "minPartitions": str(tasks)}
+        ends = Offsets({place: end.next[place] for place in start.next})
+        with pool(self._session, self._name):
+            found = read_range(self._session, options, start, ends)
+            if records <= FEW:
+                return Decoded(decode(found, self._sources).toArrow())
+            return decode_bulk(found, self._sources)
+
+    def cancel(self) -> None:
+        """End what is being read."""
+        with contextlib.suppress(Exception):  # a JVM that is gone has no jobs
+            self._context.cancelJobsWithTag(self._name)
 
 
 def bulk_session(session: SparkSession) -> SparkSession:

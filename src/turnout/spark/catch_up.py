@@ -5,27 +5,19 @@ It needs no streaming query and no checkpoint: how far it is stands in the store
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
-from pyspark.sql import SparkSession
-
-from turnout.offsets import Offsets
+from turnout.offsets import EARLIEST, Offsets
 from turnout.records import Decoded
-from turnout.spark.bulk import decode_bulk
-from turnout.spark.decode import SourceReading, decode
-from turnout.spark.session import pool
-from turnout.spark.source import EARLIEST, read_range
+from turnout.spark.bulk import BulkReader
+from turnout.spark.engine import is_disconnected
 
 FIRST_PIECE = 20_000
 """How many records are read first: from these it is known how large records are."""
-
-FEW = 2 * FIRST_PIECE
-"""Up to this many records Spark's own reader is faster than the start of a Python worker."""
 
 LARGEST_PIECE = 500_000
 _PIECE_BYTES = 64 << 20
@@ -79,10 +71,9 @@ class CatchUp:
 
     def __init__(
         self,
-        session: SparkSession,
         name: str,
+        reader: BulkReader,
         kafka: Mapping[str, str],
-        sources: Sequence[SourceReading],
         at: Offsets,
         plan: Callable[[Offsets, int], Piece],
         take: Callable[[Piece, Decoded], None],
@@ -91,10 +82,8 @@ class CatchUp:
         """It goes on from `at`; `then` is called on the same thread when all is read."""
         self.error: Exception | None = None
         """Why it ended before it was done, if that is not because it was stopped."""
-        self._session = session
-        self._name = name
+        self._reader = reader
         self._kafka = kafka
-        self._sources = sources
         self._plan = plan
         self._take = take
         self._at = at
@@ -112,29 +101,28 @@ class CatchUp:
     def stop(self, timeout_seconds: float) -> bool:
         """End after the piece that is being stored, waiting a bounded time; whether it ended in that time."""
         self._stopped.set()
-        with contextlib.suppress(Exception):  # a JVM that is gone has no jobs
-            self._session.sparkContext.cancelJobsWithTag(self._name)
+        self._reader.cancel()
         self._thread.join(timeout_seconds)
         return not self._thread.is_alive()
 
     def _run(self) -> None:
         try:
-            with ThreadPoolExecutor(READ_AHEAD, f"{self._thread.name}-read") as reader:
-                self._read_all(reader)
+            with ThreadPoolExecutor(READ_AHEAD, f"{self._thread.name}-read") as threads:
+                self._read_all(threads)
             if not self._stopped.is_set():
                 self._then()
         except Exception as error:
             if not self._stopped.is_set():
                 self.error = error
 
-    def _read_all(self, reader: ThreadPoolExecutor) -> None:
+    def _read_all(self, threads: ThreadPoolExecutor) -> None:
         ahead: deque[tuple[Piece, Future[Decoded]]] = deque()
         planned, records = self._at, FIRST_PIECE
         ended = False
         while not self._stopped.is_set():
             while not ended and len(ahead) < READ_AHEAD:
                 piece = self._plan(planned, records)
-                ahead.append((piece, reader.submit(self._read, piece)))
+                ahead.append((piece, threads.submit(self._read, piece)))
                 planned, ended = piece.end, piece.last
             if not ahead:
                 return
@@ -144,17 +132,14 @@ class CatchUp:
             self._take(piece, decoded)
 
     def _read(self, piece: Piece) -> Decoded:
-        if not piece.start.next:
-            return Decoded()
-        context = self._session.sparkContext
-        context.addJobTag(self._name)
-        # Large partitions are split, so that every core has something to read. Spark keeps consumers by their group
-        # (which they never join): with a new name for each piece, those of all pieces would hold their buffers.
-        group = {"kafka.group.id": f"turnout-catch-up-{self._name}"}
-        options = {**group, **self._kafka, "minPartitions": str(context.defaultParallelism)}
-        ends = Offsets({place: piece.end.next[place] for place in piece.start.next})
-        with pool(self._session, self._name):
-            records = read_range(self._session, options, piece.start, ends)
-            if piece.before.behind(piece.end) <= FEW:
-                return Decoded(decode(records, self._sources).toArrow())
-            return decode_bulk(records, self._sources)
+        """The records of a piece; read once more where that failed: Spark on one machine tries no task twice, so that
+        one Python worker that is killed, for its memory say, would be the end of the whole build."""
+        try:
+            return self._read_once(piece)
+        except Exception as error:
+            if self._stopped.is_set() or is_disconnected(error):
+                raise
+            return self._read_once(piece)
+
+    def _read_once(self, piece: Piece) -> Decoded:
+        return self._reader.read(self._kafka, piece.start, piece.end, piece.before.behind(piece.end))

@@ -25,15 +25,15 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from turnout.errors import first_line
 from turnout.layout import Layout, ViewTable
-from turnout.offsets import Lost, Offsets
+from turnout.offsets import EARLIEST, Lost, Offsets
 from turnout.records import Decoded
-from turnout.spark.bulk import bulk_session
+from turnout.spark.bulk import FEW, BulkReader
 from turnout.spark.callbacks import CallbackConnections
 from turnout.spark.catch_up import CatchUp, Piece, next_piece
 from turnout.spark.decode import decode, readings_of
 from turnout.spark.java_errors import words_of, words_of_error
 from turnout.spark.session import pool
-from turnout.spark.source import EARLIEST, FETCH, read_range
+from turnout.spark.source import FETCH, read_range
 from turnout.spark.views import ViewRunner
 from turnout.store.batches import Batch
 from turnout.store.generations import GenerationTables
@@ -111,6 +111,7 @@ class GenerationQuery:
         self._failure: Exception | None = None
         self._callbacks = CallbackConnections(session)
         self._readings = readings_of(self._layout)
+        self._bulk = BulkReader(session, f"g{self.generation}", self._readings)
 
     def start(self) -> None:
         """Start to read, or go on: with catching up where the store says, after that where the checkpoint says."""
@@ -123,10 +124,9 @@ class GenerationQuery:
         shutil.rmtree(self._reading.checkpoint, ignore_errors=True)
         self._reading.checkpoint.mkdir(parents=True)
         self._catch_up = CatchUp(
-            bulk_session(self._session),
             f"g{self.generation}",
+            self._bulk,
             self._kafka,
-            self._readings,
             self._read_so_far(),
             self._plan,
             self.take_piece,
@@ -227,7 +227,10 @@ class GenerationQuery:
                 raise
 
     def process_frame(self, frame: DataFrame, batch_id: int, end: Offsets) -> None:
-        """Take the decoded records of one batch, which ends at `end`, in one transaction of the store."""
+        """Take the decoded records of one batch, which ends at `end`, in one transaction of the store.
+
+        A large batch is read in bulk, and the frame is left as it is.
+        """
         started = time.monotonic()
         with self._tables.batch(batch_id) as batch:
             if batch is None:
@@ -236,16 +239,27 @@ class GenerationQuery:
             # A topic that may not be seen any more looks deleted; what was read of it is remembered.
             end = end.keeping(before, self._listener.denied)
             anew = before.made_anew(end)
-            if anew:
-                # Spark skips to the end of a topic that was deleted and made anew between two batches.
-                frame = frame.unionByName(decode(self._from_start(anew), self._readings))
-            if before.behind(end) <= SMALL_BATCH:
-                frame = frame.coalesce(1)
-            decoded = Decoded(_unread(frame.toArrow(), before, anew))
+            if before.behind(end) > FEW and not anew and self._is_there(before, end):
+                decoded = self._bulk.read(self._kafka, before.up_to(end), end, before.behind(end))
+            else:
+                decoded = self._decoded(frame, before, end, anew)
             caught_up = batch.views_built or end.reached(self._reading.target)
             self._write(batch, decoded, before, end, caught_up=caught_up)
             batch.finish(batch_id, end.to_json(), views_built=caught_up)
         self._report(batch, batch_id, decoded, end, caught_up, started)
+
+    def _is_there(self, before: Offsets, end: Offsets) -> bool:
+        """Whether Kafka has all between the two, as far as its ends can tell: only a stream reads past a gone topic."""
+        ends = self._reading.ends(self._layout.topics)
+        return all(ends.next.get(place, 0) >= end.next[place] for place in before.up_to(end).next)
+
+    def _decoded(self, frame: DataFrame, before: Offsets, end: Offsets, anew: Offsets | None) -> Decoded:
+        if anew:
+            # Spark skips to the end of a topic that was deleted and made anew between two batches.
+            frame = frame.unionByName(decode(self._from_start(anew), self._readings))
+        if before.behind(end) <= SMALL_BATCH:
+            frame = frame.coalesce(1)
+        return Decoded(_unread(frame.toArrow(), before, anew))
 
     def _plan(self, at: Offsets, records: int) -> Piece:
         """The next piece to catch up on."""
@@ -316,8 +330,7 @@ class GenerationQuery:
         folder.mkdir(parents=True, exist_ok=True)
         try:
             cores = self._session.sparkContext.defaultParallelism
-            parts = batch.export(view, folder, cores * (batch.size(view) // (cores * PART_ROWS) + 1))
-            sql = view.sql_if_unique if batch.right_keys_unique(view) else view.sql
+            sql, parts = batch.export(view, folder, cores * (batch.size(view) // (cores * PART_ROWS) + 1))
             batch.build(view, self._views.over_parts(sql, parts, f"g{self.generation}"))
         finally:
             shutil.rmtree(folder, ignore_errors=True)

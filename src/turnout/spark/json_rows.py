@@ -7,6 +7,7 @@ gets this module by value, so it imports nothing of Turnout.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -39,6 +40,9 @@ _SPECIAL = (b"NaN", b"Inf", b"\x00")
 _SMALLEST_PIECE = 128
 _TRIED_BEFORE_GIVING_UP = 2_000
 
+_NICE = 10
+"""How much a worker stands back: while many records are read, those who look wait for few."""
+
 Worker = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
@@ -49,6 +53,7 @@ def worker(sources: Sequence[tuple[int, pa.Schema]]) -> Worker:
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        os.nice(max(0, _NICE - os.nice(0)))
         tried = read = 0
         for batch in batches:
             odd = tried >= _TRIED_BEFORE_GIVING_UP and read * 2 < tried

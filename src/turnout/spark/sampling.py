@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from turnout.layout import Layout, SourceTable
 from turnout.spark.decode import decode, readings_of
+from turnout.spark.session import planned_session
 
 KAFKA_SCHEMA = pa.schema(
     [
@@ -54,7 +55,7 @@ def take_samples(session: SparkSession, layout: Layout, values: Mapping[str, Seq
         return [Sample(source.source, source.topic, 0, [], []) for source in layout.sources]
     count, now = len(sampled), datetime.now(UTC)
     places = [[topic for topic, _ in sampled], [0] * count, list(range(count)), [now] * count]
-    frame = session.createDataFrame(
+    frame = planned_session(session).createDataFrame(
         pa.table([[None] * count, [value for _, value in sampled], *places], schema=KAFKA_SCHEMA)
     )
     found = decode(frame.coalesce(1), readings_of(layout)).toArrow().to_pylist()

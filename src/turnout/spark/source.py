@@ -9,9 +9,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from turnout.offsets import Offsets
 
-EARLIEST = -2
-"""Stands for the first offset of a partition in Spark's JSON."""
-
 FETCH = {
     # Three times the rate of the defaults; see docs/architecture.md.
     "kafka.max.poll.records": "10000",

@@ -15,7 +15,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from turnout.joins import newest_sql, partition_newest_sql, quoted
+from turnout.joins import newest_sql, partition_newest_ids_sql, partition_newest_sql, quoted
 from turnout.layout import Layout, SourceTable, ViewTable
 from turnout.store.affected import Affected, evicted, hash_sql, keys_table, new, put, touched, was
 from turnout.store.database import next_version, sql_text
@@ -207,28 +207,35 @@ class Batch:
         if removed or added:
             self._changed.append(view.table)
 
-    def export(self, view: ViewTable, folder: Path, parts: int) -> list[dict[str, list[Path]]]:
-        """Write all shown rows of both sides as Parquet files, in parts that share no key; files by source, of each."""
+    def export(self, view: ViewTable, folder: Path, parts: int) -> tuple[str, list[dict[str, list[Path]]]]:
+        """Write the shown rows of both sides that the view needs as Parquet files, in parts that share no key.
+
+        The SQL to run over each part, and the files of each by source.
+        """
+        sql, needed = self._needed_right(view)
         files: list[dict[str, list[Path]]] = [{} for _ in range(parts)]
-        for source in (view.left, view.right):
+        for source, chosen in ((view.left, "true"), (view.right, needed)):
             table, below = self._place.table(source.table), folder / source.source
-            rows = f"{_selected(source, table, f'_hash % {parts} AS _part')}"
+            rows = f"{_selected(source, table, f'_hash % {parts} AS _part')} AND {chosen}"
             self._run(f"COPY ({rows}) TO '{sql_text(below)}' (FORMAT parquet, PARTITION_BY (_part))")
             nothing = folder / f"{source.source}.parquet"
             self._run(f"COPY ({_selected(source, table)} LIMIT 0) TO '{sql_text(nothing)}' (FORMAT parquet)")
             for number, part in enumerate(files):
                 part[source.source] = sorted((below / f"_part={number}").glob("*.parquet")) or [nothing]
-        return files
+        return sql, files
 
-    def right_keys_unique(self, view: ViewTable) -> bool:
-        """Whether no two shown right rows have one key."""
-        rows = self._place.table(view.right.table)
-        shown = " AND _shown" if view.right.latest else ""
-        return bool(
-            self._run(
-                f"SELECT count(*) = count(DISTINCT _hash) FROM {rows} WHERE {quoted(view.right.key)} IS NOT NULL{shown}"
-            )
-        )
+    def _needed_right(self, view: ViewTable) -> tuple[str, str]:
+        """The view's SQL, in its simplest form for what the right side holds, and the condition of rows it needs."""
+        source = view.right
+        if view.pairs:
+            return view.sql, "true"
+        rows = f"({_selected(source, self._place.table(source.table), '_hash')} AND {quoted(source.key)} IS NOT NULL)"
+        if self._run(f"SELECT count(*) = count(DISTINCT _hash) FROM {rows}"):
+            return view.sql_if_unique, "true"
+        self._run(f"CREATE OR REPLACE TEMP TABLE _newest AS {partition_newest_ids_sql(rows, source.key)}")
+        keys = f"(SELECT count(DISTINCT {quoted(source.key)}) FROM {rows})"
+        once = self._run(f"SELECT count(*) = {keys} FROM _newest")
+        return view.sql_if_unique if once else view.sql, "_id IN (FROM _newest)"
 
     def size(self, view: ViewTable) -> int:
         """How many rows the two sides of a view have."""

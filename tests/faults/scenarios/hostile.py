@@ -10,6 +10,7 @@ from faults.stage import Stage
 from faults.world import ACCOUNTS, USERS, Comparison, World
 from turnout.testing import produce
 
+LOAD_SECONDS = 2
 BULK_RECORDS = 45_000
 """So many that a build reads them in Spark's Python workers."""
 
@@ -53,17 +54,24 @@ def poison() -> list[bytes]:
 
 
 def poisoned_batch(stage: Stage) -> Comparison:
-    """Hostile records come live, and are then read again by a build, in bulk."""
+    """Hostile records come live, between good ones."""
     world = stage.world()
-    records = poison()
     for topic in world.topics.pair:
-        produce(world.bootstrap, topic, records)
-    live = world.recover(time.monotonic())
-    if not live.equal:
-        return live
-    bulk.users(world.bootstrap, world.topics.users, BULK_RECORDS)
-    assert world.control.post({"joinType": "full"})["outcome"] == "applied"
+        produce(world.bootstrap, topic, poison())
     return world.recover(time.monotonic())
+
+
+def poisoned_build(stage: Stage) -> Comparison:
+    """A build reads hostile records in bulk."""
+    world = stage.world()
+    world.producer.pause()
+    poisoned = world.make_topics()
+    bulk.users(world.bootstrap, poisoned.users, BULK_RECORDS)
+    for topic in poisoned.pair:
+        produce(world.bootstrap, topic, poison())
+    began = time.monotonic()
+    world.move(poisoned, joinType="full")
+    return world.recover(began)
 
 
 def hot_key(stage: Stage) -> Comparison:
@@ -80,6 +88,7 @@ def hot_key(stage: Stage) -> Comparison:
 def large_records(stage: Stage) -> Comparison:
     """Records of 1 MB: good ones, mistyped ones, and ones that are no JSON."""
     world = stage.world()
+    time.sleep(LOAD_SECONDS)
     text = "x" * LARGE_BYTES
     good = [{"userId": f"large {n}", "name": text, "email": "e", "age": n} for n in range(10)]
     wrong = [{"userId": "wrong", "name": "n", "email": "e", "age": text}, text, {"userId": "unknown", "other": text}]
@@ -98,7 +107,7 @@ def wide_source(stage: Stage) -> Comparison:
         bulk.write(world.bootstrap, world.topics.users, (json.dumps(value).encode() for value in values))
         produce(world.bootstrap, world.topics.accounts, [dict.fromkeys(ACCOUNTS) | {"userId": "w1"}])
         world.producer.resume()
-        time.sleep(2)
+        time.sleep(LOAD_SECONDS)
         return world.recover(time.monotonic())
 
 

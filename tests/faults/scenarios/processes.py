@@ -66,12 +66,15 @@ def kill_worker(stage: Stage) -> Comparison:
 
 
 def terminate(stage: Stage) -> Comparison:
-    """SIGTERM under load; it ends in order, and is started again."""
+    """SIGTERM under load, in a swap; it ends in order, is started again, and applies the swap."""
     world = stage.world()
     time.sleep(LOAD_SECONDS)
-    world.control.send({"joinType": "full"})
+    request = world.control.send({"joinType": "full"})
+    wait_until(lambda: world.turnout.status()["state"] != "live", interval=0.01, what="the swap to begin")
     assert world.turnout.stop(signal.SIGTERM) == 0, world.turnout.log()
     time.sleep(LOAD_SECONDS)
     started = time.monotonic()
     world.turnout.start()
-    return world.recover(started)
+    found = world.recover(started)
+    assert world.control.outcome(request) == "applied", "an end in order is no reason to give a swap up"
+    return found

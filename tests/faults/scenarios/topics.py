@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -27,11 +28,9 @@ def topic_made_anew(stage: Stage) -> Comparison:
     delete_topic(world.bootstrap, users)
     wait_until(lambda: world.said(f"topic '{users}' partition 0 is gone"), what="the deletion to be told")
     create_topic(world.bootstrap, users, 2)
-    healed = time.monotonic()
     world.producer.resume()
     time.sleep(LOAD_SECONDS)
-    healed = time.monotonic()
-    return world.recover(healed)
+    return world.recover(time.monotonic())
 
 
 def partitions_added(stage: Stage) -> Comparison:
@@ -41,13 +40,11 @@ def partitions_added(stage: Stage) -> Comparison:
     admin = AdminClient({"bootstrap.servers": world.bootstrap})
     for made in admin.create_partitions([NewPartitions(topic, 5) for topic in world.topics.pair]).values():
         made.result(10)
-    healed = time.monotonic()
     world.producer.pause()
     world.producer.write_to(world.topics.pair, 5)
     world.producer.resume()
     time.sleep(LOAD_SECONDS)
-    healed = time.monotonic()
-    return world.recover(healed)
+    return world.recover(time.monotonic())
 
 
 def retention(stage: Stage) -> Comparison:
@@ -62,7 +59,8 @@ def retention(stage: Stage) -> Comparison:
     time.sleep(LOAD_SECONDS)
     world.producer.pause()
     place = TopicPartition(world.topics.users, 0, read + 50)
-    AdminClient({"bootstrap.servers": world.bootstrap}).delete_records([place])[place].result(10)
+    admin = AdminClient({"bootstrap.servers": world.bootstrap})  # a request dies with its client
+    admin.delete_records([place])[place].result(10)
     world.forget([record for record in shown if record.partition == 0])
     stage.kafka.proxy.heal()
     found = world.recover(time.monotonic())
@@ -87,9 +85,5 @@ def leader_change(stage: Stage) -> Comparison:
         world.producer.resume()
         time.sleep(LOAD_SECONDS)
         after = world.recover(time.monotonic())
-        return while_gone if not while_gone.equal else _both(while_gone, after)
-
-
-def _both(first: Comparison, second: Comparison) -> Comparison:
-    """The second, with the time of the first: that one tells how long the fault was felt."""
-    return Comparison(second.rows, second.lost, second.doubled, second.details, first.seconds)
+        # The first tells how long the fault was felt.
+        return replace(after, seconds=while_gone.seconds) if while_gone.equal else while_gone

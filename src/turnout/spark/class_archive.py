@@ -1,0 +1,79 @@
+"""An archive of the classes that Spark loads: a JVM that maps it starts in about half the time.
+
+Owns the archive's file and its making. Spark works without it: a JVM that it does not fit passes over it by itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyspark
+
+from turnout.errors import TurnoutError
+from turnout.jars import cache_folder
+from turnout.java import find_java
+
+MAKING_SECONDS = 300
+_UNUSED_SECONDS = 30 * 24 * 3600
+_PREFIX, _SUFFIX = "classes-", ".jsa"
+
+
+def archive_file(jars: Sequence[Path]) -> Path:
+    """Where the archive for this Java, this Spark and these jars is, or would be: it fits no others."""
+    java = find_java().resolve()
+    parts = [java, java.stat().st_mtime_ns, Path(pyspark.__file__), pyspark.__version__, *jars]
+    name = hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()[:16]
+    return cache_folder().parent / f"{_PREFIX}{name}{_SUFFIX}"
+
+
+def use(file: Path) -> str:
+    """The option of a JVM that maps the archive; empty where there is none."""
+    return f'"-XX:SharedArchiveFile={file}"' if file.exists() else ""
+
+
+def write_at_exit(file: Path) -> str:
+    """The option of a JVM that writes at its end what it has loaded."""
+    return f'"-XX:ArchiveClassesAtExit={file}"'
+
+
+def make(jars: Sequence[Path]) -> Path:
+    """The archive, made where it is not there; that takes half a minute, in a process of its own."""
+    file = archive_file(jars)
+    if file.exists():
+        return file
+    part = file.with_suffix(".part")
+    command = [sys.executable, "-m", "turnout.spark.rehearsal", str(part)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=MAKING_SECONDS, check=False)
+        if done.returncode != 0 or not part.exists():
+            raise _not_made((done.stderr.strip().splitlines() or ["nothing was written"])[-1])
+        part.replace(file)
+    except subprocess.TimeoutExpired:
+        raise _not_made(f"not done within {MAKING_SECONDS} seconds") from None
+    finally:
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
+    for other in file.parent.glob(f"{_PREFIX}*{_SUFFIX}"):
+        if other != file and _is_useless(other):
+            other.unlink(missing_ok=True)
+    return file
+
+
+def _is_useless(archive: Path) -> bool:
+    """Whether nobody has started with it for a month: another version of Java or Spark may be in use beside this."""
+    return time.time() - archive.stat().st_atime > _UNUSED_SECONDS
+
+
+def _not_made(why: str) -> TurnoutError:
+    return TurnoutError(
+        code="no_class_archive",
+        message=f"the archive of Spark's classes was not made: {why}",
+        hint="Turnout runs without it, and starts some seconds later",
+        status=500,
+    )

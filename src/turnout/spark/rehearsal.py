@@ -1,0 +1,140 @@
+"""What Turnout does with Spark, done once over a few made-up records, so that its JVM knows which classes it takes.
+
+Run as a program by `class_archive`, with the file that the JVM shall write at its end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from turnout.columns import ColumnType
+from turnout.config import Settings, SparkSettings
+from turnout.layout import Layout, ViewTable
+from turnout.offsets import Offsets
+from turnout.plan import Plan
+from turnout.spark import json_rows
+from turnout.spark.bulk import bulk_session, decode_bulk
+from turnout.spark.class_archive import MAKING_SECONDS, write_at_exit
+from turnout.spark.decode import decode, readings_of
+from turnout.spark.sampling import KAFKA_SCHEMA, take_samples
+from turnout.spark.session import start_session
+from turnout.spark.source import read_range
+from turnout.spark.views import ViewRunner
+
+_RECORD = b'{"userId": "u1", "name": "n", "email": "e", "age": 1, "accountType": "gold", "balance": 0.5}'
+_NO_KAFKA = {
+    "kafka.bootstrap.servers": "127.0.0.1:1",
+    "kafka.default.api.timeout.ms": "300",
+    "kafka.request.timeout.ms": "300",
+    "fetchOffset.numRetries": "1",
+    "fetchOffset.retryIntervalMs": "10",
+}
+
+
+def rehearse(session: SparkSession, folder: Path) -> None:
+    """Each way that Turnout uses Spark, once."""
+    settings = Settings()
+    layout = Layout.of(settings, Plan.from_settings(settings))
+    readings = readings_of(layout)
+    take_samples(session, layout, {topic: [_RECORD] for topic in layout.topics})
+    decode(_records(session, layout), readings).toArrow()
+    decode_bulk(_records(bulk_session(session), layout), readings)
+    for view in layout.views:
+        _view(session, view, folder)
+    _stream(session, layout, folder)
+    _kafka(session, layout)
+
+
+def _records(session: SparkSession, layout: Layout) -> DataFrame:
+    rows = [
+        {"key": None, "value": value, "topic": topic, "partition": 0, "offset": 0, "timestamp": None}
+        for topic in layout.topics
+        for value in (_RECORD, b"[1]")
+    ]
+    return session.createDataFrame(pa.Table.from_pylist(rows, KAFKA_SCHEMA))
+
+
+def _view(session: SparkSession, view: ViewTable, folder: Path) -> None:
+    runner = ViewRunner(session)
+    rows = {side.source: _rows(side.columns) for side in (view.left, view.right)}
+    runner.over_rows(view, rows)
+    parts: dict[str, list[Path]] = {}
+    for source, table in rows.items():
+        file = folder / f"{source}.parquet"
+        pq.write_table(table, file)
+        parts[source] = [file]
+    for sql in (view.sql, view.sql_if_unique):
+        list(runner.over_parts(sql, [parts], "rehearsal"))
+
+
+def _rows(columns: Mapping[str, ColumnType]) -> pa.Table:
+    types = {name: json_rows.TYPES[kind.name] for name, kind in columns.items()}
+    types |= {"_id": pa.int64(), "_ts": pa.timestamp("us", "UTC")}
+    return pa.table({name: pa.nulls(1, kind) for name, kind in types.items()})
+
+
+def _stream(session: SparkSession, layout: Layout, folder: Path) -> None:
+    """A stream of another source: that of Kafka needs a Kafka."""
+    source = session.readStream.format("rate").option("rowsPerSecond", 10).load()
+    topic = layout.topics[0]
+    records = source.selectExpr(
+        "CAST(NULL AS BINARY) AS key",
+        "CAST('{}' AS BINARY) AS value",
+        f"'{topic}' AS topic",
+        "0 AS `partition`",
+        "value AS `offset`",
+        "timestamp",
+    )
+    query = (
+        decode(records, readings_of(layout))
+        .writeStream.option("checkpointLocation", str(folder / "checkpoint"))
+        .foreachBatch(lambda frame, _: frame.coalesce(1).toArrow())
+        .start()
+    )
+    query.processAllAvailable()
+    query.stop()
+
+
+def _kafka(session: SparkSession, layout: Layout) -> None:
+    """Kafka's clients, as far as they go when nobody answers."""
+    places = {(topic, 0): 0 for topic in layout.topics}
+    with contextlib.suppress(PySparkException, Py4JError):
+        read_range(session, _NO_KAFKA, Offsets(places), Offsets(places)).toArrow()
+    jvm: Any = session.sparkContext._jvm
+    properties = jvm.java.util.HashMap()
+    for name, value in _NO_KAFKA.items():
+        properties.put(name.removeprefix("kafka."), value)
+    for kind in ("key", "value"):
+        properties.put(f"{kind}.deserializer", "org.apache.kafka.common.serialization.ByteArrayDeserializer")
+    consumer = jvm.org.apache.kafka.clients.consumer.KafkaConsumer(properties)
+    places_read = jvm.java.util.ArrayList()
+    places_read.add(jvm.org.apache.kafka.common.TopicPartition(layout.topics[0], 0))
+    consumer.assign(places_read)
+    consumer.poll(jvm.java.time.Duration.ofMillis(300))
+    consumer.close()
+
+
+def main(file: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="turnout-rehearsal-") as folder:
+        conf = {"spark.driver.extraJavaOptions": write_at_exit(file)}
+        session = start_session(SparkSettings(conf=conf), Path(folder) / "spark")
+        java: Any = session.sparkContext._gateway.proc  # type: ignore[union-attr]
+        rehearse(session, Path(folder))
+        session.stop()
+        java.stdin.close()
+        java.wait(MAKING_SECONDS)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,18 @@
+"""The cheap ones of the faults that `make faults` plays: nothing is lost and nothing doubled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from faults.catalogue import FAULTS
+from faults.stage import Stage
+
+CHEAP = ("network-cut", "partitions-added", "poisoned-batch", "large-records")
+
+
+def test_network_partitions_and_hostile_records_lose_and_double_nothing(tmp_path: Path) -> None:
+    faults = {fault.name: fault for fault in FAULTS}
+    with Stage(tmp_path) as stage:
+        for name in CHEAP:
+            played = stage.play(faults[name])
+            assert played.good, f"{name}: {played.comparison} {played.trouble}"
