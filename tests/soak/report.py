@@ -31,7 +31,7 @@ MEASURES = (
     Measure("memory of Turnout's own process", "MB", 1.15, lambda sample: sample.own_mb),
     Measure("threads", "", 1.10, lambda sample: sample.threads),
     Measure("open files", "", 1.15, lambda sample: sample.files),
-    Measure("data folder on disk", "MB", 1.30, lambda sample: sample.disk_mb),
+    Measure("data folder on disk, without logs", "MB", 1.30, lambda sample: sample.disk_mb),
     Measure("latency, record written to row at a viewer", "ms", 1.30, lambda sample: sample.latency_ms),
 )
 

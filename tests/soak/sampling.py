@@ -94,11 +94,11 @@ def tree_use(pid: int) -> tuple[float, float, int, int]:
 
 
 def folder_mb(folder: Path) -> float:
-    """What the files below a folder take on disk; they come and go meanwhile."""
+    """What the files below a folder take on disk; they come and go meanwhile. Logs do not count: they are rotated."""
     total = 0
     for path in folder.rglob("*"):
         try:
-            total += path.stat().st_blocks * 512 if path.is_file() else 0
+            total += path.stat().st_blocks * 512 if path.is_file() and ".log" not in path.name else 0
         except OSError:
             continue
     return round(total / 2**20, 1)
