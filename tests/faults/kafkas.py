@@ -133,5 +133,6 @@ class Cluster:
         self._stop()
 
     def _stop(self) -> None:
-        for node in self.nodes:
-            node.stop()
+        for number, node in enumerate(self.nodes, start=1):
+            if node.running:
+                self.kill(number)  # in order, the last ones would wait for a quorum that is gone

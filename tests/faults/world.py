@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import time
 from collections import Counter
@@ -12,6 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import httpx
+import psutil
 import pyarrow as pa
 
 import oracle
@@ -129,7 +131,12 @@ class World:
     def _close(self) -> None:
         self.producer.close()
         if self.turnout.running:
+            family = psutil.Process(self.turnout.pid).children(recursive=True)
             self.turnout.kill()
+            for process in family:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
+            psutil.wait_procs(family, timeout=10)
         self.turnout.close()
 
     @property

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from datetime import datetime
 from pathlib import Path
 
+from faults import faked
 from faults.scenarios import bulk
 from faults.stage import NotPossibleError, Stage
 from faults.world import Comparison, World
@@ -25,7 +27,7 @@ def clock_jumps(stage: Stage) -> Comparison:
     clock = folder / "clock"
     clock.write_text("+0\n")
     world = World(folder, stage.kafka)
-    world.turnout.command = ["env", *_faked(clock), *world.turnout.command]
+    world.turnout.command = ["env", *_faked(clock), sys.executable, str(Path(faked.__file__))]
     with world:
         world.producer.resume()
         for moment, join in (("+3600", "inner"), ("-3600", "full"), ("+0", "left")):
