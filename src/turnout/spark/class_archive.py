@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import subprocess
 import sys
 import time
@@ -47,7 +48,7 @@ def make(jars: Sequence[Path]) -> Path:
     file = archive_file(jars)
     if file.exists():
         return file
-    part = file.with_suffix(".part")
+    part = file.with_suffix(f".{os.getpid()}.part")
     command = [sys.executable, "-m", "turnout.spark.rehearsal", str(part)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=MAKING_SECONDS, check=False)
