@@ -55,6 +55,7 @@ def _faked(clock: Path) -> list[str]:
         f"FAKETIME_TIMESTAMP_FILE={clock}",
         "FAKETIME_CACHE_DURATION=1",
         "FAKETIME_DONT_FAKE_MONOTONIC=1",
+        "FAKETIME_FORCE_MONOTONIC_FIX=0",  # with it, every timed wait of the JVM ends at once
     ]
 
 
