@@ -7,6 +7,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from confluent_kafka import Producer
@@ -91,10 +92,10 @@ class SteadyProducer:
         assert not self._writing.is_set(), "pause the producer first"
         self._topics, self.partitions = topics, partitions
         for topic in topics:  # the client has its own picture of a topic, which it would refresh every five minutes
-            wait_until(lambda t=topic: self._sees(t) >= partitions, what=f"{partitions} partitions of {topic}")
+            wait_until(partial(self._sees, topic, partitions), what=f"{partitions} partitions of {topic}")
 
-    def _sees(self, topic: str) -> int:
-        return len(self._producer.list_topics(topic, timeout=10).topics[topic].partitions)
+    def _sees(self, topic: str, partitions: int) -> bool:
+        return len(self._producer.list_topics(topic, timeout=10).topics[topic].partitions) >= partitions
 
     def resume(self) -> None:
         self._idle.clear()

@@ -35,7 +35,8 @@ def clock_jumps(stage: Stage) -> Comparison:
             clock.write_text(f"{moment}\n")
             time.sleep(LOAD_SECONDS)
             _believes(world, int(moment))
-            assert world.control.post({"joinType": join})["outcome"] == "applied"
+            answer = world.control.post({"joinType": join})
+            assert answer.get("outcome") == "applied", f"at {moment} s: {answer}; log:\n{world.turnout.log()}"
         return world.recover(time.monotonic())
 
 
