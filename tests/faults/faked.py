@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import select
 import time
+from typing import SupportsIndex
 
 from turnout.cli import main
 
 
-def sleep(seconds: float) -> None:
-    select.select([], [], [], seconds)
+def sleep(seconds: float | SupportsIndex) -> None:
+    select.select([], [], [], float(seconds))
 
 
 if __name__ == "__main__":

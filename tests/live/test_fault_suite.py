@@ -7,7 +7,7 @@ from pathlib import Path
 from faults.catalogue import FAULTS
 from faults.stage import Stage
 
-CHEAP = ("network-cut", "partitions-added", "poisoned-batch", "large-records")
+CHEAP = ("network-cut", "partitions-added", "poisoned-batch")
 
 
 def test_network_partitions_and_hostile_records_lose_and_double_nothing(tmp_path: Path) -> None:

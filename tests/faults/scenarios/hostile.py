@@ -91,8 +91,9 @@ def large_records(stage: Stage) -> Comparison:
     time.sleep(LOAD_SECONDS)
     text = "x" * LARGE_BYTES
     good = [{"userId": f"large {n}", "name": text, "email": "e", "age": n} for n in range(10)]
-    mistyped, unknown = {"userId": "wrong", "name": "n", "email": "e", "age": text}, {"userId": "x", "other": text}
-    produce(world.bootstrap, world.topics.users, [*good, mistyped, text, unknown])
+    wrong = [{"userId": "wrong", "name": "n", "email": "e", "age": text}, {"userId": "unknown", "other": text}]
+    produce(world.bootstrap, world.topics.users, [*good, *wrong])
+    produce(world.bootstrap, world.topics.users, [text])
     return world.recover(time.monotonic())
 
 
