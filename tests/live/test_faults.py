@@ -20,6 +20,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 import oracle
+from beside import beside
 from kafka_log import read_all
 from running import RunningTurnout
 from small_disk import fill, small_disk
@@ -121,21 +122,15 @@ def assert_tables_are_exact(
 @contextmanager
 def watched(turnout: RunningTurnout, allowed: tuple[int, ...] = (200,)) -> Iterator[None]:
     """Read the view all the time; every answer must be one of the allowed."""
-    stopped = threading.Event()
     answers: list[int] = []
 
-    def read() -> None:
+    def read(stopped: threading.Event) -> None:
         with httpx.Client(base_url=turnout.http.base_url, timeout=10) as client:
             while not stopped.wait(0.05):
                 answers.append(client.get("/api/tables/final_ui/rows", params={"limit": 5}).status_code)
 
-    reader = threading.Thread(target=read)
-    reader.start()
-    try:
+    with beside(read):
         yield
-    finally:
-        stopped.set()
-        reader.join()
     assert len(answers) > 10
     assert set(answers) <= set(allowed), set(answers)
 
@@ -144,9 +139,8 @@ def watched(turnout: RunningTurnout, allowed: tuple[int, ...] = (200,)) -> Itera
 def load(bootstrap: str, topics: tuple[str, str], per_second: int = 1000) -> Iterator[None]:
     """So many records a second, until the block ends."""
     some = per_second // 40
-    stopped = threading.Event()
 
-    def write() -> None:
+    def write(stopped: threading.Event) -> None:
         producer = Producer({"bootstrap.servers": bootstrap})
         number = 0
         while not stopped.wait(0.05):
@@ -156,13 +150,8 @@ def load(bootstrap: str, topics: tuple[str, str], per_second: int = 1000) -> Ite
             number += some
         assert producer.flush(30) == 0
 
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
+    with beside(write):
         yield
-    finally:
-        stopped.set()
-        writer.join()
 
 
 def test_start_without_broker_or_topics_waits_for_both(tmp_path: Path) -> None:

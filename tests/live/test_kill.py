@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import oracle
+from beside import beside
 from kafka_log import read_all
 from lengths import KILLS
 from running import RunningTurnout
@@ -48,21 +49,15 @@ def random_record(random_: random.Random, topic: str) -> Record:
 @contextmanager
 def steady_load(bootstrap: str, topics: tuple[str, str], seed: int) -> Iterator[None]:
     """A few hundred records a second, until the block ends."""
-    stopped = threading.Event()
     random_ = random.Random(seed)
 
-    def run() -> None:
+    def run(stopped: threading.Event) -> None:
         while not stopped.wait(0.05):
             for topic in topics:
                 produce(bootstrap, topic, [random_record(random_, topic) for _ in range(random_.randrange(20))])
 
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
+    with beside(run):
         yield
-    finally:
-        stopped.set()
-        thread.join()
 
 
 def assert_tables_equal_kafka(turnout: RunningTurnout, bootstrap: str, topics: tuple[str, str]) -> None:

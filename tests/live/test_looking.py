@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import schemathesis
 
+from beside import beside
 from following import Follower, Socket, place_of, rows_of, sorted_rows_of
 from running import RunningTurnout
 from turnout.broker import EmbeddedBroker
@@ -50,22 +51,16 @@ def account(number: int, balance: float = 1.0) -> dict[str, Any]:
 @contextmanager
 def steady_load(bootstrap: str) -> Iterator[None]:
     """Changes, inserts and second accounts, until the block ends."""
-    stopped = threading.Event()
 
-    def run() -> None:
+    def run(stopped: threading.Event) -> None:
         turn = 0
         while not stopped.wait(0.05):
             turn += 1
             produce(bootstrap, "look-users", [user(turn % 320, turn)])
             produce(bootstrap, "look-accounts", [account(turn % 310, float(turn))])
 
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
+    with beside(run):
         yield
-    finally:
-        stopped.set()
-        thread.join()
 
 
 def swapped_to(turnout: RunningTurnout, join: str) -> int:

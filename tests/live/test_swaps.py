@@ -22,6 +22,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
+from beside import beside
 from lengths import SWAPS
 from orchestrated import Orchestrated, orchestrated
 from turnout.broker import EmbeddedBroker
@@ -87,10 +88,9 @@ class Reader:
     reads: int = 0
     faults: list[str] = field(default_factory=list)
     generations: set[int] = field(default_factory=set)
-    stopped: threading.Event = field(default_factory=threading.Event)
 
-    def run(self) -> None:
-        while not self.stopped.is_set():
+    def run(self, stopped: threading.Event) -> None:
+        while not stopped.is_set():
             try:
                 self.look()
             except Exception as error:
@@ -125,34 +125,23 @@ class Reader:
 @contextmanager
 def reading(database: Database) -> Iterator[Reader]:
     reader = Reader(database)
-    thread = threading.Thread(target=reader.run)
-    thread.start()
-    try:
+    with beside(reader.run):
         yield reader
-    finally:
-        reader.stopped.set()
-        thread.join()
 
 
 @contextmanager
 def load(bootstrap: str, topics: Topics) -> Iterator[None]:
     """New records in all topics all the time."""
-    stopped = threading.Event()
 
-    def run() -> None:
+    def run(stopped: threading.Event) -> None:
         for number in itertools.count(20):
             if stopped.wait(0.2):
                 return
             for which in (0, 1):
                 fill(bootstrap, topics, which, range(number, number + 2))
 
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
+    with beside(run):
         yield
-    finally:
-        stopped.set()
-        thread.join()
 
 
 def size_mb(folder: Path) -> float:

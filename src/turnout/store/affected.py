@@ -13,6 +13,9 @@ import duckdb
 from turnout.joins import quoted
 from turnout.layout import SourceTable, ViewTable
 
+KEPT = ("_id", "_ts", "_hash")
+"""The hidden columns that every row of a source has."""
+
 
 class Affected:
     """The temporary tables of one batch."""
@@ -77,7 +80,7 @@ class Affected:
 
     def before(self, source: SourceTable) -> str:
         """The shown rows that were there, as a relation."""
-        return f"(SELECT {_chosen(source)} FROM {was(source)} WHERE {'_shown' if source.latest else 'true'})"
+        return f"(SELECT {columns_of(source, *KEPT)} FROM {was(source)} WHERE {'_shown' if source.latest else 'true'})"
 
     def after(self, source: SourceTable) -> str:
         """The shown rows that are there once the batch is in, as a relation."""
@@ -86,8 +89,8 @@ class Affected:
         else:
             stays = self.staying(source)
             comes = f"{new(source)} WHERE {stays}"
-        chosen = _chosen(source)
-        return f"(SELECT {chosen} FROM {was(source)} WHERE {stays} UNION ALL SELECT {chosen} FROM {comes})"
+        columns = columns_of(source, *KEPT)
+        return f"(SELECT {columns} FROM {was(source)} WHERE {stays} UNION ALL SELECT {columns} FROM {comes})"
 
     def of_view(self, view: ViewTable, rows: str) -> str:
         """Those of some rows whose keys this view touches, as a relation."""
@@ -152,5 +155,6 @@ def put(source: SourceTable) -> str:
     return quoted(f"_put_{source.source}")
 
 
-def _chosen(source: SourceTable) -> str:
-    return ", ".join([quoted(column) for column in source.columns] + ["_id", "_ts", "_hash"])
+def columns_of(source: SourceTable, *hidden: str) -> str:
+    """The declared columns of a source, and some hidden ones, for a SELECT."""
+    return ", ".join([*(quoted(column) for column in source.columns), *hidden])

@@ -17,13 +17,15 @@ import pyarrow.compute as pc
 
 from turnout.joins import newest_sql, partition_newest_ids_sql, partition_newest_sql, quoted
 from turnout.layout import Layout, SourceTable, ViewTable
-from turnout.store.affected import Affected, evicted, hash_sql, keys_table, new, put, touched, was
+from turnout.store.affected import KEPT, Affected, columns_of, evicted, hash_sql, keys_table, new, put, touched, was
 from turnout.store.database import next_version, sql_text
 from turnout.store.deltas import DeltaLog, TablePlace
 from turnout.store.feed import MAX_DELTA_ROWS, Feed, Wanted
 from turnout.store.quality import QualityCount, Sides, move_quality, write_quality
 
 _PLACE = 'topic, "partition", "offset"'
+_FOR_VIEWS = ("_id", "_ts")
+"""The hidden columns that a view's SQL asks for."""
 _NONE: Mapping[int, pa.Table] = MappingProxyType({})
 
 
@@ -130,12 +132,12 @@ class Batch:
 
     def _append(self, source: SourceTable, rows: str) -> None:
         table = self._place.table(source.table)
-        chosen = ", ".join([quoted(c) for c in source.columns] + ["_id", "_ts", "_hash"])
+        columns = columns_of(source, *KEPT)
         gone = 0
         if self._keys.evicts(source):
             place = TablePlace(source.table, table, source.columns, ["_id"])
             gone = self.log.remove(place, f"_id IN (SELECT _id FROM {evicted(source)})")
-        coming = f"SELECT {chosen} FROM ({rows}) WHERE {self._keys.staying(source)}"
+        coming = f"SELECT {columns} FROM ({rows}) WHERE {self._keys.staying(source)}"
         added = self.log.add(source.table, f"INSERT INTO {table} BY NAME {coming}")
         if added or gone:
             self._changed.append(source.table)
@@ -181,11 +183,13 @@ class Batch:
         if not self.result.records:
             return None
         left, right = (
-            f"SELECT {_chosen(source)} FROM {self._keys.of_view(view, self._keys.after(source))}"
+            f"SELECT {columns_of(source, *_FOR_VIEWS)} FROM {self._keys.of_view(view, self._keys.after(source))}"
             for source in (view.left, view.right)
         )
         if not view.left.latest:
-            keyless = f"SELECT {_chosen(view.left)} FROM {new(view.left)} WHERE {quoted(view.key)} IS NULL"
+            keyless = (
+                f"SELECT {columns_of(view.left, *_FOR_VIEWS)} FROM {new(view.left)} WHERE {quoted(view.key)} IS NULL"
+            )
             left += f" UNION ALL {keyless} AND {self._keys.staying(view.left)}"
         rows = {
             view.left.source: self._cursor.execute(left).to_arrow_table(),
@@ -302,14 +306,9 @@ def _faults(records: pa.Table, index: int) -> bool:
     return bool(pc.sum(pc.list_value_length(records.column(f"faults_{index}"))).as_py())
 
 
-def _chosen(source: SourceTable) -> str:
-    """What the view's SQL needs of a row."""
-    return ", ".join([quoted(column) for column in source.columns] + ["_id", "_ts"])
-
-
 def _selected(source: SourceTable, table: str, *more: str) -> str:
     """The rows of a source that are shown."""
-    return f"SELECT {', '.join([_chosen(source), *more])} FROM {table} WHERE {'_shown' if source.latest else 'true'}"
+    return f"SELECT {columns_of(source, *_FOR_VIEWS, *more)} FROM {table} WHERE {'_shown' if source.latest else 'true'}"
 
 
 def _coming(index: int, source: SourceTable, parts: Collection[str], table: str) -> str:
