@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import time
 
@@ -51,8 +52,9 @@ def kill_worker(stage: Stage) -> Comparison:
     workers: list[psutil.Process] = []
 
     def found() -> bool:
-        daemons = [child for child in java.children() if "daemon" in " ".join(child.cmdline())]
-        workers[:] = [worker for daemon in daemons for worker in daemon.children()]
+        with contextlib.suppress(psutil.NoSuchProcess):  # one that has ended meanwhile
+            daemons = [child for child in java.children() if "daemon" in " ".join(child.cmdline())]
+            workers[:] = [worker for daemon in daemons for worker in daemon.children()]
         return bool(workers)
 
     wait_until(found, timeout=60, interval=0.01, what="a Python worker")
