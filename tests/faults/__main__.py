@@ -31,9 +31,9 @@ def main() -> int:
         for fault in wanted:
             played.append(stage.play(fault))
             report.say(console, played[-1])
+            if options.write_docs:
+                report.write(DOCS, played)
     console.print(report.table(played))
-    if options.write_docs:
-        report.write(DOCS, played)
     return 0 if all(one.good for one in played) else 1
 
 

@@ -51,8 +51,7 @@ def kill_worker(stage: Stage) -> Comparison:
     workers: list[psutil.Process] = []
 
     def found() -> bool:
-        daemons = [child for child in java.children() if "daemon" in " ".join(child.cmdline())]
-        workers[:] = [worker for daemon in daemons for worker in daemon.children()]
+        workers[:] = [worker for child in java.children() if _is_daemon(child) for worker in child.children()]
         return bool(workers)
 
     wait_until(found, timeout=60, interval=0.01, what="a Python worker")
@@ -63,6 +62,14 @@ def kill_worker(stage: Stage) -> Comparison:
     assert world.control.outcome(request) == "applied", world.turnout.rows("control_raw", sort="-ts", limit=1)
     world.follow(large)
     return world.recover(killed, timeout_seconds=120)
+
+
+def _is_daemon(process: psutil.Process) -> bool:
+    """Whether this is what starts Python workers; not one that has ended, which may stay in the list of processes."""
+    try:
+        return "daemon" in " ".join(process.cmdline())
+    except psutil.NoSuchProcess:
+        return False
 
 
 def terminate(stage: Stage) -> Comparison:
