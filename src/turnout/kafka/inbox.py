@@ -31,6 +31,7 @@ LOOK_TIMEOUT_SECONDS = 1.0
 RETRY_SECONDS = 0.5
 RETRY_MAX_SECONDS = 5.0
 POLL_SECONDS = 0.2
+FLUSH_SECONDS = 0.005
 BATCH = 500
 STOP_SECONDS = 2.0
 
@@ -378,7 +379,7 @@ class Acknowledgements:
             value = json.dumps(payload, default=str).encode()
             name = key.encode(errors="replace") if key is not None else None
             if files_of(self._kafka) != self._files:  # a renewed certificate, say
-                self._producer.flush(0.5)
+                self.flush(0.5)
                 self._producer.purge()
                 self._make_producer()
             try:
@@ -397,8 +398,17 @@ class Acknowledgements:
             self._failed(repr(error))
 
     def flush(self, timeout: float) -> bool:
-        """Wait until all are delivered or failed; False when some are still waiting."""
-        return self._producer.flush(timeout) == 0
+        """Wait until all are delivered or failed; False when some are still waiting.
+
+        Not by the client's own `flush`: it waits by the system's clock, and for an hour more when that is set back.
+        """
+        deadline = time.monotonic() + timeout
+        while len(self._producer):
+            if time.monotonic() >= deadline:
+                return False
+            self._producer.poll(0)  # calls _delivered
+            time.sleep(FLUSH_SECONDS)
+        return True
 
     def close(self) -> None:
         """Give what waits two seconds, then end. May be called twice."""
@@ -409,7 +419,7 @@ class Acknowledgements:
         if not self.flush(STOP_SECONDS):
             self._failed("Turnout stopped before Kafka took them all")
             self._producer.purge()
-            self._producer.flush(0.1)
+            self.flush(0.1)
 
     def _produce(self, key: bytes | None, value: bytes) -> None:
         self._producer.produce(self._topic, value, key, on_delivery=self._delivered)
