@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Mapping
+from typing import cast
+
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
 from turnout.offsets import EARLIEST, Offsets
 from turnout.records import Decoded
-from turnout.spark.catch_up import LARGEST_PIECE, Piece, next_piece, piece_records
+from turnout.spark.bulk import BulkReader
+from turnout.spark.catch_up import LARGEST_PIECE, CatchUp, Piece, next_piece, piece_records
+from turnout.testing import wait_until
 
 A, B = ("t", 0), ("t", 1)
 
@@ -79,3 +85,53 @@ def test_size_of_the_next_piece_follows_from_the_size_of_records() -> None:
 def test_new_stream_starts_in_exactly_the_partitions_that_there_are() -> None:
     read = at(p0=10, p1=20, p2=30)
     assert read.for_start(at(p0=15, p1=4, p3=9)) == at(p0=10, p1=4, p3=0)
+
+
+class OneFailure:
+    """A reader whose first read of each range fails."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+        self.reads = 0
+
+    def read(self, kafka: Mapping[str, str], start: Offsets, end: Offsets, records: int) -> Decoded:
+        self.reads += 1
+        if self.reads == 1:
+            raise self._error
+        return Decoded()
+
+    def cancel(self) -> None: ...
+
+
+def caught_up(reader: OneFailure) -> tuple[CatchUp, list[Piece]]:
+    """A catch-up of one piece, ended."""
+    taken: list[Piece] = []
+    ended = threading.Event()
+    only = Piece(at(p0=0), at(p0=0), at(p0=5), last=True)
+    catch_up = CatchUp(
+        "g1",
+        cast(BulkReader, reader),
+        {},
+        at(p0=0),
+        lambda *_: only,
+        lambda piece, _: taken.append(piece),
+        then=ended.set,
+    )
+    catch_up.start()
+    wait_until(lambda: not catch_up.running, what="the end of the catch-up")
+    assert ended.is_set() == (catch_up.error is None)
+    return catch_up, taken
+
+
+def test_piece_whose_worker_was_killed_is_read_once_more() -> None:
+    reader = OneFailure(RuntimeError("Python worker exited unexpectedly"))
+    catch_up, taken = caught_up(reader)
+    assert catch_up.error is None
+    assert (len(taken), reader.reads) == (1, 2)
+
+
+def test_piece_is_not_read_again_from_a_jvm_that_is_gone() -> None:
+    reader = OneFailure(ConnectionRefusedError("gone"))
+    catch_up, taken = caught_up(reader)
+    assert isinstance(catch_up.error, ConnectionRefusedError)
+    assert (len(taken), reader.reads) == (0, 1)
