@@ -186,6 +186,30 @@ def test_view_of_the_newest_needs_only_the_newest_of_each_partition(tmp_path: Pa
         batch.finish(None, "{}", views_built=False)
 
 
+@pytest.mark.parametrize("rows", ["all", "latest"])
+def test_records_of_a_topic_made_anew_come_after_all_that_it_held(tmp_path: Path, rows: str) -> None:
+    users = {"userId": "string", "name": "string", "email": "string", "age": "int64"}
+    accounts = {"userId": "string", "accountType": "string", "balance": "double"}
+    sources: dict[str, Any] = {
+        "users": {"topic": "u", "table": "users_ui", "key": "userId", "columns": users},
+        "accounts": {"topic": "a", "table": "accounts_ui", "key": "userId", "columns": accounts, "rows": rows},
+    }
+    tables = catching_up(tmp_path, sources=sources)
+    (view,) = tables.layout.views
+    shown: list[str] = []
+    for offset, kind in ((5, "old"), (0, "new"), (1, "newer")):
+        account = {"userId": ["a"], "accountType": [kind], "balance": [1.0], "_id": pa.array([offset], pa.int64())}
+        account |= {"_ts": pa.array([len(shown)], pa.timestamp("us", "UTC"))}
+        with tables.batch(None) as batch:
+            assert batch is not None
+            if kind == "new":
+                batch.begin_life(view.right.topic, 0)
+            batch.load(None, {1: pa.table(account)} | ({} if shown else {0: USERS}))
+            shown += [row["accountType"] for row in run(view.sql, batch.everything(view)) if row["userId"] == "a"]
+            batch.finish(None, "{}", views_built=False)
+    assert shown == ["old", "new", "newer"]
+
+
 def test_new_stream_counts_from_the_start(tables: GenerationTables) -> None:
     with tables.batch(4) as batch:
         assert batch is not None
@@ -206,11 +230,11 @@ def test_hashes_of_another_version_are_renewed(tmp_path: Path, lost: str) -> Non
         batch.finish(None, "{}", views_built=False)
     with tables.database.read() as cursor:
         right = cursor.execute(hashes).fetchall()
-    tables.renew_hashes()
+    tables.renew()
     with tables.database.write() as cursor:
         cursor.execute("UPDATE g1.users_ui SET _hash = 0")
         cursor.execute(lost)
-    tables.renew_hashes()
+    tables.renew()
     with tables.database.read() as cursor:
         assert cursor.execute(hashes).fetchall() == right
         assert len({value for _, value in right}) == 3

@@ -185,7 +185,7 @@ class Generations:
         """A generation that the store has from before."""
         layout = Layout.of(self._workshop.settings, record.plan)
         tables = GenerationTables(self._workshop.database, record.generation, layout)
-        tables.renew_hashes()
+        tables.renew()
         return self._alive(record, tables)
 
     def _alive(self, record: GenerationRecord, tables: GenerationTables) -> Generation:

@@ -12,7 +12,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 OFFSET_BITS = 44
-"""A row's `_id` is `partition << OFFSET_BITS | offset`: 17 trillion offsets in each of half a million partitions."""
+"""A row's `_id` is `partition << OFFSET_BITS | offset`: 17 trillion offsets in each of 16,384 partitions."""
+
+LIFE_BITS = 58
+"""Above them stands which life of the partition it is: one more for each time that its topic was deleted."""
+
+MOST_LIVES = 31
 
 
 class Join(StrEnum):

@@ -88,6 +88,11 @@ class Lost:
     start: int
     end: int | None
 
+    @property
+    def deleted(self) -> bool:
+        """Whether the topic was deleted, and perhaps made anew; otherwise retention removed the records."""
+        return self.end is None or self.end < self.start
+
     def __str__(self) -> str:
         place = f"topic '{self.topic}' partition {self.partition}"
         if self.end is None:

@@ -11,7 +11,7 @@ FAULTS = (
     Fault("broker-slow", "a slow broker: 200 ms more, 200 kB/s", network.broker_slow),
     Fault("network-cut", "the network cut, and healed", network.network_cut),
     Fault("black-hole", "a network that swallows everything, and healed", network.network_black_hole),
-    Fault("topic-made-anew", "a topic deleted, and created again", topics.topic_made_anew),
+    Fault("topics-made-anew", "both topics deleted, and created again", topics.topics_made_anew),
     Fault("partitions-added", "partitions added while reading", topics.partitions_added),
     Fault("retention", "retention removed records before they were read", topics.retention),
     Fault("kill-turnout", "kill -9 of Turnout, and started again", processes.kill_turnout),

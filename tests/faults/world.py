@@ -220,10 +220,12 @@ class World:
         return Expected(join, tables, oracle.quality(users, left, accounts, right))
 
     def _read(self, source: oracle.Source, records: list[oracle.Sent]) -> tuple[list[oracle.Kept], list[Hashable]]:
-        """Rows and bad records. What is gone is read apart: a topic that was made anew has the same places again."""
+        """Rows and bad records. What is gone is read apart: a topic that was made anew has the same places again, and
+        what it holds is newer than what it held, as if that had been in other partitions."""
         gone, bad_gone = oracle.read_source(source, self.topics.gone)
+        apart = [replace(kept, record=replace(kept.record, partition=kept.record.partition - 1000)) for kept in gone]
         rows, bad = oracle.read_source(source, records)
-        return [*gone, *rows], [*bad_gone, *bad]
+        return [*apart, *rows], [*bad_gone, *bad]
 
     def _settled(self, records: list[oracle.Sent], deadline: float) -> Expected:
         """What the tables must hold, once they have as many rows and every message has an outcome."""

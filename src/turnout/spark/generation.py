@@ -309,6 +309,8 @@ class GenerationQuery:
         """Write decoded records inside the batch's transaction, and the views if the generation has caught up."""
         for lost in self._lost(before, end, decoded):
             self._listener.lost(self.generation, lost)
+            if lost.deleted:
+                batch.begin_life(lost.topic, lost.partition)
         batch.load(decoded.records, decoded.rows)
         self._send_dead_letters(batch)
         if batch.views_built:

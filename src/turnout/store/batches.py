@@ -15,7 +15,15 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from turnout.joins import newest_sql, partition_newest_ids_sql, partition_newest_sql, quoted
+from turnout.joins import (
+    LIFE_BITS,
+    MOST_LIVES,
+    OFFSET_BITS,
+    newest_sql,
+    partition_newest_ids_sql,
+    partition_newest_sql,
+    quoted,
+)
 from turnout.layout import Layout, SourceTable, ViewTable
 from turnout.store.affected import KEPT, Affected, columns_of, evicted, hash_sql, keys_table, new, put, touched, was
 from turnout.store.database import next_version, sql_text
@@ -74,6 +82,8 @@ class Batch:
         self.versions: dict[str, int] = {}
         # As it was when the batch began: half of a change would be worse than none.
         self._wanted = place.feed.wanted
+        found = cursor.execute(f'SELECT topic, "partition", life FROM {place.schema}.lives').fetchall()
+        self._lives: dict[tuple[str, int], int] = {(topic, partition): life for topic, partition, life in found}
         self.log = DeltaLog(cursor, self._wants)
         self.result = BatchResult()
 
@@ -91,6 +101,20 @@ class Batch:
         few = self.result.records <= MAX_DELTA_ROWS
         return self._wanted.get(table) if self.views_built and few else None
 
+    def begin_life(self, topic: str, partition: int) -> None:
+        """A partition was deleted: what it will hold comes after all that it held, though its offsets are lower."""
+        life = min(MOST_LIVES, self._lives.get((topic, partition), 0) + 1)
+        self._lives[topic, partition] = life
+        lives = f"{self._place.schema}.lives"
+        self._cursor.execute(f'DELETE FROM {lives} WHERE topic = ? AND "partition" = ?', [topic, partition])
+        self._cursor.execute(f"INSERT INTO {lives} VALUES (?, ?, ?)", [topic, partition, life])
+
+    def _ids(self, topic: str) -> str:
+        """The SQL of a row's `_id`, from that of its record."""
+        own = {partition: life for (of, partition), life in self._lives.items() if of == topic}
+        cases = " ".join(f"WHEN {partition} THEN {life << LIFE_BITS}" for partition, life in own.items())
+        return f"_id + CASE _id >> {OFFSET_BITS} {cases} ELSE 0 END" if cases else "_id"
+
     def load(self, records: pa.Table | None, rows: Mapping[int, pa.Table] = _NONE) -> None:
         """Take decoded records: source rows, and what is wrong with the others; `rows` are plain ones, by source."""
         by_topic = {self._layout.sources[number].topic: table.num_rows for number, table in rows.items()}
@@ -104,7 +128,7 @@ class Batch:
             self._cursor.register(name, table)
         waiting = []
         for index, source in enumerate(self._layout.sources):
-            coming = _coming(index, source, parts, self._place.table(source.table))
+            coming = _coming(index, source, parts, self._place.table(source.table), self._ids(source.topic))
             if self.views_built or source.latest or source.max_rows is not None:
                 self._keys.collect_new(source, coming)
                 waiting.append(source)
@@ -166,9 +190,9 @@ class Batch:
 
     def _note_bad_records(self) -> None:
         faults = " UNION ALL ".join(
-            f"SELECT _id, _ts, {_PLACE}, unnest(faults_{index}) AS fault, _text FROM _records "
-            f"WHERE len(faults_{index}) > 0"
-            for index in range(len(self._layout.sources))
+            f"SELECT {self._ids(source.topic)} AS _id, _ts, {_PLACE}, unnest(faults_{index}) AS fault, _text "
+            f"FROM _records WHERE len(faults_{index}) > 0"
+            for index, source in enumerate(self._layout.sources)
         )
         self.result.bad = self.log.add(
             "bad_records",
@@ -311,18 +335,18 @@ def _selected(source: SourceTable, table: str, *more: str) -> str:
     return f"SELECT {columns_of(source, *_FOR_VIEWS, *more)} FROM {table} WHERE {'_shown' if source.latest else 'true'}"
 
 
-def _coming(index: int, source: SourceTable, parts: Collection[str], table: str) -> str:
+def _coming(index: int, source: SourceTable, parts: Collection[str], table: str, ids: str) -> str:
     """The rows of a source among the records of a batch, as a query: plain ones, and those of `decode`."""
     plain = {column: quoted(column) for column in source.columns}
     nested = {column: f"row_{index}.{quoted(column)}" for column in source.columns}
     selected = []
     if f"_rows_{index}" in parts:
-        selected.append(f"{_hashed(source, plain)}, false AS _deleted FROM _rows_{index}")
+        selected.append(f"{_hashed(source, plain, ids)}, false AS _deleted FROM _rows_{index}")
     if "_records" in parts:
-        selected.append(f"{_hashed(source, nested)}, _deleted FROM _records WHERE row_{index} IS NOT NULL")
-    return " UNION ALL ".join(selected) or f"{_hashed(source, plain)}, false AS _deleted FROM {table} WHERE false"
+        selected.append(f"{_hashed(source, nested, ids)}, _deleted FROM _records WHERE row_{index} IS NOT NULL")
+    return " UNION ALL ".join(selected) or f"{_hashed(source, plain, ids)}, false AS _deleted FROM {table} WHERE false"
 
 
-def _hashed(source: SourceTable, values: Mapping[str, str]) -> str:
+def _hashed(source: SourceTable, values: Mapping[str, str], ids: str) -> str:
     names = ", ".join(f"{value} AS {quoted(column)}" for column, value in values.items())
-    return f"SELECT {names}, _id, _ts, {hash_sql(values[source.key])} AS _hash"
+    return f"SELECT {names}, {ids} AS _id, _ts, {hash_sql(values[source.key])} AS _hash"

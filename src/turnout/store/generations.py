@@ -64,10 +64,18 @@ class GenerationTables:
         )
         cursor.execute(f"INSERT INTO {self.schema}.progress VALUES (-1, '{{}}', 0, ?)", [views_built])
         cursor.execute(f"CREATE TABLE {self.schema}.hashing AS {_HASHING}")
+        self._create_lives(cursor)
 
-    def renew_hashes(self) -> None:
-        """Hash all keys again if they were hashed by a version of DuckDB whose hash is another."""
+    def _create_lives(self, cursor: duckdb.DuckDBPyConnection) -> None:
+        """How often partitions were deleted, of those that were."""
+        cursor.execute(
+            f'CREATE TABLE IF NOT EXISTS {self.schema}.lives (topic VARCHAR, "partition" INTEGER, life UTINYINT)'
+        )
+
+    def renew(self) -> None:
+        """Bring tables of another version up to this one: all keys are hashed again if DuckDB's hash has changed."""
         with self.database.transaction() as cursor:
+            self._create_lives(cursor)
             known = cursor.execute(
                 "SELECT count(*) FROM duckdb_tables() WHERE schema_name = ? AND table_name = 'hashing'", [self.schema]
             ).fetchone()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from functools import partial
 
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -18,16 +19,17 @@ from turnout.testing import create_topic, delete_topic, wait_until
 LOAD_SECONDS = 2
 
 
-def topic_made_anew(stage: Stage) -> Comparison:
-    """A topic is deleted, with everything in it shown, and created again; its old rows stay, its new ones come."""
+def topics_made_anew(stage: Stage) -> Comparison:
+    """Both topics are deleted, with all in them shown, and created again; old rows stay until newer ones come."""
     world = stage.world()
     time.sleep(LOAD_SECONDS)
     world.settle()
-    users = world.topics.users
-    world.forget(read_all(world.bootstrap, [users]))
-    delete_topic(world.bootstrap, users)
-    wait_until(lambda: world.said(f"topic '{users}' partition 0 is gone"), what="the deletion to be told")
-    create_topic(world.bootstrap, users, 2)
+    world.forget(read_all(world.bootstrap, world.topics.pair))
+    for topic in world.topics.pair:
+        delete_topic(world.bootstrap, topic)
+    for topic in world.topics.pair:
+        wait_until(partial(world.said, f"topic '{topic}' partition 0 is gone"), what="the deletion to be told")
+        create_topic(world.bootstrap, topic, 2)
     world.producer.resume()
     time.sleep(LOAD_SECONDS)
     return world.recover(time.monotonic())
