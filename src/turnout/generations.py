@@ -27,7 +27,7 @@ from turnout.offsets import Lost, Offsets
 from turnout.plan import Plan, Start
 from turnout.spark.generation import BatchReport, GenerationQuery, Reading
 from turnout.spark.sampling import Sample, take_samples
-from turnout.store.database import Database
+from turnout.store.database import Database, give_back
 from turnout.store.generations import GenerationTables
 from turnout.store.ledger import GenerationRecord, Ledger
 from turnout.store.windows import newest_record
@@ -221,6 +221,7 @@ class Generations:
             cursor.execute(f"DROP SCHEMA IF EXISTS g{number} CASCADE")
             self._workshop.ledger.remove_generation(cursor, number)
         shutil.rmtree(self._checkpoints / f"g{number}", ignore_errors=True)
+        give_back()
 
     def clear_all_but(self, kept: int) -> list[int]:
         """Remove what a crash or a stop left behind; the numbers of what was removed."""

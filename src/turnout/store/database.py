@@ -6,6 +6,7 @@ Owns the connection, transactions and the tables that all generations share. Wha
 
 from __future__ import annotations
 
+import ctypes
 import re
 import threading
 from collections.abc import Iterator
@@ -148,6 +149,16 @@ def next_version(cursor: duckdb.DuckDBPyConnection, schema: str, *tables: str) -
             cursor.execute(f"INSERT INTO {schema}.versions VALUES (?, 1)", [table])
             versions[table] = 1
     return versions
+
+
+def give_back() -> None:
+    """Give memory that dropped tables have left to the C library back to the system; nothing where that has no way to.
+
+    With a swap every 20 seconds the process had 450 instead of 570 MB after six minutes.
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 def _rollback(cursor: duckdb.DuckDBPyConnection) -> None:
