@@ -1,4 +1,4 @@
-"""The soak's figures: thirds after the warm-up, and what counts as flat. The soak itself is `make soak`."""
+"""The soak's figures: parts after the warm-up, and what counts as flat. The soak itself is `make soak`."""
 
 from __future__ import annotations
 
@@ -18,6 +18,13 @@ def test_figures_compare_the_thirds_after_the_warm_up() -> None:
     assert (memory.first, memory.last) == (110, 130)
     assert memory.cells[3:] == ("1.18", "1.15")
     assert not memory.flat
+
+
+def test_figures_compare_whole_rounds_of_faults() -> None:
+    """A process that grows in each round and is killed at its end does not grow."""
+    rounds = [100, 200, 300] * 7
+    memory, *_ = figures(samples(*rounds, 100), warm_up_seconds=20, round_seconds=30)
+    assert memory.ratio == 1
 
 
 def test_figures_that_shrink_are_flat() -> None:

@@ -32,6 +32,8 @@ PER_SECOND = 300
 MOST_KEYS = 2_000
 VIEWERS = 10
 SWAP_SECONDS, FAULT_SECONDS, SAMPLE_SECONDS = 20.0, 60.0, 5.0
+ROUND_SECONDS = 5 * FAULT_SECONDS
+"""After that long each kind of fault was played once."""
 WARM_UP_SECONDS = 180.0
 JUDGED_MINUTES = 15
 """Below that there are too few samples to say whether anything grows: the figures are shown, and judge nothing."""
@@ -143,7 +145,7 @@ def main() -> int:
         except BaseException:
             console.print(world.turnout.log(), markup=False)
             raise
-    shown = report.figures(sampler.samples, min(WARM_UP_SECONDS, options.minutes * 60 / 5))
+    shown = report.figures(sampler.samples, min(WARM_UP_SECONDS, options.minutes * 60 / 5), ROUND_SECONDS)
     report.show(console, shown, [*done, f"samples: {samples.relative_to(ROOT)}"])
     if options.write_docs:
         report.write(DOCS, shown, done)

@@ -13,12 +13,12 @@ from rich.table import Table
 from soak.sampling import Sample
 
 MARKS = ("<!-- soak -->", "<!-- /soak -->")
-HEAD = ("measure", "first third", "last third", "ratio", "flat up to")
+HEAD = ("measure", "at first", "at last", "ratio", "flat up to")
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A figure of the samples, and by how much its median may grow from the first third to the last."""
+    """A figure of the samples, and by how much its median may grow from first to last."""
 
     name: str
     unit: str
@@ -38,7 +38,7 @@ MEASURES = (
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One measure, as medians of the first and of the last third after the warm-up."""
+    """One measure, as medians of the first and of the last part after the warm-up."""
 
     measure: Measure
     first: float
@@ -59,18 +59,24 @@ class Figure:
         return (self.measure.name, *values, f"{self.ratio:.2f}", f"{self.measure.allowed:.2f}")
 
 
-def figures(samples: Sequence[Sample], warm_up_seconds: float) -> list[Figure]:
-    """The figures; those without samples in the first or the last third are left out."""
+def figures(samples: Sequence[Sample], warm_up_seconds: float, round_seconds: float = 0.0) -> list[Figure]:
+    """The figures; those without samples in the first or the last part are left out.
+
+    A part is about a third, in whole rounds of the faults where it is longer than one: a process that is killed in
+    each round grows until the next, and parts that see it at other ages would tell of that alone.
+    """
     warm = [sample for sample in samples if sample.seconds >= warm_up_seconds]
     if not warm:
         return []
     begin, end = warm[0].seconds, warm[-1].seconds
-    third = (end - begin) / 3
+    part = (end - begin) / 3
+    if 0 < round_seconds <= part:
+        part = round(part / round_seconds) * round_seconds
     found = []
     for measure in MEASURES:
         values = [(sample.seconds, value) for sample in warm if (value := measure.of(sample)) is not None]
-        first = [value for seconds, value in values if seconds <= begin + third]
-        last = [value for seconds, value in values if seconds >= end - third]
+        first = [value for seconds, value in values if seconds <= begin + part]
+        last = [value for seconds, value in values if seconds >= end - part]
         if first and last:
             found.append(Figure(measure, statistics.median(first), statistics.median(last)))
     return found
