@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from turnout.config import KafkaSettings, Settings
@@ -27,6 +27,7 @@ from turnout.offsets import Lost, Offsets
 from turnout.plan import Plan, Start
 from turnout.spark.generation import BatchReport, GenerationQuery, Reading
 from turnout.spark.sampling import Sample, take_samples
+from turnout.spark.session import planned_session
 from turnout.store.database import Database, give_back
 from turnout.store.generations import GenerationTables
 from turnout.store.ledger import GenerationRecord, Ledger
@@ -155,12 +156,17 @@ class Generations:
         self._workshop = workshop
         self._checkpoints = workshop.settings.data_dir / "checkpoints"
 
+    @cached_property
+    def _few(self) -> SparkSession:
+        """For samples; made once, because making it takes longer than they do."""
+        return planned_session(self._workshop.session)
+
     def samples(self, plan: Plan) -> list[Sample]:
         """The newest records of each topic, decoded; TurnoutError where a topic is missing or cannot be read."""
         topics = self._workshop.topics
         layout = Layout.of(self._workshop.settings, plan)
         values = {topic: topics.sample(topic, SAMPLED_RECORDS) for topic in layout.topics}
-        return take_samples(self._workshop.session, layout, values)
+        return take_samples(self._few, layout, values)
 
     def estimate(self, plan: Plan) -> dict[str, int]:
         """How many records each source would start with."""

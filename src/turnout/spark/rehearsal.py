@@ -28,7 +28,7 @@ from turnout.spark.bulk import bulk_session, decode_bulk
 from turnout.spark.class_archive import MAKING_SECONDS, write_at_exit
 from turnout.spark.decode import decode, readings_of
 from turnout.spark.sampling import KAFKA_SCHEMA, take_samples
-from turnout.spark.session import start_session
+from turnout.spark.session import planned_session, start_session
 from turnout.spark.source import read_range
 from turnout.spark.views import ViewRunner
 
@@ -47,7 +47,7 @@ def rehearse(session: SparkSession, folder: Path) -> None:
     settings = Settings()
     layout = Layout.of(settings, Plan.from_settings(settings))
     readings = readings_of(layout)
-    take_samples(session, layout, {topic: [_RECORD] for topic in layout.topics})
+    take_samples(planned_session(session), layout, {topic: [_RECORD] for topic in layout.topics})
     decode(_records(session, layout), readings).toArrow()
     decode_bulk(_records(bulk_session(session), layout), readings)
     for view in layout.views:

@@ -12,7 +12,6 @@ from pyspark.sql import SparkSession
 
 from turnout.layout import Layout, SourceTable
 from turnout.spark.decode import decode, readings_of
-from turnout.spark.session import planned_session
 
 KAFKA_SCHEMA = pa.schema(
     [
@@ -49,13 +48,13 @@ class Sample:
 
 
 def take_samples(session: SparkSession, layout: Layout, values: Mapping[str, Sequence[bytes | None]]) -> list[Sample]:
-    """Decode the sampled `values` of each topic as the generation would."""
+    """Decode the sampled `values` of each topic as the generation would; the session is one for few rows."""
     sampled = [(topic, value) for topic, some in values.items() for value in some if value is not None]
     if not sampled:
         return [Sample(source.source, source.topic, 0, [], []) for source in layout.sources]
     count, now = len(sampled), datetime.now(UTC)
     places = [[topic for topic, _ in sampled], [0] * count, list(range(count)), [now] * count]
-    frame = planned_session(session).createDataFrame(
+    frame = session.createDataFrame(
         pa.table([[None] * count, [value for _, value in sampled], *places], schema=KAFKA_SCHEMA)
     )
     found = decode(frame.coalesce(1), readings_of(layout)).toArrow().to_pylist()
