@@ -11,7 +11,7 @@ FAULTS = (
     Fault("broker-slow", "a slow broker: 200 ms more, 200 kB/s", network.broker_slow),
     Fault("network-cut", "the network cut, and healed", network.network_cut),
     Fault("black-hole", "a network that swallows everything, and healed", network.network_black_hole),
-    Fault("topics-made-anew", "both topics deleted, and created again", topics.topics_made_anew),
+    Fault("topics-made-anew", "each topic deleted, and created again", topics.topics_made_anew),
     Fault("partitions-added", "partitions added while reading", topics.partitions_added),
     Fault("retention", "retention removed records before they were read", topics.retention),
     Fault("kill-turnout", "kill -9 of Turnout, and started again", processes.kill_turnout),
@@ -24,7 +24,7 @@ FAULTS = (
     Fault("large-records", "records of 1 MB", hostile.large_records),
     Fault("many-bad-records", "a million distinct bad records", hostile.many_bad_records),
     Fault("wide-source", "a source of 1,000 columns", hostile.wide_source),
-    Fault("clock-jumps", "the clock an hour ahead, then an hour behind", machine.clock_jumps),
+    Fault("clock-jumps", "the clock an hour ahead, an hour behind, right again; restarted", machine.clock_jumps),
     Fault("disk-full", "the disk full, then room again", machine.disk_full),
     Fault("leader-change", "kill -9 of a partition's leader, three nodes", topics.leader_change),
 )
