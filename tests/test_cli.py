@@ -107,7 +107,8 @@ def test_module_runs_as_the_command() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["nonsense"], ["watch"], ["swap"], ["swap", "--topic", "users"], ["run", "--port", "x"]]
+    "arguments",
+    [["nonsense"], ["watch"], ["swap"], ["swap", "--topic", "users"], ["swap", "--join", "v="], ["run", "--port", "x"]],
 )
 def test_wrong_usage_exits_with_2(arguments: Sequence[str]) -> None:
     assert turnout(*arguments).exit_code == 2
@@ -210,13 +211,14 @@ def test_server_that_is_away_is_one_error_and_one_hint(command: list[str]) -> No
 
 def test_swap_sends_what_was_given(control: tuple[Control, str]) -> None:
     server, address = control
-    given = "--users users2 --topic extra=e2 --join inner --start 2026-01-01 --expected-generation 3 --request-id r"
-    result = turnout("swap", *given.split(), "--dry-run", "--no-wait", "--url", address)
+    given = "--users users2 --topic extra=e2 --join inner --join v=full --start 2026-01-01 --expected-generation 3"
+    result = turnout("swap", *given.split(), "--request-id", "r", "--dry-run", "--no-wait", "--url", address)
     assert result.exit_code == 0, result.output
     message = {
         "usersTopic": "users2",
         "extraTopic": "e2",
         "joinType": "inner",
+        "vJoinType": "full",
         "start": {"timestamp": "2026-01-01"},
         "dryRun": True,
         "requestId": "r",

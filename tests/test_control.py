@@ -322,6 +322,16 @@ def test_resolution_says_what_changes(message: ControlMessage, described: str) -
     assert resolution.changed == (described != "no change")
 
 
+def test_message_can_have_a_join_for_one_view() -> None:
+    message = parse_message('{"joinType": "inner", "bJoinType": " FULL ", "cJoinType": "left"}', SOURCES, ["a", "b"])
+    assert (message.join, message.joins) == (Join.INNER, {"b": Join.FULL})
+    assert message.warnings == ("unknown field 'cJoinType' is ignored (did you mean joinType?)",)
+    plan = Plan({"users": "u"}, {"a": Join.LEFT, "b": Join.LEFT})
+    assert resolve(message, plan).plan.joins == {"a": Join.INNER, "b": Join.FULL}
+    with pytest.raises(ControlRejected, match="bJoinType: unknown join 'sideways'"):
+        parse_message('{"bJoinType": "sideways"}', SOURCES, ["b"])
+
+
 def test_resolution_gives_the_join_to_every_view() -> None:
     plan = Plan({"users": "u"}, {"one": Join.LEFT, "two": Join.FULL})
     assert set(resolve(ControlMessage(join=Join.SEMI), plan).plan.joins.values()) == {Join.SEMI}

@@ -161,7 +161,7 @@ def _view(path: Path, view: ViewSettings, sources: Mapping[str, SourceSettings |
     faults = [fault for name, source in keyed if source is not None for fault in _on(path, view.on, name, source)]
     yield from faults
     found = {name: source for name, source in keyed if source is not None}
-    if not faults and len(found) == len(keyed):
+    if found and not faults and len(found) == len(keyed):
         yield from _types(path, view.on, found)
         yield from _shown(path, view, found)
 

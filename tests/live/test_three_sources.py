@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from fed import FedGeneration
 from lengths import VIEWS_EXAMPLES
 from oracle import Kept, Row, Sent
 from turnout.config import Settings, parse
+from turnout.environment import parse_yaml
 from turnout.errors import TurnoutError
 from turnout.joins import Duplicates, Join
 from turnout.layout import Layout
@@ -240,6 +242,16 @@ def test_rows_of_an_own_view_are_told_apart_and_change_in_place(spark: SparkSess
     (first, five), (second, ten) = (found for (found,) in ids)
     assert first == second
     assert (five, ten) == (5, 10)
+
+
+def test_file_of_the_how_to_page_is_a_good_one(spark: SparkSession, tmp_path: Path) -> None:
+    from turnout.spark.own_views import check_own_views
+
+    page = Path(__file__).parents[2] / "docs" / "how-to" / "views.md"
+    found = re.search(r"```yaml\n(.*?)```", page.read_text(), re.DOTALL)
+    assert found is not None
+    settings = parse(parse_yaml(found[1])[0], tmp_path, {})
+    check_own_views(spark, Layout.of(settings, Plan.from_settings(settings)).views)
 
 
 @pytest.mark.parametrize(

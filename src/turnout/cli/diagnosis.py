@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from turnout.config import KafkaSettings, Settings, SourceSettings, load
+from turnout.config import KafkaSettings, Settings, SourceSettings, SparkSettings, load
 from turnout.errors import ConfigError, TurnoutError
 from turnout.java import find_java
 
@@ -46,6 +47,8 @@ def diagnose(path: Path) -> list[Finding]:
     described = f"{path} is valid: {len(settings.sources)} sources, {len(settings.views)} views"
     found.insert(0, Finding("configuration", "ok", described))
     found.append(_data_dir(settings.data_dir))
+    if len(settings.joined_views) < len(settings.views):
+        found.append(_own_views(settings))
     data, control = _data_topics(settings), _control_topics(settings)
     if settings.control.kafka is None:
         return [*found, *_cluster(Cluster("kafka", settings.kafka, data | control, java=tuple(data)), settings.sources)]
@@ -72,6 +75,27 @@ def _data_dir(folder: Path) -> Finding:
         return Finding("data_dir", "ok", f"{folder} can be written")
     why = "may not be written" if there.is_dir() else "is not a folder"
     return Finding("data_dir", "fault", f"{folder}: {there} {why}", "give another data_dir, or change its rights")
+
+
+def _own_views(settings: Settings) -> Finding:
+    """Only Spark can tell whether it understands somebody's SQL; where that runs does not matter for it."""
+    from turnout.layout import Layout
+    from turnout.plan import Plan
+    from turnout.spark.own_views import check_own_views
+    from turnout.spark.session import start_session
+
+    views = Layout.of(settings, Plan.from_settings(settings)).views
+    with tempfile.TemporaryDirectory(prefix="turnout-check-") as folder:
+        try:
+            session = start_session(SparkSettings(master="local[1]"), Path(folder) / "spark")
+            try:
+                check_own_views(session, views)
+            finally:
+                session.stop()
+        except TurnoutError as error:
+            return _failed("views", error)
+    names = ", ".join(view.table for view in views if view.own)
+    return Finding("views", "ok", f"Spark understands the SQL of {names}")
 
 
 def _data_topics(settings: Settings) -> dict[str, str]:
