@@ -88,7 +88,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--records", type=int, help="records in each of the two topics (1,000,000)")
     parser.add_argument("--runs", type=int, help="runs of the short measures; medians are shown (3)")
     parser.add_argument(
-        "--seconds", type=float, help="how long each latency and each number of viewers is followed (15)"
+        "--seconds", type=float, help="how long each latency and each number of viewers is followed (10)"
     )
     parser.add_argument("--quick", action="store_true", help="everything small: does it work? The figures say nothing")
     parser.add_argument("--install", action="store_true", help="install the peers, measure nothing")
