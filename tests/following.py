@@ -12,7 +12,8 @@ from websockets.sync.client import ClientConnection, connect
 
 from turnout.messages import Changes, Current, Hello, ServerMessage, Snapshot, WindowRows, server_message
 
-SECONDS = 20.0
+SECONDS = 60.0
+"""For machines that have much else to do; nothing is ever this slow otherwise."""
 
 
 class Socket:
@@ -20,7 +21,7 @@ class Socket:
 
     def __init__(self, url: str, **options: Any) -> None:
         address = url.replace("http", "ws", 1) + "/api/live"
-        self._opened = connect(address, max_size=None, compression=None, **options)
+        self._opened = connect(address, max_size=None, compression=None, open_timeout=SECONDS, **options)
         self.raw: ClientConnection = self._opened.__enter__()
         hello = self.receive()
         assert isinstance(hello, Hello)
@@ -98,13 +99,14 @@ class Follower:
 
 
 def place_of(url: str, table: str) -> tuple[int, int]:
-    answer = httpx.get(f"{url}/api/tables/{table}/rows", params={"limit": 0}).json()
+    answer = httpx.get(f"{url}/api/tables/{table}/rows", params={"limit": 0}, timeout=SECONDS).json()
     return answer["generation"], answer["version"]
 
 
 def rows_of(url: str, table: str, **query: Any) -> list[list[Any]]:
     """The rows as HTTP tells them."""
-    answer = httpx.get(f"{url}/api/tables/{table}/rows", params={"limit": 100_000, **query}).json()
+    params = {"limit": 100_000, **query}
+    answer = httpx.get(f"{url}/api/tables/{table}/rows", params=params, timeout=SECONDS).json()
     return [list(row.values()) for row in answer["rows"]]
 
 

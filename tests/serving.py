@@ -17,6 +17,9 @@ from turnout.server.app import Server, Services, create_app
 from turnout.server.connections import Doorkeeper
 from turnout.store.database import Database
 
+SECONDS = 60.0
+"""For machines that have much else to do; nothing is ever this slow otherwise."""
+
 STATUS = {
     "usersTopic": "users",
     "accountsTopic": "accounts",
@@ -50,11 +53,11 @@ def serving(app: ASGIApp, port: int = 0, doorkeeper: Doorkeeper | None = None) -
     thread = threading.Thread(target=lambda: asyncio.run(server.run(lambda _: ready.set())))
     thread.start()
     try:
-        assert ready.wait(10)
+        assert ready.wait(SECONDS)
         yield server.url
     finally:
         server.stop()
-        thread.join(10)
+        thread.join(SECONDS)
         assert not thread.is_alive()
 
 
