@@ -82,7 +82,7 @@ def test_kill_in_each_state_of_a_swap_loses_no_message_and_no_row(
             flag.unlink()
             turnout.start()
             settled = partial(has_outcome, turnout, point)
-            wait_until(settled, timeout=60, what=f"an outcome of {point}")
+            wait_until(settled, timeout=180, what=f"an outcome of {point}")
             assert outcome_of(turnout, point) == ["applied"], point
             status = turnout.status()
             assert status["usersTopic"] == wanted, point
@@ -92,7 +92,9 @@ def test_kill_in_each_state_of_a_swap_loses_no_message_and_no_row(
             applied = [row for row in turnout.rows("swaps") if row["requestId"] == point]
             assert [row["outcome"] for row in applied] == ["applied"], point
             wait_until(
-                lambda: leftovers(turnout) == [f"g{turnout.status()['generation']}"], what=f"nothing left of {point}"
+                lambda: leftovers(turnout) == [f"g{turnout.status()['generation']}"],
+                timeout=60,
+                what=f"nothing left of {point}",
             )
     told: dict[str, set[str]] = {}
     for record in read_all(bootstrap, [acks]):
