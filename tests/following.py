@@ -7,13 +7,10 @@ import time
 from types import TracebackType
 from typing import Any, Self
 
-import httpx
 from websockets.sync.client import ClientConnection, connect
 
+from serving import HTTP, SECONDS
 from turnout.messages import Changes, Current, Hello, ServerMessage, Snapshot, WindowRows, server_message
-
-SECONDS = 60.0
-"""For machines that have much else to do; nothing is ever this slow otherwise."""
 
 
 class Socket:
@@ -99,14 +96,13 @@ class Follower:
 
 
 def place_of(url: str, table: str) -> tuple[int, int]:
-    answer = httpx.get(f"{url}/api/tables/{table}/rows", params={"limit": 0}, timeout=SECONDS).json()
+    answer = HTTP.get(f"{url}/api/tables/{table}/rows", params={"limit": 0}).json()
     return answer["generation"], answer["version"]
 
 
 def rows_of(url: str, table: str, **query: Any) -> list[list[Any]]:
     """The rows as HTTP tells them."""
-    params = {"limit": 100_000, **query}
-    answer = httpx.get(f"{url}/api/tables/{table}/rows", params=params, timeout=SECONDS).json()
+    answer = HTTP.get(f"{url}/api/tables/{table}/rows", params={"limit": 100_000, **query}).json()
     return [list(row.values()) for row in answer["rows"]]
 
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 from starlette.types import ASGIApp
 
 from turnout.health import Readiness
@@ -19,6 +20,10 @@ from turnout.store.database import Database
 
 SECONDS = 60.0
 """For machines that have much else to do; nothing is ever this slow otherwise."""
+
+# One client for all calls, without TLS: to make one that reads the machine's certificates takes longer than a call.
+# It keeps no connection: servers come and go.
+HTTP = httpx.Client(timeout=SECONDS, verify=False, limits=httpx.Limits(max_keepalive_connections=0))
 
 STATUS = {
     "usersTopic": "users",

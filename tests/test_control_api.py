@@ -13,7 +13,7 @@ import httpx
 import pytest
 from starlette.testclient import TestClient
 
-from serving import SECONDS, STATUS, serving, small_store
+from serving import HTTP, SECONDS, STATUS, serving, small_store
 from turnout.client import connect
 from turnout.control import ControlMessage, ControlRejected, Outcome, parse_message
 from turnout.desk import Answer, Ticket
@@ -230,9 +230,9 @@ def test_waiting_place_of_a_client_that_left_is_free_again(
     desk.decide = leave_waiting
     with serving(create_app(Services(database, orchestrator))) as url:
         with pytest.raises(httpx.ReadTimeout):
-            httpx.post(f"{url}/api/control", json={}, timeout=httpx.Timeout(SECONDS, read=0.3))
+            HTTP.post(f"{url}/api/control", json={}, timeout=httpx.Timeout(SECONDS, read=0.3))
         desk.decide = lambda _: Answer(Outcome.UNCHANGED, "", 1)
-        wait_until(lambda: httpx.post(f"{url}/api/control", json={}, timeout=SECONDS).status_code == 200)
+        wait_until(lambda: HTTP.post(f"{url}/api/control", json={}).status_code == 200)
 
 
 def test_body_that_is_too_large_is_refused(client: TestClient, desk: FakeDesk) -> None:

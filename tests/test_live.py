@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from filling import GOLD_1, USER_1, USER_2, Filling, filled
-from following import SECONDS, Follower, Socket, place_of, rows_of, same, sorted_rows_of
+from following import Follower, Socket, place_of, rows_of, same, sorted_rows_of
 from lengths import LIVE_EXAMPLES
-from serving import application, serving
+from serving import HTTP, application, serving
 from turnout.config import Settings
 from turnout.joins import Join
 from turnout.messages import MAX_SUBSCRIPTIONS, Changes, CloseCode, Current, Problem, Snapshot, StatusNow, WindowRows
@@ -401,7 +401,7 @@ def test_idle_sockets_are_bounded_and_others_are_served(filling: Filling, caplog
                 Socket(url)
             assert answer.value.response.status_code == 503
             assert json.loads(answer.value.response.body or b"")["error"]["code"] == "too_many_viewers"
-        assert httpx.get(f"{url}/api/tables", timeout=SECONDS).status_code == 200
+        assert HTTP.get(f"{url}/api/tables").status_code == 200
         sockets[0].send(type="window", id="w", table="users_ui")
         assert isinstance(sockets[0].receive(), WindowRows)
         sockets[1].raw.close()
@@ -569,7 +569,7 @@ def _settle(socket: Socket, url: str, followers: list[Follower], windows: dict[s
     by_id = {follower.identity: follower for follower in followers}
     places = {follower.identity: place_of(url, follower.table) for follower in followers}
     rows = f"{url}/api/tables/final_ui/rows"
-    wanted = {f"w{n}": httpx.get(rows, params=w, timeout=SECONDS).json() for n, w in enumerate(_WINDOWS)}
+    wanted = {f"w{n}": HTTP.get(rows, params=w).json() for n, w in enumerate(_WINDOWS)}
 
     def done() -> bool:
         followed = all(follower.place == places[follower.identity] for follower in followers)

