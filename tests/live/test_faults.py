@@ -220,7 +220,7 @@ def test_broker_restart_while_reading_loses_and_doubles_nothing(tmp_path: Path) 
 OUTAGE_SECONDS = 12
 
 
-def test_topic_deleted_while_reading_is_told_and_read_again_from_its_start(
+def test_deleted_topics_and_records_lost_to_retention_are_told_and_reading_goes_on(
     tmp_path: Path, broker: EmbeddedBroker, topic_name: TopicName
 ) -> None:
     address = broker.bootstrap_servers
@@ -228,6 +228,7 @@ def test_topic_deleted_while_reading_is_told_and_read_again_from_its_start(
     for topic in (users, accounts):
         create_topic(address, topic)
     produce(address, users, [user(n) for n in range(10)])
+    admin = AdminClient({"bootstrap.servers": address})
     with running(tmp_path, address, **sections(users, accounts)) as turnout:
         wait_total(turnout, "users_ui", 10)
         delete_topic(address, users)
@@ -239,38 +240,24 @@ def test_topic_deleted_while_reading_is_told_and_read_again_from_its_start(
         wait_total(turnout, "users_ui", 14)
         turnout.wait_ready()
 
-        # Deleted and made anew between two batches: its offsets go back.
+        # Between two batches one topic is deleted and made anew, so that its offsets go back, and records of the
+        # other are gone before they were read.
         assert turnout.stop() == 0
         delete_topic(address, users)
         create_topic(address, users)
         produce(address, users, [user(200)])
-        turnout.start()
-        wait_total(turnout, "users_ui", 15)
-        wait_said(turnout, f"topic '{users}' partition 0 was deleted and made anew", "offset 4", "ends at 1")
-        produce(address, users, [user(201)])
-        wait_total(turnout, "users_ui", 16)
-
-
-def test_records_lost_to_retention_are_told_with_their_range(
-    tmp_path: Path, broker: EmbeddedBroker, topic_name: TopicName
-) -> None:
-    address = broker.bootstrap_servers
-    users, accounts = topic_name("users"), topic_name("accounts")
-    for topic in (users, accounts):
-        create_topic(address, topic)
-    admin = AdminClient({"bootstrap.servers": address})
-    with running(tmp_path, address, **sections(users, accounts)) as turnout:
-        produce(address, users, [user(n) for n in range(10)])
-        wait_total(turnout, "users_ui", 10)
-        assert turnout.stop() == 0
-        produce(address, users, [user(n) for n in range(10, 30)])
-        place = TopicPartition(users, 0, 25)
+        produce(address, accounts, [account(n) for n in range(10, 30)])
+        place = TopicPartition(accounts, 0, 18)
         admin.delete_records([place])[place].result(60)
         turnout.start()
         wait_total(turnout, "users_ui", 15)
-        wait_said(turnout, f"topic '{users}' partition 0 lost offsets 10 to 24")
-        produce(address, users, [user(30)])
+        wait_total(turnout, "accounts_ui", 8)
+        wait_said(turnout, f"topic '{users}' partition 0 was deleted and made anew", "offset 4", "ends at 1")
+        wait_said(turnout, f"topic '{accounts}' partition 0 lost offsets 3 to 17")
+        produce(address, users, [user(201)])
+        produce(address, accounts, [account(30)])
         wait_total(turnout, "users_ui", 16)
+        wait_total(turnout, "accounts_ui", 9)
 
 
 def test_full_disk_is_told_and_left_without_harm(tmp_path: Path, broker: EmbeddedBroker, topic_name: TopicName) -> None:
@@ -348,27 +335,27 @@ def test_process_ends_soon_under_load_and_takes_new_columns_up(
     for topic in topics:
         create_topic(address, topic, partitions=2)
     turnout = RunningTurnout(tmp_path / "turnout", address, **sections(*topics))
-    with load(address, topics), ended(turnout):
-        turnout.start()
-        wait_until(lambda: turnout.total("final_ui") > 1000, timeout=120, what="rows")
-        assert_second_process_is_refused(turnout)
-        assert_ends_soon(turnout, signal.SIGINT)
-        turnout.start(ready=False)
-        wait_until(lambda: turnout.answer("/healthz") == 200, timeout=60, what="an answer while Spark starts")
-        assert turnout.answer("/readyz") == 503
-        assert_ends_soon(turnout, signal.SIGTERM)
+    with ended(turnout):
+        with load(address, topics):
+            turnout.start()
+            wait_until(lambda: turnout.total("final_ui") > 1000, timeout=120, what="rows")
+            assert_second_process_is_refused(turnout)
+            assert_ends_soon(turnout, signal.SIGINT)
+            turnout.start(ready=False)
+            wait_until(lambda: turnout.answer("/healthz") == 200, timeout=60, what="an answer while Spark starts")
+            assert turnout.answer("/readyz") == 503
+            assert_ends_soon(turnout, signal.SIGTERM)
 
-        changed = turnout.config.read_text().replace("age: int64", "age: int64\n      city: string")
-        turnout.config.write_text(changed)
-        turnout.start(ready=False)
-        wait_until(lambda: turnout.answer("/healthz") == 200, timeout=60, what="an answer")
-        assert "city" not in turnout.rows("users_ui", limit=1)[0]
-        turnout.wait_ready()
-        assert "city" in turnout.rows("users_ui", limit=1)[0]
-        assert turnout.status()["usersTopic"] == topics[0]
-        assert_ends_soon(turnout, signal.SIGTERM)
-    with ended(turnout.start()):
+            changed = turnout.config.read_text().replace("age: int64", "age: int64\n      city: string")
+            turnout.config.write_text(changed)
+            turnout.start(ready=False)
+            wait_until(lambda: turnout.answer("/healthz") == 200, timeout=60, what="an answer")
+            assert "city" not in turnout.rows("users_ui", limit=1)[0]
+            turnout.wait_ready()
+            assert "city" in turnout.rows("users_ui", limit=1)[0]
+            assert turnout.status()["usersTopic"] == topics[0]
         assert_tables_are_exact(turnout, address, topics, USERS | {"city": "string"})
+        assert_ends_soon(turnout, signal.SIGTERM)
 
 
 def assert_second_process_is_refused(first: RunningTurnout) -> None:
