@@ -74,7 +74,7 @@ class RunningTurnout:
         try:
             wait_until(lambda: self.answer("/readyz") == 200, timeout=timeout, what="readiness")
         except TimeoutError:
-            raise AssertionError(f"not ready within {timeout} s: {self.reason()!r}; log:\n{self.log()}") from None
+            raise TimeoutError(f"not ready within {timeout:g} s: {self.reason()!r}; log:\n{self.log()}") from None
 
     def answer(self, path: str) -> int | None:
         """The status of a call; None where nobody answers."""
