@@ -18,7 +18,9 @@ class Socket:
 
     def __init__(self, url: str, **options: Any) -> None:
         address = url.replace("http", "ws", 1) + "/api/live"
-        self._opened = connect(address, max_size=None, compression=None, open_timeout=SECONDS, **options)
+        # Where messages are read as they come, a socket closes at once, also with many that nobody asked for.
+        options = {"max_queue": None, "open_timeout": SECONDS, **options}
+        self._opened = connect(address, max_size=None, compression=None, **options)
         self.raw: ClientConnection = self._opened.__enter__()
         hello = self.receive()
         assert isinstance(hello, Hello)
