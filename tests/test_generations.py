@@ -203,7 +203,7 @@ def test_records_of_a_topic_made_anew_come_after_all_that_it_held(tmp_path: Path
         with tables.batch(None) as batch:
             assert batch is not None
             if kind == "new":
-                batch.begin_life(view.right.topic, 0)
+                batch.begin_life(view.rights[0].topic, 0)
             batch.load(None, {1: pa.table(account)} | ({} if shown else {0: USERS}))
             shown += [row["accountType"] for row in run(view.sql, batch.everything(view)) if row["userId"] == "a"]
             batch.finish(None, "{}", views_built=False)

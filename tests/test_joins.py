@@ -36,7 +36,7 @@ def test_parse_join_lists_what_is_known(text: str) -> None:
 
 
 def test_view_columns_that_both_sides_have_get_the_name_of_the_right_source() -> None:
-    sides = ViewSides("users", "accounts", "userId", ("userId", "name"), ("userId", "Name", "balance"))
+    sides = ViewSides("users", ("userId", "name"), {"accounts": ("userId", "Name", "balance")}, "userId")
     assert sides.columns() == ("userId", "name", "accounts_Name", "balance")
 
 
@@ -47,7 +47,7 @@ def test_quoted_names_cannot_end_the_identifier() -> None:
 @pytest.mark.parametrize("join", [Join.LEFT, Join.NATURAL, Join.INNER, Join.RIGHT, Join.FULL])
 @pytest.mark.parametrize("duplicates", list(Duplicates))
 def test_view_text_is_sql_that_the_store_understands_too(join: Join, duplicates: Duplicates) -> None:
-    sides = ViewSides("users", "accounts", "userId", ("userId", "name"), ("userId", "balance"))
+    sides = ViewSides("users", ("userId", "name"), {"accounts": ("userId", "balance")}, "userId")
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE users (userId VARCHAR, name VARCHAR, _id BIGINT, _ts BIGINT)")
         connection.execute("CREATE TABLE accounts (userId VARCHAR, balance DOUBLE, _id BIGINT, _ts BIGINT)")

@@ -84,7 +84,11 @@ class Builder:
         keys = {source.source: source.key for source in layout.sources}
         seen = {sample.source: {row[keys[sample.source]] for row in sample.rows} for sample in samples}
         unmatched = {
-            view.table: sorted(k for k in seen[view.left.source] - seen[view.right.source] if k is not None)[:10]
+            view.table: sorted(
+                key
+                for key in seen[view.left.source]
+                if key is not None and not all(key in seen[right.source] for right in view.rights)
+            )[:10]
             for view in layout.views
         }
         return {

@@ -30,6 +30,8 @@ TAKEN_NAMES = ("topic", "configuration")
 """What the history says of requests that no client sent: no client and no token has these names."""
 
 _TOKEN = re.compile(r"[!-~]{16,512}")
+_JOINED = ("left", "right", "join", "duplicates")
+_OWN = ("sources", "columns", "sql")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 Faults = Iterator[tuple[Path, str]]
 
@@ -91,10 +93,7 @@ def _named(kind: str, names: Sequence[tuple[Path, str]]) -> Faults:
         first.setdefault(name.lower(), path)
 
 
-def _source(path: Path, source: SourceSettings) -> Faults:
-    columns = source.columns
-    if not columns:
-        yield (*path, "columns"), "there is none; describe at least one, such as {id: string}"
+def _columns(path: Path, columns: Mapping[str, object]) -> Faults:
     seen: dict[str, str] = {}
     for column in columns:
         if not column.strip():
@@ -108,6 +107,13 @@ def _source(path: Path, source: SourceSettings) -> Faults:
             other = seen[column.lower()]
             yield (*path, "columns", column), f"is the same as '{other}' (case does not matter); rename one"
         seen.setdefault(column.lower(), column)
+
+
+def _source(path: Path, source: SourceSettings) -> Faults:
+    columns = source.columns
+    if not columns:
+        yield (*path, "columns"), "there is none; describe at least one, such as {id: string}"
+    yield from _columns(path, columns)
     if columns and source.key not in columns:
         yield (
             (*path, "key"),
@@ -129,47 +135,73 @@ def _fix(name: str, columns: Mapping[str, object]) -> str:
 
 
 def _view(path: Path, view: ViewSettings, sources: Mapping[str, SourceSettings | None]) -> Faults:
-    sides = {"left": view.left, "right": view.right}
-    for side, name in sides.items():
+    own = view.sql is not None
+    wanted, others, kind = (_OWN, _JOINED, "sql") if own else (_JOINED[:2], _OWN, "a join of left and right")
+    for name in wanted:
+        if not getattr(view, name):
+            yield (*path, name), "is missing; add it"
+    for name in others:
+        if name in view.model_fields_set and name != "sql":
+            yield (*path, name), f"does not go with {kind}; remove it"
+    seen: set[str] = set()
+    for name in view.read:
+        place = "sources" if own else "left" if name == view.left else "right"
         if sources and name not in sources:
             yield (
-                (*path, side),
+                (*path, place),
                 f"no source '{name}' (has: {', '.join(sources)}); {did_you_mean(name, list(sources))}",
             )
-    if view.left == view.right:
-        yield (*path, "right"), f"is the same source as left, '{view.left}'; choose another"
+        if name in seen:
+            other = "is named twice" if own or name != view.left else "is the same source as left"
+            yield (*path, "sources" if own else "right"), f"{other}, '{name}'; choose another"
+        seen.add(name)
+    if len(seen) < len(view.read):
         return
-    left, right = sources.get(view.left), sources.get(view.right)
-    good = True
-    for name, source in ((view.left, left), (view.right, right)):
-        if source is None:
-            good = False
-        elif view.on not in source.columns:
-            good = False
-            has = ", ".join(source.columns)
-            yield (
-                (*path, "on"),
-                f"source '{name}' has no column '{view.on}' (has: {has}); fix the name or add the column",
-            )
-        elif view.on != source.key:
-            good = False
-            yield (
-                (*path, "on"),
-                f"'{view.on}' is not the key of source '{name}' (key: {source.key}); join on the key",
-            )
-    if not good or left is None or right is None:
+    keyed = [(name, sources.get(name)) for name in view.read]
+    faults = [fault for name, source in keyed if source is not None for fault in _on(path, view.on, name, source)]
+    yield from faults
+    found = {name: source for name, source in keyed if source is not None}
+    if not faults and len(found) == len(keyed):
+        yield from _types(path, view.on, found)
+        yield from _shown(path, view, found)
+
+
+def _on(path: Path, on: str, name: str, source: SourceSettings) -> Faults:
+    if on not in source.columns:
+        has = ", ".join(source.columns)
+        yield (*path, "on"), f"source '{name}' has no column '{on}' (has: {has}); fix the name or add the column"
+    elif on != source.key:
+        yield (*path, "on"), f"'{on}' is not the key of source '{name}' (key: {source.key}); join on the key"
+
+
+def _types(path: Path, on: str, sources: Mapping[str, SourceSettings]) -> Faults:
+    """Keys of different types would not meet."""
+    types = {name: source.columns[on] for name, source in sources.items()}
+    first, *others = types
+    for name in others:
+        if types[name] != types[first]:
+            shown = f"{types[first]} in '{first}' and {types[name]} in '{name}'"
+            yield (*path, "on"), f"column '{on}' is {shown}; give both the same type"
+
+
+def _shown(path: Path, view: ViewSettings, sources: Mapping[str, SourceSettings]) -> Faults:
+    """The columns of the view."""
+    if view.sql is not None:
+        kind = next(iter(sources.values())).columns[view.on]
+        if view.columns:
+            yield from _columns(path, view.columns)
+        if view.columns and view.on not in view.columns:
+            yield (*path, "columns"), f"no column '{view.on}', which every row belongs to; select it and add it"
+        elif view.columns and view.columns[view.on] != kind:
+            yield (*path, "columns", view.on), f"is {view.columns[view.on]}, and {kind} in the sources; make it {kind}"
         return
-    types = left.columns[view.on], right.columns[view.on]
-    if types[0] != types[1]:
-        shown = f"{types[0]} in '{view.left}' and {types[1]} in '{view.right}'"
-        yield (*path, "on"), f"column '{view.on}' is {shown}; give both the same type"
-    shown_columns = ViewSides(view.left, view.right, view.on, tuple(left.columns), tuple(right.columns)).columns()
-    for column, count in Counter(column.lower() for column in shown_columns).items():
+    left, *rights = view.read
+    columns = {name: tuple(sources[name].columns) for name in rights}
+    names = ViewSides(left, tuple(sources[left].columns), columns, view.on).columns()
+    for column, count in Counter(column.lower() for column in names).items():
         if count > 1:
-            yield (
-                path,
-                f"would have two columns '{column}'; rename a column of '{view.left}' or '{view.right}'",
-            )
+            among = " or ".join(f"'{name}'" for name in sources)
+            yield path, f"would have two columns '{column}'; rename a column of {among}"
 
 
 def _topics(pieces: Pieces) -> Faults:

@@ -67,6 +67,8 @@ class ControlMessage:
 
     topics: Mapping[str, str] = field(default_factory=dict)
     join: Join | None = None
+    """For every view that `joins` does not name."""
+    joins: Mapping[str, Join] = field(default_factory=dict)
     request_id: str | None = None
     start: Start | None = None
     expected_generation: int | None = None
@@ -74,11 +76,12 @@ class ControlMessage:
     action: Action = Action.CHANGE
     warnings: tuple[str, ...] = ()
 
-    # The topics are compared by content and have no hash.
+    # The mappings are compared by content and have no hash.
     __hash__ = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "topics", MappingProxyType(dict(self.topics)))
+        object.__setattr__(self, "joins", MappingProxyType(dict(self.joins)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,36 +110,49 @@ class Resolution:
         return ", ".join(self.differences()) or "no change"
 
 
-def parse_message(raw: bytes | str | None, sources: Collection[str]) -> ControlMessage:
-    """The message in `raw`; ControlRejected, and nothing else, says why it cannot be followed."""
+def topic_field(source: str) -> str:
+    """The field of a message that names the topic of a source."""
+    return f"{source}Topic"
+
+
+def join_field(view: str) -> str:
+    """The field of a message that names the join of one view."""
+    return f"{view}JoinType"
+
+
+def parse_message(raw: bytes | str | None, sources: Collection[str], views: Collection[str] = ()) -> ControlMessage:
+    """The message in `raw` for these sources and joined views; ControlRejected says why it cannot be followed."""
     warnings: list[str] = []
     reader = _Reader(_decode_object(_text(raw), warnings), warnings)
     request_id = reader.request_id()
-    topics = {source: reader.topic(f"{source}Topic") for source in sources}
+    topics = {source: reader.topic(topic_field(source)) for source in sources}
+    joins = {view: reader.join(join_field(view)) for view in views}
     message = ControlMessage(
         topics={source: topic for source, topic in topics.items() if topic is not None},
-        join=reader.join(),
+        join=reader.join("joinType"),
+        joins={view: join for view, join in joins.items() if join is not None},
         request_id=request_id,
         start=reader.start(),
         expected_generation=reader.expected_generation(),
         dry_run=reader.dry_run(),
         action=reader.action(),
-        warnings=reader.all_warnings([f"{source}Topic" for source in sources]),
+        warnings=reader.all_warnings([*map(topic_field, sources), *map(join_field, views)]),
     )
-    if message.action is Action.ROLLBACK and (message.topics or message.join or message.start):
+    if message.action is Action.ROLLBACK and (message.topics or message.join or message.joins or message.start):
         reader.fault("a rollback takes no topics, join or start", "send action alone, or a change without action")
     reader.raise_faults(request_id)
     return message
 
 
 def resolve(message: ControlMessage, current: Plan) -> Resolution:
-    """What `current` becomes by a change; a join is given to every view.
+    """What `current` becomes by a change; a join is given to every view, unless the message has another for it.
 
     A rollback's plan is in the history, which is not known here: ValueError.
     """
     if message.action is Action.ROLLBACK:
         raise ValueError("a rollback does not resolve to a plan: take the previous one")
-    joins = None if message.join is None else dict.fromkeys(current.joins, message.join)
+    joins = {} if message.join is None else dict.fromkeys(current.joins, message.join)
+    joins |= message.joins
     return Resolution(current, current.with_(topics=message.topics, joins=joins, start=message.start))
 
 
@@ -265,13 +281,13 @@ class _Reader:
             )
             return None
 
-    def join(self) -> Join | None:
-        text = self._name("joinType")
+    def join(self, name: str) -> Join | None:
+        text = self._name(name)
         try:
             return None if text is None else parse_join(text)
         except ValueError:
             known = ", ".join([*Join, *ALIASES])
-            self.fault(f"joinType: unknown join {_shown(text)} (known: {known})", "send one of the known joins")
+            self.fault(f"{name}: unknown join {_shown(text)} (known: {known})", "send one of the known joins")
             return None
 
     def start(self) -> Start | None:
@@ -329,9 +345,9 @@ class _Reader:
         self.fault(f"action: {got} is not known (known: rollback)", 'send "rollback", or leave action out')
         return Action.CHANGE
 
-    def all_warnings(self, topic_fields: Collection[str]) -> tuple[str, ...]:
+    def all_warnings(self, own_fields: Collection[str]) -> tuple[str, ...]:
         """What was ignored: repeated fields, and unknown ones with the field that was probably meant."""
-        known = [*topic_fields, *_OWN_FIELDS]
+        known = [*own_fields, *_OWN_FIELDS]
         unknown = [name for name in self._fields if name not in known]
         found = [_unknown_field(name, known) for name in unknown[:_WARNINGS_SHOWN]]
         if len(unknown) > _WARNINGS_SHOWN:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from turnout.control import join_field, topic_field
 from turnout.joins import ALIASES, Join
 from turnout.plan import TOPIC_PATTERN
 
@@ -18,7 +19,7 @@ _ABSENT: dict[str, Any] = {
 }
 
 
-def message_schemas(sources: Iterable[str], place: str) -> dict[str, dict[str, Any]]:
+def message_schemas(sources: Iterable[str], views: Iterable[str], place: str) -> dict[str, dict[str, Any]]:
     """The schemas by name; they refer to each other below `place`, such as `#/components/schemas/`."""
     absent = {"$ref": f"{place}Absent"}
 
@@ -27,10 +28,11 @@ def message_schemas(sources: Iterable[str], place: str) -> dict[str, dict[str, A
 
     # Dots alone are names of folders.
     topic = optional({"type": "string", "pattern": rf"^\s*{TOPIC_PATTERN}\s*$", "not": {"pattern": r"^\s*\.{1,2}\s*$"}})
-    topics = [f"{source}Topic" for source in sources]
+    join = optional({"type": "string", "enum": [*Join, *ALIASES]})
     change = {
-        **dict.fromkeys(topics, topic),
-        "joinType": optional({"type": "string", "enum": [*Join, *ALIASES]}),
+        **{topic_field(source): topic for source in sources},
+        "joinType": join,
+        **{join_field(view): join for view in views},
         "start": optional(_start()),
     }
     about = {

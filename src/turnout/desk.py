@@ -167,7 +167,7 @@ class Desk:
 
     def _ticket(self, number: int, raw: str | None, requester: str, offset: int | None) -> Ticket:
         try:
-            queued: Queued = parse_message(raw, self._settings.sources)
+            queued: Queued = parse_message(raw, self._settings.sources, self._settings.joined_views)
         except ControlRejected as error:
             queued = error
         return Ticket(number, queued, raw, requester, offset)

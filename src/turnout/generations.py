@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from turnout.config import KafkaSettings, Settings
+from turnout.config import KafkaSettings, Settings, ViewSettings
 from turnout.errors import TurnoutError
 from turnout.kafka.causes import without_secrets
 from turnout.kafka.security import java_properties
@@ -248,7 +248,7 @@ class Generations:
             name: [s.table, s.key, {c: t.name for c, t in s.columns.items()}, s.rows.value, s.max_rows]
             for name, s in settings.sources.items()
         }
-        views = {name: [v.left, v.right, v.on, v.duplicates.value] for name, v in settings.views.items()}
+        views = {name: _shape(view) for name, view in settings.views.items()}
         return json.dumps([_TABLES_FORM, sources, views])
 
     def _ends(self, topics: Sequence[str]) -> Offsets:
@@ -277,6 +277,15 @@ class Generations:
             topic: plan.start if named else settings.sources[source].start or plan.start
             for source, topic in plan.topics.items()
         }
+
+
+def _shape(view: ViewSettings) -> list[Any]:
+    """What the table of a view depends on, besides its join."""
+    if view.sql is not None:
+        return [view.sources, view.on, view.sql, {column: kind.name for column, kind in view.columns.items()}]
+    # As it was written while there was one right side only: generations of before are taken up.
+    right = view.right[0] if len(view.right) == 1 else view.right
+    return [view.left, right, view.on, view.duplicates.value]
 
 
 def _explained(kafka: KafkaSettings, words: Sequence[str]) -> str:

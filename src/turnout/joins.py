@@ -61,26 +61,34 @@ def parse_join(text: str) -> Join:
 
 @dataclass(frozen=True, slots=True)
 class ViewSides:
-    """What the SQL of a view needs to know: the relations, the key, and the columns of both sides."""
+    """What the SQL of a view needs to know: the relations, the key, and the columns of the left and of each right."""
 
     left: str
-    right: str
-    key: str
     left_columns: tuple[str, ...]
-    right_columns: tuple[str, ...]
+    rights: Mapping[str, tuple[str, ...]]
+    key: str
 
-    def right_names(self) -> dict[str, str]:
-        """Right column -> its name in the view; one that the left has too gets its source's name in front."""
+    def right_names(self) -> dict[str, dict[str, str]]:
+        """For each right side column -> its name in the view; one that is there already has its source in front."""
         taken = {column.lower() for column in self.left_columns}
-        return {
-            column: f"{self.right}_{column}" if column.lower() in taken else column
-            for column in self.right_columns
-            if column != self.key
-        }
+        names: dict[str, dict[str, str]] = {}
+        for right, columns in self.rights.items():
+            names[right] = {
+                column: f"{right}_{column}" if column.lower() in taken else column
+                for column in columns
+                if column != self.key
+            }
+            taken |= {name.lower() for name in names[right].values()}
+        return names
 
     def columns(self) -> tuple[str, ...]:
         """The public columns of the view, in their order."""
-        return (*self.left_columns, *self.right_names().values())
+        return (*self.left_columns, *(name for names in self.right_names().values() for name in names.values()))
+
+
+def right_id(number: int) -> str:
+    """The hidden column of a view that has the `_id` of its row of the right side `number`, counted from 0."""
+    return "_right_id" if number == 0 else f"_right_id_{number + 1}"
 
 
 def quoted(name: str) -> str:
@@ -130,25 +138,46 @@ def shows_pairs(join: Join, duplicates: Duplicates) -> bool:
 def view_sql(sides: ViewSides, join: Join, duplicates: Duplicates = Duplicates.LATEST) -> str:
     """The SQL text of a view over relations named as its sources, which hold the rows that are shown.
 
-    Its result has `_id` (the left row), `_right_id` (the right row) and the public columns; `semi` and `anti` leave
-    those of the right side out, and they are null in the table. `inner` pairs all rows; the others take the newest
-    right row of each key unless `duplicates` says all. Null keys never match, and a right row without a key is in
-    no view.
+    Its result has `_id` (the left row), a `right_id` for each right side and the public columns; `semi` and `anti`
+    leave those of the right sides out, and they are null in the table. `inner` pairs all rows; the others take the
+    newest right row of each key unless `duplicates` says all. Null keys never match, and a right row without a key is
+    in no view. With several right sides the first is joined to the left, the next to the result, and so on.
     """
     key = quoted(sides.key)
-    usable = f"(SELECT * FROM {quoted(sides.right)} WHERE {key} IS NOT NULL)"
-    right = usable if shows_pairs(join, duplicates) else f"({newest_sql(usable, sides.key)})"
+    names = sides.right_names()
+    relation = quoted(sides.left)
+    there = ["_id", *sides.left_columns]
+    text = ""
+    for number, right in enumerate(sides.rights):
+        usable = f"(SELECT * FROM {quoted(right)} WHERE {key} IS NOT NULL)"
+        other = usable if shows_pairs(join, duplicates) else f"({newest_sql(usable, sides.key)})"
+        chosen = {column: f"l.{quoted(column)}" for column in there}
+        if join in (Join.RIGHT, Join.FULL):
+            chosen[sides.key] = f"coalesce(l.{key}, r.{key})"
+        if join not in (Join.SEMI, Join.ANTI):
+            chosen |= {right_id(number): "r._id"}
+            chosen |= {name: f"r.{quoted(column)}" for column, name in names[right].items()}
+        selected = ", ".join(f"{value} AS {quoted(name)}" for name, value in chosen.items())
+        # A hint for Spark, a comment for others: rows of few keys are hashed in less time than they are sorted.
+        hint = f"/*+ SHUFFLE_HASH({'l' if join is Join.RIGHT else 'r'}) */"
+        text = f"SELECT {hint} {selected} FROM {relation} AS l {_SQL_JOIN[join]} {other} AS r ON l.{key} = r.{key}"
+        relation, there = f"({text})", list(chosen)
+    return text
 
-    def left_value(column: str) -> str:
-        both = column == sides.key and join in (Join.RIGHT, Join.FULL)
-        return f"coalesce(l.{quoted(column)}, r.{key})" if both else f"l.{quoted(column)}"
 
-    chosen = {"_id": "l._id"} | {column: left_value(column) for column in sides.left_columns}
-    if join not in (Join.SEMI, Join.ANTI):
-        chosen |= {"_right_id": "r._id"} | {name: f"r.{quoted(column)}" for column, name in sides.right_names().items()}
-    selected = ", ".join(f"{value} AS {quoted(name)}" for name, value in chosen.items())
-    # A hint for Spark, a comment for others: rows of few keys are hashed in less time than they are sorted.
-    hint = f"/*+ SHUFFLE_HASH({'l' if join is Join.RIGHT else 'r'}) */"
+def own_view_sql(sql: str, key: str, columns: Mapping[str, str]) -> str:
+    """The text of a view that is somebody's own SQL, with its columns as the Spark types that they were declared as.
+
+    A row's `_nth` is its number among the rows of its key, in the order of all columns: of rows that are alike it does
+    not matter which is which. Rows without a key are left out. The names are quoted as Spark does it by itself.
+    """
+
+    def plain(name: str) -> str:
+        return "`" + name.replace("`", "``") + "`"
+
+    typed = ", ".join(f"CAST({plain(name)} AS {kind}) AS {plain(name)}" for name, kind in columns.items())
+    order = ", ".join(plain(name) for name in columns)
     return (
-        f"SELECT {hint} {selected} FROM {quoted(sides.left)} AS l {_SQL_JOIN[join]} {right} AS r ON l.{key} = r.{key}"
+        f"SELECT CAST(row_number() OVER (PARTITION BY {plain(key)} ORDER BY {order}) AS BIGINT) AS _nth, {order} "
+        f"FROM (SELECT {typed} FROM (\n{sql}\n)) WHERE {plain(key)} IS NOT NULL"
     )

@@ -5,12 +5,12 @@ Derived from settings and plan alone, so that Spark, the store and the surfaces 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from turnout.columns import ColumnType
-from turnout.config import Settings
-from turnout.joins import Duplicates, Join, ViewSides, shows_pairs, view_sql
+from turnout.config import Settings, ViewSettings
+from turnout.joins import Duplicates, Join, ViewSides, own_view_sql, right_id, shows_pairs, view_sql
 from turnout.plan import Plan
 
 
@@ -29,20 +29,34 @@ class SourceTable:
 
 @dataclass(frozen=True, slots=True)
 class ViewTable:
-    """A view of two sources; `sql` is over relations named as the sources.
+    """A view of sources that share a key, the left one first; `sql` is over relations named as the sources.
 
     With `pairs` a left row shows once for each of its right rows; without, once at most. `sql_if_unique` has the same
-    result where no two right rows have one key, and does not look for the newest.
+    result where no two right rows of a source have one key, and does not look for the newest. A view with `own` SQL
+    has rows of keys only, numbered for each key.
     """
 
     table: str
-    left: SourceTable
-    right: SourceTable
+    sources: tuple[SourceTable, ...]
     key: str
     columns: Mapping[str, ColumnType]
     sql: str
     sql_if_unique: str
     pairs: bool
+    own: bool = False
+
+    @property
+    def left(self) -> SourceTable:
+        return self.sources[0]
+
+    @property
+    def rights(self) -> tuple[SourceTable, ...]:
+        return self.sources[1:]
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The hidden columns that tell which rows of the sources a row is made of, or which of its key it is."""
+        return ("_nth",) if self.own else ("_id", *(right_id(number) for number in range(len(self.rights))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +81,9 @@ class Layout:
             for name, source in settings.sources.items()
         }
         views = tuple(
-            _view(name, sources[view.left], sources[view.right], plan.joins[name], view.duplicates)
+            _joined(name, [sources[source] for source in view.read], plan.joins[name], view.duplicates)
+            if view.sql is None
+            else _own(name, [sources[source] for source in view.read], view, view.sql)
             for name, view in settings.views.items()
         )
         return cls(tuple(sources.values()), views)
@@ -84,8 +100,16 @@ class Layout:
         return (*own, "bad_records", "join_quality")
 
 
-def _view(name: str, left: SourceTable, right: SourceTable, join: Join, duplicates: Duplicates) -> ViewTable:
-    sides = ViewSides(left.source, right.source, left.key, tuple(left.columns), tuple(right.columns))
-    columns = dict(left.columns) | {shown: right.columns[column] for column, shown in sides.right_names().items()}
+def _joined(name: str, sources: Sequence[SourceTable], join: Join, duplicates: Duplicates) -> ViewTable:
+    left, *rights = sources
+    sides = ViewSides(left.source, tuple(left.columns), {r.source: tuple(r.columns) for r in rights}, left.key)
+    columns = dict(left.columns)
+    for right in rights:
+        columns |= {shown: right.columns[column] for column, shown in sides.right_names()[right.source].items()}
     sql, unique = view_sql(sides, join, duplicates), view_sql(sides, join, Duplicates.ALL)
-    return ViewTable(name, left, right, left.key, columns, sql, unique, shows_pairs(join, duplicates))
+    return ViewTable(name, tuple(sources), left.key, columns, sql, unique, shows_pairs(join, duplicates))
+
+
+def _own(name: str, sources: Sequence[SourceTable], view: ViewSettings, text: str) -> ViewTable:
+    sql = own_view_sql(text, view.on, {column: kind.spark for column, kind in view.columns.items()})
+    return ViewTable(name, tuple(sources), view.on, view.columns, sql, sql, pairs=True, own=True)

@@ -35,6 +35,7 @@ from turnout.offsets import Offsets
 from turnout.plan import Plan
 from turnout.publisher import Publisher
 from turnout.spark.engine import Engine, is_gone
+from turnout.spark.own_views import check_own_views
 from turnout.store.database import Database, is_store_failure
 from turnout.store.generations import GenerationTables
 from turnout.store.ledger import GenerationRecord, Ledger
@@ -207,6 +208,7 @@ class Orchestrator:
         session = self._engine.session()
         if self._stopping.is_set():
             raise Stopping
+        check_own_views(session, Layout.of(self._settings, self._publisher.plan).views)
         makes = Generations(
             Workshop(self._settings, self._database, self._ledger, session, self._topics, self.say, self._tally)
         )

@@ -105,7 +105,7 @@ class Plan:
         """The plan of a configuration, before any control message."""
         return cls(
             topics={name: source.topic for name, source in settings.sources.items()},
-            joins={name: view.join for name, view in settings.views.items()},
+            joins={name: settings.views[name].join for name in settings.joined_views},
             start=settings.start,
         )
 

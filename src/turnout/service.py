@@ -31,8 +31,15 @@ def run(settings: Settings, *, insecure: bool = False, on_ready: Callable[[str],
     orchestrator = Orchestrator(settings, database, engine)
     try:
         wait_seconds = settings.swap.catch_up_timeout_seconds + 60
-        viewers, sources = settings.server.max_viewers, tuple(settings.sources)
-        app = create_app(Services(database, orchestrator, wait_seconds, viewers, sources), access)
+        services = Services(
+            database,
+            orchestrator,
+            wait_seconds,
+            settings.server.max_viewers,
+            tuple(settings.sources),
+            settings.joined_views,
+        )
+        app = create_app(services, access)
         where = settings.server
         server = Server(app, where.host, where.port, Doorkeeper(where.max_connections))
         orchestrator.start()

@@ -80,6 +80,11 @@ def _parsed_by(parse: Any) -> PlainValidator:
     return PlainValidator(check)
 
 
+def _several(value: object) -> object:
+    """One name, or a list of names."""
+    return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
+
+
 def _properties(value: object) -> object:
     """Raw properties as text: `true` and `10` need no quotes there."""
     if value is None:
@@ -94,11 +99,12 @@ _ADDRESS = r"(\[[0-9a-f:.]+\]|[^\s,:\[\]]+):[0-9]{1,5}"
 Addresses = Annotated[str, _text_of(rf"{_ADDRESS}(\s*,\s*{_ADDRESS})*", "look like host:9092 or host1:9092,host2:9092")]
 _SITE = r"https?://(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:[0-9]{1,5})?"
 Origin = Annotated[str, _text_of(_SITE, "look like https://app.example or http://localhost:4200, without a path")]
-NonEmpty = Annotated[str, _text_of(r".*\S.*", "not be empty")]
+NonEmpty = Annotated[str, _text_of(r"(?s:.*\S.*)", "not be empty")]
 Topic = Annotated[str, AfterValidator(parse_topic)]
 Column = Annotated[ColumnType, _parsed_by(ColumnType.parse)]
 JoinName = Annotated[Join, _parsed_by(parse_join)]
 StartAt = Annotated[Start, PlainValidator(Start.parse)]
+Names = Annotated[tuple[str, ...], BeforeValidator(_several)]
 Whole = Annotated[int, BeforeValidator(_number)]
 Seconds = Annotated[float, BeforeValidator(_number), Field(ge=0, allow_inf_nan=False)]
 # Not in repr: raw properties can hold secrets.
@@ -148,13 +154,21 @@ class SourceSettings(_Model):
 
 
 class ViewSettings(_Model):
-    """The join of two sources, shown as one table."""
+    """A table over sources that share a key: a join of them, or somebody's own Spark SQL."""
 
-    left: str
-    right: str
     on: str
+    left: str | None = None
+    right: Names = ()
     join: JoinName = Join.LEFT
     duplicates: Duplicates = Duplicates.LATEST
+    sources: Names = ()
+    sql: Annotated[NonEmpty, AfterValidator(lambda text: text.strip().rstrip(";").rstrip())] | None = None
+    columns: dict[str, Column] = Field(default_factory=dict)
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """The sources that it is made of, the left one first."""
+        return self.sources if self.left is None else (self.left, *self.right)
 
 
 class SwapSettings(_Model):
@@ -256,6 +270,11 @@ class Settings(_Model):
     def control_kafka(self) -> KafkaSettings:
         """The cluster of the control topic: that of the data, where nothing else is said."""
         return self.kafka if self.control.kafka is None else self.control.kafka.inheriting(self.kafka)
+
+    @property
+    def joined_views(self) -> tuple[str, ...]:
+        """The views that have a join, which messages can change; the others have SQL of their own."""
+        return tuple(name for name, view in self.views.items() if view.sql is None)
 
     @property
     def secret_variables(self) -> frozenset[str]:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
-from test_exactness import Case, Quiet, Runner, batches, cases, compare
+from test_exactness import Case, Runner, batches, cases, compare
 
+from fed import Quiet
 from kafka_log import read_all
 from lengths import BULK_EXAMPLES
 from oracle import Sent
@@ -48,7 +49,7 @@ class CatchingUp(Runner):
             times,
         ]
         frame = bulk_session(self._spark).createDataFrame(pa.table(columns, schema=KAFKA_SCHEMA))
-        piece = Piece(before, before, end, last=end.reached(self._target))
+        piece = Piece(before, before, end, last=end.reached(self.target))
         self._query.take_piece(piece, decode_bulk(frame, readings_of(self._layout)))
 
 
@@ -68,7 +69,7 @@ def test_tables_equal_a_plain_computation_whatever_the_pieces(spark: SparkSessio
             if number in case.restarts:
                 runner.restart()
             seen += records
-            built = built or end.reached(runner._target)
+            built = built or end.reached(runner.target)
             compare(case, runner, seen, views=built)
         runner.database.close()
 
@@ -85,7 +86,7 @@ class LargeBatches(Runner):
         reading = Reading(
             lambda: {"bootstrap.servers": self.bootstrap},
             self._start,
-            self._target,
+            self.target,
             self._folder / "checkpoint",
             1000,
             ends=lambda topics: list(batches(self._case))[-1][2],

@@ -5,32 +5,25 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import oracle
+from fed import FedGeneration
 from lengths import EXAMPLES
 from oracle import Sent
 from turnout.config import Settings, parse
 from turnout.joins import Duplicates, Join
-from turnout.layout import Layout
-from turnout.offsets import Lost, Offsets
-from turnout.plan import Plan
-from turnout.store.database import Database
-from turnout.store.generations import GenerationTables
-from turnout.store.windows import Window, read_window
+from turnout.offsets import Offsets
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from turnout.spark.generation import BatchReport
 
 USERS = {"userId": "string", "name": "string", "age": "int64"}
 ACCOUNTS = {"userId": "string", "accountType": "string", "balance": "double"}
@@ -172,64 +165,14 @@ def batches(case: Case) -> Iterator[tuple[int, list[Sent], Offsets]]:
         yield number, part, Offsets(dict(ends))
 
 
-class Quiet:
-    """A listener that keeps silent."""
-
-    def batch_done(self, report: BatchReport) -> None: ...
-
-    def lost(self, generation: int, lost: Lost) -> None: ...
-
-    def low_watermark(self, topic: str, partition: int) -> int | None:
-        return None
-
-    def denied(self, topic: str, read: Offsets) -> bool:
-        return False
-
-
-class Runner:
-    """A generation that is fed by hand, with the code that the streaming query calls."""
+class Runner(FedGeneration):
+    """The generation of a case."""
 
     def __init__(self, spark: SparkSession, case: Case, folder: Path) -> None:
-        self._spark = spark
         self._case = case
-        self._folder = folder
-        self._layout = Layout.of(settings_of(case, folder), Plan.from_settings(settings_of(case, folder)))
-        done = list(batches(case))
-        before = {(t, p): 0 for t in ("u", "a") for p in range(3)}
-        self._target = done[case.caught_up_after - 1][2] if case.caught_up_after else Offsets(before)
-        self._start = Offsets(before)
-        self._open()
-        with self.database.write() as cursor:
-            self.tables.create(cursor, views_built=self._start.reached(self._target))
-            self.tables.publish(cursor)
-
-    def _open(self) -> None:
-        from turnout.spark.generation import GenerationQuery, Reading
-
-        self.database = Database.open(self._folder)
-        self.tables = GenerationTables(self.database, 1, self._layout)
-        reading = Reading(dict, self._start, self._target, self._folder / "checkpoint", 1000)
-        self._query = GenerationQuery(self._spark, self.tables, reading, Quiet())
-
-    def restart(self) -> None:
-        self.database.close()
-        self._open()
-
-    def feed(self, number: int, records: list[Sent], end: Offsets) -> None:
-        from turnout.spark.decode import decode, readings_of
-        from turnout.spark.sampling import KAFKA_SCHEMA
-
-        rows = [
-            (r.key, r.value, r.topic, r.partition, r.offset, datetime.fromtimestamp(r.timestamp_ms / 1000, UTC))
-            for r in records
-        ]
-        columns = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in KAFKA_SCHEMA]
-        frame = self._spark.createDataFrame(pa.table(columns, schema=KAFKA_SCHEMA))
-        self._query.process_frame(decode(frame, readings_of(self._layout)), number, end)
-
-    def rows(self, table: str) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = read_window(self.database, Window(table)).rows.to_pylist()
-        return rows
+        before = Offsets({(t, p): 0 for t in ("u", "a") for p in range(3)})
+        target = list(batches(case))[case.caught_up_after - 1][2] if case.caught_up_after else before
+        super().__init__(spark, settings_of(case, folder), folder, before, target)
 
 
 def compare(case: Case, runner: Runner, records: list[Sent], *, views: bool) -> None:
@@ -267,6 +210,6 @@ def test_tables_equal_a_plain_computation_whatever_the_batches(spark: SparkSessi
                 runner.restart()
                 runner.feed(number, records, end)
             seen += records
-            built = built or end.reached(runner._target)
+            built = built or end.reached(runner.target)
             compare(case, runner, seen, views=built)
         runner.database.close()

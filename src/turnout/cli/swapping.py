@@ -19,6 +19,7 @@ from turnout.cli.app import (
     print_json,
 )
 from turnout.cli.looking import OUTCOME_STYLES
+from turnout.control import join_field, topic_field
 from turnout.errors import TurnoutError
 
 BAD_OUTCOMES = frozenset({"rejected", "failed", "superseded"})
@@ -38,8 +39,13 @@ def swap(
     users: Annotated[str, typer.Option(help="The topic of the source users.", show_default=False)] = "",
     accounts: Annotated[str, typer.Option(help="The topic of the source accounts.", show_default=False)] = "",
     join: Annotated[
-        str, typer.Option(help="left, natural, inner, right, full, semi or anti.", show_default=False)
-    ] = "",
+        list[str] | None,
+        typer.Option(
+            metavar="[VIEW=]JOIN",
+            help="left, natural, inner, right, full, semi or anti; of one view: final_ui=inner, repeatable.",
+            show_default=False,
+        ),
+    ] = None,
     topic: Annotated[
         list[str] | None,
         typer.Option(
@@ -62,9 +68,8 @@ def swap(
     What you leave out stays as it is. Exit code 1 when the request is rejected, fails or is superseded.
     """
     topics = {"users": users, "accounts": accounts} | dict(map(_source_topic, topic or ()))
-    message: dict[str, Any] = {f"{source}Topic": name for source, name in topics.items() if name}
-    if join:
-        message["joinType"] = join
+    message: dict[str, Any] = {topic_field(source): name for source, name in topics.items() if name}
+    message |= dict(map(_join, join or ()))
     if start:
         message["start"] = start if start.lower() in ("latest", "earliest") else {"timestamp": start}
     if not message:
@@ -96,6 +101,14 @@ def _source_topic(text: str) -> tuple[str, str]:
     if not (mark and source.strip() and topic.strip()):
         raise typer.BadParameter(f"{text!r} is not SOURCE=TOPIC, such as users=users2", param_hint="--topic")
     return source.strip(), topic.strip()
+
+
+def _join(text: str) -> tuple[str, str]:
+    """The field of a message and its join."""
+    view, mark, name = text.rpartition("=")
+    if not name.strip() or (mark and not view.strip()):
+        raise typer.BadParameter(f"{text!r} is not [VIEW=]JOIN, such as inner or final_ui=inner", param_hint="--join")
+    return join_field(view.strip()) if mark else "joinType", name.strip()
 
 
 def _request(request_id: str, expected_generation: int | None) -> dict[str, Any]:

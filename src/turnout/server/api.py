@@ -104,6 +104,8 @@ class Services:
     max_viewers: int = 500
     sources: tuple[str, ...] = ()
     """Their names, for the fields that each source has."""
+    views: tuple[str, ...] = ()
+    """Those that have a join, for the same reason."""
 
     def status(self) -> dict[str, Any]:
         """The orchestrator's status, how fresh the tables are, and the time to hold that against."""

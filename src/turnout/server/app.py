@@ -99,7 +99,7 @@ def _description(calls: list[CallRoute], services: Services, access: Access) -> 
         return Response(body, media_type="application/json", headers={"Cache-Control": "no-store"})
 
     route = CallRoute("/api/openapi.json", describe, OPENAPI)
-    body = to_json(document([*calls, route], services.sources, PUBLIC if access.wants_token else None))
+    body = to_json(document([*calls, route], services.sources, services.views, PUBLIC if access.wants_token else None))
     return route
 
 

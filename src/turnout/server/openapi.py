@@ -13,6 +13,7 @@ from typing import Any
 from pydantic.json_schema import models_json_schema
 
 from turnout import __version__
+from turnout.control import topic_field
 from turnout.control_schema import message_schemas
 from turnout.server import answers
 from turnout.server.calls import ERRORS, Call, CallRoute, Content, Parameter
@@ -25,7 +26,9 @@ _MODELS = (
 )
 
 
-def document(routes: Iterable[CallRoute], sources: tuple[str, ...], public: Iterable[str] | None) -> dict[str, Any]:
+def document(
+    routes: Iterable[CallRoute], sources: tuple[str, ...], views: tuple[str, ...], public: Iterable[str] | None
+) -> dict[str, Any]:
     """The document; `public` are the paths that need no token, None where nothing does."""
     open_paths = None if public is None else frozenset(public)
     paths: dict[str, dict[str, Any]] = defaultdict(dict)
@@ -44,7 +47,7 @@ def document(routes: Iterable[CallRoute], sources: tuple[str, ...], public: Iter
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "paths": dict(paths),
-        "components": {"schemas": _schemas(sources)}
+        "components": {"schemas": _schemas(sources, views)}
         | ({} if open_paths is None else {"securitySchemes": {"token": token}}),
     }
 
@@ -107,11 +110,11 @@ def _error(codes: list[str]) -> dict[str, Any]:
     }
 
 
-def _schemas(sources: tuple[str, ...]) -> dict[str, Any]:
+def _schemas(sources: tuple[str, ...], views: tuple[str, ...]) -> dict[str, Any]:
     _, made = models_json_schema([(model, "serialization") for model in _MODELS], ref_template=f"{_SCHEMAS}{{model}}")
     schemas: dict[str, Any] = made["$defs"]
-    schemas["Status"]["properties"] |= {f"{source}Topic": {"type": ["string", "null"]} for source in sources}
-    return schemas | message_schemas(sources, _SCHEMAS)
+    schemas["Status"]["properties"] |= {topic_field(source): {"type": ["string", "null"]} for source in sources}
+    return schemas | message_schemas(sources, views, _SCHEMAS)
 
 
 def _reference(name: str) -> dict[str, Any]:

@@ -333,7 +333,7 @@ class GenerationQuery:
         try:
             cores = self._session.sparkContext.defaultParallelism
             sql, parts = batch.export(view, folder, cores * (batch.size(view) // (cores * PART_ROWS) + 1))
-            batch.build(view, self._views.over_parts(sql, parts, f"g{self.generation}"))
+            batch.build(view, self._views.over_parts(sql, parts, f"g{self.generation}", own=view.own))
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 

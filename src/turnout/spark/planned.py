@@ -31,8 +31,8 @@ class PlannedView:
             leaf.frame.coalesce(1).createOrReplaceTempView(f"`{source}`")
         self._frame = session.sql(view.sql)
         plan = self._frame._jdf.queryExecution().executedPlan().toString()
-        # What crosses an exchange is kept with the plan: the next run would read the rows of this one.
-        self.usable = "Exchange" not in plan
+        # What crosses an exchange, or a subquery gave, is kept with the plan: the next run would see that of this one.
+        self.usable = "Exchange" not in plan and "Subquery" not in plan
 
     def run(self, rows: Mapping[str, pa.Table]) -> pa.Table:
         """The view over these rows."""

@@ -67,7 +67,7 @@ def _records(session: SparkSession, layout: Layout) -> DataFrame:
 
 def _view(session: SparkSession, view: ViewTable, folder: Path) -> None:
     runner = ViewRunner(session)
-    rows = {side.source: _rows(side.columns) for side in (view.left, view.right)}
+    rows = {side.source: _rows(side.columns) for side in view.sources}
     runner.over_rows(view, rows)
     parts: dict[str, list[Path]] = {}
     for source, table in rows.items():

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from turnout.layout import ViewTable
 from turnout.spark.planned import MAX_BYTES, PlannedView
-from turnout.spark.session import planned_session, pool, view_session
+from turnout.spark.session import own_session, planned_session, pool, view_session
 
 
 class ViewRunner:
@@ -31,23 +31,34 @@ class ViewRunner:
         return planned_session(self._session)
 
     @cached_property
+    def _own_few(self) -> SparkSession:
+        return own_session(planned_session(self._session))
+
+    @cached_property
     def _small(self) -> SparkSession:
         return view_session(self._session)
+
+    @cached_property
+    def _own_small(self) -> SparkSession:
+        return own_session(view_session(self._session))
 
     def over_rows(self, view: ViewTable, rows: Mapping[str, pa.Table]) -> pa.Table:
         """The view over rows held in memory, named as its sources."""
         if sum(table.nbytes for table in rows.values()) <= MAX_BYTES:
             planned = self._planned.get(view.table)
             if planned is None:
-                planned = self._planned[view.table] = PlannedView(self._few, view, rows)
+                planned = self._planned[view.table] = PlannedView(self._own_few if view.own else self._few, view, rows)
             if planned.usable:
                 return planned.run(rows)
+        session = self._own_small if view.own else self._small
         for source, table in rows.items():
-            self._small.createDataFrame(table).coalesce(1).createOrReplaceTempView(f"`{source}`")
-        result: pa.Table = self._small.sql(view.sql).toArrow()
+            session.createDataFrame(table).coalesce(1).createOrReplaceTempView(f"`{source}`")
+        result: pa.Table = session.sql(view.sql).toArrow()
         return result
 
-    def over_parts(self, sql: str, parts: Sequence[Mapping[str, Sequence[Path]]], name: str) -> Iterator[pa.Table]:
+    def over_parts(
+        self, sql: str, parts: Sequence[Mapping[str, Sequence[Path]]], name: str, *, own: bool = False
+    ) -> Iterator[pa.Table]:
         """The view over parts that share no key, each given as Parquet files by source: the rows of each part.
 
         A part is one task without a shuffle; as many are under way as there are cores, and no more are held. Their
@@ -56,7 +67,8 @@ class ViewRunner:
         cores = self._small.sparkContext.defaultParallelism
         sessions: SimpleQueue[SparkSession] = SimpleQueue()
         for _ in range(min(cores, len(parts))):
-            sessions.put(view_session(self._small))
+            session = view_session(self._small)
+            sessions.put(own_session(session) if own else session)
 
         def run(files: Mapping[str, Sequence[Path]]) -> pa.Table:
             session = sessions.get()

@@ -59,15 +59,15 @@ class Affected:
         """The keys whose view rows change. A null key is among them only where one row of it is shown (`latest`)."""
         key = quoted(view.key)
         parts = []
-        for source in (view.left, view.right):
-            nulls = "" if source.latest and source is view.left else f" WHERE {key} IS NOT NULL"
+        for source in view.sources:
+            nulls = "" if source.latest and source is view.left and not view.own else f" WHERE {key} IS NOT NULL"
             tables = [new(source), *([evicted(source)] if self.evicts(source) else [])]
             parts += [f"SELECT _hash FROM {table}{nulls}" for table in tables]
         self._run(f"CREATE OR REPLACE TEMP TABLE {keys_table(view)} AS {' UNION '.join(parts)}")
 
     def look_up(self, source: SourceTable, views: Sequence[ViewTable]) -> None:
         """What is there of the keys that these views touch; where only the newest is kept, of those that come, too."""
-        sides = [view for view in views if source in (view.left, view.right)]
+        sides = [view for view in views if source in view.sources]
         keys = [keys_table(view) for view in sides] + ([new(source)] if source.latest else [])
         if not keys:
             return

@@ -29,6 +29,7 @@ from turnout.store.affected import KEPT, Affected, columns_of, evicted, hash_sql
 from turnout.store.database import next_version, sql_text
 from turnout.store.deltas import DeltaLog, TablePlace
 from turnout.store.feed import MAX_DELTA_ROWS, Feed, Wanted
+from turnout.store.identity import ties
 from turnout.store.quality import QualityCount, Sides, move_quality, write_quality
 
 _PLACE = 'topic, "partition", "offset"'
@@ -152,7 +153,7 @@ class Batch:
         return int(row[0]) if row else 0
 
     def _sides(self, view: ViewTable, rows: Callable[[SourceTable], str]) -> Sides:
-        return self._keys.of_view(view, rows(view.left)), self._keys.of_view(view, rows(view.right))
+        return [self._keys.of_view(view, rows(source)) for source in view.sources]
 
     def _append(self, source: SourceTable, rows: str) -> None:
         table = self._place.table(source.table)
@@ -206,19 +207,17 @@ class Batch:
         """The shown rows of the keys that this batch touches, for each side of `view`; None where it touches none."""
         if not self.result.records:
             return None
-        left, right = (
-            f"SELECT {columns_of(source, *_FOR_VIEWS)} FROM {self._keys.of_view(view, self._keys.after(source))}"
-            for source in (view.left, view.right)
-        )
-        if not view.left.latest:
+        sides = {
+            source.source: f"SELECT {columns_of(source, *_FOR_VIEWS)} "
+            f"FROM {self._keys.of_view(view, self._keys.after(source))}"
+            for source in view.sources
+        }
+        if not view.left.latest and not view.own:
             keyless = (
                 f"SELECT {columns_of(view.left, *_FOR_VIEWS)} FROM {new(view.left)} WHERE {quoted(view.key)} IS NULL"
             )
-            left += f" UNION ALL {keyless} AND {self._keys.staying(view.left)}"
-        rows = {
-            view.left.source: self._cursor.execute(left).to_arrow_table(),
-            view.right.source: self._cursor.execute(right).to_arrow_table(),
-        }
+            sides[view.left.source] += f" UNION ALL {keyless} AND {self._keys.staying(view.left)}"
+        rows = {source: self._cursor.execute(sql).to_arrow_table() for source, sql in sides.items()}
         if any(table.num_rows for table in rows.values()) or self._run(f"SELECT count(*) FROM {keys_table(view)}"):
             return rows
         return None
@@ -226,9 +225,9 @@ class Batch:
     def replace(self, view: ViewTable, rows: pa.Table) -> None:
         """Put the view's new rows of the touched keys in place of its old ones."""
         table, key = self._place.table(view.table), quoted(view.key)
-        place = TablePlace(view.table, table, view.columns, ["_id", "_right_id"])
+        place = TablePlace(view.table, table, view.columns, ties([*view.ids, "_hash"]))
         removed = self.log.remove(place, touched(keys_table(view), table))
-        if not view.left.latest and self._keys.evicts(view.left):
+        if not view.left.latest and not view.own and self._keys.evicts(view.left):
             gone = f"{key} IS NULL AND _id IN (SELECT _id FROM {evicted(view.left)} WHERE {key} IS NULL)"
             removed += self.log.remove(place, gone)
         added = self._insert_rows(view, rows)
@@ -236,15 +235,15 @@ class Batch:
             self._changed.append(view.table)
 
     def export(self, view: ViewTable, folder: Path, parts: int) -> tuple[str, list[dict[str, list[Path]]]]:
-        """Write the shown rows of both sides that the view needs as Parquet files, in parts that share no key.
+        """Write the shown rows of all sides that the view needs as Parquet files, in parts that share no key.
 
         The SQL to run over each part, and the files of each by source.
         """
-        sql, needed = self._needed_right(view)
+        sql, needed = self._needed(view)
         files: list[dict[str, list[Path]]] = [{} for _ in range(parts)]
-        for source, chosen in ((view.left, "true"), (view.right, needed)):
+        for source in view.sources:
             table, below = self._place.table(source.table), folder / source.source
-            rows = f"{_selected(source, table, f'_hash % {parts} AS _part')} AND {chosen}"
+            rows = f"{_selected(source, table, f'_hash % {parts} AS _part')} AND {needed.get(source.source, 'true')}"
             self._run(f"COPY ({rows}) TO '{sql_text(below)}' (FORMAT parquet, PARTITION_BY (_part))")
             nothing = folder / f"{source.source}.parquet"
             self._run(f"COPY ({_selected(source, table)} LIMIT 0) TO '{sql_text(nothing)}' (FORMAT parquet)")
@@ -252,28 +251,38 @@ class Batch:
                 part[source.source] = sorted((below / f"_part={number}").glob("*.parquet")) or [nothing]
         return sql, files
 
-    def _needed_right(self, view: ViewTable) -> tuple[str, str]:
-        """The view's SQL, in its simplest form for what the right side holds, and the condition of rows it needs."""
-        source = view.right
+    def _needed(self, view: ViewTable) -> tuple[str, dict[str, str]]:
+        """The view's SQL, in its simplest form for what the right sides hold, and the conditions of rows it needs."""
+        if view.own:
+            return view.sql, dict.fromkeys((source.source for source in view.sources), _has_key(view))
         if view.pairs:
-            return view.sql, "true"
+            return view.sql, {}
+        found = {right.source: self._newest_once(right) for right in view.rights}
+        unique = all(once for once, _ in found.values())
+        return view.sql_if_unique if unique else view.sql, {source: needed for source, (_, needed) in found.items()}
+
+    def _newest_once(self, source: SourceTable) -> tuple[bool, str]:
+        """Whether the rows among which the newest of each key is are one for each, and the condition of those rows."""
         rows = f"({_selected(source, self._place.table(source.table), '_hash')} AND {quoted(source.key)} IS NOT NULL)"
         if self._run(f"SELECT count(*) = count(DISTINCT _hash) FROM {rows}"):
-            return view.sql_if_unique, "true"
-        self._run(f"CREATE OR REPLACE TEMP TABLE _newest AS {partition_newest_ids_sql(rows, source.key)}")
+            return True, "true"
+        ids = quoted(f"_newest_{source.source}")
+        self._run(f"CREATE OR REPLACE TEMP TABLE {ids} AS {partition_newest_ids_sql(rows, source.key)}")
         keys = f"(SELECT count(DISTINCT {quoted(source.key)}) FROM {rows})"
-        once = self._run(f"SELECT count(*) = {keys} FROM _newest")
-        return view.sql_if_unique if once else view.sql, "_id IN (FROM _newest)"
+        return bool(self._run(f"SELECT count(*) = {keys} FROM {ids}")), f"_id IN (FROM {ids})"
 
     def size(self, view: ViewTable) -> int:
-        """How many rows the two sides of a view have."""
-        return sum(self._run(f"SELECT count(*) FROM {self._place.table(s.table)}") for s in (view.left, view.right))
+        """How many rows the sides of a view have."""
+        return sum(self._run(f"SELECT count(*) FROM {self._place.table(s.table)}") for s in view.sources)
 
     def everything(self, view: ViewTable) -> dict[str, pa.Table]:
-        """All shown rows of both sides, by source."""
+        """All shown rows of its sides, by source."""
+        keyed = f" AND {_has_key(view)}" if view.own else ""
         return {
-            source.source: self._cursor.execute(_selected(source, self._place.table(source.table))).to_arrow_table()
-            for source in (view.left, view.right)
+            source.source: self._cursor.execute(
+                _selected(source, self._place.table(source.table)) + keyed
+            ).to_arrow_table()
+            for source in view.sources
         }
 
     def build(self, view: ViewTable, parts: Iterable[pa.Table]) -> None:
@@ -312,7 +321,7 @@ class Batch:
             elif self.result.records:
                 before, after = (self._sides(view, rows) for rows in (self._keys.before, self._keys.after))
                 change = QualityCount.between(self._cursor, view.key, before, after)
-                nulls = self._keys.null_change(view.left, view.right)
+                nulls = self._keys.null_change(*view.sources)
                 move_quality(self._cursor, self._place.schema, view, change, nulls)
             else:
                 continue
@@ -328,6 +337,11 @@ class Batch:
 def _faults(records: pa.Table, index: int) -> bool:
     """Whether anything is wrong with records of a source."""
     return bool(pc.sum(pc.list_value_length(records.column(f"faults_{index}"))).as_py())
+
+
+def _has_key(view: ViewTable) -> str:
+    """The condition of rows that a view with SQL of its own sees."""
+    return f"{quoted(view.key)} IS NOT NULL"
 
 
 def _selected(source: SourceTable, table: str, *more: str) -> str:

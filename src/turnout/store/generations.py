@@ -39,7 +39,7 @@ class GenerationTables:
             shape = f"{_declared(source.columns)}, {hidden}, {_row(identity.of_source(source))}"
             cursor.execute(f"CREATE TABLE {self.table(source.table)} ({shape})")
         for view in self.layout.views:
-            hidden = "_id BIGINT, _right_id BIGINT, _hash UBIGINT"
+            hidden = ", ".join([*(f"{name} BIGINT" for name in view.ids), "_hash UBIGINT"])
             shape = f"{_declared(view.columns)}, {hidden}, {_row(identity.of_view(view))}"
             cursor.execute(f"CREATE TABLE {self.table(view.table)} ({shape})")
         cursor.execute(

@@ -1,12 +1,15 @@
 """What makes a row of a table the same row while its cells change: the SQL of the hidden column `_row`.
 
 A record's row is known by its place in Kafka; the row of a key (`rows: latest`) by the key. A row of a view is that of
-its left row, and where all pairs are shown, of the pair. The column is computed when it is read and takes no room.
+its left row, and where all pairs are shown, of the pair; one of somebody's own SQL is the nth of its key. The column is
+computed when it is read and takes no room.
 """
 
 from __future__ import annotations
 
-from turnout.joins import quoted
+from collections.abc import Collection
+
+from turnout.joins import quoted, right_id
 from turnout.layout import SourceTable, ViewTable
 
 ROW = "_row"
@@ -16,16 +19,30 @@ WITHOUT_ORDER = frozenset({"bad_records"})
 """Tables in which rows can share a place in the order: one record can have several faults."""
 
 
+def ties(hidden: Collection[str]) -> list[str]:
+    """Those of a table's hidden columns that tell the order of rows that nothing else tells."""
+    if "_nth" in hidden:
+        return ["_hash", "_nth"]
+    # `_right_id_10` comes after `_right_id_9`.
+    rights = sorted((name for name in hidden if name.startswith("_right_id")), key=lambda name: (len(name), name))
+    return [*(["_id"] if "_id" in hidden else []), *rights]
+
+
 def of_source(source: SourceTable) -> str:
     return _key(source) if source.latest else "CAST(_id AS VARCHAR)"
 
 
 def of_view(view: ViewTable) -> str:
+    if view.own:
+        return f"{_key(view.left)} || ':' || CAST(_nth AS VARCHAR)"
     left = of_source(view.left)
     if view.pairs:
         # Of a key there is one right row at most where only the newest is kept.
-        right = "''" if view.right.latest else "coalesce(CAST(_right_id AS VARCHAR), '')"
-        return f"coalesce({left}, '') || ':' || {right}"
+        rights = [
+            "''" if right.latest else f"coalesce(CAST({right_id(number)} AS VARCHAR), '')"
+            for number, right in enumerate(view.rights)
+        ]
+        return " || ':' || ".join([f"coalesce({left}, '')", *rights])
     # A right row without a left one is the newest of its key, so the key is enough.
     return f"CASE WHEN _id IS NULL THEN ':' || {_key(view.left)} ELSE {left} END"
 

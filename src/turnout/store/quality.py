@@ -1,11 +1,12 @@
-"""`join_quality`: how well the two sides of a view match, kept up to date from the keys that a batch touches.
+"""`join_quality`: how well the sides of a view match, kept up to date from the keys that a batch touches.
 
-Only sums over touched keys are taken before and after a batch, so its cost does not grow with the tables.
+A left row is matched if every right side has a row of its key, and a right row if the left side has. Only sums over
+touched keys are taken before and after a batch, so its cost does not grow with the tables.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import duckdb
@@ -13,8 +14,8 @@ import duckdb
 from turnout.joins import quoted
 from turnout.layout import SourceTable, ViewTable
 
-Sides = tuple[str, str]
-"""The left and the right rows of a view, as relations."""
+Sides = Sequence[str]
+"""The left rows of a view and those of each right side, as relations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +40,21 @@ class QualityCount:
     def _summed(cls, cursor: duckdb.DuckDBPyConnection, key: str, sides: Mapping[int, Sides]) -> QualityCount:
         """The counts of several moments, each times its sign, added up: one statement, however many they are."""
         rows = " UNION ALL ".join(
-            f"SELECT {quoted(key)} AS key, {sign} AS sign, {1 - side} AS l, {side} AS r FROM {relation} "
+            f"SELECT {quoted(key)} AS key, {sign} AS sign, {side} AS side FROM {relation} "
             f"WHERE {quoted(key)} IS NOT NULL"
             for sign, relations in sides.items()
             for side, relation in enumerate(relations)
         )
-        keys = f"SELECT sign, sum(l) AS l, sum(r) AS r FROM ({rows}) GROUP BY key, sign"
+        rights = range(1, max(len(relations) for relations in sides.values()))
+        counted = ", ".join(f"count(*) FILTER (side = {side}) AS n{side}" for side in (0, *rights))
+        keys = f"SELECT sign, {counted} FROM ({rows}) GROUP BY key, sign"
+        everywhere = " AND ".join(["true", *(f"n{side} > 0" for side in rights)])
+        others = " + ".join(["0", *(f"n{side}" for side in rights)])
+        twice = " + ".join(["0", *(f"CAST(n{side} > 1 AS INTEGER)" for side in rights)])
         row = cursor.execute(
-            f"SELECT coalesce(sum(sign * l) FILTER (r > 0), 0)::BIGINT, "
-            f"coalesce(sum(sign * r) FILTER (l > 0), 0)::BIGINT, "
-            f"coalesce(sum(sign) FILTER (r > 1), 0)::BIGINT FROM ({keys})"
+            f"SELECT coalesce(sum(sign * n0) FILTER ({everywhere}), 0)::BIGINT, "
+            f"coalesce(sum(sign * ({others})) FILTER (n0 > 0), 0)::BIGINT, "
+            f"coalesce(sum(sign * ({twice})), 0)::BIGINT FROM ({keys})"
         ).fetchone()
         assert row is not None
         return cls(*row)
@@ -63,12 +69,9 @@ class QualityCount:
 
 def write_quality(cursor: duckdb.DuckDBPyConnection, schema: str, view: ViewTable) -> None:
     """Write the row of `view`, counted over all rows."""
-    left, right = (_shown(schema, source) for source in (view.left, view.right))
-    nulls = sum(
-        _number(cursor, f"SELECT count(*) FROM {_shown(schema, source)} WHERE {quoted(source.key)} IS NULL")
-        for source in (view.left, view.right)
-    )
-    _write(cursor, schema, view, QualityCount.of(cursor, view.key, (left, right)), nulls)
+    sides = [_shown(schema, source) for source in view.sources]
+    nulls = sum(_number(cursor, f"SELECT count(*) FROM {side} WHERE {quoted(view.key)} IS NULL") for side in sides)
+    _write(cursor, schema, view, QualityCount.of(cursor, view.key, sides), nulls)
 
 
 def move_quality(
@@ -85,9 +88,8 @@ def move_quality(
 
 
 def _write(cursor: duckdb.DuckDBPyConnection, schema: str, view: ViewTable, count: QualityCount, nulls: int) -> None:
-    left, right = (
-        _number(cursor, f"SELECT count(*) FROM {_shown(schema, source)}") for source in (view.left, view.right)
-    )
+    left, *rights = (_number(cursor, f"SELECT count(*) FROM {_shown(schema, source)}") for source in view.sources)
+    right = sum(rights)
     cursor.execute(
         f"UPDATE {schema}.join_quality SET leftRows = ?, rightRows = ?, matched = ?, unmatchedLeft = ?, "
         f"unmatchedRight = ?, duplicateRightKeys = ?, nullKeys = ? WHERE view = ?",

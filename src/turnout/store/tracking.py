@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from turnout.store.database import Database
 from turnout.store.holding import KEY, Order
-from turnout.store.identity import ROW
-from turnout.store.windows import TIES, Window, WindowResult, chosen_columns, open_snapshot, split_name, store_faults
+from turnout.store.identity import ROW, ties
+from turnout.store.windows import Window, WindowResult, chosen_columns, open_snapshot, split_name, store_faults
 
 GONE = (-1, 0)
 """The place of a table that is not there any more."""
@@ -56,7 +56,7 @@ def track_window(database: Database, window: Window) -> TrackedWindow:
     with open_snapshot(database) as snapshot:
         table, total = snapshot.prepare(window)
         chosen = chosen_columns(table, window)
-        order = Order.of(window, table.columns, [tie for tie in TIES if tie in table.hidden])
+        order = Order.of(window, table.columns, ties(table.hidden))
         names = [column.name for column in chosen]
         identity = ROW if ROW in table.hidden else "CAST(_id AS VARCHAR)"
         # A whole table is followed by its changes, which have no places.

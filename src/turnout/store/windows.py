@@ -20,13 +20,13 @@ import pyarrow as pa
 
 from turnout.columns import ColumnType
 from turnout.errors import TurnoutError
+from turnout.store import identity
 from turnout.store.database import Database
 from turnout.store.values import show
 from turnout.store.where import SortKey, Term, compile_sort, compile_where, known_column, quote
 
 log = logging.getLogger(__name__)
 
-TIES = ("_id", "_right_id")
 _ROWID = "_rowid"
 _OF_GENERATION = re.compile(r"(.+)@([0-9]{1,9})", re.ASCII | re.DOTALL)
 _STREAM_BATCH_ROWS = 50_000
@@ -225,7 +225,7 @@ class _Snapshot:
 
     def select(self, table: _Table, window: Window, extra: Sequence[str] = ()) -> duckdb.DuckDBPyConnection:
         condition, parameters = compile_where(window.where, table.columns)
-        order = compile_sort(window.sort, table.columns, [tie for tie in TIES if tie in table.hidden])
+        order = compile_sort(window.sort, table.columns, identity.ties(table.hidden))
         columns = ", ".join([*(quote(column.name) for column in chosen_columns(table, window)), *extra])
         order = f" ORDER BY {order}" if order else ""
         found = f"FROM {table.source} WHERE {condition}{order}"
