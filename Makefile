@@ -14,7 +14,7 @@ web_sources = $(shell find web/$(1) -type f -not -path '*/node_modules/*' -not -
 APT_INSTALL := apt-get update -qq >/dev/null && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends
 
 .DEFAULT_GOAL := help
-.PHONY: help setup venv java browser page types demo test test-long faults faketime soak lint audit format lock wheel bench clean
+.PHONY: help setup venv java browser page types demo test test-web test-long faults faketime soak lint audit format lock wheel bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.* ## /\1\t/p' Makefile | expand -t 10
@@ -104,15 +104,16 @@ browser:
 demo: setup ## broker, sample data, orchestrator and web page (ARGS="--port 8080" for options)
 	$(BIN)/turnout demo $(ARGS)
 
-test: setup browser ## what a change must pass: lint, then the audit, all tests (ARGS="-k swap" for some)
-	$(MAKE) --no-print-directory lint
-	$(MAKE) --no-print-directory audit
-	cd web && $(NPM) test --silent
+test: setup browser ## what a change must pass: lint and the audit, then all tests (ARGS="-k swap" for some)
+	$(MAKE) --no-print-directory -j 3 lint audit test-web
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+
+test-web: $(CLIENT) ## the tests of the web parts alone
+	cd web && $(NPM) test --silent
 
 test-long: setup ## the long forms: 200 swaps, 20 kills, 250 random histories (about 20 minutes)
 	LONG_TESTS=1 $(BIN)/pytest tests/live/test_exactness.py tests/live/test_catching_up.py tests/live/test_bulk.py \
-	  tests/live/test_kill.py tests/live/test_swaps.py tests/test_openapi.py $(ARGS)
+	  tests/live/test_kill.py tests/live/test_kill_in_swap.py tests/live/test_swaps.py tests/test_openapi.py $(ARGS)
 
 faults: setup faketime ## play every fault against real parts (about 9 minutes; ARGS="--list", "--only NAME", "--write-docs")
 	PYTHONPATH=tests $(BIN)/python -m faults $(ARGS)

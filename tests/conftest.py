@@ -7,12 +7,17 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from turnout.broker import EmbeddedBroker
 from turnout.config import SparkSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# How long an example takes says more of the machine and of what else runs on it than of what is tested.
+settings.register_profile("turnout", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("turnout")
 
 
 @pytest.fixture(scope="session")

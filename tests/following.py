@@ -7,12 +7,10 @@ import time
 from types import TracebackType
 from typing import Any, Self
 
-import httpx
 from websockets.sync.client import ClientConnection, connect
 
+from serving import HTTP, SECONDS
 from turnout.messages import Changes, Current, Hello, ServerMessage, Snapshot, WindowRows, server_message
-
-SECONDS = 20.0
 
 
 class Socket:
@@ -20,6 +18,8 @@ class Socket:
 
     def __init__(self, url: str, **options: Any) -> None:
         address = url.replace("http", "ws", 1) + "/api/live"
+        # Where messages are read as they come, a socket closes at once, also with many that nobody asked for.
+        options = {"max_queue": None, "open_timeout": SECONDS, **options}
         self._opened = connect(address, max_size=None, compression=None, **options)
         self.raw: ClientConnection = self._opened.__enter__()
         hello = self.receive()
@@ -98,13 +98,13 @@ class Follower:
 
 
 def place_of(url: str, table: str) -> tuple[int, int]:
-    answer = httpx.get(f"{url}/api/tables/{table}/rows", params={"limit": 0}).json()
+    answer = HTTP.get(f"{url}/api/tables/{table}/rows", params={"limit": 0}).json()
     return answer["generation"], answer["version"]
 
 
 def rows_of(url: str, table: str, **query: Any) -> list[list[Any]]:
     """The rows as HTTP tells them."""
-    answer = httpx.get(f"{url}/api/tables/{table}/rows", params={"limit": 100_000, **query}).json()
+    answer = HTTP.get(f"{url}/api/tables/{table}/rows", params={"limit": 100_000, **query}).json()
     return [list(row.values()) for row in answer["rows"]]
 
 

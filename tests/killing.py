@@ -33,6 +33,9 @@ POINTS: dict[str, tuple[type, str, bool]] = {
 }
 """Point -> class, method, and whether the kill comes after the method."""
 
+APART = ("validating", "building", "publishing", "live", "retired")
+"""The points that leave different things in the store; the others find what the one before left."""
+
 
 def arm(flag: Path) -> None:
     def die(point: str) -> None:

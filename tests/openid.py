@@ -72,12 +72,12 @@ class OpenIdProvider:
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(options).encode())
         self._process.stdin.close()
-        wait_until(lambda: b"ready" in self._log.read_bytes()[begun:], what="the OpenID provider")
+        wait_until(lambda: b"ready" in self._log.read_bytes()[begun:], timeout=60, what="the OpenID provider")
 
     def stop(self) -> None:
         if self._process is not None:
             self._process.terminate()
-            self._process.wait(10)
+            self._process.wait(60)
             self._process = None
 
     def __enter__(self) -> Self:

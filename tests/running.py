@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -16,6 +17,14 @@ import yaml
 
 from turnout.broker import free_port
 from turnout.testing import wait_until
+
+
+def lives(process: psutil.Process) -> bool:
+    """Whether it runs; one that has ended and waits for its parent to notice does not."""
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 class RunningTurnout:
@@ -36,7 +45,7 @@ class RunningTurnout:
         }
         self.config = folder / "turnout.yaml"
         self.config.write_text(yaml.safe_dump(document))
-        self.http = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=30)
+        self.http = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=60)
         self.command = [sys.executable, "-m", "turnout"]
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -61,28 +70,40 @@ class RunningTurnout:
             self.wait_ready()
         return self
 
-    def wait_ready(self, timeout: float = 90) -> None:
-        wait_until(lambda: self.answer("/readyz") == 200, timeout=timeout, what=f"readiness; log:\n{self.log()}")
+    def wait_ready(self, timeout: float = 180) -> None:
+        try:
+            wait_until(lambda: self.answer("/readyz") == 200, timeout=timeout, what="readiness")
+        except TimeoutError:
+            raise TimeoutError(f"not ready within {timeout:g} s: {self.reason()!r}; log:\n{self.log()}") from None
 
     def answer(self, path: str) -> int | None:
         """The status of a call; None where nobody answers."""
+        answer = self._asked(path)
+        return None if answer is None else answer.status_code
+
+    def _asked(self, path: str) -> httpx.Response | None:
         assert self._process is not None
         assert self._process.poll() is None, f"turnout ended with {self._process.returncode}:\n{self.log()}"
         try:
-            return self.http.get(path).status_code
+            return self.http.get(path)
         except httpx.HTTPError:
             return None
 
     def reason(self) -> str:
         """Why it is not ready; empty where it is, or nobody answers yet."""
-        if self.answer("/readyz") != 503:
+        answer = self._asked("/readyz")
+        if answer is None or answer.status_code != 503:
             return ""
-        message: str = self.http.get("/readyz").json().get("error", {}).get("message", "")
+        message: str = answer.json()["error"]["message"]
         return message
 
     def java(self) -> psutil.Process:
         """The JVM of its Spark, once that runs."""
-        [java] = [child for child in psutil.Process(self.pid).children() if child.name() == "java"]
+        javas = []
+        for child in psutil.Process(self.pid).children():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                javas += [child] if child.name() == "java" else []
+        [java] = javas
         return java
 
     def get(self, path: str) -> Any:
@@ -114,7 +135,7 @@ class RunningTurnout:
         os.kill(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
-    def wait_killed(self, timeout: float = 60) -> None:
+    def wait_killed(self, timeout: float = 180) -> None:
         """Wait until the process has been killed by a signal."""
         assert self._process is not None
         assert self._process.wait(timeout) == -signal.SIGKILL, self.log()
@@ -122,7 +143,7 @@ class RunningTurnout:
     def stop(self, number: int = signal.SIGTERM) -> int:
         assert self._process is not None
         self._process.send_signal(number)
-        return self._process.wait(timeout=20)
+        return self._process.wait(timeout=60)
 
     def __enter__(self) -> Self:
         return self.start()

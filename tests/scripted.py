@@ -21,7 +21,7 @@ from turnout.errors import TurnoutError
 from turnout.messages import ChangesRequest, ClientMessage, WindowRequest, client_message, server_message
 
 COLUMNS = [{"name": "userId", "type": "string"}, {"name": "age", "type": "int64"}]
-WAIT_SECONDS = 20.0
+WAIT_SECONDS = 60.0
 
 Given = Mapping[str, Sequence[Any]]
 

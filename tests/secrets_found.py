@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import os
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -11,16 +12,28 @@ from pathlib import Path
 import psutil
 
 from running import RunningTurnout
+from turnout.testing import wait_until
 
 JWT = re.compile(rb"eyJ[A-Za-z0-9_-]{20,}\.eyJ")
 """What a signed token begins with."""
+
+LOOKED_AT = (
+    *("/api/status", "/metrics", "arguments of turnout", "arguments of java", "environment of java"),
+    *(f"/api/tables/{name}/rows" for name in ("final_ui", "swaps", "control_raw", "orchestrator_logs")),
+    *("turnout.yaml", "turnout.log", "data/store.duckdb", "data/checkpoints/"),
+)
+"""What the places of every run begin with."""
 
 
 def assert_no_secret(turnout: RunningTurnout, secrets: Iterable[str], own: Iterable[Path] = ()) -> None:
     """None of `secrets`, and no token, is in what the running `turnout` produced; `own` are files that hold them."""
     wanted = list(forms(secrets))
+    # What has caught up is published, and begins its checkpoint a moment later.
+    wait_until(lambda: list(files(turnout.data_dir / "checkpoints", set())), what="a checkpoint")
     places = [*http_answers(turnout), *processes(turnout), *files(turnout.folder, set(own))]
-    assert len(places) > 30, "there is little to look at: is this a run?"
+    filled = [where for where, text in places if text]
+    missing = [start for start in LOOKED_AT if not any(where.startswith(start) for where in filled)]
+    assert not missing, f"nothing to look at in {missing}: is this a run?"
     found = [f"{secret!r} in {where}" for where, text in places for secret in wanted if secret in text]
     found += [f"a token in {where}" for where, text in places if JWT.search(text)]
     assert not found, found
@@ -50,6 +63,9 @@ def processes(turnout: RunningTurnout) -> Iterator[tuple[str, bytes]]:
 
 
 def files(folder: Path, own: set[Path]) -> Iterator[tuple[str, bytes]]:
-    for path in sorted(folder.rglob("*")):
-        if path.is_file() and path not in own:
-            yield str(path), path.read_bytes()
+    """The files below a folder in which others write and remove: what goes meanwhile holds nothing."""
+    for parent, _, names in os.walk(folder):
+        for path in (Path(parent) / name for name in names):
+            with contextlib.suppress(FileNotFoundError):
+                if path.is_file() and path not in own:
+                    yield str(path.relative_to(folder)), path.read_bytes()

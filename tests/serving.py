@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 from starlette.types import ASGIApp
 
 from turnout.health import Readiness
@@ -16,6 +17,13 @@ from turnout.measures import Measures
 from turnout.server.app import Server, Services, create_app
 from turnout.server.connections import Doorkeeper
 from turnout.store.database import Database
+
+SECONDS = 60.0
+"""For machines that have much else to do; nothing is ever this slow otherwise."""
+
+# One client for all calls, without TLS: to make one that reads the machine's certificates takes longer than a call.
+# It keeps no connection: servers come and go.
+HTTP = httpx.Client(timeout=SECONDS, verify=False, limits=httpx.Limits(max_keepalive_connections=0))
 
 STATUS = {
     "usersTopic": "users",
@@ -50,11 +58,11 @@ def serving(app: ASGIApp, port: int = 0, doorkeeper: Doorkeeper | None = None) -
     thread = threading.Thread(target=lambda: asyncio.run(server.run(lambda _: ready.set())))
     thread.start()
     try:
-        assert ready.wait(10)
+        assert ready.wait(SECONDS)
         yield server.url
     finally:
         server.stop()
-        thread.join(10)
+        thread.join(SECONDS)
         assert not thread.is_alive()
 
 

@@ -26,7 +26,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection
 from websockets.sync.client import connect as connect_socket
 
-from serving import STATUS, serving, small_store
+from serving import SECONDS, STATUS, serving, small_store
 from turnout.config import Settings, load
 from turnout.control import ControlMessage, Outcome
 from turnout.desk import Answer, Ticket
@@ -94,7 +94,7 @@ class Site:
     def __init__(self, url: str, database: Database, desk: Desk) -> None:
         self.url, self.database, self.desk = url, database, desk
         self.port = urlsplit(url).port or 0
-        self.http = httpx.Client(base_url=url, timeout=20)
+        self.http = httpx.Client(base_url=url, timeout=SECONDS, verify=False)
 
     def get(self, path: str = "/api/status", token: str = "", **headers: str) -> httpx.Response:
         return self.http.get(path, headers=bearer(token) | headers)
@@ -742,7 +742,7 @@ def test_what_is_no_request_gets_an_error(attacked: Site, garbage: bytes) -> Non
 
 def raw_exchange(port: int, data: bytes) -> tuple[int, bytes]:
     """Send bytes as far as they are taken, and read the answer."""
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=SECONDS) as connection:
         received = b""
         # The answer can be there before all was sent.
         with suppress(OSError):
@@ -870,7 +870,9 @@ def test_viewers_have_so_many_places() -> None:
 @contextmanager
 def idle_sockets(port: int, count: int) -> Iterator[list[socket.socket]]:
     with ExitStack() as stack:
-        yield [stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10)) for _ in range(count)]
+        yield [
+            stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=SECONDS)) for _ in range(count)
+        ]
 
 
 def is_closed(connection: socket.socket) -> bool:
@@ -883,13 +885,23 @@ def is_closed(connection: socket.socket) -> bool:
         return True
 
 
-def test_thousand_idle_sockets_do_not_keep_others_out(open_site: Site) -> None:
+def is_served(running: Site) -> bool:
+    """Whether a request is answered; on a busy machine one may come too late for a server that waits shortly."""
+    try:
+        return running.get().status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def test_thousand_idle_sockets_do_not_keep_others_out(tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < 4_096:  # both ends of every socket are in this process
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(4_096, hard), hard))
-    with idle_sockets(open_site.port, 1_000) as idle:
+    # None is closed for the time that it waits, however long this takes.
+    patient = Doorkeeper(request_seconds=10 * SECONDS)
+    with site(tmp_path, doorkeeper=patient) as running, idle_sockets(running.port, 1_000) as idle:
         for _ in range(20):
-            with httpx.Client(base_url=open_site.url) as other:
+            with httpx.Client(base_url=running.url, timeout=SECONDS, verify=False) as other:
                 assert other.get(TABLE).json()["total"] == 3
                 assert other.post("/api/control", json={}).status_code == 200
         # Those that waited for longest made room.
@@ -905,7 +917,7 @@ def test_socket_without_a_whole_request_is_closed(tmp_path: Path, sent: bytes) -
     ):
         connection.sendall(sent)
         wait_until(lambda: is_closed(connection))
-        assert running.get().status_code == 200
+        wait_until(lambda: is_served(running), what="an answer")
 
 
 def test_socket_that_trickles_a_request_is_closed(tmp_path: Path) -> None:
@@ -926,26 +938,26 @@ def test_socket_that_trickles_a_request_is_closed(tmp_path: Path) -> None:
 
 
 def test_request_that_waits_for_its_outcome_is_not_idle(tmp_path: Path) -> None:
-    with ThreadPoolExecutor(1) as pool, site(tmp_path, doorkeeper=Doorkeeper(most=2, request_seconds=0.2)) as running:
+    with ThreadPoolExecutor(1) as pool, site(tmp_path, doorkeeper=Doorkeeper(most=2, request_seconds=1)) as running:
         running.desk.holds = True
-        waiting = pool.submit(httpx.post, f"{running.url}/api/control", json={}, timeout=20)
+        waiting = pool.submit(httpx.post, f"{running.url}/api/control", json={}, timeout=SECONDS)
         wait_until(lambda: len(running.desk.requesters) == 1)
         with idle_sockets(running.port, 5) as idle:
             wait_until(lambda: all(map(is_closed, idle)))
         assert not waiting.done()
-    assert waiting.result(5).status_code == 202  # told at the stop
+    assert waiting.result(SECONDS).status_code == 202  # told at the stop
 
 
 def test_connection_beyond_the_limit_is_refused_at_once(tmp_path: Path) -> None:
     with ThreadPoolExecutor(2) as pool, site(tmp_path, doorkeeper=Doorkeeper(most=2)) as running:
         running.desk.holds = True
-        waiting = [pool.submit(httpx.post, f"{running.url}/api/control", json={}, timeout=20) for _ in range(2)]
+        waiting = [pool.submit(httpx.post, f"{running.url}/api/control", json={}, timeout=SECONDS) for _ in range(2)]
         wait_until(lambda: len(running.desk.requesters) == 2)
         error_of(running.get(), 503, "too_many_connections")
         status, body = raw_exchange(running.port, handshake())
         assert status == 503
         error_in(body, "too_many_connections")
-    assert [post.result(5).status_code for post in waiting] == [202, 202]
+    assert [post.result(SECONDS).status_code for post in waiting] == [202, 202]
 
 
 def test_body_that_does_not_come_is_not_waited_for(open_site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -972,7 +984,7 @@ def test_client_that_never_reads_is_given_up(tmp_path: Path, monkeypatch: pytest
 
     with serving(endless) as url, idle_sockets(urlsplit(url).port or 0, 1) as (connection,):
         connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        assert ended.wait(10)
+        assert ended.wait(SECONDS)
 
 
 def test_answers_do_not_wait_for_acknowledgements(tmp_path: Path) -> None:
@@ -1026,7 +1038,7 @@ def page(folder: Path, index: str | None) -> Iterator[httpx.Client]:
     with (
         small_store(folder / "store") as database,
         serving(create_app(Services(database, Steering()), static=static)) as url,
-        httpx.Client(base_url=url) as client,
+        httpx.Client(base_url=url, timeout=SECONDS, verify=False) as client,
     ):
         yield client
 

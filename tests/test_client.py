@@ -21,7 +21,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 import turnout
-from serving import STATUS, application, serving, small_store
+from serving import SECONDS, STATUS, application, serving, small_store
 from turnout.client import Client, Rows, State, WindowOptions, connect, frames
 from turnout.errors import TurnoutError
 
@@ -193,7 +193,7 @@ def test_where_takes_terms_as_mappings(client: Client) -> None:
     assert [row["name"] for row in client.table("users_ui").rows(where=terms).rows] == ["Ada"]
     assert client.table("users_ui").to_arrow(where=terms).num_rows == 1
     with client.table("users_ui").window(where=terms) as windows:
-        assert [row["name"] for row in windows.get(20).rows] == ["Ada"]
+        assert [row["name"] for row in windows.get(SECONDS).rows] == ["Ada"]
 
 
 def test_table_as_arrow_has_types_and_its_position(client: Client) -> None:
@@ -215,14 +215,14 @@ def test_rows_and_mirror_have_the_types_that_the_download_has(client: Client) ->
     downloaded = table.to_arrow()
     assert table.rows().to_arrow().equals(downloaded)
     with table.changes() as changes:
-        assert changes.wait(20).mirror.to_arrow().equals(downloaded)
+        assert changes.wait(SECONDS).mirror.to_arrow().equals(downloaded)
     with table.window() as windows:
-        assert windows.get(20).to_arrow().equals(downloaded)
+        assert windows.get(SECONDS).to_arrow().equals(downloaded)
 
 
 def test_mirror_of_a_table_that_comes_in_parts_has_all_of_it(client: Client) -> None:
     with client.table("many").changes() as changes:
-        assert changes.wait(60).mirror.to_arrow().column("n").to_pylist() == list(range(120_000))
+        assert changes.wait(SECONDS).mirror.to_arrow().column("n").to_pylist() == list(range(120_000))
 
 
 def test_table_as_data_frames(client: Client) -> None:

@@ -20,6 +20,16 @@ from turnout.testing import wait_until
 UNKNOWN = TurnoutError(code="unknown_table", message="no table 'users_ui'", hint="tables: other")
 
 
+before: set[threading.Thread] = set()
+"""The threads that lived when a test began: those of other tests may end at any time."""
+
+
+@pytest.fixture(autouse=True)
+def _threads() -> None:
+    before.clear()
+    before.update(threading.enumerate())
+
+
 @pytest.fixture
 def server() -> Scripted:
     return Scripted()
@@ -27,17 +37,17 @@ def server() -> Scripted:
 
 @pytest.fixture
 def client(server: Scripted) -> Iterator[Client]:
-    before = threading.active_count()
     with listening(server) as url:
         with connect(url, "s3cret") as client:
             yield client
         assert not _ours()
     # The threads of the server's own sockets end on their own time.
-    wait_until(lambda: threading.active_count() == before, what="all threads to end")
+    wait_until(lambda: set(threading.enumerate()) <= before, what="all threads that were started to end")
 
 
 def _ours() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("turnout-")]
+    """The client's threads that this test started."""
+    return [thread.name for thread in set(threading.enumerate()) - before if thread.name.startswith("turnout-")]
 
 
 def ages(event: Window) -> list[int]:

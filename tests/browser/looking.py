@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,7 +20,7 @@ from turnout.testing import wait_until
 DESKTOP = {"width": 1400, "height": 860}
 PHONE = {"width": 390, "height": 780}
 # For machines that have much else to do; nothing is ever this slow otherwise.
-PATIENCE_SECONDS = 30
+PATIENCE_SECONDS = 60
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 # The id of the column `ID` (or `userId`); columns come and go with the tables.
@@ -64,7 +64,9 @@ def chromium() -> Iterator[Browser]:
         pytest.fail("no Chromium on the PATH; install one (Debian, Ubuntu: apt-get install chromium)")
     expect.set_options(timeout=PATIENCE_SECONDS * 1000)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(
+            executable_path=path, args=["--no-sandbox"], timeout=2_000 * PATIENCE_SECONDS
+        )
         yield browser
         browser.close()
 
@@ -101,6 +103,12 @@ class Visit:
     def wait_for(self, script: str, what: str, timeout: float = PATIENCE_SECONDS) -> None:
         """Wait for a condition in the page. Not Playwright's own wait: that needs `eval`, which the page forbids."""
         wait_until(lambda: self.page.evaluate(script), timeout=timeout, what=what)
+
+    def wait_for_none(self, script: str) -> None:
+        """Wait until a script that lists what is wrong has nothing to tell: what moves is not at its place yet."""
+        with suppress(TimeoutError):
+            wait_until(lambda: self.page.evaluate(script) == [], timeout=PATIENCE_SECONDS)
+        assert self.page.evaluate(script) == []
 
     def wait_for_rows(self, letter: str = "") -> None:
         def here() -> bool:

@@ -71,6 +71,7 @@ def test_page_asks_for_a_token_says_when_it_is_wrong_and_keeps_it_for_the_tab(vi
     expect(page.locator("#token-problem")).to_be_hidden()
     page.keyboard.press("Escape")
     expect(page.locator("#token")).to_be_visible()
+    expect(page.locator("#token-text")).to_be_focused()
     page.keyboard.type("not-the-token-0123456789")
     page.keyboard.press("Enter")
     expect(page.locator("#token-problem")).to_contain_text("token")

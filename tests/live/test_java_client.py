@@ -25,7 +25,7 @@ def client() -> Iterator[JavaClient]:
 
 
 @given(username=TEXT, password=TEXT | TRICKY)
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 def test_jaas_is_read_by_kafka_as_it_was_written(client: JavaClient, username: str, password: str) -> None:
     auth = {"protocol": "SASL_SSL", "mechanism": "PLAIN", "username": username, "password": password}
     rendered = java_properties(KafkaSettings(auth=AuthSettings.model_validate(auth)))
@@ -33,7 +33,7 @@ def test_jaas_is_read_by_kafka_as_it_was_written(client: JavaClient, username: s
 
 
 @given(secret=TEXT | TRICKY)
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
 def test_jaas_of_tokens_is_read_by_kafka_as_it_was_written(client: JavaClient, secret: str) -> None:
     oauth = {
         "token_endpoint": "https://a/b",

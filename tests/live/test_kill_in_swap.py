@@ -13,11 +13,13 @@ import pytest
 
 import killing
 from kafka_log import read_all
+from lengths import LONG
 from running import RunningTurnout
 from turnout.broker import EmbeddedBroker
 from turnout.testing import create_topic, produce, wait_until
 
 ROWS = 30
+POINTS = tuple(killing.POINTS) if LONG else killing.APART
 
 
 def fill(bootstrap: str, topic: str) -> None:
@@ -73,7 +75,7 @@ def test_kill_in_each_state_of_a_swap_loses_no_message_and_no_row(
     turnout.command = [sys.executable, str(Path(killing.__file__)), str(flag)]
     requests: dict[str, Any] = {}
     with turnout:
-        for number, point in enumerate(killing.POINTS):
+        for number, point in enumerate(POINTS):
             wanted = users[(number + 1) % 2]
             flag.write_text(point)
             requests[point] = wanted
@@ -82,7 +84,7 @@ def test_kill_in_each_state_of_a_swap_loses_no_message_and_no_row(
             flag.unlink()
             turnout.start()
             settled = partial(has_outcome, turnout, point)
-            wait_until(settled, timeout=60, what=f"an outcome of {point}")
+            wait_until(settled, timeout=180, what=f"an outcome of {point}")
             assert outcome_of(turnout, point) == ["applied"], point
             status = turnout.status()
             assert status["usersTopic"] == wanted, point
@@ -92,7 +94,9 @@ def test_kill_in_each_state_of_a_swap_loses_no_message_and_no_row(
             applied = [row for row in turnout.rows("swaps") if row["requestId"] == point]
             assert [row["outcome"] for row in applied] == ["applied"], point
             wait_until(
-                lambda: leftovers(turnout) == [f"g{turnout.status()['generation']}"], what=f"nothing left of {point}"
+                lambda: leftovers(turnout) == [f"g{turnout.status()['generation']}"],
+                timeout=60,
+                what=f"nothing left of {point}",
             )
     told: dict[str, set[str]] = {}
     for record in read_all(bootstrap, [acks]):

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 import typer.testing
 from confluent_kafka import Producer
@@ -22,8 +21,8 @@ from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from java_plugins import compiled
 from openid import AUDIENCE, SCOPE, OpenIdProvider
-from running import RunningTurnout
-from secrets_found import assert_no_secret
+from running import RunningTurnout, lives
+from secrets_found import assert_no_secret, files
 from turnout.auth import Mechanism, Protocol
 from turnout.certificates import Authority
 from turnout.cli import app
@@ -124,13 +123,13 @@ def wait_reason(turnout: RunningTurnout, *parts: str) -> None:
 
     turnout_answers(turnout)
     try:
-        wait_until(told, timeout=60, what=f"the reason {parts}")
+        wait_until(told, timeout=120, what=f"the reason {parts}")
     except TimeoutError:
         raise AssertionError(f"{parts} is not in: {turnout.http.get('/readyz').text}\n{turnout.log()}") from None
 
 
 def turnout_answers(turnout: RunningTurnout) -> None:
-    wait_until(lambda: turnout.answer("/healthz") == 200, timeout=60, what="an answer")
+    wait_until(lambda: turnout.answer("/healthz") == 200, timeout=120, what="an answer")
 
 
 def said(turnout: RunningTurnout, *parts: str) -> bool:
@@ -140,7 +139,7 @@ def said(turnout: RunningTurnout, *parts: str) -> bool:
 
 def wait_said(turnout: RunningTurnout, *parts: str) -> None:
     try:
-        wait_until(lambda: said(turnout, *parts), timeout=45, what=f"the line {parts}")
+        wait_until(lambda: said(turnout, *parts), timeout=120, what=f"the line {parts}")
     except TimeoutError:
         raise AssertionError(f"nobody said {parts}:\n{turnout.log()}") from None
 
@@ -152,7 +151,7 @@ def wait_rows(turnout: RunningTurnout, *names: str) -> None:
         return sorted(str(row["name"]) for row in turnout.rows("final_ui"))
 
     try:
-        wait_until(lambda: shown() == sorted(names), timeout=60, what="rows")
+        wait_until(lambda: shown() == sorted(names), timeout=120, what="rows")
     except TimeoutError:
         raise AssertionError(f"final_ui has {shown()}, not {names}:\n{turnout.log()}") from None
 
@@ -162,9 +161,13 @@ def swap_by_message(cluster: Cluster, turnout: RunningTurnout, prefix: str) -> N
     cluster.send(f"{prefix}-others", {"userId": "9", "name": "other"})
     cluster.send(f"{prefix}-control", {"usersTopic": f"{prefix}-others", "requestId": f"{prefix}-1"})
     wait_rows(turnout, "other")
-    outcome = next(row for row in turnout.rows("control_raw") if f"{prefix}-1" in str(row))
-    assert outcome["outcome"] == "applied"
-    wait_until(lambda: acknowledged(cluster, f"{prefix}-outcomes") == 1, what="the acknowledgement")
+
+    def outcomes() -> list[str | None]:
+        return [row["outcome"] for row in turnout.rows("control_raw") if f"{prefix}-1" in str(row)]
+
+    wait_until(lambda: None not in outcomes(), timeout=60, what="the outcome")
+    assert outcomes() == ["applied"]
+    wait_until(lambda: acknowledged(cluster, f"{prefix}-outcomes") == 1, timeout=60, what="the acknowledgement")
 
 
 def acknowledged(cluster: Cluster, topic: str) -> int:
@@ -260,7 +263,7 @@ def test_scram_wrong_password_and_missing_rights_are_told_and_mended(
         assert findings["kafka group"] == [("warning", "consumer group 'turnout-topics' may not be used")]
         assert findings["kafka java"][-1][1].startswith("Spark's Kafka client connects")
         broker.allow("ann", "GROUP", "turnout-topics", "READ")
-        assert "kafka group" not in checked(turnout.config)
+        wait_until(lambda: "kafka group" not in checked(turnout.config), timeout=60, what="the right to the group")
         assert_no_secret(turnout, [PASSWORD])
         crash = crashed_java(turnout)
         assert "SIGSEGV" in crash and PASSWORD not in crash
@@ -270,11 +273,11 @@ def test_scram_wrong_password_and_missing_rights_are_told_and_mended(
 
 def crashed_java(turnout: RunningTurnout) -> str:
     """What Spark's JVM writes when it crashes."""
-    java = next(child for child in psutil.Process(turnout.pid).children(recursive=True) if child.name() == "java")
+    java = turnout.java()
     java.send_signal(signal.SIGSEGV)
-    wait_until(lambda: java.status() == psutil.STATUS_ZOMBIE, what="the end of the JVM")  # nobody waits for it yet
+    wait_until(lambda: not lives(java), what="the end of the JVM")
     (crash,) = (turnout.data_dir / "spark").glob("java-crash-*.log")
-    assert not list(turnout.folder.rglob("core*"))
+    assert not [where for where, _ in files(turnout.folder, set()) if Path(where).name.startswith("core")]
     return crash.read_text(errors="replace")
 
 

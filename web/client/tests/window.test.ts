@@ -1,5 +1,6 @@
-import { afterEach, beforeEach, expect, test } from "vitest";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { connect, rowId, type TurnoutClient, type TurnoutError, type WindowInfo } from "../src/index.js";
+import { MOVE_MS } from "../src/window.js";
 import { TestServer, until } from "./server.js";
 
 interface User {
@@ -16,6 +17,7 @@ beforeEach(async () => {
 });
 
 afterEach(async () => {
+  vi.useRealTimers();
   client.close();
   await server.stop();
 });
@@ -109,12 +111,15 @@ test("window sends only the last of moves that come quickly", async () => {
 test("window does not take rows that come while a move waits for the answer to it", async () => {
   const { window, steps } = watched();
   await server.hears("window");
+  // The second move waits until the test lets time pass, however long the answer takes.
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] });
   window.move({ offset: 100 });
   const first = await server.hears("window", 2);
   window.move({ offset: 200 });
   server.rows(first.id, { a: ["u1", 40] }, { generation: 4, version: 7 });
   await until(() => steps.length === 1);
   expect(steps[0]!.info.options.offset).toBe(100);
+  vi.advanceTimersByTime(MOVE_MS);
   expect(await server.hears("window", 3)).toMatchObject({ offset: 200, resume: null });
 });
 
