@@ -138,7 +138,7 @@ def compiled(files: Mapping[str, str], main: str) -> bytes:
         command = [sys.executable, "-m", "grpc_tools.protoc", *words]
         done = subprocess.run(command, capture_output=True, text=True, timeout=_COMPILE_SECONDS, check=False)
         if done.returncode or not out.exists():
-            said = done.stderr.strip().splitlines() or ["protoc failed"]
+            said = done.stderr.replace(f"{folder}/", "").strip().splitlines() or ["protoc failed"]
             raise ValueError(next((line for line in said if line.startswith(tuple(files))), said[-1]))
         return out.read_bytes()
 

@@ -87,6 +87,8 @@ def test_avro_of_a_registry_whose_schema_evolves_and_that_goes_away(
             wait_until(lambda: "u4" in people(), what="a record whose schema is known")
             produce(bootstrap, users, [framed(third, THIRD, {"userId": "u5", "age": None})])
             wait_until(lambda: "schema registry" in running.reason(), what="that the registry is missed")
+            failed = running.http.post("/api/control", json={"joinType": "inner"})
+            assert (failed.status_code, failed.json()["error"]["code"]) == (503, "registry_unreachable"), failed.text
             produce(bootstrap, users, [framed(third, THIRD, {"userId": f"u{n}", "age": n}) for n in range(6, 50)])
             registry.start()
             wait_until(lambda: len(people()) == 49, what="the records that came meanwhile")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
+import sys
 import uuid
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -284,6 +286,29 @@ def test_workers_read_what_is_plain_and_leave_the_rest() -> None:
     parts = opened([decoder.wanted(3)])(batch)
     assert parts[3].to_pylist() == [{"id": "a", "age": 1, "_id": place, "_ts": NOON} for place in (0, 4)]
     assert parts[LEFT_OVER]["_id"].to_pylist() == [1, 2, 3]
+
+
+def test_workers_need_nothing_of_turnout(tmp_path: Path) -> None:
+    from pyspark import cloudpickle
+
+    import turnout.spark.bulk  # noqa: F401 - it says what is sent by value
+
+    schema = RegisteredSchema("PROTOBUF", 'syntax = "proto3"; message M { string id = 1; }')
+    decoders = [by_registry({1: avro(ONE)}, id="string")[0], by_registry({1: schema}, Format.PROTOBUF, id="string")[0]]
+    values = [encoded(ONE, {"id": "a", "age": 1}, 1), b"\0\0\0\0\1\0\x0a\x01a"]
+    for decoder, value in zip(decoders, values, strict=True):
+        decoder.read([value])
+        dumped: Any = cloudpickle.dumps((opened, [decoder.wanted(0)], value))
+        tmp_path.joinpath("code").write_bytes(dumped)
+        code = (
+            "import sys; sys.modules['turnout'] = None\n"
+            "import pickle, pathlib, pyarrow as pa\n"
+            f"opened, wanted, value = pickle.loads(pathlib.Path({str(tmp_path / 'code')!r}).read_bytes())\n"
+            "batch = pa.record_batch({'_id': [0], '_ts': [0], 'value': [value]})\n"
+            "print(opened(wanted)(batch)[0]['id'].to_pylist())"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        assert done.stdout == "['a']\n", done.stderr
 
 
 def settings_of(folder: Path, **source: str) -> Settings:
