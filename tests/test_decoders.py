@@ -298,7 +298,7 @@ def test_workers_need_nothing_of_turnout(tmp_path: Path) -> None:
     values = [encoded(ONE, {"id": "a", "age": 1}, 1), b"\0\0\0\0\1\0\x0a\x01a"]
     for decoder, value in zip(decoders, values, strict=True):
         decoder.read([value])
-        dumped: Any = cloudpickle.dumps((opened, [decoder.wanted(0)], value))
+        dumped = cloudpickle.dumps((opened, [decoder.wanted(0)], value))  # type: ignore[no-untyped-call]
         tmp_path.joinpath("code").write_bytes(dumped)
         code = (
             "import sys; sys.modules['turnout'] = None\n"

@@ -83,6 +83,7 @@ def test_file_of_the_page_on_formats_is_valid(text: str, tmp_path: Path) -> None
     settings = parse({"views": {}} | document, tmp_path, {"REGISTRY_PASSWORD": "hunter2"})
     assert any(source.format != "json" for source in settings.sources.values())
     assert "hunter2" not in repr(settings)
+    assert settings.secret_variables == ({"REGISTRY_PASSWORD"} if settings.schema_registry else set())
 
 
 def test_pages_are_all_there() -> None:

@@ -15,6 +15,8 @@ from turnout.formats.values import arrow_type, fit_of, text_of
 
 LEFT_OVER = -1
 _SHOWN_IN_REASON = 80
+_ALWAYS_FIT = {"string": str, "boolean": bool}
+"""Values of these types need no look."""
 _HEADER = 5
 
 NO_SCHEMA_ID = "no schema id: the first byte is not 0"
@@ -86,21 +88,24 @@ def _told(read: Read, reason: str) -> Read:
 def read_all(values: Iterable[bytes], kinds: Mapping[str, str], read: Read) -> Rows:
     """Each record as a row, with nulls where a field is missing or does not fit its column."""
     rows = Rows({name: [] for name in kinds})
-    columns = [(name, kind, fit_of(kind), rows.columns[name]) for name, kind in kinds.items()]
+    columns = [(name, kind, _ALWAYS_FIT.get(kind), fit_of(kind), rows.columns[name]) for name, kind in kinds.items()]
     for value in values:
         record = read(value)
         if isinstance(record, str):
-            for _, _, _, column in columns:
+            for column in rows.columns.values():
                 column.append(None)
             rows.whole.append(False)
             rows.faults.append([(None, record)])
             continue
         wrong: list[Fault] | None = None
-        for name, kind, fit, column in columns:
+        for name, kind, own, fit, column in columns:
             given = record.get(name)
-            fitting = None if given is None else fit(given)
+            if given is None or type(given) is own:
+                column.append(given)
+                continue
+            fitting = fit(given)
             column.append(fitting)
-            if fitting is None and given is not None:
+            if fitting is None:
                 reason = f"expected {kind}, got {text_of(given)[:_SHOWN_IN_REASON]}"
                 wrong = [*(wrong or ()), (name, reason)]
         rows.whole.append(True)
