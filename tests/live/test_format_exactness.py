@@ -30,7 +30,7 @@ from turnout.registry import RegisteredSchema
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-EXAMPLES = 100 if os.environ.get("LONG_TESTS") else 6
+EXAMPLES = 100 if os.environ.get("LONG_TESTS") else 4
 NOON = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 COLUMNS = {
     "id": "string",
