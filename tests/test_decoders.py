@@ -20,6 +20,7 @@ from turnout.columns import ColumnType
 from turnout.config import Format, Settings, parse
 from turnout.decoders import Decoder, RegistrySchemas, decoders_of, shown
 from turnout.errors import ConfigError, TurnoutError
+from turnout.formats.avro import is_recursive
 from turnout.formats.protobuf import message_indexes
 from turnout.formats.rows import LEFT_OVER, opened
 from turnout.formats.values import fit_of, text_of
@@ -193,6 +194,33 @@ def test_schema_that_refers_to_others_is_read_with_them() -> None:
     rows = decoder.read([encoded(outer, {"id": "a", "inner": {"x": 1}}, 1, named), b"\0\0\0\0\2"])
     assert rows.columns["inner"] == ['{"x":1}', None]
     assert rows.faults[1] == [(None, "schema 2 is of no use: it refers to gone, which is not in the registry")]
+
+
+def test_record_that_is_nested_without_end_is_a_bad_one() -> None:
+    node = record(("id", "string"), ("next", ["null", "Node"]), name="Node")
+    pair = record(("left", node), ("right", "Node"), name="Pair")
+    decoder, _ = by_registry({1: avro(node), 2: avro(pair)}, id="string", next="string", left="string")
+    some = {"id": "a", "next": {"id": "b", "next": None}}
+    values = [encoded(node, some, 1), encoded(pair, {"left": some, "right": some}, 2)]
+    endless = (b"\0\0\0\0\1" + b"\0\2" * 100_000 + b"\0\0", b"\0\0\0\0\2" + b"\0\2" * 100_000)
+    rows = decoder.read([*values, *endless])
+    assert rows.columns["next"][0] == '{"id":"b","next":null}'
+    assert rows.faults == [None, None, *([(None, f"not valid Avro of schema {number}")] for number in (1, 2))]
+
+
+def test_type_that_is_used_twice_is_not_recursive() -> None:
+    inner = record(("x", "int"), name="Inner")
+    for kinds, recursive in (((inner, "Inner"), False), ((inner, {"type": "map", "values": "Outer"}), True)):
+        named: dict[str, Any] = {}
+        fastavro.parse_schema(record(*zip("ab", kinds, strict=True), name="Outer"), named)
+        assert is_recursive(named) == recursive
+
+
+def test_array_of_nothing_is_of_no_use() -> None:
+    schema = record(("id", "string"), ("a", ["null", {"type": "array", "items": "null"}]))
+    decoder, _ = by_registry({1: avro(schema)}, id="string")
+    [[(_, reason)]] = [fault or [] for fault in decoder.read([b"\0\0\0\0\1"]).faults]
+    assert reason == "schema 1 is of no use: it has an array of nothing, which can be of any length"
 
 
 PROTO = """
