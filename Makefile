@@ -113,7 +113,8 @@ test-web: $(CLIENT) ## the tests of the web parts alone
 
 test-long: setup ## the long forms: 200 swaps, 20 kills, 250 random histories (about 20 minutes)
 	LONG_TESTS=1 $(BIN)/pytest tests/live/test_exactness.py tests/live/test_catching_up.py tests/live/test_bulk.py \
-	  tests/live/test_kill.py tests/live/test_kill_in_swap.py tests/live/test_swaps.py tests/test_openapi.py $(ARGS)
+	  tests/live/test_three_sources.py tests/live/test_format_exactness.py tests/live/test_kill.py \
+	  tests/live/test_kill_in_swap.py tests/live/test_swaps.py tests/test_openapi.py $(ARGS)
 
 faults: setup faketime ## play every fault against real parts (about 9 minutes; ARGS="--list", "--only NAME", "--write-docs")
 	PYTHONPATH=tests $(BIN)/python -m faults $(ARGS)

@@ -71,6 +71,21 @@ def test_page_has_placeholders_and_no_secret(page: Path) -> None:
                 assert isinstance(value, dict) or value.startswith("${"), f"{page.name}: {name}"
 
 
+FORMATS = PAGES[0].with_name("formats.md")
+
+
+@pytest.mark.parametrize(
+    "text", re.findall(r"```yaml\n(.*?)```", FORMATS.read_text(), re.DOTALL), ids=["registry", "files"]
+)
+def test_file_of_the_page_on_formats_is_valid(text: str, tmp_path: Path) -> None:
+    document, wrong = parse_yaml(re.sub(r"<([^>]*)>", lambda m: m[1], text))
+    assert not wrong
+    settings = parse({"views": {}} | document, tmp_path, {"REGISTRY_PASSWORD": "hunter2"})
+    assert any(source.format != "json" for source in settings.sources.values())
+    assert "hunter2" not in repr(settings)
+    assert settings.secret_variables == ({"REGISTRY_PASSWORD"} if settings.schema_registry else set())
+
+
 def test_pages_are_all_there() -> None:
     wanted = ["kafka-confluent-cloud", "kafka-msk", "kafka-redpanda", "kafka-sasl", "kafka-strimzi"]
     assert [page.stem for page in PAGES] == wanted

@@ -150,7 +150,7 @@ def test_two_sources_of_one_topic_take_the_records_that_both_can_read() -> None:
 
 def test_worker_packs_the_rows_of_each_source_and_gives_up_on_odd_topics() -> None:
     values: list[bytes | None] = [b'{"id":"a"}', b"nope"] * 3_000
-    run = worker([(0, SCHEMA), (5, OTHER)])
+    run = worker({0: (0, SCHEMA), 1: (5, OTHER)}, {})
     parts = [part for made in run([batch(values, [0, 7] * 3_000)] * 3) for part in [made]]
     found = unpack(pa.Table.from_batches(parts))
     assert found.keys() == {0, LEFT_OVER}

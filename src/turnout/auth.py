@@ -30,7 +30,7 @@ class Mechanism(StrEnum):
     OAUTHBEARER = "OAUTHBEARER"
 
 
-def _endpoint(text: str) -> str:
+def _url(text: str, example: str, instead: str) -> str:
     """A URL without a user in it: it goes on command lines and into messages, where no secret may be."""
     try:
         parts = urlsplit(text)
@@ -38,10 +38,18 @@ def _endpoint(text: str) -> str:
     except ValueError:
         good = False
     if not good or re.search(r"[\s,\"'\\]", text):
-        raise ValueError("must be a URL such as https://login.example.com/oauth2/token; correct it")
+        raise ValueError(f"must be a URL such as {example}; correct it")
     if "@" in parts.netloc:
-        raise ValueError("must not have a user or a password in it; use client_id and client_secret")
+        raise ValueError(f"must not have a user or a password in it; use {instead}")
     return text
+
+
+def _endpoint(text: str) -> str:
+    return _url(text, "https://login.example.com/oauth2/token", "client_id and client_secret")
+
+
+def _registry(text: str) -> str:
+    return _url(text, "https://registry.example.com", "auth.username and auth.password").rstrip("/")
 
 
 def _extensions(given: dict[str, str]) -> dict[str, str]:
@@ -94,3 +102,23 @@ class AuthSettings(_Model):
     @property
     def tls(self) -> bool:
         return self.protocol.endswith("SSL")
+
+
+class RegistryAuthSettings(_Model):
+    """How Turnout proves who it is to a schema registry, and how it knows the registry; names as for Kafka."""
+
+    username: str | None = None
+    password: SecretStr | None = None
+    token: SecretStr | None = None
+    oauth: OAuthSettings | None = None
+    ca_file: Path | None = None
+    certificate_file: Path | None = None
+    key_file: Path | None = None
+    key_password: SecretStr | None = None
+
+
+class RegistrySettings(_Model):
+    """A schema registry that speaks Confluent's REST interface: where it is and how to get in."""
+
+    url: Annotated[str, AfterValidator(_registry)]
+    auth: RegistryAuthSettings | None = None

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from turnout.auth import AuthSettings, Mechanism
+from turnout.auth import AuthSettings, Mechanism, OAuthSettings, RegistrySettings
 from turnout.faults import Path
 
 Faults = Iterator[tuple[Path, str]]
@@ -43,7 +43,32 @@ def auth_faults(path: Path, auth: AuthSettings) -> Faults:
     """Every fault between the settings of one block."""
     yield from _identity(path, auth)
     yield from _trust(path, auth)
-    oauth = auth.oauth
+    yield from _oauth(path, auth.oauth)
+
+
+def registry_faults(path: Path, registry: RegistrySettings) -> Faults:
+    """Every fault between the settings of a schema registry."""
+    auth = registry.auth
+    if auth is None:
+        return
+    path = (*path, "auth")
+    ways = [name for name in ("username", "token", "oauth") if getattr(auth, name) is not None]
+    for name in ways[1:]:
+        yield (*path, name), f"is given beside {ways[0]}; remove one of them"
+    if auth.username is not None and auth.password is None:
+        yield (*path, "password"), "is missing, and username needs it; add it"
+    for name in ("password", "key_file", "key_password"):
+        needed = "username" if name == "password" else "certificate_file"
+        if getattr(auth, name) is not None and getattr(auth, needed) is None:
+            yield (*path, name), f"has no use without {needed}; add that or remove it"
+    if not registry.url.startswith("https:"):
+        for name in ("ca_file", "certificate_file"):
+            if getattr(auth, name) is not None:
+                yield (*path, name), "has no use with a url of http:; use https: or remove it"
+    yield from _oauth(path, auth.oauth)
+
+
+def _oauth(path: Path, oauth: OAuthSettings | None) -> Faults:
     if oauth is not None and oauth.ca_file is not None and not oauth.token_endpoint.startswith("https:"):
         yield (*path, "oauth", "ca_file"), "has no use with a token_endpoint of http:; use https: or remove it"
 

@@ -12,13 +12,14 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from turnout import environment, faults, secrets
-from turnout.auth import AuthSettings, Mechanism, OAuthSettings, Protocol
+from turnout.auth import AuthSettings, Mechanism, OAuthSettings, Protocol, RegistryAuthSettings, RegistrySettings
 from turnout.config_checks import cross_faults
 from turnout.errors import ConfigError
 from turnout.joins import Duplicates
 from turnout.settings import (
     AccessSettings,
     ControlSettings,
+    Format,
     KafkaSettings,
     Role,
     Rows,
@@ -39,10 +40,13 @@ __all__ = [
     "AuthSettings",
     "ControlSettings",
     "Duplicates",
+    "Format",
     "KafkaSettings",
     "Mechanism",
     "OAuthSettings",
     "Protocol",
+    "RegistryAuthSettings",
+    "RegistrySettings",
     "Role",
     "Rows",
     "ServerSettings",
@@ -130,6 +134,8 @@ class _Pieces:
         self.kafka = _valid(KafkaSettings, document.get("kafka", {}))
         self.control = _valid(ControlSettings, document.get("control", {}))
         self.access = _valid(AccessSettings, document.get("access"))
+        self.has_registry = document.get("schema_registry") is not None
+        self.schema_registry = _valid(RegistrySettings, document.get("schema_registry"))
         self.sources = _each(SourceSettings, document.get("sources", default_sources()))
         self.views = _each(ViewSettings, document.get("views", default_views()))
         self.dead_letter_topic = document.get("dead_letter_topic")
@@ -169,8 +175,17 @@ def _located(settings: Settings, folder: Path) -> Settings:
             for token in access.tokens
         )
         access = access.model_copy(update={"tokens": tokens})
-    data_dir = (folder / settings.data_dir.expanduser()).resolve()
-    located = {"kafka": kafka(settings.kafka), "control": control, "access": access, "data_dir": data_dir}
+    registry = settings.schema_registry
+    if registry is not None and registry.auth is not None:
+        registry = registry.model_copy(update={"auth": _with_files(registry.auth, folder)})
+    located = {
+        "kafka": kafka(settings.kafka),
+        "control": control,
+        "schema_registry": registry,
+        "sources": {name: _with_files(source, folder) for name, source in settings.sources.items()},
+        "access": access,
+        "data_dir": (folder / settings.data_dir.expanduser()).resolve(),
+    }
     return settings.model_copy(update=located)
 
 

@@ -9,10 +9,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
-from turnout.auth_checks import auth_faults, rendered_names
+from turnout.auth import RegistrySettings
+from turnout.auth_checks import auth_faults, registry_faults, rendered_names
 from turnout.faults import Path, did_you_mean
 from turnout.joins import ViewSides
-from turnout.settings import AccessSettings, ControlSettings, KafkaSettings, SourceSettings, ViewSettings
+from turnout.settings import AccessSettings, ControlSettings, Format, KafkaSettings, SourceSettings, ViewSettings
 
 RESERVED = (
     "orchestrator_status",
@@ -42,6 +43,8 @@ class Pieces(Protocol):
     kafka: KafkaSettings | None
     control: ControlSettings | None
     access: AccessSettings | None
+    has_registry: bool
+    schema_registry: RegistrySettings | None
     sources: dict[str, SourceSettings | None]
     views: dict[str, ViewSettings | None]
     dead_letter_topic: object
@@ -57,6 +60,7 @@ def cross_faults(pieces: Pieces) -> Faults:
     for name, source in sources.items():
         if source is not None:
             yield from _source(("sources", name), source)
+            yield from _format(("sources", name), source, has_registry=pieces.has_registry)
     tables: list[tuple[Path, str]] = [(("sources", name, "table"), s.table) for name, s in sources.items() if s]
     tables += [(("views", name), name) for name in views]
     yield from _named("table", tables)
@@ -71,6 +75,8 @@ def cross_faults(pieces: Pieces) -> Faults:
             yield from _view(("views", name), view, sources)
     yield from _topics(pieces)
     yield from _clusters(pieces)
+    if pieces.schema_registry is not None:
+        yield from registry_faults(("schema_registry",), pieces.schema_registry)
     if pieces.access is not None:
         yield from _access(pieces.access)
 
@@ -127,6 +133,20 @@ def _source(path: Path, source: SourceSettings) -> Faults:
         )
     if source.max_rows is not None and source.rows == "latest":
         yield (*path, "max_rows"), "works with rows: all only, got rows: latest; remove one of them"
+
+
+def _format(path: Path, source: SourceSettings, *, has_registry: bool) -> Faults:
+    """Formats with schemas need to know where theirs is."""
+    if source.format is Format.JSON:
+        if source.schema_file is not None:
+            yield (*path, "schema_file"), "has no use with format: json; set format: avro or protobuf, or remove it"
+    elif source.schema_file is None and not has_registry:
+        yield (
+            (*path, "format"),
+            f"{source.format} needs schemas, and there is none; add schema_registry: {{url: ...}}, or schema_file here",
+        )
+    if source.message is not None and (source.format is not Format.PROTOBUF or source.schema_file is None):
+        yield (*path, "message"), "has a use with format: protobuf and schema_file only; remove it"
 
 
 def _fix(name: str, columns: Mapping[str, object]) -> str:

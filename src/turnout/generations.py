@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from turnout.config import KafkaSettings, Settings, ViewSettings
+from turnout.config import Format, KafkaSettings, Settings, SourceSettings, ViewSettings
+from turnout.decoders import decoders_of
 from turnout.errors import TurnoutError
 from turnout.kafka.causes import without_secrets
 from turnout.kafka.security import java_properties
@@ -155,6 +156,7 @@ class Generations:
     def __init__(self, workshop: Workshop) -> None:
         self._workshop = workshop
         self._checkpoints = workshop.settings.data_dir / "checkpoints"
+        self._decoders = decoders_of(workshop.settings)
 
     @cached_property
     def _few(self) -> SparkSession:
@@ -166,7 +168,7 @@ class Generations:
         topics = self._workshop.topics
         layout = Layout.of(self._workshop.settings, plan)
         values = {topic: topics.sample(topic, SAMPLED_RECORDS) for topic in layout.topics}
-        return take_samples(self._few, layout, values)
+        return take_samples(self._few, layout, values, self._decoders)
 
     def estimate(self, plan: Plan) -> dict[str, int]:
         """How many records each source would start with."""
@@ -212,6 +214,7 @@ class Generations:
             dead_letter_topic=settings.dead_letter_topic,
             explain=partial(_explained, settings.kafka),
             ends=self._ends,
+            decoders=self._decoders,
         )
         generation.query = GenerationQuery(self._workshop.session, generation.tables, reading, generation)
 
@@ -245,7 +248,7 @@ class Generations:
         """What of the configuration the tables of a generation depend on, besides its plan."""
         settings = self._workshop.settings
         sources = {
-            name: [s.table, s.key, {c: t.name for c, t in s.columns.items()}, s.rows.value, s.max_rows]
+            name: [s.table, s.key, {c: t.name for c, t in s.columns.items()}, s.rows.value, s.max_rows, *_form(s)]
             for name, s in settings.sources.items()
         }
         views = {name: _shape(view) for name, view in settings.views.items()}
@@ -286,6 +289,13 @@ def _shape(view: ViewSettings) -> list[Any]:
     # As it was written while there was one right side only: generations of before are taken up.
     right = view.right[0] if len(view.right) == 1 else view.right
     return [view.left, right, view.on, view.duplicates.value]
+
+
+def _form(source: SourceSettings) -> list[str]:
+    """How records of a source are read, where they are not JSON in the only way there is."""
+    if source.format is Format.JSON:
+        return []
+    return [source.format.value, str(source.schema_file or ""), source.message or ""]
 
 
 def _explained(kafka: KafkaSettings, words: Sequence[str]) -> str:

@@ -42,10 +42,12 @@ class Jar:
     version: str
     size: int
     sha256: str
+    ending: str = ".jar"
+    """What follows the version in the name of the file."""
 
     @property
     def file_name(self) -> str:
-        return f"{self.artifact}-{self.version}.jar"
+        return f"{self.artifact}-{self.version}{self.ending}"
 
     @property
     def path(self) -> str:

@@ -464,7 +464,7 @@ def _progress(building: Generation) -> dict[str, Any]:
 
 def _passes(error: TurnoutError) -> bool:
     """Whether it says nothing against the plan: the same plan may be right in a moment."""
-    return error.code == "kafka_unreachable" or is_gone(error)
+    return error.code in ("kafka_unreachable", "registry_unreachable", "registry_refused") or is_gone(error)
 
 
 def _nothing_to_roll_back() -> TurnoutError:

@@ -22,7 +22,7 @@ from pydantic import (
 )
 
 from turnout import faults
-from turnout.auth import AuthSettings
+from turnout.auth import AuthSettings, RegistrySettings
 from turnout.columns import ColumnType
 from turnout.joins import Duplicates, Join, parse_join
 from turnout.plan import Start, parse_topic
@@ -33,6 +33,14 @@ class Rows(StrEnum):
 
     ALL = "all"
     LATEST = "latest"
+
+
+class Format(StrEnum):
+    """What the values of a topic are."""
+
+    JSON = "json"
+    AVRO = "avro"
+    PROTOBUF = "protobuf"
 
 
 class LogFormat(StrEnum):
@@ -148,6 +156,9 @@ class SourceSettings(_Model):
     table: str
     key: str
     columns: dict[str, Column]
+    format: Format = Format.JSON
+    schema_file: Path | None = None
+    message: NonEmpty | None = None
     rows: Rows = Rows.ALL
     max_rows: Annotated[int, BeforeValidator(_number), Field(ge=1)] | None = None
     start: StartAt | None = None
@@ -253,6 +264,7 @@ class Settings(_Model):
 
     kafka: KafkaSettings = Field(default_factory=KafkaSettings)
     control: ControlSettings = Field(default_factory=ControlSettings)
+    schema_registry: RegistrySettings | None = None
     sources: dict[str, SourceSettings] = Field(default_factory=default_sources, validate_default=True)
     views: dict[str, ViewSettings] = Field(default_factory=default_views, validate_default=True)
     start: StartAt = Field(default_factory=Start)

@@ -11,14 +11,16 @@ import os
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from turnout.config import KafkaSettings, Settings, SourceSettings, SparkSettings, load
+from turnout.config import KafkaSettings, RegistrySettings, Settings, SourceSettings, SparkSettings, load
+from turnout.decoders import Decoder, decoders_of
 from turnout.errors import ConfigError, TurnoutError
 from turnout.java import find_java
+from turnout.registry import SchemaRegistry
 
 if TYPE_CHECKING:
     from turnout.kafka.topics import Topics
@@ -49,10 +51,17 @@ def diagnose(path: Path) -> list[Finding]:
     found.append(_data_dir(settings.data_dir))
     if len(settings.joined_views) < len(settings.views):
         found.append(_own_views(settings))
+    try:
+        decoders = decoders_of(settings)
+    except ConfigError as error:
+        return [*map(_config_fault, error.faults), *found]
+    if settings.schema_registry is not None:
+        found.append(_registry(settings.schema_registry))
     data, control = _data_topics(settings), _control_topics(settings)
     if settings.control.kafka is None:
-        return [*found, *_cluster(Cluster("kafka", settings.kafka, data | control, java=tuple(data)), settings.sources)]
-    found += _cluster(Cluster("kafka", settings.kafka, data, java=tuple(data)), settings.sources)
+        both = Cluster("kafka", settings.kafka, data | control, tuple(data), decoders)
+        return [*found, *_cluster(both, settings.sources)]
+    found += _cluster(Cluster("kafka", settings.kafka, data, tuple(data), decoders), settings.sources)
     return [*found, *_cluster(Cluster("control kafka", settings.control_kafka, control), {})]
 
 
@@ -116,6 +125,8 @@ class Cluster:
     kafka: KafkaSettings
     topics: Mapping[str, str]
     java: tuple[str, ...] = ()
+    decoders: Mapping[str, Decoder] = field(default_factory=dict)
+    """What reads the sources that are not JSON."""
 
 
 def _cluster(cluster: Cluster, sources: Mapping[str, SourceSettings]) -> Iterator[Finding]:
@@ -163,7 +174,8 @@ def _by_librdkafka(cluster: Cluster, sources: Mapping[str, SourceSettings]) -> I
         known = [name for name in client.names() if not name.startswith("__")]
         yield Finding(subject, "ok", f"{kafka.bootstrap_servers} answers: {len(known)} topics")
         for place, topic in cluster.topics.items():
-            yield from _topic(client, place, topic, sources.get(place.removeprefix("source ")))
+            name = place.removeprefix("source ")
+            yield from _topic(client, place, topic, sources.get(name), cluster.decoders.get(name))
         if kafka.auth is not None and (group := client.group_refused(next(iter(cluster.topics.values())))):
             text = f"consumer group {group!r} may not be used with Turnout's Kafka identity"
             yield Finding(f"{subject} group", "warning", text, GROUP_DENIED.hint)
@@ -198,7 +210,19 @@ def _by_java(cluster: Cluster, properties: Mapping[str, str]) -> Finding:
     return Finding(subject, "ok", f"Spark's Kafka client connects: {seen} topics")
 
 
-def _topic(cluster: Topics, subject: str, topic: str, source: SourceSettings | None) -> Iterator[Finding]:
+def _registry(registry: RegistrySettings) -> Finding:
+    client = SchemaRegistry(registry)
+    try:
+        return Finding("schema_registry", "ok", f"{registry.url} answers: {client.reach()} subjects")
+    except TurnoutError as error:
+        return _failed("schema_registry", error)
+    finally:
+        client.close()
+
+
+def _topic(
+    cluster: Topics, subject: str, topic: str, source: SourceSettings | None, decoder: Decoder | None
+) -> Iterator[Finding]:
     from turnout.plan import Start
 
     try:
@@ -206,7 +230,7 @@ def _topic(cluster: Topics, subject: str, topic: str, source: SourceSettings | N
         records = cluster.start_offsets([topic], Start("earliest")).behind(end)
         yield Finding(subject, "ok", f"topic {topic}: partitions {len(end.next)}, records {records:,}")
         if source is not None and records:
-            yield judge(subject, source, cluster.sample(topic, SAMPLE_RECORDS))
+            yield judge(subject, source, cluster.sample(topic, SAMPLE_RECORDS), decoder)
     except TurnoutError as error:
         yield _failed(subject, error)
 
@@ -215,21 +239,24 @@ def _failed(subject: str, error: TurnoutError) -> Finding:
     return Finding(subject, "fault", error.message, error.hint)
 
 
-def judge(subject: str, source: SourceSettings, values: Sequence[bytes | None]) -> Finding:
-    """Whether records fit the columns of their source."""
+def judge(
+    subject: str, source: SourceSettings, values: Sequence[bytes | None], decoder: Decoder | None = None
+) -> Finding:
+    """Whether records fit the columns of their source; `decoder` reads them where they are not JSON."""
     if not values:
         return Finding(subject, "ok", "no record to look at")
     reasons: Counter[str] = Counter()
     fields: set[str] = set()
     whole = 0
     for value in values:
-        record, wrong = _read(value, source)
+        record, wrong = _read(value, source) if decoder is None or value is None else _decoded(value, decoder)
         fields.update(record)
         reasons.update(wrong)
         whole += not wrong
     text = f"{whole} of the newest {len(values)} records fit"
     if not fields:
-        return Finding(subject, "fault", f"{text}: {_shown(reasons)}", "name a topic whose values are JSON objects")
+        hint = f"name a topic whose values are {'JSON objects' if decoder is None else source.format}, or set format"
+        return Finding(subject, "fault", f"{text}: {_shown(reasons)}", hint)
     absent = [name for name in source.columns if name not in fields]
     if source.key in absent:
         has = ", ".join(sorted(fields)[:10])
@@ -260,6 +287,13 @@ def _read(value: bytes | None, source: SourceSettings) -> tuple[dict[str, object
     types = {name: column.name for name, column in source.columns.items()}
     wrong = [name for name in types if record.get(name) is not None and not _fits(record[name], types[name])]
     return record, [f"{name} is not {types[name]}" for name in wrong]
+
+
+def _decoded(value: bytes, decoder: Decoder) -> tuple[dict[str, object], list[str]]:
+    """The fields that have a value, and what is wrong with the record."""
+    rows = decoder.read([value])
+    record = {name: column[0] for name, column in rows.columns.items() if column[0] is not None}
+    return record, [f"{name}: {reason}" if name else reason for name, reason in rows.faults[0] or ()]
 
 
 def _no_constant(name: str) -> object:

@@ -1,29 +1,34 @@
 """Many records at once: ranges of offsets read from Kafka and decoded on Spark, in one job each.
 
-What `json_rows` reads comes back as rows of each source; the few records that it leaves over are decoded by `decode`.
-Where a source has a column of a type that only Spark reads, `decode` reads everything.
+What workers read (`json_rows`, and `formats` for sources that are not JSON) comes back as rows of each source; the few
+records that they leave over are decoded by `decode` and `completing`. Where a source of JSON has a column of a type
+that only Spark reads, those read everything.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 
 import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 
+from turnout import formats
+from turnout.formats.rows import opened
 from turnout.joins import OFFSET_BITS
 from turnout.offsets import Offsets
 from turnout.records import Decoded
 from turnout.spark import json_rows
-from turnout.spark.decode import ID, SourceReading, decode, sql_string
+from turnout.spark.completing import decoded
+from turnout.spark.decode import ID, SourceReading, sql_string
 from turnout.spark.session import pool
 from turnout.spark.source import read_range
 
 # Workers get the code itself: nothing of Turnout has to be installed where they run.
-cloudpickle.register_pickle_by_value(json_rows)  # type: ignore[no-untyped-call]
+for _code in (json_rows, formats):
+    cloudpickle.register_pickle_by_value(_code)  # type: ignore[no-untyped-call]
 
 _LARGE = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
@@ -67,7 +72,7 @@ class BulkReader:
         with pool(self._session, self._name):
             found = read_range(self._session, options, start, ends)
             if records <= FEW:
-                return Decoded(decode(found, self._sources).toArrow())
+                return Decoded(decoded(found, self._sources))
             return decode_bulk(found, self._sources)
 
     def cancel(self) -> None:
@@ -86,21 +91,32 @@ def bulk_session(session: SparkSession) -> SparkSession:
 
 def decode_bulk(records: DataFrame, sources: Sequence[SourceReading]) -> Decoded:
     """Records of Kafka, decoded; the frame belongs to a `bulk_session`."""
-    if any(kind.name not in json_rows.TYPES for source in sources for kind in source.columns.values()):
-        return Decoded(decode(records, sources).toArrow())
+    if any(k.name not in json_rows.TYPES for s in sources if s.decoder is None for k in s.columns.values()):
+        return Decoded(decoded(records, sources))
     topics = list(dict.fromkeys(source.topic for source in sources))
-    wanted = [
-        (topics.index(source.topic), pa.schema([(c, json_rows.TYPES[kind.name]) for c, kind in source.columns.items()]))
-        for source in sources
-    ]
+    json = {topic: {source.decoder is None for source in sources if source.topic == topic} for topic in topics}
+    # A topic that is JSON to one source and something else to another is left over whole.
+    wanted = {
+        number: (
+            topics.index(source.topic),
+            pa.schema([(c, json_rows.TYPES[kind.name]) for c, kind in source.columns.items()]),
+        )
+        for number, source in enumerate(sources)
+        if json[source.topic] == {True}
+    }
+    others = {
+        number: partial(opened, [s.decoder.wanted(i) for i, s in enumerate(sources) if s.topic == topic and s.decoder])
+        for number, topic in enumerate(topics)
+        if json[topic] == {False}
+    }
     numbers = " ".join(f"WHEN {sql_string(topic)} THEN {number}" for number, topic in enumerate(topics))
     raw = records.selectExpr(f"CASE topic {numbers} END AS _topic", f"{ID} AS _id", "timestamp AS _ts", "key", "value")
-    packed = raw.mapInArrow(json_rows.worker(wanted), json_rows.PACKED).toArrow()
+    packed = raw.mapInArrow(json_rows.worker(wanted, others), json_rows.PACKED).toArrow()
     rows = json_rows.unpack(packed)
     left_over = rows.pop(json_rows.LEFT_OVER, None)
     if left_over is None:
         return Decoded(None, rows)
-    return Decoded(decode(_again(records.sparkSession, left_over, topics), sources).toArrow(), rows)
+    return Decoded(decoded(_again(records.sparkSession, left_over, topics), sources), rows)
 
 
 def _again(session: SparkSession, left_over: pa.Table, topics: Sequence[str]) -> DataFrame:

@@ -3,16 +3,19 @@
 `decode` is one projection without filters, because Spark parses the JSON again for each filter on a decoded column.
 A record that is not a JSON object has no row and a fault without a field; a field of the wrong type is null, with a
 fault that names it. It is written as SQL text, because each call of the DataFrame API costs a message to the JVM.
+Of a source that is not JSON, records that have a value are handed on as bytes, for `completing`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from pyspark.sql import DataFrame
 
 from turnout.columns import ColumnType
+from turnout.decoders import Decoder
 from turnout.joins import OFFSET_BITS
 from turnout.layout import Layout
 from turnout.spark.json_text import exact_sql
@@ -47,20 +50,28 @@ class SourceReading:
     columns: Mapping[str, ColumnType]
     tombstones: bool
     """Whether a null value removes a row (`rows: latest`), or is a fault."""
+    decoder: Decoder | None = None
+    """What reads the values, where they are not JSON."""
 
 
-def readings_of(layout: Layout) -> list[SourceReading]:
-    """How a generation with this layout reads its topics."""
-    return [SourceReading(s.source, s.topic, s.key, s.columns, tombstones=s.latest) for s in layout.sources]
+def readings_of(layout: Layout, decoders: Mapping[str, Decoder] = MappingProxyType({})) -> list[SourceReading]:
+    """How a generation with this layout reads its topics; the decoders are those of sources that are not JSON."""
+    return [
+        SourceReading(s.source, s.topic, s.key, s.columns, tombstones=s.latest, decoder=decoders.get(s.source))
+        for s in layout.sources
+    ]
 
 
 def decode(records: DataFrame, sources: Sequence[SourceReading]) -> DataFrame:
     """Each record with `_id`, `_ts`, a struct of typed columns and an array of faults (or null) for each source.
 
     The struct of a source is null where the record gives it no row; with `_deleted` it has only the key of the row to
-    remove. `_key`, `_value` and `_text` are set only where something is wrong.
+    remove. `_key`, `_value` and `_text` are set only where something is wrong; the first two also where a decoder is
+    to read the value.
     """
     numbered = list(enumerate(sources))
+    json = [(i, source) for i, source in numbered if source.decoder is None]
+    handed_on = [f"{_is_of(source)} AND value IS NOT NULL" for source in sources if source.decoder is not None]
     known = records.selectExpr(
         "topic",
         "`partition`",
@@ -71,17 +82,18 @@ def decode(records: DataFrame, sources: Sequence[SourceReading]) -> DataFrame:
         "value",
         "CAST(value AS STRING) AS text",
     ).selectExpr("*", f"is_valid_utf8(text) AND startswith(ltrim({_SPACE}, text), '{{') AS object")
-    parsed = known.selectExpr("*", *[_parsed(i, source) for i, source in numbered])
-    explained = parsed.selectExpr("*", *[_reread(i, source) for i, source in numbered])
+    parsed = known.selectExpr("*", *[_parsed(i, source) for i, source in json])
+    explained = parsed.selectExpr("*", *[_reread(i, source) for i, source in json])
     rows = explained.selectExpr("*", *[_row(i, source) for i, source in numbered])
     faults = rows.selectExpr("*", *[_faults(i, source) for i, source in numbered])
     wrong = " OR ".join(f"faults_{i} IS NOT NULL" for i, _ in numbered)
+    kept = " OR ".join([wrong, *handed_on])
     return faults.selectExpr(
         *("topic", "`partition`", "`offset`", "_id", "_ts", "value IS NULL AS _deleted"),
         *[f"row_{i}" for i, _ in numbered],
         *[f"faults_{i}" for i, _ in numbered],
-        f"CASE WHEN {wrong} THEN key END AS _key",
-        f"CASE WHEN {wrong} THEN value END AS _value",
+        f"CASE WHEN {kept} THEN key END AS _key",
+        f"CASE WHEN {kept} THEN value END AS _value",
         f"CASE WHEN {wrong} THEN make_valid_utf8(text) END AS _text",
     )
 
@@ -114,6 +126,9 @@ def _whole() -> str:
 
 
 def _row(index: int, source: SourceReading) -> str:
+    if source.decoder is not None:
+        removes = _removes(source) if source.tombstones else "false"
+        return f"CASE WHEN {removes} THEN {_struct(_removed(source))} END AS row_{index}"
     readable = f"parsed_{index} IS NOT NULL AND (reread_{index} IS NULL OR reread_{index}._corrupt IS NULL)"
     cases = (
         f"WHEN {readable} AND {_whole()} THEN {_struct({c: _value(index, c, t) for c, t in source.columns.items()})}"
@@ -153,6 +168,11 @@ def _key_of(source: SourceReading) -> str:
 
 def _faults(index: int, source: SourceReading) -> str:
     nothing = f"{_is_of(source)} AND value IS NULL AND row_{index} IS NULL"
+    if source.decoder is not None:
+        return (
+            f"CASE WHEN {nothing} THEN array(struct(CAST(NULL AS STRING) AS field, '{NULL_VALUE}' AS reason)) END "
+            f"AS faults_{index}"
+        )
     malformed = f"{_is_of(source)} AND row_{index} IS NULL"
     reason = (
         f"CASE WHEN NOT object AND is_valid_utf8(text) AND {_ONE_VALUE} THEN '{NOT_AN_OBJECT}' ELSE '{NOT_JSON}' END"

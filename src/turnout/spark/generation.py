@@ -12,7 +12,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Protocol
@@ -23,6 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.streaming.query import StreamingQuery
 
+from turnout.decoders import Decoder
 from turnout.errors import first_line
 from turnout.layout import Layout, ViewTable
 from turnout.offsets import EARLIEST, Lost, Offsets
@@ -30,6 +31,7 @@ from turnout.records import Decoded
 from turnout.spark.bulk import FEW, BulkReader
 from turnout.spark.callbacks import CallbackConnections
 from turnout.spark.catch_up import CatchUp, Piece, next_piece
+from turnout.spark.completing import completed
 from turnout.spark.decode import decode, readings_of
 from turnout.spark.java_errors import words_of, words_of_error
 from turnout.spark.session import pool
@@ -62,6 +64,8 @@ class Reading:
     """A failure in words for people, from those of an exception and its causes."""
     ends: Callable[[Sequence[str]], Offsets] = lambda topics: Offsets({})
     """Where topics end now; those that are gone are left out."""
+    decoders: Mapping[str, Decoder] = field(default_factory=dict)
+    """What reads the sources that are not JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +114,7 @@ class GenerationQuery:
         self._catch_up: CatchUp | None = None
         self._failure: Exception | None = None
         self._callbacks = CallbackConnections(session)
-        self._readings = readings_of(self._layout)
+        self._readings = readings_of(self._layout, reading.decoders)
         self._bulk = BulkReader(session, f"g{self.generation}", self._readings)
 
     def start(self) -> None:
@@ -259,7 +263,7 @@ class GenerationQuery:
             frame = frame.unionByName(decode(self._from_start(anew), self._readings))
         if before.behind(end) <= SMALL_BATCH:
             frame = frame.coalesce(1)
-        return Decoded(_unread(frame.toArrow(), before, anew))
+        return Decoded(completed(_unread(frame.toArrow(), before, anew), self._readings))
 
     def _plan(self, at: Offsets, records: int) -> Piece:
         """The next piece to catch up on."""

@@ -8,6 +8,7 @@ gets this module by value, so it imports nothing of Turnout.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -46,23 +47,35 @@ _NICE = 10
 Worker = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
-def worker(sources: Sequence[tuple[int, pa.Schema]]) -> Worker:
+Parts = dict[int, pa.Table | pa.RecordBatch]
+"""Rows with `_id` and `_ts` by the number of their source, and the records that were not read as LEFT_OVER."""
+
+
+def worker(
+    sources: Mapping[int, tuple[int, pa.Schema]], others: Mapping[int, Callable[[], Callable[[pa.RecordBatch], Parts]]]
+) -> Worker:
     """For `mapInArrow` over `_topic` (a number), `_id`, `_ts`, `key` and `value`: the rows of each source, packed.
 
-    A source is given by the number of its topic and its columns.
+    A source is given by its number, the number of its topic and its columns. `others` read topics that are not JSON, by
+    the numbers of those; each is opened in the worker.
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         os.nice(max(0, _NICE - os.nice(0)))
-        tried = read = 0
+        tried: Counter[int] = Counter()
+        read: Counter[int] = Counter()
+        opened = {topic: opening() for topic, opening in others.items()}
         for batch in batches:
-            odd = tried >= _TRIED_BEFORE_GIVING_UP and read * 2 < tried
             for topic in pc.unique(batch["_topic"]).to_pylist():
+                odd = tried[topic] >= _TRIED_BEFORE_GIVING_UP and read[topic] * 2 < tried[topic]
                 records = batch.filter(pc.equal(batch["_topic"], topic))
-                wanted = [(number, schema) for number, (of, schema) in enumerate(sources) if of == topic]
-                parts = {LEFT_OVER: records} if odd else read_rows(records, wanted)
-                tried += records.num_rows
-                read += records.num_rows - parts[LEFT_OVER].num_rows
+                wanted = [(number, schema) for number, (of, schema) in sources.items() if of == topic]
+                if odd:
+                    parts: Parts = {LEFT_OVER: records}
+                else:
+                    parts = opened[topic](records) if topic in opened else read_rows(records, wanted)
+                tried[topic] += records.num_rows
+                read[topic] += records.num_rows - parts[LEFT_OVER].num_rows
                 for number, part in parts.items():
                     if part.num_rows:
                         yield _packed(number, part)
@@ -70,9 +83,7 @@ def worker(sources: Sequence[tuple[int, pa.Schema]]) -> Worker:
     return run
 
 
-def read_rows(
-    records: pa.RecordBatch, sources: Sequence[tuple[int, pa.Schema]]
-) -> dict[int, pa.Table | pa.RecordBatch]:
+def read_rows(records: pa.RecordBatch, sources: Sequence[tuple[int, pa.Schema]]) -> Parts:
     """The rows of each source with `_id` and `_ts`, of the records that all of them read; the rest as LEFT_OVER."""
     values = records["value"]
     candidates = np.flatnonzero(_promising(values))
@@ -93,7 +104,7 @@ def read_rows(
         good &= plain
     if not sources:
         good[:] = False
-    rows: dict[int, pa.Table | pa.RecordBatch] = {}
+    rows: Parts = {}
     kept = pa.array(np.flatnonzero(good))
     ids, times = records["_id"].take(kept), records["_ts"].take(kept)
     for number, table in found.items():

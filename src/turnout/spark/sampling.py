@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from turnout.decoders import Decoder
 from turnout.layout import Layout, SourceTable
-from turnout.spark.decode import decode, readings_of
+from turnout.spark.completing import decoded
+from turnout.spark.decode import readings_of
 
 KAFKA_SCHEMA = pa.schema(
     [
@@ -47,7 +50,12 @@ class Sample:
         )
 
 
-def take_samples(session: SparkSession, layout: Layout, values: Mapping[str, Sequence[bytes | None]]) -> list[Sample]:
+def take_samples(
+    session: SparkSession,
+    layout: Layout,
+    values: Mapping[str, Sequence[bytes | None]],
+    decoders: Mapping[str, Decoder] = MappingProxyType({}),
+) -> list[Sample]:
     """Decode the sampled `values` of each topic as the generation would; the session is one for few rows."""
     sampled = [(topic, value) for topic, some in values.items() for value in some if value is not None]
     if not sampled:
@@ -57,7 +65,7 @@ def take_samples(session: SparkSession, layout: Layout, values: Mapping[str, Seq
     frame = session.createDataFrame(
         pa.table([[None] * count, [value for _, value in sampled], *places], schema=KAFKA_SCHEMA)
     )
-    found = decode(frame.coalesce(1), readings_of(layout)).toArrow().to_pylist()
+    found = decoded(frame.coalesce(1), readings_of(layout, decoders)).to_pylist()
     return [_sample(index, source, found) for index, source in enumerate(layout.sources)]
 
 

@@ -1,0 +1,111 @@
+"""A real schema registry (Apicurio Registry, by its Confluent interface) in a process of its own.
+
+Its schemas are in a file, so that it knows them again when it is stopped and started.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import tarfile
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+from turnout.broker import HOST, free_port
+from turnout.jars import Jar, cache_folder, fetch
+from turnout.java import find_java
+from turnout.testing import wait_until
+
+# The last release that runs on Java 17.
+DISTRIBUTION = Jar(
+    "io.apicurio",
+    "apicurio-registry-app",
+    "3.0.9",
+    size=108860403,
+    sha256="2b28181501a20cbf6efcd77f9b7153908fc01f3d3a7c32024c0bd9e1b04c8a43",
+    ending="-all.tar.gz",
+)
+_OPTIONS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-CreateCoredumpOnCrash")
+
+
+class ApicurioRegistry:
+    """One registry, over any number of process lives."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+        self._port = free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+        self.url = f"http://{HOST}:{self._port}/apis/ccompat/v7"
+
+    def start(self) -> None:
+        settings = {
+            "quarkus.http.host": HOST,
+            "quarkus.http.port": str(self._port),
+            "apicurio.storage.kind": "sql",
+            "apicurio.storage.sql.kind": "h2",
+            "apicurio.datasource.url": f"jdbc:h2:file:{self._folder / 'schemas'}",
+        }
+        given = [f"-D{name}={value}" for name, value in settings.items()]
+        program = installed() / f"{DISTRIBUTION.artifact}-{DISTRIBUTION.version}-runner.jar"
+        with (self._folder / "registry.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [str(find_java()), *_OPTIONS, *given, "-jar", str(program)],
+                cwd=self._folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        wait_until(self._answers, timeout=60, what=f"the registry; see {self._folder / 'registry.log'}")
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait(20)
+            self._process = None
+
+    def register(self, subject: str, schema: Any, kind: str = "AVRO", references: Any = ()) -> int:
+        """Put a schema in; its id."""
+        text = schema if isinstance(schema, str) else json.dumps(schema)
+        document = {"schema": text, "schemaType": kind, "references": list(references)}
+        response = httpx.post(f"{self.url}/subjects/{subject}/versions", json=document, timeout=30)
+        response.raise_for_status()
+        return int(response.json()["id"])
+
+    def _answers(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, "the registry ended"
+        try:
+            return httpx.get(f"{self.url}/subjects").status_code == 200
+        except httpx.HTTPError:
+            return False
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def installed() -> Path:
+    """The folder of the registry's files; fetched, verified and unpacked once for all runs."""
+    [archive] = fetch([DISTRIBUTION], cache_folder())
+    folder = archive.parent / "unpacked"
+    with archive.with_name(".unpacking").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            part = folder.with_name(f"unpacked.{os.getpid()}.part")
+            shutil.rmtree(part, ignore_errors=True)
+            with tarfile.open(archive) as files:
+                files.extractall(part, filter="data")
+            part.rename(folder)
+    return folder
