@@ -170,7 +170,11 @@ def _located(settings: Settings, folder: Path) -> Settings:
         )
         access = access.model_copy(update={"tokens": tokens})
     data_dir = (folder / settings.data_dir.expanduser()).resolve()
+    spark = settings.spark
+    if spark.shared_dir is not None and "://" not in spark.shared_dir:
+        spark = spark.model_copy(update={"shared_dir": str((folder / Path(spark.shared_dir).expanduser()).resolve())})
     located = {"kafka": kafka(settings.kafka), "control": control, "access": access, "data_dir": data_dir}
+    located |= {"spark": spark}
     return settings.model_copy(update=located)
 
 

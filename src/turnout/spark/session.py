@@ -11,7 +11,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -26,6 +25,7 @@ from turnout.jars import resolve
 from turnout.java import find_java
 from turnout.kafka.security import SECRET_NAMES
 from turnout.spark.class_archive import archive_file, use
+from turnout.spark.cluster import carried, python_of_workers, reached_at
 
 LOG_FILE = "spark.log"
 OUTPUT_FILE = "java.log"
@@ -38,8 +38,6 @@ _SETTINGS = {
     "spark.app.name": "turnout",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.host": "127.0.0.1",
     # A swap's build must not starve the published generation: each has a pool of its own.
     "spark.scheduler.mode": "FAIR",
     "spark.sql.session.timeZone": "UTC",
@@ -73,6 +71,8 @@ _ADDED = {
     "spark.executor.extraJavaOptions": " ",
     "spark.driver.extraClassPath": os.pathsep,
     "spark.jars": ",",
+    "spark.archives": ",",
+    "spark.executorEnv.PYTHONPATH": os.pathsep,
 }
 """Settings that add to ours, and what stands between the two."""
 
@@ -104,8 +104,7 @@ def start_session(settings: SparkSettings, work: Path, on_java: Callable[[Java],
     """
     find_java()
     _silence_py4j()
-    # Workers are Pythons like this one, with the same packages; on a cluster the variable says where theirs is.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ["PYSPARK_PYTHON"] = python_of_workers(settings, os.environ)
     jars = resolve("spark-kafka")
     work.mkdir(parents=True, exist_ok=True)
     log4j = work / "log4j2.properties"
@@ -113,7 +112,8 @@ def start_session(settings: SparkSettings, work: Path, on_java: Callable[[Java],
     options = f"{_JAVA_OPTIONS} -XX:ErrorFile={work / CRASH_FILE} -Dlog4j2.configurationFile=file:{log4j}"
     archive = use(archive_file(jars))
     chosen = {**_SETTINGS, **_REDACTED} | {
-        **_carried(settings.master, jars),
+        **carried(settings, jars),
+        **reached_at(settings),
         "spark.driver.memory": settings.driver_memory,
         "spark.local.dir": str(work),
         "spark.sql.warehouse.dir": str(work / "warehouse"),
@@ -130,19 +130,12 @@ def start_session(settings: SparkSettings, work: Path, on_java: Callable[[Java],
                 popen = {"stdout": log, "stderr": log, "process_group": 0}
                 gateway = java_gateway.launch_gateway(first, popen)  # type: ignore[no-untyped-call]
             context = SparkContext(conf=_conf(settings.master, given), gateway=gateway)
+            return SparkSession(context)
         except Exception as error:
             for java in began:
                 end_java(java)
             _forget()
             raise _not_started(work / OUTPUT_FILE, error) from error
-    return SparkSession(context)
-
-
-def _carried(master: str, jars: Sequence[Path]) -> dict[str, str]:
-    """How the jars come to where they are used. Those that Spark carries are copied, and in no archive of classes."""
-    if master.startswith("local"):
-        return {"spark.driver.extraClassPath": os.pathsep.join(map(str, jars))}
-    return {"spark.jars": ",".join(map(str, jars))}
 
 
 def _keep_output(file: Path) -> None:
