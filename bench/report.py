@@ -43,6 +43,7 @@ def rows(measures: Results) -> list[Row]:
         "growth": _growth,
         "viewers": _viewers,
         "start": _start,
+        "cluster": _cluster,
     }
     return [row for name, make in makers.items() if name in measures for row in make(measures[name])]
 
@@ -203,6 +204,15 @@ def _start(results: Results) -> Iterator[Row]:
     yield Row(
         "start, `turnout run` to the first row", spread(taken), "", "", "under 12 s", statistics.median(taken) < 12
     )
+
+
+def _cluster(results: Results) -> Iterator[Row]:
+    (few, base), *others = results["seconds"].items()
+    name = f"catch-up on a Spark cluster, {2 * results['records']:,} records, warm"
+    for cores, taken in others:
+        peer = f"itself, {few} worker core {spread(base)}"
+        ratio = statistics.median(base) / statistics.median(taken)
+        yield Row(f"{name}, {cores} worker cores", spread(taken), peer, f"{ratio:.2f} x")
 
 
 def markdown(document: Results) -> str:

@@ -62,14 +62,18 @@ def hosts(names: Sequence[str], hidden: Sequence[Path] = ()) -> Iterator[Hosts]:
         except (OSError, subprocess.CalledProcessError) as error:
             why_not = str(getattr(error, "stderr", "") or error).strip()
         if why_not:
-            loopback = {name: f"127.0.0.{place + 2}" for place, name in enumerate(names)}
-            yield Hosts("127.0.0.1", loopback, why_not=f"network namespaces cannot be made here: {why_not}")
+            yield loopback(names, f"network namespaces cannot be made here: {why_not}")
         else:
             yield Hosts(f"{net}.1", addresses, hidden, namespaces)
     finally:
         for namespace in namespaces.values():
             _ip("netns", "delete", namespace, check=False)
         _ip("link", "delete", bridge, check=False)
+
+
+def loopback(names: Sequence[str], why: str) -> Hosts:
+    """Hosts that are this machine under other addresses."""
+    return Hosts("127.0.0.1", {name: f"127.0.0.{place + 2}" for place, name in enumerate(names)}, why_not=why)
 
 
 def _connect(bridge: str, here: str, addresses: Mapping[str, str], namespaces: Mapping[str, str]) -> None:
@@ -114,14 +118,20 @@ def bare_python(folder: Path) -> Path:
 class Worker:
     """A worker's process and the executors that it started."""
 
-    def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], log: Path, work: Path) -> None:
         self.process = process
         self.log = log
+        self._work = work
 
     def executors(self) -> list[psutil.Process]:
         """The JVMs of its executors."""
         family = psutil.Process(self.process.pid).children(recursive=True)
         return [one for one in family if "CoarseGrainedExecutorBackend" in " ".join(one.cmdline())]
+
+    def running_tasks(self) -> int:
+        """How many tasks its executors have begun and not ended, by their logs."""
+        logs = [log.read_text() for log in self._work.glob("*/*/stderr")]
+        return sum(log.count("Executor: Running task") - log.count("Executor: Finished task") for log in logs)
 
     def kill(self) -> None:
         """As if its host lost power: the worker, its executors and their Pythons."""
@@ -164,7 +174,7 @@ class SparkCluster:
             place = ["--host", self._hosts.addresses[name], "--webui-port", "0", "--work-dir", str(work)]
             asked = ["--cores", str(cores), "--memory", memory, self.master]
             process, log = self._start(name, "worker.Worker", *place, *asked)
-            self.workers[name] = Worker(process, log)
+            self.workers[name] = Worker(process, log, work)
         for name in names or self._names:
             log = self.workers[name].log
             wait_until(lambda log=log: "Successfully registered" in log.read_text(), what=f"{name} to register")

@@ -6,7 +6,6 @@ import signal
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -39,14 +38,14 @@ def place(tmp_path: Path) -> Iterator[Hosts]:
 def fill(bootstrap: str, users: str, accounts: str, prefix: str) -> None:
     """Records of all kinds: rows, doubles of keys, tombstones, and some that are no JSON or of a wrong type."""
     for topic, other in ((users, "age"), (accounts, "balance")):
-        create_topic(bootstrap, topic, 3)
+        create_topic(bootstrap, topic, 2)
         good = (
             b'{"userId":"%s%d","name":"n%d","email":"e","age":%d,"accountType":"a%d","balance":%d.5}'
             % (prefix.encode(), n % 30_000, n, n % 90, n, n)
             for n in range(RECORDS)
         )
         odd = [b"nope", b'{"userId":"k1","%s":"x"}' % other.encode(), None, b'{"name":"nobody"}']
-        produce(bootstrap, topic, [(value, b"k", n % 3) for n, value in enumerate([*good, *odd])])
+        produce(bootstrap, topic, [(value, b"k", n % 2) for n, value in enumerate([*good, *odd])])
 
 
 def assert_equal(turnout: RunningTurnout, bootstrap: str, topics: tuple[str, str]) -> None:
@@ -66,13 +65,18 @@ def assert_equal(turnout: RunningTurnout, bootstrap: str, topics: tuple[str, str
     assert quality == {"view": "final_ui"} | oracle.quality(users, left, accounts, right)
 
 
-def lose(worker: Worker, turnout: RunningTurnout, message: dict[str, Any]) -> None:
-    """Swap, and lose the worker for good while a task of the catch-up is on it, which is held until then."""
+def lose_in_a_task(worker: Worker) -> None:
+    """Kill a worker and its executor, certainly while a task runs: the executor is held while its log is looked at."""
     [executor] = worker.executors()
-    executor.send_signal(signal.SIGSTOP)
-    turnout.http.post("/api/control", params={"wait": "false"}, json=message).raise_for_status()
-    wait_until(lambda: turnout.status()["progress"] is not None, what="the catch-up to begin")
-    wait_until(lambda: turnout.status()["progress"]["read"] > 0, timeout=5, what="x")
+
+    def in_a_task() -> bool:
+        executor.send_signal(signal.SIGSTOP)
+        if worker.running_tasks():
+            return True
+        executor.send_signal(signal.SIGCONT)
+        return False
+
+    wait_until(in_a_task, interval=0.02, what="a task on the worker")
     worker.kill()
 
 
@@ -88,8 +92,19 @@ def test_cluster_reads_swaps_and_loses_a_worker(place: Hosts, tmp_path: Path) ->
             "users": {"topic": "a-users", "table": "users_ui", "key": "userId", "columns": USERS},
             "accounts": {"topic": "a-accounts", "table": "accounts_ui", "key": "userId", "columns": ACCOUNTS},
         }
-        conf = {"spark.pyspark.python": str(python), "spark.executor.memory": "512m"}
+        conf = {
+            "spark.pyspark.python": str(python),
+            "spark.executor.memory": "512m",
+            "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # these executors live for seconds
+        }
         spark = {"master": cluster.master, "driver_memory": "1g", "conf": conf}
         with RunningTurnout(tmp_path / "driver", bootstrap, start="earliest", sources=sources, spark=spark) as turnout:
             assert_equal(turnout, bootstrap, ("a-users", "a-accounts"))
-            print(turnout.status())
+            message = {"usersTopic": "b-users", "accountsTopic": "b-accounts"}
+            turnout.http.post("/api/control", params={"wait": "false"}, json=message).raise_for_status()
+            wait_until(lambda: turnout.status()["progress"], interval=0.01, what="the swap's catch-up")
+            lose_in_a_task(cluster.workers["one"])
+            assert turnout.status()["progress"], "the catch-up was over when the worker was lost"
+            wait_until(lambda: turnout.status()["usersTopic"] == "b-users", timeout=60, what="the swap")
+            assert_equal(turnout, bootstrap, ("b-users", "b-accounts"))
+            assert "Lost executor" in (turnout.data_dir / "spark" / "spark.log").read_text()

@@ -30,7 +30,7 @@ _FORM = 1
 
 _PREFIX = "python-"
 # A third of all, used by no worker: clients of object stores and of Flight, headers, tests.
-_LEFT_OUT_FOLDERS = frozenset({"tests", "include", "includes", "src", "__pycache__", "f2py", "..", "bin"})
+_LEFT_OUT_FOLDERS = frozenset({"tests", "include", "includes", "src", "f2py", "..", "bin"})
 _LEFT_OUT_NAMES = ("flight", "_s3", "azurefs", "gcsfs", "_hdfs", "gandiva", "_cpp_tests")
 _LEFT_OUT_ENDINGS = (".pyx", ".pxd", ".pxi", ".h", ".a", ".cmake")
 
