@@ -24,6 +24,7 @@ from turnout.logs import about
 from turnout.measures import Tally
 from turnout.offsets import Lost, Offsets
 from turnout.plan import Plan, Start
+from turnout.spark.cluster import is_local
 from turnout.spark.folders import checkpoints_of, folder_at
 from turnout.spark.generation import BatchReport, GenerationQuery, Reading
 from turnout.spark.sampling import Sample, take_samples
@@ -205,7 +206,7 @@ class Generations:
         """A query for the generation, not started yet, in place of one whose session is gone."""
         settings = self._workshop.settings
         reading = Reading(
-            kafka=partial(java_properties, settings.kafka),
+            kafka=partial(java_properties, settings.kafka, anywhere=not is_local(settings.spark.master)),
             start=generation.start,
             target=generation.target,
             checkpoint=self._checkpoints.below(f"g{generation.number}").location,

@@ -15,6 +15,7 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from turnout.cli.spark_check import look_at_spark
 from turnout.config import KafkaSettings, Settings, SourceSettings, load
 from turnout.errors import ConfigError, TurnoutError
 from turnout.java import find_java
@@ -45,7 +46,7 @@ def diagnose(path: Path) -> list[Finding]:
         return [*map(_config_fault, error.faults), *found]
     described = f"{path} is valid: {len(settings.sources)} sources, {len(settings.views)} views"
     found.insert(0, Finding("configuration", "ok", described))
-    found.append(_data_dir(settings.data_dir))
+    found += [_data_dir(settings.data_dir), *look_at_spark(settings.spark)]
     data, control = _data_topics(settings), _control_topics(settings)
     if settings.control.kafka is None:
         return [*found, *_cluster(Cluster("kafka", settings.kafka, data | control, java=tuple(data)), settings.sources)]

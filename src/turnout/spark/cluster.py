@@ -11,9 +11,13 @@ import socket
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from turnout.config import SparkSettings
 from turnout.spark.packages import FOLDER, archive
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _LOCAL = re.compile(r"local(\[.*\])?")
 _HOST = re.compile(r"(?:spark|k8s)://(?:https?://)?(\[[0-9a-fA-F:.]+\]|[^:/,\[\]]+):?([0-9]*)")
@@ -48,6 +52,29 @@ def reached_at(settings: SparkSettings) -> dict[str, str]:
     else:
         address = None if "spark.driver.host" in settings.conf else address_toward(settings.master)
     return {"spark.driver.bindAddress": address, "spark.driver.host": address} if address else {}
+
+
+def answers(master: str, timeout_seconds: float) -> str | None:
+    """Why nobody listens where the masters should be; None where one does, or where that is not known."""
+    named = [_HOST.match(f"spark://{one}") for one in master.removeprefix("spark://").split(",")]
+    trouble = None
+    for found in named if master.startswith("spark://") else ():
+        try:
+            host, port = (found[1].strip("[]"), int(found[2])) if found else ("", 0)
+            socket.create_connection((host, port), timeout_seconds).close()
+        except (OSError, ValueError) as error:
+            trouble = str(error)
+        else:
+            return None
+    return trouble
+
+
+def no_executors(session: SparkSession) -> bool:
+    """Whether a cluster has given nothing to run tasks on, and is not told to wait until there are tasks."""
+    context = session.sparkContext
+    if context.getConf().get("spark.dynamicAllocation.enabled") == "true":
+        return False
+    return int(context._jsc.sc().getExecutorMemoryStatus().size()) <= 1  # the driver is among them
 
 
 def address_toward(master: str) -> str | None:

@@ -118,7 +118,11 @@ class SparkFolder:
     def take(self, file: Path, name: str) -> str:
         """Copy a file of this machine into the folder; its location there."""
         target = f"{self.location}/{name}"
-        self._files.copyFromLocalFile(False, True, self._at(file.as_uri()), self._at(target))
+        source = self._jvm.java.io.File(str(file))
+        # Not `copyFromLocalFile`, which insists on Hadoop's checksummed local file system.
+        self._jvm.org.apache.hadoop.fs.FileUtil.copy(
+            source, self._files, self._at(target), False, self._files.getConf()
+        )
         return target
 
 

@@ -17,7 +17,7 @@ from importlib import metadata
 from pathlib import Path, PurePosixPath
 
 from turnout.errors import TurnoutError
-from turnout.jars import cache_folder
+from turnout.jars import cache_folder, drop_unused
 
 NEEDED = ("pyarrow", "numpy")
 """What `json_rows`, and PySpark's own worker for `mapInArrow`, import."""
@@ -28,7 +28,7 @@ FOLDER = "turnout-python"
 _FORM = 1
 """Goes up when an archive of the same versions would have other files."""
 
-_PREFIX = "python-"
+_PREFIX, _SUFFIX = "python-", ".tar.gz"
 # A third of all, used by no worker: clients of object stores and of Flight, headers, tests.
 _LEFT_OUT_FOLDERS = frozenset({"tests", "include", "includes", "src", "f2py", "..", "bin"})
 _LEFT_OUT_NAMES = ("flight", "_s3", "azurefs", "gcsfs", "_hdfs", "gandiva", "_cpp_tests")
@@ -40,9 +40,10 @@ def archive() -> Path:
     versions = [f"{name} {_found(name).version}" for name in NEEDED]
     parts = [str(_FORM), sys.implementation.cache_tag, sysconfig.get_platform(), *versions]
     name = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
-    file = cache_folder().parent / f"{_PREFIX}{name}.tar.gz"
+    file = cache_folder().parent / f"{_PREFIX}{name}{_SUFFIX}"
     if not file.exists():
         _write(file)
+        drop_unused(file, f"{_PREFIX}*{_SUFFIX}")
     return file
 
 

@@ -26,6 +26,7 @@ from turnout.java import find_java
 from turnout.kafka.security import SECRET_NAMES
 from turnout.spark.class_archive import archive_file, use
 from turnout.spark.cluster import carried, python_of_workers, reached_at
+from turnout.spark.folders import is_url
 
 LOG_FILE = "spark.log"
 OUTPUT_FILE = "java.log"
@@ -43,15 +44,19 @@ _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     # The view's SQL text is shared with DuckDB, which quotes names this way.
     "spark.sql.ansi.doubleQuotedIdentifiers": "true",
-    # Hadoop's checksummed local file system forks a process for each commit file: 56 ms a batch instead of 6.
-    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-    ),
     "spark.sql.streaming.minBatchesToRetain": "3",
     "spark.sql.streaming.stopTimeout": "5s",
     # How long a query that found nothing new rests: ten milliseconds keep a third of a core busy with asking.
     "spark.sql.streaming.pollingDelay": "40ms",
+}
+
+_CHECKPOINTS_BY_PATH = {
+    # Hadoop's checksummed local file system forks a process for each commit file: 56 ms a batch instead of 6.
+    # Clients of object stores do not work without it.
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
 }
 
 # Walking a record's text by regular expression recurses (see json_text), so threads get a larger stack.
@@ -111,7 +116,8 @@ def start_session(settings: SparkSettings, work: Path, on_java: Callable[[Java],
     log4j.write_text(_LOGGING.replace("FOLDER", str(work)))
     options = f"{_JAVA_OPTIONS} -XX:ErrorFile={work / CRASH_FILE} -Dlog4j2.configurationFile=file:{log4j}"
     archive = use(archive_file(jars))
-    chosen = {**_SETTINGS, **_REDACTED} | {
+    checkpoints = {} if is_url(settings.shared_dir or "") else _CHECKPOINTS_BY_PATH
+    chosen = {**_SETTINGS, **checkpoints, **_REDACTED} | {
         **carried(settings, jars),
         **reached_at(settings),
         "spark.driver.memory": settings.driver_memory,
