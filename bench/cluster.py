@@ -11,7 +11,8 @@ from typing import Any
 
 from clustered import SparkCluster, loopback
 from context import Bench
-from turnout_side import running, swap_seconds
+from processes import tree_cpu_seconds
+from turnout_side import TurnoutSide, running, swap_seconds
 
 MOST_RECORDS = 500_000
 CORES = (1, 2)
@@ -21,9 +22,13 @@ JOINS = ("natural", "left")
 
 
 def measure(bench: Bench) -> dict[str, Any]:
-    """Seconds from the control record to a subscriber that has all tables, by the number of worker cores."""
+    """Seconds from the control record to a subscriber that has all tables, by the number of worker cores.
+
+    And the processor time that the executors and the driver took: the first is spread over a cluster, the second not.
+    """
     pair = bench.pair("cluster", min(bench.sizes.records, MOST_RECORDS))
     taken: dict[str, list[float]] = {}
+    used: dict[str, list[dict[str, float]]] = {}
     for cores in CORES:
         with (
             bench.own_folder(f"cluster-{cores}") as folder,
@@ -35,7 +40,21 @@ def measure(bench: Bench) -> dict[str, Any]:
             with running(folder, bench.bootstrap, pair.topics, spark=spark) as side:
                 bench.say(f"cluster, {cores} worker cores: the first build is done")
                 for number in range(bench.sizes.runs):
+                    before = _used(cluster, side)
                     seconds = swap_seconds(side, pair, joinType=JOINS[number % 2])
                     bench.say(f"cluster, {cores} worker cores, run {number + 1} of {bench.sizes.runs}: {seconds:.1f} s")
                     taken.setdefault(str(cores), []).append(seconds)
-    return {"records": pair.records, "seconds": taken}
+                    after = _used(cluster, side)
+                    used.setdefault(str(cores), []).append({part: after[part] - before[part] for part in after})
+    return {"records": pair.records, "seconds": taken, "cpu_seconds": used}
+
+
+def _used(cluster: SparkCluster, side: TurnoutSide) -> dict[str, float]:
+    """Processor time since the start of each, in seconds."""
+    workers = (tree_cpu_seconds(worker.process.pid) for worker in cluster.workers.values())
+    driver_jvm = tree_cpu_seconds(side.java().pid)
+    return {
+        "executors": sum(workers),
+        "driver, JVM": driver_jvm,
+        "driver, store and server": tree_cpu_seconds(side.pid) - driver_jvm,
+    }

@@ -44,6 +44,7 @@ def rows(measures: Results) -> list[Row]:
         "viewers": _viewers,
         "start": _start,
         "cluster": _cluster,
+        "capacity": _capacity,
     }
     return [row for name, make in makers.items() if name in measures for row in make(measures[name])]
 
@@ -213,6 +214,13 @@ def _cluster(results: Results) -> Iterator[Row]:
         peer = f"itself, {few} worker core {spread(base)}"
         ratio = statistics.median(base) / statistics.median(taken)
         yield Row(f"{name}, {cores} worker cores", spread(taken), peer, f"{ratio:.2f} x")
+
+
+def _capacity(results: Results) -> Iterator[Row]:
+    small, large = results["builds"]
+    million = (large["rows"] - small["rows"]) / 1e6
+    for key, text in (("store_mb", "memory of store and server"), ("file_mb", "the store's file")):
+        yield Row(f"{text}, for each million rows", f"{(large[key] - small[key]) / million:,.0f} MB")
 
 
 def markdown(document: Results) -> str:

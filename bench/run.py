@@ -23,6 +23,7 @@ from rich.table import Table  # noqa: E402
 
 import beginning  # noqa: E402
 import beside  # noqa: E402
+import capacity  # noqa: E402
 import catch_up  # noqa: E402
 import chart  # noqa: E402
 import cluster  # noqa: E402
@@ -52,6 +53,7 @@ MEASURES: dict[str, Callable[[Bench], Any]] = {
     "viewers": viewers.measure,
     "start": beginning.measure,
     "cluster": cluster.measure,
+    "capacity": capacity.measure,
 }
 
 

@@ -123,6 +123,10 @@ class Worker:
         self.log = log
         self._work = work
 
+    def is_known(self) -> bool:
+        """Whether the master has taken it."""
+        return "Successfully registered" in self.log.read_text()
+
     def executors(self) -> list[psutil.Process]:
         """The JVMs of its executors."""
         family = psutil.Process(self.process.pid).children(recursive=True)
@@ -176,8 +180,7 @@ class SparkCluster:
             process, log = self._start(name, "worker.Worker", *place, *asked)
             self.workers[name] = Worker(process, log, work)
         for name in names or self._names:
-            log = self.workers[name].log
-            wait_until(lambda log=log: "Successfully registered" in log.read_text(), what=f"{name} to register")
+            wait_until(self.workers[name].is_known, what=f"{name} to register")
 
     def _start(self, name: str, what: str, *arguments: str) -> tuple[subprocess.Popen[bytes], Path]:
         log = self._folder / f"{name}.log"

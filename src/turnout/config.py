@@ -174,8 +174,7 @@ def _located(settings: Settings, folder: Path) -> Settings:
     if spark.shared_dir is not None and "://" not in spark.shared_dir:
         spark = spark.model_copy(update={"shared_dir": str((folder / Path(spark.shared_dir).expanduser()).resolve())})
     located = {"kafka": kafka(settings.kafka), "control": control, "access": access, "data_dir": data_dir}
-    located |= {"spark": spark}
-    return settings.model_copy(update=located)
+    return settings.model_copy(update={**located, "spark": spark})
 
 
 def _with_files(model: _M, folder: Path) -> _M:

@@ -19,8 +19,10 @@ from turnout.testing import create_topic, produce, wait_until
 
 USERS = {"userId": "string", "name": "string", "email": "string", "age": "int64"}
 ACCOUNTS = {"userId": "string", "accountType": "string", "balance": "double"}
-RECORDS = 45_000
-"""In each topic; together they are read in bulk, and the view is built in parts."""
+FEW, MANY = 1_500, 45_000
+"""Records in a topic. Many of both are read in bulk after the first pieces, and their view is built in parts."""
+
+FIRST_PIECES = 40_000
 
 
 @pytest.fixture
@@ -35,14 +37,14 @@ def place(tmp_path: Path) -> Iterator[Hosts]:
         yield made
 
 
-def fill(bootstrap: str, users: str, accounts: str, prefix: str) -> None:
+def fill(bootstrap: str, prefix: str, count: int) -> None:
     """Records of all kinds: rows, doubles of keys, tombstones, and some that are no JSON or of a wrong type."""
-    for topic, other in ((users, "age"), (accounts, "balance")):
+    for topic, other in ((f"{prefix}-users", "age"), (f"{prefix}-accounts", "balance")):
         create_topic(bootstrap, topic, 2)
         good = (
             b'{"userId":"%s%d","name":"n%d","email":"e","age":%d,"accountType":"a%d","balance":%d.5}'
             % (prefix.encode(), n % 30_000, n, n % 90, n, n)
-            for n in range(RECORDS)
+            for n in range(count)
         )
         odd = [b"nope", b'{"userId":"k1","%s":"x"}' % other.encode(), None, b'{"name":"nobody"}']
         produce(bootstrap, topic, [(value, b"k", n % 2) for n, value in enumerate([*good, *odd])])
@@ -63,6 +65,11 @@ def assert_equal(turnout: RunningTurnout, bootstrap: str, topics: tuple[str, str
     assert len(turnout.rows("bad_records")) == len(left_bad | right_bad)
     [quality] = turnout.rows("join_quality")
     assert quality == {"view": "final_ui"} | oracle.quality(users, left, accounts, right)
+
+
+def records_read(turnout: RunningTurnout) -> int:
+    """How many records the generation that is being built has read."""
+    return int((turnout.status()["progress"] or {"records": 0})["records"])
 
 
 def lose_in_a_task(worker: Worker) -> None:
@@ -86,8 +93,8 @@ def test_cluster_reads_swaps_and_loses_a_worker(place: Hosts, tmp_path: Path) ->
     with broker, SparkCluster(tmp_path / "cluster", place) as cluster:
         cluster.start_workers()
         create_topic(bootstrap, "control", 1)
-        for prefix in "ab":
-            fill(bootstrap, f"{prefix}-users", f"{prefix}-accounts", prefix)
+        fill(bootstrap, "a", FEW)
+        fill(bootstrap, "b", MANY)
         sources = {
             "users": {"topic": "a-users", "table": "users_ui", "key": "userId", "columns": USERS},
             "accounts": {"topic": "a-accounts", "table": "accounts_ui", "key": "userId", "columns": ACCOUNTS},
@@ -102,7 +109,7 @@ def test_cluster_reads_swaps_and_loses_a_worker(place: Hosts, tmp_path: Path) ->
             assert_equal(turnout, bootstrap, ("a-users", "a-accounts"))
             message = {"usersTopic": "b-users", "accountsTopic": "b-accounts"}
             turnout.http.post("/api/control", params={"wait": "false"}, json=message).raise_for_status()
-            wait_until(lambda: turnout.status()["progress"], interval=0.01, what="the swap's catch-up")
+            wait_until(lambda: records_read(turnout) >= FIRST_PIECES, interval=0.01, what="the first pieces")
             lose_in_a_task(cluster.workers["one"])
             assert turnout.status()["progress"], "the catch-up was over when the worker was lost"
             wait_until(lambda: turnout.status()["usersTopic"] == "b-users", timeout=60, what="the swap")

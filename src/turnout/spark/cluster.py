@@ -28,6 +28,11 @@ def is_local(master: str) -> bool:
     return _LOCAL.fullmatch(master) is not None
 
 
+def runs_here(session: SparkSession) -> bool:
+    """Whether the tasks of a session run in the driver's own process."""
+    return is_local(str(session.sparkContext.master))
+
+
 def carried(settings: SparkSettings, jars: Sequence[Path]) -> dict[str, str]:
     """How the jars, and on a cluster the Python packages, come to where they are used."""
     # The driver has them on its class path in any case: jars that Spark carries are in no archive of classes.

@@ -9,25 +9,36 @@ import contextlib
 import itertools
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 
-from turnout.spark.cluster import is_local
+from turnout.spark import sent_rows
+from turnout.spark.cluster import runs_here
+
+cloudpickle.register_pickle_by_value(sent_rows)  # type: ignore[no-untyped-call]
+
+FEW_BYTES = 16 << 20
+"""Up to this size rows go to another machine as a part of the task's message."""
 
 BUILD = "build"
 """The folder for files of a view that is being built: inside the checkpoint, so that nothing outlives a crash."""
 
-Frame = Callable[[SparkSession, Sequence[Path]], DataFrame]
-"""How Parquet files become a frame, for tasks anywhere."""
+Frame = Callable[[SparkSession, Sequence[Path]], AbstractContextManager[DataFrame]]
+"""How Parquet files become a frame for tasks anywhere, for a block."""
 
 
-def read_parquet(session: SparkSession, files: Sequence[Path]) -> DataFrame:
+@contextlib.contextmanager
+def read_parquet(session: SparkSession, files: Sequence[Path]) -> Iterator[DataFrame]:
     """Files that tasks see by the same path."""
-    return session.read.parquet(*(str(file) for file in files))
+    yield session.read.parquet(*(str(file) for file in files))
 
 
 def is_url(place: Path | str) -> bool:
@@ -144,18 +155,42 @@ class Room:
     frame: Frame
 
 
-def send_rows(session: SparkSession, files: Sequence[Path]) -> DataFrame:
-    """Files that nobody else sees: their rows go with the tasks."""
+@contextlib.contextmanager
+def send_rows(session: SparkSession, files: Sequence[Path]) -> Iterator[DataFrame]:
+    """Files that nobody else sees: their rows are sent."""
     # The names of their folders are no column.
-    return session.createDataFrame(pq.read_table([str(file) for file in files], partitioning=None))
+    with sent(session, pq.read_table([str(file) for file in files], partitioning=None)) as frame:
+        yield frame
+
+
+@contextlib.contextmanager
+def frame_of(session: SparkSession, rows: pa.Table) -> Iterator[DataFrame]:
+    """Rows of this process as a frame for tasks anywhere."""
+    if rows.nbytes <= FEW_BYTES or runs_here(session):
+        yield session.createDataFrame(rows)
+    else:
+        with sent(session, rows) as frame:
+            yield frame
+
+
+@contextlib.contextmanager
+def sent(session: SparkSession, rows: pa.Table) -> Iterator[DataFrame]:
+    """Rows that are sent apart from the task that takes them."""
+    schema = from_arrow_schema(rows.schema, prefer_timestamp_ntz=False)
+    value = session.sparkContext.broadcast(sent_rows.packed(rows))
+    try:
+        yield session.range(0, 1, 1, 1).mapInArrow(sent_rows.reader(value), schema)
+    finally:
+        value.destroy()
 
 
 def moving_to(target: SparkFolder) -> Frame:
     """Files that are copied to where tasks reach them by a URL."""
     numbers = itertools.count()
 
-    def frame(session: SparkSession, files: Sequence[Path]) -> DataFrame:
-        return session.read.parquet(*(target.take(file, f"{next(numbers)}.parquet") for file in files))
+    @contextlib.contextmanager
+    def frame(session: SparkSession, files: Sequence[Path]) -> Iterator[DataFrame]:
+        yield session.read.parquet(*(target.take(file, f"{next(numbers)}.parquet") for file in files))
 
     return frame
 
@@ -171,7 +206,7 @@ def room(session: SparkSession, checkpoint: Folder, *, shared: bool) -> Iterator
     else:
         assert isinstance(target, LocalFolder)
         local = target
-        given = Room(target.path, read_parquet if shared or is_local(context.master) else send_rows)
+        given = Room(target.path, read_parquet if shared or runs_here(session) else send_rows)
     try:
         target.clear()
         local.clear()

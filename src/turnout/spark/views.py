@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
 from queue import SimpleQueue
@@ -13,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from turnout.layout import ViewTable
-from turnout.spark.folders import Frame, read_parquet
+from turnout.spark.folders import Frame, frame_of, read_parquet
 from turnout.spark.planned import MAX_BYTES, PlannedView
 from turnout.spark.results import TooLarge, in_slices, is_too_large
 from turnout.spark.session import planned_session, pool, view_session
@@ -44,9 +45,11 @@ class ViewRunner:
                 planned = self._planned[view.table] = PlannedView(self._few, view, rows)
             if planned.usable:
                 return planned.run(rows)
-        for source, table in rows.items():
-            self._small.createDataFrame(table).coalesce(1).createOrReplaceTempView(f"`{source}`")
-        result: pa.Table = self._small.sql(view.sql).toArrow()
+        with ExitStack() as held:
+            for source, table in rows.items():
+                frame = held.enter_context(frame_of(self._small, table))
+                frame.coalesce(1).createOrReplaceTempView(f"`{source}`")
+            result: pa.Table = self._small.sql(view.sql).toArrow()
         return result
 
     def over_parts(
@@ -66,9 +69,10 @@ class ViewRunner:
             session = sessions.get()
             session.sparkContext.addJobTag(name)
             try:
-                with pool(session, name):
+                with pool(session, name), ExitStack() as held:
                     for source, paths in files.items():
-                        frame(session, paths).coalesce(1).createOrReplaceTempView(f"`{source}`")
+                        rows = held.enter_context(frame(session, paths))
+                        rows.coalesce(1).createOrReplaceTempView(f"`{source}`")
                     return session.sql(f"SELECT * FROM ({sql}) WHERE {condition}" if condition else sql).toArrow()
             except Exception as error:
                 if not is_too_large(error):
