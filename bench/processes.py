@@ -102,3 +102,16 @@ def tree_mb(pid: int) -> float:
         except psutil.NoSuchProcess:
             continue
     return total / 2**20
+
+
+def tree_cpu_seconds(pid: int) -> float:
+    """Processor time of a process, of all its children, and of those that have ended."""
+    total = 0.0
+    process = psutil.Process(pid)
+    for one in [process, *process.children(recursive=True)]:
+        try:
+            times = one.cpu_times()
+        except psutil.NoSuchProcess:
+            continue
+        total += times.user + times.system + times.children_user + times.children_system
+    return total

@@ -43,6 +43,8 @@ def rows(measures: Results) -> list[Row]:
         "growth": _growth,
         "viewers": _viewers,
         "start": _start,
+        "cluster": _cluster,
+        "capacity": _capacity,
     }
     return [row for name, make in makers.items() if name in measures for row in make(measures[name])]
 
@@ -203,6 +205,22 @@ def _start(results: Results) -> Iterator[Row]:
     yield Row(
         "start, `turnout run` to the first row", spread(taken), "", "", "under 12 s", statistics.median(taken) < 12
     )
+
+
+def _cluster(results: Results) -> Iterator[Row]:
+    (few, base), *others = results["seconds"].items()
+    name = f"catch-up on a Spark cluster, {2 * results['records']:,} records, warm"
+    for cores, taken in others:
+        peer = f"itself, {few} worker core {spread(base)}"
+        ratio = statistics.median(base) / statistics.median(taken)
+        yield Row(f"{name}, {cores} worker cores", spread(taken), peer, f"{ratio:.2f} x")
+
+
+def _capacity(results: Results) -> Iterator[Row]:
+    small, large = results["builds"]
+    million = (large["rows"] - small["rows"]) / 1e6
+    for key, text in (("store_mb", "memory of store and server"), ("file_mb", "the store's file")):
+        yield Row(f"{text}, for each million rows", f"{(large[key] - small[key]) / million:,.0f} MB")
 
 
 def markdown(document: Results) -> str:

@@ -23,8 +23,10 @@ from rich.table import Table  # noqa: E402
 
 import beginning  # noqa: E402
 import beside  # noqa: E402
+import capacity  # noqa: E402
 import catch_up  # noqa: E402
 import chart  # noqa: E402
+import cluster  # noqa: E402
 import environments  # noqa: E402
 import growth  # noqa: E402
 import latency  # noqa: E402
@@ -50,6 +52,8 @@ MEASURES: dict[str, Callable[[Bench], Any]] = {
     "growth": growth.measure,
     "viewers": viewers.measure,
     "start": beginning.measure,
+    "cluster": cluster.measure,
+    "capacity": capacity.measure,
 }
 
 

@@ -31,7 +31,14 @@ _numbers = itertools.count(1)
 class TurnoutSide(RunningTurnout):
     """One process with a folder and a control topic of its own, on the topics of a pair."""
 
-    def __init__(self, folder: Path, bootstrap: str, topics: tuple[str, str], start: str = "earliest") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        bootstrap: str,
+        topics: tuple[str, str],
+        start: str = "earliest",
+        spark: dict[str, Any] | None = None,
+    ) -> None:
         number = next(_numbers)
         self.bootstrap = bootstrap
         self.control = f"bench-control-{number}"
@@ -39,7 +46,7 @@ class TurnoutSide(RunningTurnout):
         sources = default_sources()
         for source, topic in zip(("users", "accounts"), topics, strict=True):
             sources[source]["topic"] = topic
-        sections = {"control": {"topic": self.control}, "sources": sources, "start": start, "spark": {}}
+        sections = {"control": {"topic": self.control}, "sources": sources, "start": start, "spark": spark or {}}
         super().__init__(folder / f"turnout-{number}", bootstrap, **sections)
 
     @property
@@ -77,10 +84,16 @@ class TurnoutSide(RunningTurnout):
 
 @contextmanager
 def running(
-    folder: Path, bootstrap: str, topics: tuple[str, str], start: str = "earliest", *, ready: bool = True
+    folder: Path,
+    bootstrap: str,
+    topics: tuple[str, str],
+    start: str = "earliest",
+    *,
+    ready: bool = True,
+    spark: dict[str, Any] | None = None,
 ) -> Iterator[TurnoutSide]:
-    """Turnout for a block; `ready` waits until the first generation is shown."""
-    side = TurnoutSide(folder, bootstrap, topics, start)
+    """Turnout for a block; `ready` waits until the first generation is shown. `spark` is that section of its file."""
+    side = TurnoutSide(folder, bootstrap, topics, start, spark)
     try:
         side.start(ready=False)
         if ready:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from turnout.offsets import EARLIEST, Offsets
 from turnout.records import Decoded
 from turnout.spark.bulk import BulkReader
-from turnout.spark.catch_up import LARGEST_PIECE, CatchUp, Piece, next_piece, piece_records
+from turnout.spark.catch_up import LARGEST_PIECE, CatchUp, Piece, halves, next_piece, piece_records, read_ahead
 from turnout.testing import wait_until
 
 A, B = ("t", 0), ("t", 1)
@@ -90,6 +90,8 @@ def test_new_stream_starts_in_exactly_the_partitions_that_there_are() -> None:
 class OneFailure:
     """A reader whose first read of each range fails."""
 
+    cores = 2
+
     def __init__(self, error: Exception) -> None:
         self._error = error
         self.reads = 0
@@ -128,6 +130,31 @@ def test_piece_whose_worker_was_killed_is_read_once_more() -> None:
     catch_up, taken = caught_up(reader)
     assert catch_up.error is None
     assert (len(taken), reader.reads) == (1, 2)
+
+
+def test_piece_whose_rows_are_too_many_for_the_driver_is_read_in_halves() -> None:
+    reader = OneFailure(RuntimeError("Total size ... is bigger than spark.driver.maxResultSize (1024.0 MiB)"))
+    catch_up, taken = caught_up(reader)
+    assert catch_up.error is None
+    assert taken == [
+        Piece(at(p0=0), at(p0=0), at(p0=2), last=False),
+        Piece(at(p0=2), at(p0=2), at(p0=5), last=True),
+    ]
+    assert reader.reads == 3
+
+
+def test_halves_read_what_the_piece_reads() -> None:
+    piece = Piece(at(p0=4, p1=9, p2=50), Offsets({A: 4, B: EARLIEST}), at(p0=10, p1=3, p2=50), last=True)
+    divided = halves(piece)
+    assert divided == (
+        Piece(at(p0=4, p1=9, p2=50), Offsets({A: 4, B: EARLIEST}), at(p0=7, p1=3, p2=50), last=False),
+        Piece(at(p0=7, p1=3, p2=50), at(p0=7), at(p0=10, p1=3, p2=50), last=True),
+    )
+    assert halves(Piece(at(p0=4), at(p0=4), at(p0=5), last=True)) is None
+
+
+def test_more_pieces_are_read_at_once_where_there_are_more_cores() -> None:
+    assert [read_ahead(cores) for cores in (1, 2, 16, 64, 1000)] == [2, 2, 3, 8, 8]
 
 
 def test_piece_is_not_read_again_from_a_jvm_that_is_gone() -> None:

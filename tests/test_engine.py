@@ -140,3 +140,19 @@ def test_engine_that_was_stopped_ends_what_still_begins(processes: Processes, en
     with pytest.raises(TurnoutError):
         engine.session()
     assert processes.begun[0].returncode is not None
+
+
+def test_cluster_that_gives_no_executor_is_told_and_asked_again(
+    processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engines, "EXECUTORS_SECONDS", 0.0)
+    none = [True]
+    monkeypatch.setattr(engines, "no_executors", lambda session: none[0])
+    engine = Engine(SparkSettings(master="spark://m:7077"), tmp_path)
+    with pytest.raises(
+        TurnoutError, match=r"spark://m:7077 has given no executor within 0 s; check that it has workers"
+    ):
+        engine.session()
+    none[0] = False
+    assert engine.session() is not None
+    assert engine.starts == 1

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from turnout.certificates import Authority
 from turnout.config import AuthSettings, KafkaSettings
 from turnout.errors import TurnoutError
 from turnout.kafka.causes import without_secrets
@@ -229,6 +230,18 @@ def test_files_that_are_missing_or_of_another_kind_are_named(tmp_path: Path) -> 
         assert said in str(caught.value)
     with pytest.raises(TurnoutError, match=r"only Java can read.*keytool -importkeystore"):
         librdkafka_properties(settings(protocol="SSL", keystore_file=jks, keystore_password="x"))
+
+
+def test_stores_are_opened_for_executors_on_other_machines(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    certificate = authority.issue("turnout")
+    store = certificate.keystore("store-password")
+    kafka = settings(protocol="SSL", keystore_file=store, keystore_password="store-password", ca_file=authority.ca_file)
+    rendered = java_properties(kafka, anywhere=True)
+    assert {name: value for name, value in rendered.items() if "location" in name} == {}
+    assert rendered["ssl.keystore.type"] == "PEM"
+    assert rendered["ssl.keystore.certificate.chain"] == certificate.file.read_text().strip()
+    assert rendered["ssl.keystore.key"] == certificate.key_file.read_text().strip()
 
 
 def test_secrets_are_taken_out_of_what_clients_say() -> None:

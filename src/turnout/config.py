@@ -178,12 +178,16 @@ def _located(settings: Settings, folder: Path) -> Settings:
     registry = settings.schema_registry
     if registry is not None and registry.auth is not None:
         registry = registry.model_copy(update={"auth": _with_files(registry.auth, folder)})
+    spark = settings.spark
+    if spark.shared_dir is not None and "://" not in spark.shared_dir:
+        spark = spark.model_copy(update={"shared_dir": str((folder / Path(spark.shared_dir).expanduser()).resolve())})
     located = {
         "kafka": kafka(settings.kafka),
         "control": control,
         "schema_registry": registry,
         "sources": {name: _with_files(source, folder) for name, source in settings.sources.items()},
         "access": access,
+        "spark": spark,
         "data_dir": (folder / settings.data_dir.expanduser()).resolve(),
     }
     return settings.model_copy(update=located)

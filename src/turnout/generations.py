@@ -6,7 +6,6 @@ When that happens is the orchestrator's decision.
 from __future__ import annotations
 
 import json
-import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -26,6 +25,8 @@ from turnout.logs import about
 from turnout.measures import Tally
 from turnout.offsets import Lost, Offsets
 from turnout.plan import Plan, Start
+from turnout.spark.cluster import is_local
+from turnout.spark.folders import checkpoints_of, folder_at
 from turnout.spark.generation import BatchReport, GenerationQuery, Reading
 from turnout.spark.sampling import Sample, take_samples
 from turnout.spark.session import planned_session
@@ -155,8 +156,9 @@ class Generations:
 
     def __init__(self, workshop: Workshop) -> None:
         self._workshop = workshop
-        self._checkpoints = workshop.settings.data_dir / "checkpoints"
-        self._decoders = decoders_of(workshop.settings)
+        settings = workshop.settings
+        self._checkpoints = folder_at(workshop.session, checkpoints_of(settings.spark.shared_dir, settings.data_dir))
+        self._decoders = decoders_of(settings)
 
     @cached_property
     def _few(self) -> SparkSession:
@@ -186,7 +188,7 @@ class Generations:
             tables = GenerationTables(workshop.database, number, layout)
             tables.create(cursor, views_built=start.reached(target))
             workshop.ledger.add_generation(cursor, record)
-        shutil.rmtree(self._checkpoints / f"g{number}", ignore_errors=True)
+        self._checkpoints.below(f"g{number}").remove()
         return self._alive(record, tables)
 
     def resume(self, record: GenerationRecord) -> Generation:
@@ -206,15 +208,16 @@ class Generations:
         """A query for the generation, not started yet, in place of one whose session is gone."""
         settings = self._workshop.settings
         reading = Reading(
-            kafka=partial(java_properties, settings.kafka),
+            kafka=partial(java_properties, settings.kafka, anywhere=not is_local(settings.spark.master)),
             start=generation.start,
             target=generation.target,
-            checkpoint=self._checkpoints / f"g{generation.number}",
+            checkpoint=self._checkpoints.below(f"g{generation.number}").location,
             max_records_per_batch=settings.spark.max_records_per_batch,
             dead_letter_topic=settings.dead_letter_topic,
             explain=partial(_explained, settings.kafka),
             ends=self._ends,
             decoders=self._decoders,
+            shared=settings.spark.shared_dir is not None,
         )
         generation.query = GenerationQuery(self._workshop.session, generation.tables, reading, generation)
 
@@ -229,7 +232,7 @@ class Generations:
         with self._workshop.database.write() as cursor:
             cursor.execute(f"DROP SCHEMA IF EXISTS g{number} CASCADE")
             self._workshop.ledger.remove_generation(cursor, number)
-        shutil.rmtree(self._checkpoints / f"g{number}", ignore_errors=True)
+        self._checkpoints.below(f"g{number}").remove()
         give_back()
 
     def clear_all_but(self, kept: int) -> list[int]:
@@ -237,8 +240,7 @@ class Generations:
         with self._workshop.database.read() as cursor:
             rows = cursor.execute("SELECT schema_name FROM duckdb_schemas() WHERE schema_name ~ '^g[0-9]+$'").fetchall()
         found = {int(name[1:]) for (name,) in rows}
-        if self._checkpoints.exists():
-            found |= {int(p.name[1:]) for p in self._checkpoints.iterdir() if p.name[1:].isdigit()}
+        found |= {int(name[1:]) for name in self._checkpoints.names() if name[1:].isdigit()}
         stale = sorted(found - {kept})
         for number in stale:
             self.clear(number)

@@ -13,6 +13,7 @@ import json
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ CACHE_VARIABLE = "TURNOUT_CACHE"
 REMEDY = f"check the network and proxy settings, or set {MIRROR_VARIABLE} to a Maven repository you can reach"
 PARALLEL = 6
 ATTEMPTS = 3
+_UNUSED_SECONDS = 30 * 24 * 3600
 
 Advance = Callable[[int], None]
 
@@ -82,6 +84,13 @@ def cache_folder() -> Path:
         return Path(own).expanduser() / "jars"
     home = os.environ.get("XDG_CACHE_HOME")
     return (Path(home) if home else Path.home() / ".cache") / "turnout" / "jars"
+
+
+def drop_unused(kept: Path, pattern: str) -> None:
+    """Remove made files beside this one that nobody has used for a month: other versions may be in use beside this."""
+    for other in kept.parent.glob(pattern):
+        if other != kept and time.time() - other.stat().st_atime > _UNUSED_SECONDS:
+            other.unlink(missing_ok=True)
 
 
 def repository() -> str:

@@ -16,6 +16,7 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from turnout.cli.spark_check import look_at_spark
 from turnout.config import KafkaSettings, RegistrySettings, Settings, SourceSettings, SparkSettings, load
 from turnout.decoders import Decoder, decoders_of
 from turnout.errors import ConfigError, TurnoutError
@@ -48,7 +49,7 @@ def diagnose(path: Path) -> list[Finding]:
         return [*map(_config_fault, error.faults), *found]
     described = f"{path} is valid: {len(settings.sources)} sources, {len(settings.views)} views"
     found.insert(0, Finding("configuration", "ok", described))
-    found.append(_data_dir(settings.data_dir))
+    found += [_data_dir(settings.data_dir), *look_at_spark(settings.spark)]
     if len(settings.joined_views) < len(settings.views):
         found.append(_own_views(settings))
     try:

@@ -45,10 +45,11 @@ _JAAS = re.compile(rf"[\w.]+ required(?: {_JAAS_OPTION.pattern})*;")
 _LOGIN = "org.apache.kafka.common.security"
 
 
-def java_properties(kafka: KafkaSettings) -> dict[str, str]:
+def java_properties(kafka: KafkaSettings, *, anywhere: bool = False) -> dict[str, str]:
     """The properties of Kafka's Java client; raw ones are passed as they are.
 
-    PEM files are read here and passed as text, so that Spark's executors need no copy of them.
+    PEM files are read here and passed as text, so that Spark's executors need no copy of them. For executors on other
+    machines (`anywhere`) key and trust stores are opened here, too.
     """
     properties = {"bootstrap.servers": kafka.bootstrap_servers, **kafka.properties}
     auth = kafka.auth
@@ -57,7 +58,7 @@ def java_properties(kafka: KafkaSettings) -> dict[str, str]:
     properties["security.protocol"] = auth.protocol.value
     if not auth.verify_hostname and auth.tls:
         properties[_HOSTNAME_CHECK] = ""
-    properties |= _java_trust(auth) | _java_certificate(auth)
+    properties |= _java_trust(auth, anywhere) | _java_certificate(auth, anywhere)
     if auth.mechanism is not None:
         properties |= {"sasl.mechanism": auth.mechanism.value, "sasl.jaas.config": _jaas(auth)}
     if auth.oauth is not None:
@@ -136,11 +137,14 @@ def _revealed(secret: SecretStr | None) -> str:
     return secret.get_secret_value() if secret else ""
 
 
-def _java_trust(auth: AuthSettings) -> dict[str, str]:
+def _java_trust(auth: AuthSettings, anywhere: bool) -> dict[str, str]:
     if auth.ca_file is not None:
         return {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": _certificates("ca_file", auth.ca_file)}
     if auth.truststore_file is None:
         return {}
+    if anywhere:
+        found = trusted_certificates(auth.truststore_file, _revealed(auth.truststore_password))
+        return {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": found}
     password = {"ssl.truststore.password": _revealed(auth.truststore_password)} if auth.truststore_password else {}
     return {
         "ssl.truststore.type": _store_type(auth.truststore_file),
@@ -158,7 +162,9 @@ def _librdkafka_trust(auth: AuthSettings) -> dict[str, str]:
     return {"ssl.ca.pem": trusted_certificates(auth.truststore_file, _revealed(auth.truststore_password))}
 
 
-def _java_certificate(auth: AuthSettings) -> dict[str, str]:
+def _java_certificate(auth: AuthSettings, anywhere: bool) -> dict[str, str]:
+    if auth.keystore_file is not None and anywhere:
+        return _opened_keystore(auth.keystore_file, _revealed(auth.keystore_password))
     if auth.keystore_file is not None:
         password = {"ssl.key.password": _revealed(auth.key_password)} if auth.key_password else {}
         return {
@@ -176,14 +182,27 @@ def _java_certificate(auth: AuthSettings) -> dict[str, str]:
     }
 
 
+def _opened_keystore(file: Path, password: str) -> dict[str, str]:
+    """The certificate with its chain and the private key of a PKCS#12 store, as text."""
+    if is_jks(file):
+        raise _jks(file)
+    opened = ("pkcs12", "-in", file, "-passin", "stdin", "-nodes")
+    own, chain = (openssl(*opened, *more, given=password) for more in (("-clcerts",), ("-cacerts", "-nokeys")))
+    keys, certificates = _blocks(own, "PRIVATE KEY"), _blocks(own, "CERTIFICATE") + _blocks(chain, "CERTIFICATE")
+    if not keys or not certificates:
+        raise _bad(f"keystore_file {file} has no certificate with its private key", "export both into it")
+    return {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.certificate.chain": "\n".join(certificates),
+        "ssl.keystore.key": keys[0],
+    }
+
+
 def _librdkafka_certificate(auth: AuthSettings) -> dict[str, str]:
     password = {"ssl.key.password": _revealed(auth.key_password)} if auth.key_password else {}
     if auth.keystore_file is not None:
         if is_jks(auth.keystore_file):
-            raise _bad(
-                f"keystore_file {auth.keystore_file} is a JKS key store, which only Java can read",
-                "convert it: keytool -importkeystore -srckeystore OLD.jks -destkeystore NEW.p12 -deststoretype PKCS12",
-            )
+            raise _jks(auth.keystore_file)
         return {
             "ssl.keystore.location": str(auth.keystore_file),
             "ssl.keystore.password": _revealed(auth.keystore_password),
@@ -282,6 +301,13 @@ def _text(setting: str, file: Path) -> str:
         return file.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise unreadable(setting, file, error) from None
+
+
+def _jks(file: Path) -> TurnoutError:
+    return _bad(
+        f"keystore_file {file} is a JKS key store, which only Java can read",
+        "convert it: keytool -importkeystore -srckeystore OLD.jks -destkeystore NEW.p12 -deststoretype PKCS12",
+    )
 
 
 def _bad(message: str, hint: str) -> TurnoutError:

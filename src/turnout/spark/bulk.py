@@ -41,7 +41,7 @@ _LARGE = {
 FEW = 40_000
 """Up to this many records Spark's own reader is faster than the start of a Python worker."""
 
-_TASK_RECORDS = 60_000
+TASK_RECORDS = 60_000
 """About how many records a task reads: the jobs of other generations wait for the end of one."""
 
 
@@ -66,7 +66,7 @@ class BulkReader:
         # Large partitions are split, so that every core has something to read. Spark keeps consumers by their group
         # (which they never join): with a new name for each range, those of all ranges would hold their buffers.
         group = {"kafka.group.id": f"turnout-bulk-{self._name}"}
-        tasks = max(self._context.defaultParallelism, records // _TASK_RECORDS)
+        tasks = max(self.cores, records // TASK_RECORDS)
         options = {**group, **kafka, "minPartitions": str(tasks)}
         ends = Offsets({place: end.next[place] for place in start.next})
         with pool(self._session, self._name):
@@ -74,6 +74,11 @@ class BulkReader:
             if records <= FEW:
                 return Decoded(decoded(found, self._sources))
             return decode_bulk(found, self._sources)
+
+    @property
+    def cores(self) -> int:
+        """How many tasks can run at once now."""
+        return int(self._context.defaultParallelism)
 
     def cancel(self) -> None:
         """End what is being read."""

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 
 from turnout.offsets import EARLIEST, Offsets
 from turnout.records import Decoded
-from turnout.spark.bulk import BulkReader
+from turnout.spark.bulk import TASK_RECORDS, BulkReader
 from turnout.spark.engine import is_disconnected
+from turnout.spark.results import is_too_large
 
 FIRST_PIECE = 20_000
 """How many records are read first: from these it is known how large records are."""
@@ -24,6 +25,9 @@ _PIECE_BYTES = 64 << 20
 
 READ_AHEAD = 2
 """How many pieces are read at once: a job waits for Kafka, workers and the planner longer than for the cores."""
+
+MOST_AHEAD = 8
+"""The same where there are many cores: so many are held in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,21 @@ def next_piece(at: Offsets, target: Offsets, ends: Offsets, most: int) -> Piece 
     start = {place: whole[place] for place in steps} | dict.fromkeys(fresh, EARLIEST)
     last = all(end[place] - whole[place] >= count for place, count in left.items() if count > 0)
     return Piece(at, Offsets(start), Offsets(end), last)
+
+
+def read_ahead(cores: int) -> int:
+    """How many pieces are read at once, so that all cores have something to do."""
+    return max(READ_AHEAD, min(MOST_AHEAD, 2 * cores * TASK_RECORDS // LARGEST_PIECE))
+
+
+def halves(piece: Piece) -> tuple[Piece, Piece] | None:
+    """Two pieces in place of one; None where it cannot be divided. What was made anew is read with the first."""
+    ranges = {place: (offset, piece.end.next[place]) for place, offset in piece.start.next.items() if offset >= 0}
+    middles = {place: (start + end) // 2 for place, (start, end) in ranges.items() if end - start > 1}
+    if not middles:
+        return None
+    first = Piece(piece.before, piece.start, Offsets({**piece.end.next, **middles}), last=False)
+    return first, Piece(first.end, Offsets(middles), piece.end, piece.last)
 
 
 def piece_records(piece: Piece, decoded: Decoded) -> int:
@@ -107,7 +126,7 @@ class CatchUp:
 
     def _run(self) -> None:
         try:
-            with ThreadPoolExecutor(READ_AHEAD, f"{self._thread.name}-read") as threads:
+            with ThreadPoolExecutor(MOST_AHEAD, f"{self._thread.name}-read") as threads:
                 self._read_all(threads)
             if not self._stopped.is_set():
                 self._then()
@@ -120,14 +139,22 @@ class CatchUp:
         planned, records = self._at, FIRST_PIECE
         ended = False
         while not self._stopped.is_set():
-            while not ended and len(ahead) < READ_AHEAD:
+            while not ended and len(ahead) < read_ahead(self._reader.cores):
                 piece = self._plan(planned, records)
                 ahead.append((piece, threads.submit(self._read, piece)))
                 planned, ended = piece.end, piece.last
             if not ahead:
                 return
             piece, reading = ahead.popleft()
-            decoded = reading.result()
+            try:
+                decoded = reading.result()
+            except Exception as error:
+                divided = halves(piece) if is_too_large(error) else None
+                if divided is None:
+                    raise
+                # They come before what was planned after the piece.
+                ahead.extendleft((part, threads.submit(self._read, part)) for part in reversed(divided))
+                continue
             records = piece_records(piece, decoded)
             self._take(piece, decoded)
 
@@ -137,7 +164,7 @@ class CatchUp:
         try:
             return self._read_once(piece)
         except Exception as error:
-            if self._stopped.is_set() or is_disconnected(error):
+            if self._stopped.is_set() or is_disconnected(error) or is_too_large(error):
                 raise
             return self._read_once(piece)
 

@@ -10,18 +10,16 @@ import hashlib
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import pyspark
 
 from turnout.errors import TurnoutError
-from turnout.jars import cache_folder
+from turnout.jars import cache_folder, drop_unused
 from turnout.java import find_java
 
 MAKING_SECONDS = 300
-_UNUSED_SECONDS = 30 * 24 * 3600
 _PREFIX, _SUFFIX = "classes-", ".jsa"
 
 
@@ -60,15 +58,8 @@ def make(jars: Sequence[Path]) -> Path:
     finally:
         with contextlib.suppress(OSError):
             part.unlink(missing_ok=True)
-    for other in file.parent.glob(f"{_PREFIX}*{_SUFFIX}"):
-        if other != file and _is_useless(other):
-            other.unlink(missing_ok=True)
+    drop_unused(file, f"{_PREFIX}*{_SUFFIX}")
     return file
-
-
-def _is_useless(archive: Path) -> bool:
-    """Whether nobody has started with it for a month: another version of Java or Spark may be in use beside this."""
-    return time.time() - archive.stat().st_atime > _UNUSED_SECONDS
 
 
 def _not_made(why: str) -> TurnoutError:

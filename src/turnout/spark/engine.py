@@ -18,11 +18,15 @@ from pyspark.sql import SparkSession
 
 from turnout.config import SparkSettings
 from turnout.errors import TurnoutError
+from turnout.spark.cluster import is_local, no_executors
 from turnout.spark.session import OUTPUT_FILE, Java, end_java, forget_session, start_session, stop_session
 
 LONGEST_PAUSE_SECONDS = 60.0
 STEADY_SECONDS = 120.0
 """A session that lived so long did not end by what ended those before it."""
+
+EXECUTORS_SECONDS = 30.0
+"""How long a cluster may take to give the first executor, before that is told."""
 
 _GONE = "spark_gone"
 _DYING_SECONDS = 1.0
@@ -49,7 +53,18 @@ class Engine:
             self.starts += 1
             self._session = start_session(self._settings, self._work, self._java_began)
             self._started_at = time.monotonic()
+        self._wait_for_executors(self._session)
         return self._session
+
+    def _wait_for_executors(self, session: SparkSession) -> None:
+        """Jobs would wait without a word where a cluster has nothing for them."""
+        if is_local(self._settings.master):
+            return
+        deadline = time.monotonic() + EXECUTORS_SECONDS
+        while no_executors(session) and not self._stopped:
+            if time.monotonic() > deadline:
+                raise _no_executors(self._settings.master)
+            time.sleep(0.1)
 
     def fault(self, wait_seconds: float = 0.0) -> TurnoutError | None:
         """Why the session is of no use any more; None where it is, or there is none."""
@@ -137,6 +152,15 @@ def _ending(code: int) -> str:
         return f"was killed by {signal.Signals(-code).name}"
     except ValueError:
         return f"was killed by signal {-code}"
+
+
+def _no_executors(master: str) -> TurnoutError:
+    return TurnoutError(
+        code="spark_not_started",
+        message=f"{master} has given no executor within {EXECUTORS_SECONDS:g} s",
+        hint="check that it has workers with free cores, and as much free memory as spark.executor.memory (1g)",
+        status=503,
+    )
 
 
 def _gone(what: str, work: Path) -> TurnoutError:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import re
-import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -33,6 +32,7 @@ from turnout.spark.callbacks import CallbackConnections
 from turnout.spark.catch_up import CatchUp, Piece, next_piece
 from turnout.spark.completing import completed
 from turnout.spark.decode import decode, readings_of
+from turnout.spark.folders import folder_at, room
 from turnout.spark.java_errors import words_of, words_of_error
 from turnout.spark.session import pool
 from turnout.spark.source import FETCH, read_range
@@ -46,7 +46,10 @@ SMALL_BATCH = 20_000
 """Up to this many records one task is faster than several."""
 
 PART_ROWS = 600_000
-"""About how many rows of both sides one task joins while a view is built."""
+"""About how many rows of both sides one task joins while a view is built, at most."""
+
+MOST_ROWS_HELD = 4_800_000
+"""About how many rows of both sides all tasks together join at once: the driver has their results in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,8 @@ class Reading:
     """The properties of Kafka's Java client, asked for at every start: files that they come from may change."""
     start: Offsets
     target: Offsets
-    checkpoint: Path
+    checkpoint: Path | str
+    """A path, or a URL of a file system that Spark knows."""
     max_records_per_batch: int
     dead_letter_topic: str | None = None
     explain: Callable[[Sequence[str]], str] = lambda words: words[-1]
@@ -66,6 +70,8 @@ class Reading:
     """Where topics end now; those that are gone are left out."""
     decoders: Mapping[str, Decoder] = field(default_factory=dict)
     """What reads the sources that are not JSON."""
+    shared: bool = False
+    """Whether executors see the folder of the checkpoint by its path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +122,7 @@ class GenerationQuery:
         self._callbacks = CallbackConnections(session)
         self._readings = readings_of(self._layout, reading.decoders)
         self._bulk = BulkReader(session, f"g{self.generation}", self._readings)
+        self._checkpoint = folder_at(session, reading.checkpoint)
 
     def start(self) -> None:
         """Start to read, or go on: with catching up where the store says, after that where the checkpoint says."""
@@ -125,8 +132,7 @@ class GenerationQuery:
             self._start_stream()
             return
         # What a stream has left there knows nothing of how far the store is.
-        shutil.rmtree(self._reading.checkpoint, ignore_errors=True)
-        self._reading.checkpoint.mkdir(parents=True)
+        self._checkpoint.clear()
         self._catch_up = CatchUp(
             f"g{self.generation}",
             self._bulk,
@@ -142,9 +148,8 @@ class GenerationQuery:
         return Offsets.kept(self._tables.progress().offsets, self._reading.start)
 
     def _start_stream(self) -> None:
-        checkpoint = self._reading.checkpoint
         start = self._read_so_far()
-        if not any((checkpoint / "offsets").glob("[0-9]*")):
+        if not any(name.isdigit() for name in self._checkpoint.below("offsets").names()):
             self._tables.number_from_start()
             start = start.for_start(self._reading.ends(self._layout.topics))
         pattern = "|".join(re.escape(topic) for topic in self._layout.topics)
@@ -162,7 +167,7 @@ class GenerationQuery:
             self._query = (
                 decode(stream, self._readings)
                 .writeStream.queryName(f"g{self.generation}")
-                .option("checkpointLocation", str(checkpoint))
+                .option("checkpointLocation", self._checkpoint.location)
                 .foreachBatch(self._on_batch)
                 .start()
             )
@@ -331,15 +336,11 @@ class GenerationQuery:
         if batch.size(view) <= SMALL_BATCH:
             batch.build(view, [self._views.over_rows(view, batch.everything(view))])
             return
-        # Inside the checkpoint, so that nothing is left behind when a crash comes now.
-        folder = self._reading.checkpoint / "build"
-        folder.mkdir(parents=True, exist_ok=True)
-        try:
-            cores = self._session.sparkContext.defaultParallelism
-            sql, parts = batch.export(view, folder, cores * (batch.size(view) // (cores * PART_ROWS) + 1))
-            batch.build(view, self._views.over_parts(sql, parts, f"g{self.generation}", own=view.own))
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+        cores = self._session.sparkContext.defaultParallelism
+        rows = min(PART_ROWS, MOST_ROWS_HELD // cores)
+        with room(self._session, self._checkpoint, shared=self._reading.shared) as files:
+            sql, parts = batch.export(view, files.folder, cores * (batch.size(view) // (cores * rows) + 1))
+            batch.build(view, self._views.over_parts(sql, parts, f"g{self.generation}", files.frame, own=view.own))
 
     def _send_dead_letters(self, batch: Batch) -> None:
         """At least once: they are sent before the batch is kept, and again when the batch is replayed after a crash."""
@@ -364,7 +365,7 @@ class GenerationQuery:
 
     def _offsets_of(self, batch_id: int) -> Offsets:
         """Where the batch ends, from the log that Spark wrote before it began."""
-        lines = (self._reading.checkpoint / "offsets" / str(batch_id)).read_text().splitlines()
+        lines = self._checkpoint.read(f"offsets/{batch_id}").splitlines()
         return Offsets.from_json(lines[-1])
 
     def _lost(self, before: Offsets, end: Offsets, decoded: Decoded) -> list[Lost]:

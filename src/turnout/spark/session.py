@@ -11,7 +11,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -26,6 +25,8 @@ from turnout.jars import resolve
 from turnout.java import find_java
 from turnout.kafka.security import SECRET_NAMES
 from turnout.spark.class_archive import archive_file, use
+from turnout.spark.cluster import carried, python_of_workers, reached_at
+from turnout.spark.folders import is_url
 
 LOG_FILE = "spark.log"
 OUTPUT_FILE = "java.log"
@@ -38,22 +39,24 @@ _SETTINGS = {
     "spark.app.name": "turnout",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.host": "127.0.0.1",
     # A swap's build must not starve the published generation: each has a pool of its own.
     "spark.scheduler.mode": "FAIR",
     "spark.sql.session.timeZone": "UTC",
     # The view's SQL text is shared with DuckDB, which quotes names this way.
     "spark.sql.ansi.doubleQuotedIdentifiers": "true",
-    # Hadoop's checksummed local file system forks a process for each commit file: 56 ms a batch instead of 6.
-    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-    ),
     "spark.sql.streaming.minBatchesToRetain": "3",
     "spark.sql.streaming.stopTimeout": "5s",
     # How long a query that found nothing new rests: ten milliseconds keep a third of a core busy with asking.
     "spark.sql.streaming.pollingDelay": "40ms",
+}
+
+_CHECKPOINTS_BY_PATH = {
+    # Hadoop's checksummed local file system forks a process for each commit file: 56 ms a batch instead of 6.
+    # Clients of object stores do not work without it.
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
 }
 
 # Walking a record's text by regular expression recurses (see json_text), so threads get a larger stack.
@@ -73,6 +76,8 @@ _ADDED = {
     "spark.executor.extraJavaOptions": " ",
     "spark.driver.extraClassPath": os.pathsep,
     "spark.jars": ",",
+    "spark.archives": ",",
+    "spark.executorEnv.PYTHONPATH": os.pathsep,
 }
 """Settings that add to ours, and what stands between the two."""
 
@@ -104,16 +109,17 @@ def start_session(settings: SparkSettings, work: Path, on_java: Callable[[Java],
     """
     find_java()
     _silence_py4j()
-    # Workers are Pythons like this one, with the same packages; on a cluster the variable says where theirs is.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ["PYSPARK_PYTHON"] = python_of_workers(settings, os.environ)
     jars = resolve("spark-kafka")
     work.mkdir(parents=True, exist_ok=True)
     log4j = work / "log4j2.properties"
     log4j.write_text(_LOGGING.replace("FOLDER", str(work)))
     options = f"{_JAVA_OPTIONS} -XX:ErrorFile={work / CRASH_FILE} -Dlog4j2.configurationFile=file:{log4j}"
     archive = use(archive_file(jars))
-    chosen = {**_SETTINGS, **_REDACTED} | {
-        **_carried(settings.master, jars),
+    checkpoints = {} if is_url(settings.shared_dir or "") else _CHECKPOINTS_BY_PATH
+    chosen = {**_SETTINGS, **checkpoints, **_REDACTED} | {
+        **carried(settings, jars),
+        **reached_at(settings),
         "spark.driver.memory": settings.driver_memory,
         "spark.local.dir": str(work),
         "spark.sql.warehouse.dir": str(work / "warehouse"),
@@ -130,19 +136,12 @@ def start_session(settings: SparkSettings, work: Path, on_java: Callable[[Java],
                 popen = {"stdout": log, "stderr": log, "process_group": 0}
                 gateway = java_gateway.launch_gateway(first, popen)  # type: ignore[no-untyped-call]
             context = SparkContext(conf=_conf(settings.master, given), gateway=gateway)
+            return SparkSession(context)
         except Exception as error:
             for java in began:
                 end_java(java)
             _forget()
             raise _not_started(work / OUTPUT_FILE, error) from error
-    return SparkSession(context)
-
-
-def _carried(master: str, jars: Sequence[Path]) -> dict[str, str]:
-    """How the jars come to where they are used. Those that Spark carries are copied, and in no archive of classes."""
-    if master.startswith("local"):
-        return {"spark.driver.extraClassPath": os.pathsep.join(map(str, jars))}
-    return {"spark.jars": ",".join(map(str, jars))}
 
 
 def _keep_output(file: Path) -> None:

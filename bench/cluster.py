@@ -1,0 +1,60 @@
+"""Cluster: catch-up on a standalone Spark cluster of separate processes, with one and with two worker cores.
+
+Warm: the executors have done it before. Everything is on this machine, the driver with its store and the broker too, so
+a second worker core is not a second core more.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from clustered import SparkCluster, loopback
+from context import Bench
+from processes import tree_cpu_seconds
+from turnout_side import TurnoutSide, running, swap_seconds
+
+MOST_RECORDS = 500_000
+CORES = (1, 2)
+MEMORY = "1g"
+JOINS = ("natural", "left")
+"""The same rows by two names: each swap builds everything anew."""
+
+
+def measure(bench: Bench) -> dict[str, Any]:
+    """Seconds from the control record to a subscriber that has all tables, by the number of worker cores.
+
+    And the processor time that the executors and the driver took: the first is spread over a cluster, the second not.
+    """
+    pair = bench.pair("cluster", min(bench.sizes.records, MOST_RECORDS))
+    taken: dict[str, list[float]] = {}
+    used: dict[str, list[dict[str, float]]] = {}
+    for cores in CORES:
+        with (
+            bench.own_folder(f"cluster-{cores}") as folder,
+            SparkCluster(folder / "spark", loopback(["master", "one", "two"], "the broker is on loopback")) as cluster,
+        ):
+            cluster.start_workers(1, MEMORY, ("one", "two")[:cores])
+            conf = {"spark.pyspark.python": sys.executable, "spark.executor.memory": MEMORY}
+            spark = {"master": cluster.master, "conf": conf}
+            with running(folder, bench.bootstrap, pair.topics, spark=spark) as side:
+                bench.say(f"cluster, {cores} worker cores: the first build is done")
+                for number in range(bench.sizes.runs):
+                    before = _used(cluster, side)
+                    seconds = swap_seconds(side, pair, joinType=JOINS[number % 2])
+                    bench.say(f"cluster, {cores} worker cores, run {number + 1} of {bench.sizes.runs}: {seconds:.1f} s")
+                    taken.setdefault(str(cores), []).append(seconds)
+                    after = _used(cluster, side)
+                    used.setdefault(str(cores), []).append({part: after[part] - before[part] for part in after})
+    return {"records": pair.records, "seconds": taken, "cpu_seconds": used}
+
+
+def _used(cluster: SparkCluster, side: TurnoutSide) -> dict[str, float]:
+    """Processor time since the start of each, in seconds."""
+    workers = (tree_cpu_seconds(worker.process.pid) for worker in cluster.workers.values())
+    driver_jvm = tree_cpu_seconds(side.java().pid)
+    return {
+        "executors": sum(workers),
+        "driver, JVM": driver_jvm,
+        "driver, store and server": tree_cpu_seconds(side.pid) - driver_jvm,
+    }

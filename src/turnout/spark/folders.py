@@ -1,0 +1,216 @@
+"""Folders of a generation, on this machine's disk or on a file system that Spark reaches by a URL.
+
+And how rows that the store wrote to files come to Spark's tasks: which of the ways depends on who can read the files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark import cloudpickle
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from turnout.spark import sent_rows
+from turnout.spark.cluster import runs_here
+
+cloudpickle.register_pickle_by_value(sent_rows)  # type: ignore[no-untyped-call]
+
+FEW_BYTES = 16 << 20
+"""Up to this size rows go to another machine as a part of the task's message."""
+
+BUILD = "build"
+"""The folder for files of a view that is being built: inside the checkpoint, so that nothing outlives a crash."""
+
+Frame = Callable[[SparkSession, Sequence[Path]], AbstractContextManager[DataFrame]]
+"""How Parquet files become a frame for tasks anywhere, for a block."""
+
+
+@contextlib.contextmanager
+def read_parquet(session: SparkSession, files: Sequence[Path]) -> Iterator[DataFrame]:
+    """Files that tasks see by the same path."""
+    yield session.read.parquet(*(str(file) for file in files))
+
+
+def is_url(place: Path | str) -> bool:
+    """Whether a place is on a file system of Spark's, such as s3a://bucket/folder, rather than a path."""
+    return isinstance(place, str) and "://" in place
+
+
+class Folder(Protocol):
+    """A folder that may not be there."""
+
+    location: str
+    name: str
+
+    def clear(self) -> None:
+        """Leave it there and empty."""
+
+    def remove(self) -> None: ...
+
+    def names(self) -> list[str]:
+        """What is in it; nothing where it is not there."""
+
+    def read(self, name: str) -> str: ...
+
+    def below(self, name: str) -> Folder: ...
+
+
+class LocalFolder:
+    """A folder on a disk, or on one that is mounted here."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.location = str(path)
+        self.name = path.name
+
+    def clear(self) -> None:
+        self.remove()
+        self.path.mkdir(parents=True)
+
+    def remove(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def names(self) -> list[str]:
+        return [one.name for one in self.path.iterdir()] if self.path.is_dir() else []
+
+    def read(self, name: str) -> str:
+        return (self.path / name).read_text()
+
+    def below(self, name: str) -> LocalFolder:
+        return LocalFolder(self.path / name)
+
+
+class SparkFolder:
+    """A folder on a file system that Spark knows, by Hadoop's client in the driver's JVM."""
+
+    def __init__(self, session: SparkSession, location: str) -> None:
+        self.location = location.rstrip("/")
+        self.name = self.location.rpartition("/")[2]
+        self._session = session
+        self._jvm: Any = session.sparkContext._jvm
+        self._path = self._at(self.location)
+        self._files = self._path.getFileSystem(session._jsparkSession.sessionState().newHadoopConf())
+
+    def _at(self, location: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(location)
+
+    def clear(self) -> None:
+        self.remove()
+        self._files.mkdirs(self._path)
+
+    def remove(self) -> None:
+        self._files.delete(self._path, True)
+
+    def names(self) -> list[str]:
+        if not self._files.exists(self._path):
+            return []
+        return [str(found.getPath().getName()) for found in self._files.listStatus(self._path)]
+
+    def read(self, name: str) -> str:
+        opened = self._files.open(self._at(f"{self.location}/{name}"))
+        try:
+            return bytes(opened.readAllBytes()).decode()
+        finally:
+            opened.close()
+
+    def below(self, name: str) -> SparkFolder:
+        return SparkFolder(self._session, f"{self.location}/{name}")
+
+    def take(self, file: Path, name: str) -> str:
+        """Copy a file of this machine into the folder; its location there."""
+        target = f"{self.location}/{name}"
+        source = self._jvm.java.io.File(str(file))
+        # Not `copyFromLocalFile`, which insists on Hadoop's checksummed local file system.
+        self._jvm.org.apache.hadoop.fs.FileUtil.copy(
+            source, self._files, self._at(target), False, self._files.getConf()
+        )
+        return target
+
+
+def checkpoints_of(shared_dir: str | None, data_dir: Path) -> Path | str:
+    """Where the checkpoints of all generations are: with the data, or where the configuration says."""
+    return f"{shared_dir.rstrip('/')}/checkpoints" if shared_dir else data_dir / "checkpoints"
+
+
+def folder_at(session: SparkSession, place: Path | str) -> Folder:
+    """The folder at a path or a URL."""
+    return SparkFolder(session, str(place)) if is_url(place) else LocalFolder(Path(place))
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """A folder of this machine for Parquet files that the store writes, and how they become a frame."""
+
+    folder: Path
+    frame: Frame
+
+
+@contextlib.contextmanager
+def send_rows(session: SparkSession, files: Sequence[Path]) -> Iterator[DataFrame]:
+    """Files that nobody else sees: their rows are sent."""
+    # The names of their folders are no column.
+    with sent(session, pq.read_table([str(file) for file in files], partitioning=None)) as frame:
+        yield frame
+
+
+@contextlib.contextmanager
+def frame_of(session: SparkSession, rows: pa.Table) -> Iterator[DataFrame]:
+    """Rows of this process as a frame for tasks anywhere."""
+    if rows.nbytes <= FEW_BYTES or runs_here(session):
+        yield session.createDataFrame(rows)
+    else:
+        with sent(session, rows) as frame:
+            yield frame
+
+
+@contextlib.contextmanager
+def sent(session: SparkSession, rows: pa.Table) -> Iterator[DataFrame]:
+    """Rows that are sent apart from the task that takes them."""
+    schema = from_arrow_schema(rows.schema, prefer_timestamp_ntz=False)
+    value = session.sparkContext.broadcast(sent_rows.packed(rows))
+    try:
+        yield session.range(0, 1, 1, 1).mapInArrow(sent_rows.reader(value), schema)
+    finally:
+        value.destroy()
+
+
+def moving_to(target: SparkFolder) -> Frame:
+    """Files that are copied to where tasks reach them by a URL."""
+    numbers = itertools.count()
+
+    @contextlib.contextmanager
+    def frame(session: SparkSession, files: Sequence[Path]) -> Iterator[DataFrame]:
+        yield session.read.parquet(*(target.take(file, f"{next(numbers)}.parquet") for file in files))
+
+    return frame
+
+
+@contextlib.contextmanager
+def room(session: SparkSession, checkpoint: Folder, *, shared: bool) -> Iterator[Room]:
+    """Room for files of a generation, for a block; `shared` where the checkpoint is in a folder that executors see."""
+    target = checkpoint.below(BUILD)
+    context = session.sparkContext
+    if isinstance(target, SparkFolder):
+        local = LocalFolder(Path(context.getConf().get("spark.local.dir") or ".") / BUILD).below(checkpoint.name)
+        given = Room(local.path, moving_to(target))
+    else:
+        assert isinstance(target, LocalFolder)
+        local = target
+        given = Room(target.path, read_parquet if shared or runs_here(session) else send_rows)
+    try:
+        target.clear()
+        local.clear()
+        yield given
+    finally:
+        local.remove()
+        target.remove()

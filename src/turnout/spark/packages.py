@@ -1,0 +1,97 @@
+"""The Python packages that Spark's workers need, as one archive that Spark itself carries to them.
+
+A worker's host then needs a Python of this one's version and nothing in it. The archive has binaries: hosts of another
+system or processor must bring the packages themselves (`spark.ship_packages: false`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import sys
+import sysconfig
+import tarfile
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path, PurePosixPath
+
+from turnout.errors import TurnoutError
+from turnout.jars import cache_folder, drop_unused
+
+NEEDED = ("pyarrow", "numpy")
+"""What `json_rows`, and PySpark's own worker for `mapInArrow`, import."""
+
+FOLDER = "turnout-python"
+"""What the unpacked archive is called in an executor's folder."""
+
+_FORM = 1
+"""Goes up when an archive of the same versions would have other files."""
+
+_PREFIX, _SUFFIX = "python-", ".tar.gz"
+# A third of all, used by no worker: clients of object stores and of Flight, headers, tests.
+_LEFT_OUT_FOLDERS = frozenset({"tests", "include", "includes", "src", "f2py", "..", "bin"})
+_LEFT_OUT_NAMES = ("flight", "_s3", "azurefs", "gcsfs", "_hdfs", "gandiva", "_cpp_tests")
+_LEFT_OUT_ENDINGS = (".pyx", ".pxd", ".pxi", ".h", ".a", ".cmake")
+
+
+def archive() -> Path:
+    """The archive of these versions, made where it is not there: that takes some seconds."""
+    versions = [f"{name} {_found(name).version}" for name in NEEDED]
+    parts = [str(_FORM), sys.implementation.cache_tag, sysconfig.get_platform(), *versions]
+    name = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+    file = cache_folder().parent / f"{_PREFIX}{name}{_SUFFIX}"
+    if not file.exists():
+        _write(file)
+        drop_unused(file, f"{_PREFIX}*{_SUFFIX}")
+    return file
+
+
+def _write(file: Path) -> None:
+    part = file.with_name(f"{file.name}.{os.getpid()}.part")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with tarfile.open(part, "w:gz", compresslevel=1) as written:
+            for name in NEEDED:
+                for inside, source in _files(name):
+                    written.add(source, str(inside))
+        part.replace(file)
+    except OSError as error:
+        raise TurnoutError(
+            code="no_package_archive",
+            message=f"the archive of Python packages for Spark's workers was not written: {error.strerror}: {part}",
+            hint="free some 80 MB there, or set TURNOUT_CACHE to another folder",
+            status=500,
+        ) from error
+    finally:
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
+
+
+def _files(name: str) -> Iterator[tuple[PurePosixPath, Path]]:
+    """The files of an installed package that a worker needs: where each goes, and where it is."""
+    for file in _found(name).files or []:
+        if wanted(PurePosixPath(file)):
+            yield PurePosixPath(file), Path(str(file.locate()))
+
+
+def wanted(file: PurePosixPath) -> bool:
+    """Whether a worker needs a file of a package."""
+    if _LEFT_OUT_FOLDERS.intersection(file.parts):
+        return False
+    return not file.name.endswith(_LEFT_OUT_ENDINGS) and not any(name in file.name for name in _LEFT_OUT_NAMES)
+
+
+def _found(name: str) -> metadata.Distribution:
+    try:
+        found = metadata.distribution(name)
+        if found.files:
+            return found
+    except metadata.PackageNotFoundError:
+        pass
+    raise TurnoutError(
+        code="no_package_archive",
+        message=f"it is not known which files the Python package {name} has, so it cannot be sent to Spark's workers",
+        hint=f"install {name} with pip, or set spark.ship_packages to false where workers have it themselves",
+        status=500,
+    )
