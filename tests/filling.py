@@ -76,7 +76,7 @@ class Filling:
             for view in self.tables.layout.views:
                 rows = batch.affected(view)
                 if rows is not None:
-                    batch.replace(view, _joined(view, rows))
+                    batch.replace(view, [_joined(view, rows)])
             batch.finish(self._batch, "{}", views_built=True)
 
     def _records(self, records: Mapping[str, Sequence[Mapping[str, Any] | None]]) -> pa.Table:

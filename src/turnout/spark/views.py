@@ -26,6 +26,8 @@ class ViewRunner:
     def __init__(self, session: SparkSession) -> None:
         self._session = session
         self._planned: dict[str, PlannedView] = {}
+        self._idle: dict[bool, SimpleQueue[SparkSession]] = {}
+        """Sessions for parts, of views with and without own SQL: kept, because large batches follow each other."""
 
     # A session takes time to make, and a swap waits for it: each is made when it is first needed.
 
@@ -76,8 +78,8 @@ class ViewRunner:
         jobs have the tag and the pool `name`. A part whose rows are too many for the driver comes in slices.
         """
         cores = self._small.sparkContext.defaultParallelism
-        sessions: SimpleQueue[SparkSession] = SimpleQueue()
-        for _ in range(min(cores, len(parts))):
+        sessions = self._idle.setdefault(own, SimpleQueue())
+        for _ in range(min(cores, len(parts)) - sessions.qsize()):
             session = view_session(self._small)
             sessions.put(own_session(session) if own else session)
 

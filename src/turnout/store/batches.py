@@ -207,22 +207,30 @@ class Batch:
         """The shown rows of the keys that this batch touches, for each side of `view`; None where it touches none."""
         if not self.result.records:
             return None
-        sides = {
-            source.source: f"SELECT {columns_of(source, *_FOR_VIEWS)} "
-            f"FROM {self._keys.of_view(view, self._keys.after(source))}"
+        rows = {
+            source.source: self._cursor.execute(self._affected(view, source)).to_arrow_table()
             for source in view.sources
         }
-        if not view.left.latest and not view.own:
-            keyless = (
-                f"SELECT {columns_of(view.left, *_FOR_VIEWS)} FROM {new(view.left)} WHERE {quoted(view.key)} IS NULL"
-            )
-            sides[view.left.source] += f" UNION ALL {keyless} AND {self._keys.staying(view.left)}"
-        rows = {source: self._cursor.execute(sql).to_arrow_table() for source, sql in sides.items()}
         if any(table.num_rows for table in rows.values()) or self._run(f"SELECT count(*) FROM {keys_table(view)}"):
             return rows
         return None
 
-    def replace(self, view: ViewTable, rows: pa.Table) -> None:
+    def _affected(self, view: ViewTable, source: SourceTable, *more: str) -> str:
+        """The shown rows of one side that a view sees when the batch is in, of the keys that it touches, as a query."""
+        columns = columns_of(source, *_FOR_VIEWS, *more)
+        rows = f"SELECT {columns} FROM {self._keys.of_view(view, self._keys.after(source))}"
+        if source is not view.left or source.latest or view.own:
+            return rows
+        keyless = f"{quoted(view.key)} IS NULL AND {self._keys.staying(source)}"
+        return f"{rows} UNION ALL SELECT {columns} FROM {new(source)} WHERE {keyless}"
+
+    def export_affected(self, view: ViewTable, folder: Path, parts: int) -> tuple[str, list[dict[str, list[Path]]]]:
+        """What `affected` hands out, as `export` does it."""
+        for source in view.sources:
+            self._run(f"CREATE OR REPLACE TEMP TABLE {_side(source)} AS {self._affected(view, source, '_hash')}")
+        return self._export(view, {source.source: _side(source) for source in view.sources}, folder, parts)
+
+    def replace(self, view: ViewTable, parts: Iterable[pa.Table]) -> None:
         """Put the view's new rows of the touched keys in place of its old ones."""
         table, key = self._place.table(view.table), quoted(view.key)
         place = TablePlace(view.table, table, view.columns, ties([*view.ids, "_hash"]))
@@ -230,7 +238,7 @@ class Batch:
         if not view.left.latest and not view.own and self._keys.evicts(view.left):
             gone = f"{key} IS NULL AND _id IN (SELECT _id FROM {evicted(view.left)} WHERE {key} IS NULL)"
             removed += self.log.remove(place, gone)
-        added = self._insert_rows(view, rows)
+        added = sum(self._insert_rows(view, rows) for rows in parts)
         if removed or added:
             self._changed.append(view.table)
 
@@ -239,31 +247,39 @@ class Batch:
 
         The SQL to run over each part, and the files of each by source.
         """
-        sql, needed = self._needed(view)
+        rows = {s.source: f"({_selected(s, self._place.table(s.table), '_hash')})" for s in view.sources}
+        return self._export(view, rows, folder, parts)
+
+    def _export(
+        self, view: ViewTable, rows: Mapping[str, str], folder: Path, parts: int
+    ) -> tuple[str, list[dict[str, list[Path]]]]:
+        """The rows of each source are given as a relation."""
+        sql, needed = self._needed(view, rows)
         files: list[dict[str, list[Path]]] = [{} for _ in range(parts)]
         for source in view.sources:
-            table, below = self._place.table(source.table), folder / source.source
-            rows = f"{_selected(source, table, f'_hash % {parts} AS _part')} AND {needed.get(source.source, 'true')}"
-            self._run(f"COPY ({rows}) TO '{sql_text(below)}' (FORMAT parquet, PARTITION_BY (_part))")
-            nothing = folder / f"{source.source}.parquet"
-            self._run(f"COPY ({_selected(source, table)} LIMIT 0) TO '{sql_text(nothing)}' (FORMAT parquet)")
+            name, below = source.source, folder / source.source
+            columns = columns_of(source, *_FOR_VIEWS)
+            chosen = f"SELECT {columns}, _hash % {parts} AS _part FROM {rows[name]} WHERE {needed.get(name, 'true')}"
+            self._run(f"COPY ({chosen}) TO '{sql_text(below)}' (FORMAT parquet, PARTITION_BY (_part))")
+            nothing = folder / f"{name}.parquet"
+            self._run(f"COPY (SELECT {columns} FROM {rows[name]} LIMIT 0) TO '{sql_text(nothing)}' (FORMAT parquet)")
             for number, part in enumerate(files):
-                part[source.source] = sorted((below / f"_part={number}").glob("*.parquet")) or [nothing]
+                part[name] = sorted((below / f"_part={number}").glob("*.parquet")) or [nothing]
         return sql, files
 
-    def _needed(self, view: ViewTable) -> tuple[str, dict[str, str]]:
+    def _needed(self, view: ViewTable, rows: Mapping[str, str]) -> tuple[str, dict[str, str]]:
         """The view's SQL, in its simplest form for what the right sides hold, and the conditions of rows it needs."""
         if view.own:
             return view.sql, dict.fromkeys((source.source for source in view.sources), _has_key(view))
         if view.pairs:
             return view.sql, {}
-        found = {right.source: self._newest_once(right) for right in view.rights}
+        found = {right.source: self._newest_once(right, rows[right.source]) for right in view.rights}
         unique = all(once for once, _ in found.values())
         return view.sql_if_unique if unique else view.sql, {source: needed for source, (_, needed) in found.items()}
 
-    def _newest_once(self, source: SourceTable) -> tuple[bool, str]:
+    def _newest_once(self, source: SourceTable, relation: str) -> tuple[bool, str]:
         """Whether the rows among which the newest of each key is are one for each, and the condition of those rows."""
-        rows = f"({_selected(source, self._place.table(source.table), '_hash')} AND {quoted(source.key)} IS NOT NULL)"
+        rows = f"(FROM {relation} WHERE {quoted(source.key)} IS NOT NULL)"
         if self._run(f"SELECT count(*) = count(DISTINCT _hash) FROM {rows}"):
             return True, "true"
         ids = quoted(f"_newest_{source.source}")
@@ -337,6 +353,11 @@ class Batch:
 def _faults(records: pa.Table, index: int) -> bool:
     """Whether anything is wrong with records of a source."""
     return bool(pc.sum(pc.list_value_length(records.column(f"faults_{index}"))).as_py())
+
+
+def _side(source: SourceTable) -> str:
+    """The rows of a source that a view sees of the keys that the batch touches."""
+    return quoted(f"_side_{source.source}")
 
 
 def _has_key(view: ViewTable) -> str:
