@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark import cloudpickle
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from turnout.spark import sent_rows
@@ -38,7 +38,12 @@ Frame = Callable[[SparkSession, Sequence[Path]], AbstractContextManager[DataFram
 @contextlib.contextmanager
 def read_parquet(session: SparkSession, files: Sequence[Path]) -> Iterator[DataFrame]:
     """Files that tasks see by the same path."""
-    yield session.read.parquet(*(str(file) for file in files))
+    yield _reader(session, files).parquet(*(str(file) for file in files))
+
+
+def _reader(session: SparkSession, files: Sequence[Path]) -> DataFrameReader:
+    """A reader that knows what is in the files: Spark would run a job to find out."""
+    return session.read.schema(from_arrow_schema(pq.read_schema(files[0]), prefer_timestamp_ntz=False))
 
 
 def is_url(place: Path | str) -> bool:
@@ -190,7 +195,8 @@ def moving_to(target: SparkFolder) -> Frame:
 
     @contextlib.contextmanager
     def frame(session: SparkSession, files: Sequence[Path]) -> Iterator[DataFrame]:
-        yield session.read.parquet(*(target.take(file, f"{next(numbers)}.parquet") for file in files))
+        taken = [target.take(file, f"{next(numbers)}.parquet") for file in files]
+        yield _reader(session, files).parquet(*taken)
 
     return frame
 
