@@ -27,6 +27,9 @@ def measure(bench: Bench) -> dict[str, Any]:
         bench.say(f"sustained: {PER_SECOND:,} records a second for {seconds:g} s")
         with Load(bench.bootstrap, topics, 200, first_user=1_000_000_000).running():
             wait_flowing(side)
+        with Load(bench.bootstrap, topics, PER_SECOND // 2, first_user=2_000_000_000).running():
+            time.sleep(bench.sizes.compile_seconds)
+        _drained(side)
         before = side.status()["records"]
         with lags(side) as lag:
             with Load(bench.bootstrap, topics, PER_SECOND // 2).running():
