@@ -20,21 +20,19 @@ from turnout.joins import (
     MOST_LIVES,
     OFFSET_BITS,
     newest_sql,
-    partition_newest_ids_sql,
     partition_newest_sql,
     quoted,
 )
 from turnout.layout import Layout, SourceTable, ViewTable
 from turnout.store.affected import KEPT, Affected, columns_of, evicted, hash_sql, keys_table, new, put, touched, was
-from turnout.store.database import next_version, sql_text
+from turnout.store.database import next_version
 from turnout.store.deltas import DeltaLog, TablePlace
+from turnout.store.exporting import FOR_VIEWS, Files, export_rows, has_key
 from turnout.store.feed import MAX_DELTA_ROWS, Feed, Wanted
 from turnout.store.identity import ties
 from turnout.store.quality import QualityCount, Sides, move_quality, write_quality
 
 _PLACE = 'topic, "partition", "offset"'
-_FOR_VIEWS = ("_id", "_ts")
-"""The hidden columns that a view's SQL asks for."""
 _NONE: Mapping[int, pa.Table] = MappingProxyType({})
 
 
@@ -217,18 +215,19 @@ class Batch:
 
     def _affected(self, view: ViewTable, source: SourceTable, *more: str) -> str:
         """The shown rows of one side that a view sees when the batch is in, of the keys that it touches, as a query."""
-        columns = columns_of(source, *_FOR_VIEWS, *more)
+        columns = columns_of(source, *FOR_VIEWS, *more)
         rows = f"SELECT {columns} FROM {self._keys.of_view(view, self._keys.after(source))}"
         if source is not view.left or source.latest or view.own:
             return rows
         keyless = f"{quoted(view.key)} IS NULL AND {self._keys.staying(source)}"
         return f"{rows} UNION ALL SELECT {columns} FROM {new(source)} WHERE {keyless}"
 
-    def export_affected(self, view: ViewTable, folder: Path, parts: int) -> tuple[str, list[dict[str, list[Path]]]]:
+    def export_affected(self, view: ViewTable, folder: Path, parts: int) -> tuple[str, list[Files]]:
         """What `affected` hands out, as `export` does it."""
         for source in view.sources:
             self._run(f"CREATE OR REPLACE TEMP TABLE {_side(source)} AS {self._affected(view, source, '_hash')}")
-        return self._export(view, {source.source: _side(source) for source in view.sources}, folder, parts)
+        rows = {source.source: _side(source) for source in view.sources}
+        return export_rows(self._cursor, view, rows, folder, parts)
 
     def replace(self, view: ViewTable, parts: Iterable[pa.Table]) -> None:
         """Put the view's new rows of the touched keys in place of its old ones."""
@@ -242,50 +241,10 @@ class Batch:
         if removed or added:
             self._changed.append(view.table)
 
-    def export(self, view: ViewTable, folder: Path, parts: int) -> tuple[str, list[dict[str, list[Path]]]]:
-        """Write the shown rows of all sides that the view needs as Parquet files, in parts that share no key.
-
-        The SQL to run over each part, and the files of each by source.
-        """
+    def export(self, view: ViewTable, folder: Path, parts: int) -> tuple[str, list[Files]]:
+        """What `everything` hands out, as far as the view needs it, in files; and the SQL to run over each part."""
         rows = {s.source: f"({_selected(s, self._place.table(s.table), '_hash')})" for s in view.sources}
-        return self._export(view, rows, folder, parts)
-
-    def _export(
-        self, view: ViewTable, rows: Mapping[str, str], folder: Path, parts: int
-    ) -> tuple[str, list[dict[str, list[Path]]]]:
-        """The rows of each source are given as a relation."""
-        sql, needed = self._needed(view, rows)
-        files: list[dict[str, list[Path]]] = [{} for _ in range(parts)]
-        for source in view.sources:
-            name, below = source.source, folder / source.source
-            columns = columns_of(source, *_FOR_VIEWS)
-            chosen = f"SELECT {columns}, _hash % {parts} AS _part FROM {rows[name]} WHERE {needed.get(name, 'true')}"
-            self._run(f"COPY ({chosen}) TO '{sql_text(below)}' (FORMAT parquet, PARTITION_BY (_part))")
-            nothing = folder / f"{name}.parquet"
-            self._run(f"COPY (SELECT {columns} FROM {rows[name]} LIMIT 0) TO '{sql_text(nothing)}' (FORMAT parquet)")
-            for number, part in enumerate(files):
-                part[name] = sorted((below / f"_part={number}").glob("*.parquet")) or [nothing]
-        return sql, files
-
-    def _needed(self, view: ViewTable, rows: Mapping[str, str]) -> tuple[str, dict[str, str]]:
-        """The view's SQL, in its simplest form for what the right sides hold, and the conditions of rows it needs."""
-        if view.own:
-            return view.sql, dict.fromkeys((source.source for source in view.sources), _has_key(view))
-        if view.pairs:
-            return view.sql, {}
-        found = {right.source: self._newest_once(right, rows[right.source]) for right in view.rights}
-        unique = all(once for once, _ in found.values())
-        return view.sql_if_unique if unique else view.sql, {source: needed for source, (_, needed) in found.items()}
-
-    def _newest_once(self, source: SourceTable, relation: str) -> tuple[bool, str]:
-        """Whether the rows among which the newest of each key is are one for each, and the condition of those rows."""
-        rows = f"(FROM {relation} WHERE {quoted(source.key)} IS NOT NULL)"
-        if self._run(f"SELECT count(*) = count(DISTINCT _hash) FROM {rows}"):
-            return True, "true"
-        ids = quoted(f"_newest_{source.source}")
-        self._run(f"CREATE OR REPLACE TEMP TABLE {ids} AS {partition_newest_ids_sql(rows, source.key)}")
-        keys = f"(SELECT count(DISTINCT {quoted(source.key)}) FROM {rows})"
-        return bool(self._run(f"SELECT count(*) = {keys} FROM {ids}")), f"_id IN (FROM {ids})"
+        return export_rows(self._cursor, view, rows, folder, parts)
 
     def size(self, view: ViewTable) -> int:
         """How many rows the sides of a view have."""
@@ -293,7 +252,7 @@ class Batch:
 
     def everything(self, view: ViewTable) -> dict[str, pa.Table]:
         """All shown rows of its sides, by source."""
-        keyed = f" AND {_has_key(view)}" if view.own else ""
+        keyed = f" AND {has_key(view)}" if view.own else ""
         return {
             source.source: self._cursor.execute(
                 _selected(source, self._place.table(source.table)) + keyed
@@ -360,14 +319,9 @@ def _side(source: SourceTable) -> str:
     return quoted(f"_side_{source.source}")
 
 
-def _has_key(view: ViewTable) -> str:
-    """The condition of rows that a view with SQL of its own sees."""
-    return f"{quoted(view.key)} IS NOT NULL"
-
-
 def _selected(source: SourceTable, table: str, *more: str) -> str:
     """The rows of a source that are shown."""
-    return f"SELECT {columns_of(source, *_FOR_VIEWS, *more)} FROM {table} WHERE {'_shown' if source.latest else 'true'}"
+    return f"SELECT {columns_of(source, *FOR_VIEWS, *more)} FROM {table} WHERE {'_shown' if source.latest else 'true'}"
 
 
 def _coming(index: int, source: SourceTable, parts: Collection[str], table: str, ids: str) -> str:

@@ -1,0 +1,72 @@
+"""Rows of a view's sources as Parquet files, in parts that share no key, for Spark to run the view's SQL over each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import duckdb
+
+from turnout.joins import partition_newest_ids_sql, quoted
+from turnout.layout import SourceTable, ViewTable
+from turnout.store.affected import columns_of
+from turnout.store.database import sql_text
+
+FOR_VIEWS = ("_id", "_ts")
+"""The hidden columns that a view's SQL asks for."""
+
+Files = dict[str, list[Path]]
+"""The files of one part, by source."""
+
+
+def export_rows(
+    cursor: duckdb.DuckDBPyConnection, view: ViewTable, rows: Mapping[str, str], folder: Path, parts: int
+) -> tuple[str, list[Files]]:
+    """Write the shown rows, given as a relation with `_hash` for each source, as far as the view needs them.
+
+    The SQL to run over each part, and its files.
+    """
+    sql, needed = _needed(cursor, view, rows)
+    files: list[Files] = [{} for _ in range(parts)]
+    for source in view.sources:
+        name, below = source.source, folder / source.source
+        columns = columns_of(source, *FOR_VIEWS)
+        chosen = f"SELECT {columns}, _hash % {parts} AS _part FROM {rows[name]} WHERE {needed.get(name, 'true')}"
+        cursor.execute(f"COPY ({chosen}) TO '{sql_text(below)}' (FORMAT parquet, PARTITION_BY (_part))")
+        nothing = folder / f"{name}.parquet"
+        cursor.execute(f"COPY (SELECT {columns} FROM {rows[name]} LIMIT 0) TO '{sql_text(nothing)}' (FORMAT parquet)")
+        for number, part in enumerate(files):
+            part[name] = sorted((below / f"_part={number}").glob("*.parquet")) or [nothing]
+    return sql, files
+
+
+def has_key(view: ViewTable) -> str:
+    """The condition of rows that a view with SQL of its own sees."""
+    return f"{quoted(view.key)} IS NOT NULL"
+
+
+def _needed(cursor: duckdb.DuckDBPyConnection, view: ViewTable, rows: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+    """The view's SQL, in its simplest form for what the right sides hold, and the conditions of rows it needs."""
+    if view.own:
+        return view.sql, dict.fromkeys((source.source for source in view.sources), has_key(view))
+    if view.pairs:
+        return view.sql, {}
+    found = {right.source: _newest_once(cursor, right, rows[right.source]) for right in view.rights}
+    unique = all(once for once, _ in found.values())
+    return view.sql_if_unique if unique else view.sql, {source: needed for source, (_, needed) in found.items()}
+
+
+def _newest_once(cursor: duckdb.DuckDBPyConnection, source: SourceTable, relation: str) -> tuple[bool, str]:
+    """Whether the rows among which the newest of each key is are one for each, and the condition of those rows."""
+    rows = f"(FROM {relation} WHERE {quoted(source.key)} IS NOT NULL)"
+    if _is(cursor, f"count(*) = count(DISTINCT _hash) FROM {rows}"):
+        return True, "true"
+    ids = quoted(f"_newest_{source.source}")
+    cursor.execute(f"CREATE OR REPLACE TEMP TABLE {ids} AS {partition_newest_ids_sql(rows, source.key)}")
+    keys = f"(SELECT count(DISTINCT {quoted(source.key)}) FROM {rows})"
+    return _is(cursor, f"count(*) = {keys} FROM {ids}"), f"_id IN (FROM {ids})"
+
+
+def _is(cursor: duckdb.DuckDBPyConnection, what: str) -> bool:
+    row = cursor.execute(f"SELECT {what}").fetchone()
+    return row == (True,)
