@@ -25,7 +25,7 @@ class Sizes:
     records: int = 1_000_000
     runs: int = 3
     seconds: float = 10.0
-    compile_seconds: float = 30.0
+    compile_seconds: float = 25.0
     """How long load flows before a latency is measured: all are JVMs, which compile what they run often."""
     sustained_seconds: float = 60.0
     swap_rows: int = 100_000

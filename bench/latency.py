@@ -22,7 +22,7 @@ from turnout.broker import free_port
 from turnout.testing import create_topic, wait_until
 from turnout_side import TurnoutSide, running
 
-WARM_UP_SECONDS = 5.0
+WARM_UP_SECONDS = 2.0
 PER_SECOND = 200
 FOLDER = Path(__file__).resolve().parent
 

@@ -26,7 +26,7 @@ from websockets.asyncio.client import connect
 from context import Bench
 from turnout_side import TurnoutSide, running
 
-WARM_UP_SECONDS = 6.0
+WARM_UP_SECONDS = 4.0
 CHANGES_A_SECOND = 5_000
 _ROWS = 50
 _TURNS_A_SECOND = 50
