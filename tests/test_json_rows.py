@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -148,11 +149,15 @@ def test_two_sources_of_one_topic_take_the_records_that_both_can_read() -> None:
     assert found[0].num_rows + found[LEFT_OVER].num_rows == len(values)
 
 
-def test_worker_packs_the_rows_of_each_source_and_gives_up_on_odd_topics() -> None:
+@pytest.mark.parametrize("in_files", [False, True])
+def test_worker_packs_the_rows_of_each_source_and_gives_up_on_odd_topics(tmp_path: Path, in_files: bool) -> None:
     values: list[bytes | None] = [b'{"id":"a"}', b"nope"] * 3_000
-    run = worker({0: (0, SCHEMA), 1: (5, OTHER)}, {})
+    run = worker({0: (0, SCHEMA), 1: (5, OTHER)}, {}, str(tmp_path) if in_files else None)
     parts = [part for made in run([batch(values, [0, 7] * 3_000)] * 3) for part in [made]]
     found = unpack(pa.Table.from_batches(parts))
+    assert bool(list(tmp_path.iterdir())) == in_files
+    for file in tmp_path.iterdir():
+        file.unlink()  # as the driver does it once they are unpacked
     assert found.keys() == {0, LEFT_OVER}
     assert found[0].num_rows == 9_000
     assert found[LEFT_OVER]["_topic"].unique().to_pylist() == [7]

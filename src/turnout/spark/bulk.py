@@ -8,6 +8,7 @@ that only Spark reads, those read everything.
 from __future__ import annotations
 
 import contextlib
+import tempfile
 from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 
@@ -21,6 +22,7 @@ from turnout.joins import OFFSET_BITS
 from turnout.offsets import Offsets
 from turnout.records import Decoded
 from turnout.spark import json_rows
+from turnout.spark.cluster import runs_here
 from turnout.spark.completing import decoded
 from turnout.spark.decode import ID, SourceReading, sql_string
 from turnout.spark.session import pool
@@ -73,7 +75,12 @@ class BulkReader:
             found = read_range(self._session, options, start, ends)
             if records <= FEW:
                 return Decoded(decoded(found, self._sources))
-            return decode_bulk(found, self._sources)
+            if not runs_here(self._session):
+                return decode_bulk(found, self._sources)
+            with tempfile.TemporaryDirectory(
+                prefix="bulk-", dir=self._context.getConf().get("spark.local.dir")
+            ) as folder:
+                return decode_bulk(found, self._sources, folder)
 
     @property
     def cores(self) -> int:
@@ -94,8 +101,8 @@ def bulk_session(session: SparkSession) -> SparkSession:
     return large
 
 
-def decode_bulk(records: DataFrame, sources: Sequence[SourceReading]) -> Decoded:
-    """Records of Kafka, decoded; the frame belongs to a `bulk_session`."""
+def decode_bulk(records: DataFrame, sources: Sequence[SourceReading], folder: str | None = None) -> Decoded:
+    """Records of Kafka, decoded; the frame belongs to a `bulk_session`. In `folder` workers and driver see one file."""
     if any(k.name not in json_rows.TYPES for s in sources if s.decoder is None for k in s.columns.values()):
         return Decoded(decoded(records, sources))
     topics = list(dict.fromkeys(source.topic for source in sources))
@@ -116,7 +123,7 @@ def decode_bulk(records: DataFrame, sources: Sequence[SourceReading]) -> Decoded
     }
     numbers = " ".join(f"WHEN {sql_string(topic)} THEN {number}" for number, topic in enumerate(topics))
     raw = records.selectExpr(f"CASE topic {numbers} END AS _topic", f"{ID} AS _id", "timestamp AS _ts", "key", "value")
-    packed = raw.mapInArrow(json_rows.worker(wanted, others), json_rows.PACKED).toArrow()
+    packed = raw.mapInArrow(json_rows.worker(wanted, others, folder), json_rows.PACKED).toArrow()
     rows = json_rows.unpack(packed)
     left_over = rows.pop(json_rows.LEFT_OVER, None)
     if left_over is None:

@@ -8,6 +8,7 @@ gets this module by value, so it imports nothing of Turnout.
 from __future__ import annotations
 
 import os
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
@@ -19,8 +20,11 @@ import pyarrow.json as pj
 LEFT_OVER = -1
 """Stands in place of a source's number: these records were not read."""
 
-PACKED = "source int, part binary"
-"""What a worker returns: Arrow streams of rows, as single values. Row by row it would take twice as long."""
+PACKED = "source int, part binary, file string"
+"""What a worker returns: Arrow streams of rows, each as a single value, or in a file that the driver sees.
+
+Row by row it would take twice as long; and what is in a file takes no way through Spark's JVM.
+"""
 
 TYPES: Mapping[str, pa.DataType] = {
     "string": pa.string(),
@@ -52,12 +56,14 @@ Parts = dict[int, pa.Table | pa.RecordBatch]
 
 
 def worker(
-    sources: Mapping[int, tuple[int, pa.Schema]], others: Mapping[int, Callable[[], Callable[[pa.RecordBatch], Parts]]]
+    sources: Mapping[int, tuple[int, pa.Schema]],
+    others: Mapping[int, Callable[[], Callable[[pa.RecordBatch], Parts]]],
+    folder: str | None = None,
 ) -> Worker:
     """For `mapInArrow` over `_topic` (a number), `_id`, `_ts`, `key` and `value`: the rows of each source, packed.
 
     A source is given by its number, the number of its topic and its columns. `others` read topics that are not JSON, by
-    the numbers of those; each is opened in the worker.
+    the numbers of those; each is opened in the worker. With a `folder`, rows are left there in files.
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -78,7 +84,7 @@ def worker(
                 read[topic] += records.num_rows - parts[LEFT_OVER].num_rows
                 for number, part in parts.items():
                     if part.num_rows:
-                        yield _packed(number, part)
+                        yield _packed(number, part, folder)
 
     return run
 
@@ -117,8 +123,11 @@ def read_rows(records: pa.RecordBatch, sources: Sequence[tuple[int, pa.Schema]])
 def unpack(packed: pa.Table) -> dict[int, pa.Table]:
     """What workers returned, by source."""
     parts: dict[int, list[pa.Table]] = {}
-    for number, part in zip(packed["source"].to_pylist(), packed["part"], strict=True):
-        parts.setdefault(number, []).append(pa.ipc.open_stream(part.as_buffer()).read_all())
+    columns = (packed["source"].to_pylist(), packed["part"], packed["file"].to_pylist())
+    for number, part, file in zip(*columns, strict=True):
+        # A file can be removed once it is mapped: its rows stay as long as somebody has them.
+        stream = part.as_buffer() if file is None else pa.memory_map(file)
+        parts.setdefault(number, []).append(pa.ipc.open_stream(stream).read_all())
     return {number: pa.concat_tables(tables) for number, tables in parts.items()}
 
 
@@ -182,10 +191,11 @@ def _negative_zeros(table: pa.Table) -> np.ndarray:
     return found
 
 
-def _packed(number: int, part: pa.Table | pa.RecordBatch) -> pa.RecordBatch:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, part.schema) as stream:
+def _packed(number: int, part: pa.Table | pa.RecordBatch, folder: str | None) -> pa.RecordBatch:
+    file = None if folder is None else f"{folder}/{uuid.uuid4().hex}"
+    sink = pa.BufferOutputStream() if file is None else pa.OSFile(file, "wb")
+    with sink, pa.ipc.new_stream(sink, part.schema) as stream:
         stream.write(part)
-    return pa.record_batch(
-        [pa.array([number], pa.int32()), pa.array([sink.getvalue().to_pybytes()], pa.binary())], ["source", "part"]
-    )
+    value = sink.getvalue().to_pybytes() if file is None else None
+    columns = [pa.array([number], pa.int32()), pa.array([value], pa.binary()), pa.array([file], pa.string())]
+    return pa.record_batch(columns, ["source", "part", "file"])

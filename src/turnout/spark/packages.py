@@ -19,13 +19,16 @@ from pathlib import Path, PurePosixPath
 from turnout.errors import TurnoutError
 from turnout.jars import cache_folder, drop_unused
 
-NEEDED = ("pyarrow", "numpy")
-"""What `json_rows`, and PySpark's own worker for `mapInArrow`, import."""
+NEEDED = ("pyarrow", "numpy", "fastavro")
+"""What `json_rows`, `formats`, and PySpark's own worker for `mapInArrow` import."""
+
+IF_THERE = ("protobuf",)
+"""What they import for sources that can only be there if the package is."""
 
 FOLDER = "turnout-python"
 """What the unpacked archive is called in an executor's folder."""
 
-_FORM = 1
+_FORM = 2
 """Goes up when an archive of the same versions would have other files."""
 
 _PREFIX, _SUFFIX = "python-", ".tar.gz"
@@ -37,7 +40,7 @@ _LEFT_OUT_ENDINGS = (".pyx", ".pxd", ".pxi", ".h", ".a", ".cmake")
 
 def archive() -> Path:
     """The archive of these versions, made where it is not there: that takes some seconds."""
-    versions = [f"{name} {_found(name).version}" for name in NEEDED]
+    versions = [f"{name} {_found(name).version}" for name in _carried()]
     parts = [str(_FORM), sys.implementation.cache_tag, sysconfig.get_platform(), *versions]
     name = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
     file = cache_folder().parent / f"{_PREFIX}{name}{_SUFFIX}"
@@ -47,12 +50,17 @@ def archive() -> Path:
     return file
 
 
+def _carried() -> list[str]:
+    installed = {found.name for found in metadata.distributions()}
+    return [*NEEDED, *(name for name in IF_THERE if name in installed)]
+
+
 def _write(file: Path) -> None:
     part = file.with_name(f"{file.name}.{os.getpid()}.part")
     file.parent.mkdir(parents=True, exist_ok=True)
     try:
         with tarfile.open(part, "w:gz", compresslevel=1) as written:
-            for name in NEEDED:
+            for name in _carried():
                 for inside, source in _files(name):
                     written.add(source, str(inside))
         part.replace(file)
