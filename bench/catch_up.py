@@ -19,6 +19,7 @@ from environments import Unavailable
 from processes import Peer, PeerFailed
 from records import NEWEST, Pair
 from turnout import jars
+from turnout.testing import wait_until
 from turnout_side import first_build, running, swap_seconds
 
 PEERS = Path(__file__).resolve().parent / "peers"
@@ -75,22 +76,23 @@ def _note(results: Results, variant: str, name: str, seconds: float) -> None:
 
 
 def _turnout(bench: Bench, results: Results, pairs: dict[str, Pair]) -> None:
-    """Cold on one variant and warm to the other, then the other way round: each process gives both."""
-    (one, first), (other, second) = pairs.items()
-    turns = [(one, first, other, second), (other, second, one, first)]
-    for number in range(bench.sizes.runs):
-        for cold, cold_pair, warm, warm_pair in turns:
-            bench.say(f"catch-up, {cold} cold, {warm} warm: Turnout, run {number + 1} of {bench.sizes.runs}")
-            with (
-                bench.own_folder(f"catch-up-{number}-{cold_pair.updates}") as folder,
-                running(folder, bench.bootstrap, cold_pair.topics, ready=False) as side,
-            ):
-                built = first_build(side, cold_pair)
-                _note(results, cold, "Turnout cold", built["seconds"])
-                _note(results, cold, "Turnout cold, as polled", built["seen_seconds"])
-                _remember(results, cold, "Turnout", built["memory_mb"], built["start_up_seconds"], built["peak_mb"])
-                _note(results, warm, "Turnout warm", swap_seconds(side, warm_pair))
-                if not side.complete(warm_pair):
+    """Cold on the first variant, then warm to the other and back, in each process; once cold on the other."""
+    first, other = pairs
+    turns = [(first, [other, first])] * bench.sizes.runs + [(other, [])]
+    for number, (cold, warm) in enumerate(turns):
+        bench.say(f"catch-up, {cold} cold{', then both warm' if warm else ''}: Turnout, {number + 1} of {len(turns)}")
+        with (
+            bench.own_folder(f"catch-up-{number}") as folder,
+            running(folder, bench.bootstrap, pairs[cold].topics, ready=False) as side,
+        ):
+            built = first_build(side, pairs[cold])
+            _note(results, cold, "Turnout cold", built["seconds"])
+            _note(results, cold, "Turnout cold, as polled", built["seen_seconds"])
+            _remember(results, cold, "Turnout", built["memory_mb"], built["start_up_seconds"], built["peak_mb"])
+            for variant in warm:
+                wait_until(lambda: not side.status()["lingering"], 60, what="the generation before is retired")
+                _note(results, variant, "Turnout warm", swap_seconds(side, pairs[variant]))
+                if not side.complete(pairs[variant]):
                     raise RuntimeError("the swap was published before it was complete")
 
 

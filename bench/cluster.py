@@ -14,7 +14,7 @@ from context import Bench
 from processes import tree_cpu_seconds
 from turnout_side import TurnoutSide, running, swap_seconds
 
-MOST_RECORDS = 500_000
+MOST_RECORDS = 300_000
 CORES = (1, 2)
 MEMORY = "1g"
 JOINS = ("natural", "left")

@@ -20,7 +20,7 @@ from turnout.testing import wait_until
 from turnout_side import TurnoutSide, running, swap_seconds
 
 BATCH = 50
-TIMES = 20
+TIMES = 15
 _DROPPED = 5
 """The first ones after a swap are not counted: they find everything cold."""
 
