@@ -8,7 +8,7 @@ LONG = bool(os.environ.get("LONG_TESTS"))
 
 SWAPS = 200 if LONG else 24
 KILLS = 20 if LONG else 4
-EXAMPLES = 250 if LONG else 36
+EXAMPLES = 250 if LONG else 50
 VIEWS_EXAMPLES = 150 if LONG else 12
 LIVE_EXAMPLES = 200 if LONG else 12
 BULK_EXAMPLES = 100 if LONG else 6

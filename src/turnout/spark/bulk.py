@@ -25,6 +25,7 @@ from turnout.spark import json_rows
 from turnout.spark.cluster import runs_here
 from turnout.spark.completing import decoded
 from turnout.spark.decode import ID, SourceReading, sql_string
+from turnout.spark.folders import scratch
 from turnout.spark.session import pool
 from turnout.spark.source import read_range
 
@@ -77,9 +78,7 @@ class BulkReader:
                 return Decoded(decoded(found, self._sources))
             if not runs_here(self._session):
                 return decode_bulk(found, self._sources)
-            with tempfile.TemporaryDirectory(
-                prefix="bulk-", dir=self._context.getConf().get("spark.local.dir")
-            ) as folder:
+            with tempfile.TemporaryDirectory(prefix="bulk-", dir=scratch(self._session)) as folder:
                 return decode_bulk(found, self._sources, folder)
 
     @property

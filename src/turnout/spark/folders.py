@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -142,6 +143,12 @@ class SparkFolder:
         return target
 
 
+def scratch(session: SparkSession) -> Path:
+    """Where Spark keeps what it does not need for long on this machine; the first where it has several places."""
+    named = session.sparkContext.getConf().get("spark.local.dir")
+    return Path(named.split(",")[0] if named else tempfile.gettempdir())
+
+
 def checkpoints_of(shared_dir: str | None, data_dir: Path) -> Path | str:
     """Where the checkpoints of all generations are: with the data, or where the configuration says."""
     return f"{shared_dir.rstrip('/')}/checkpoints" if shared_dir else data_dir / "checkpoints"
@@ -205,9 +212,8 @@ def moving_to(target: SparkFolder) -> Frame:
 def room(session: SparkSession, checkpoint: Folder, *, shared: bool) -> Iterator[Room]:
     """Room for files of a generation, for a block; `shared` where the checkpoint is in a folder that executors see."""
     target = checkpoint.below(BUILD)
-    context = session.sparkContext
     if isinstance(target, SparkFolder):
-        local = LocalFolder(Path(context.getConf().get("spark.local.dir") or ".") / BUILD).below(checkpoint.name)
+        local = LocalFolder(scratch(session) / BUILD).below(checkpoint.name)
         given = Room(local.path, moving_to(target))
     else:
         assert isinstance(target, LocalFolder)
