@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+from pathlib import Path
 
 import pytest
 
-from turnout.spark.session import given_settings, visible_settings
+from turnout.spark.session import clear_scratch, given_settings, visible_settings
 
 
 def test_java_options_of_the_configuration_add_to_ours() -> None:
@@ -40,3 +41,11 @@ def test_redaction_of_the_configuration_adds_to_ours() -> None:
     assert visible_settings(given) == given
     for name in ("ssl.key.PASSWORD", "the.vin"):
         assert re.search(given["spark.redaction.regex"], name)
+
+
+def test_scratch_of_a_killed_session_is_cleared_and_its_log_is_not(tmp_path: Path) -> None:
+    for name in ("blockmgr-1", "spark-2", "bulk-3", "build"):
+        (tmp_path / name / "below").mkdir(parents=True)
+    (tmp_path / "spark.log").touch()
+    clear_scratch(tmp_path)
+    assert [left.name for left in tmp_path.iterdir()] == ["spark.log"]

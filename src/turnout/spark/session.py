@@ -9,6 +9,7 @@ import contextlib
 import logging
 import os
 import re
+import shutil
 import signal
 import subprocess
 import threading
@@ -29,6 +30,9 @@ from turnout.spark.cluster import carried, python_of_workers, reached_at
 from turnout.spark.folders import is_url
 
 LOG_FILE = "spark.log"
+_SCRATCH = ("blockmgr-*", "spark-*", "bulk-*", "build")
+"""The folders that Spark and we make in Spark's local folder, and remove at an end in order."""
+
 OUTPUT_FILE = "java.log"
 """What the JVM prints by itself: why it did not start, or crashed. That of the start before has `.1` at its end."""
 
@@ -102,6 +106,13 @@ Java = subprocess.Popen[bytes]
 """The process of Spark's JVM, which leads a process group of its own."""
 
 
+def clear_scratch(work: Path) -> None:
+    """Take away what a session that was killed left: blocks, files of bulk reads and of views."""
+    for left in _SCRATCH:
+        for folder in work.glob(left):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
 def start_session(settings: SparkSettings, work: Path, on_java: Callable[[Java], None] | None = None) -> SparkSession:
     """The one session of this process. `work` takes Spark's local files and its log.
 
@@ -112,6 +123,7 @@ def start_session(settings: SparkSettings, work: Path, on_java: Callable[[Java],
     os.environ["PYSPARK_PYTHON"] = python_of_workers(settings, os.environ)
     jars = resolve("spark-kafka")
     work.mkdir(parents=True, exist_ok=True)
+    clear_scratch(work)
     log4j = work / "log4j2.properties"
     log4j.write_text(_LOGGING.replace("FOLDER", str(work)))
     options = f"{_JAVA_OPTIONS} -XX:ErrorFile={work / CRASH_FILE} -Dlog4j2.configurationFile=file:{log4j}"
