@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
 
+import pyspark
 import pytest
 
 from turnout.errors import TurnoutError
@@ -32,6 +34,18 @@ def test_archive_is_used_where_it_is_there(tmp_path: Path) -> None:
     assert class_archive.use(file) == ""
     file.touch()
     assert class_archive.use(file) == f'"-XX:SharedArchiveFile={file}"'
+
+
+def test_archive_of_a_spark_that_was_installed_again_is_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jar = tmp_path / "pyspark" / "jars" / "spark.jar"
+    jar.parent.mkdir(parents=True)
+    jar.touch()
+    monkeypatch.setattr(pyspark, "__file__", str(tmp_path / "pyspark" / "__init__.py"))
+    before = class_archive.archive_file(JARS)
+    os.utime(jar, (1, 1))
+    assert class_archive.archive_file(JARS) != before
 
 
 def test_archive_that_is_there_is_not_made_again(monkeypatch: pytest.MonkeyPatch) -> None:

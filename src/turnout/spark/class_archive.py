@@ -26,7 +26,10 @@ _PREFIX, _SUFFIX = "classes-", ".jsa"
 def archive_file(jars: Sequence[Path]) -> Path:
     """Where the archive for this Java, this Spark and these jars is, or would be: it fits no others."""
     java = find_java().resolve()
-    parts = [java, java.stat().st_mtime_ns, Path(pyspark.__file__), pyspark.__version__, *jars]
+    spark = Path(pyspark.__file__).parent
+    # A JVM passes over an archive whose jars have another time, such as those of a Spark that was installed again.
+    installed = max((jar.stat().st_mtime_ns for jar in (spark / "jars").glob("*.jar")), default=0)
+    parts = [java, java.stat().st_mtime_ns, spark, pyspark.__version__, installed, *jars]
     name = hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()[:16]
     return cache_folder().parent / f"{_PREFIX}{name}{_SUFFIX}"
 
