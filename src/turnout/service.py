@@ -8,7 +8,6 @@ import signal
 from collections.abc import Callable
 
 from turnout.config import Settings
-from turnout.decoders import decoders_of
 from turnout.errors import TurnoutError
 from turnout.orchestrator import Orchestrator
 from turnout.server.access import Access
@@ -17,6 +16,7 @@ from turnout.server.app import Server, create_app
 from turnout.server.connections import Doorkeeper, allow_open_files
 from turnout.server.origins import is_loopback
 from turnout.spark.engine import Engine
+from turnout.schemas import schemas_of
 from turnout.store.database import Database
 
 log = logging.getLogger("turnout")
@@ -26,7 +26,7 @@ def run(settings: Settings, *, insecure: bool = False, on_ready: Callable[[str],
     """Run until SIGINT or SIGTERM; `on_ready` gets the address once the server listens."""
     _check_address(settings, insecure)
     access = Access.of(settings)
-    decoders_of(settings)  # a file without a schema is told before anything is started
+    schemas_of(settings)  # a file without a schema is told before anything is started
     allow_open_files(settings.server.max_connections)
     database = Database.open(settings.data_dir, settings.store.memory_limit)
     engine = Engine(settings.spark, settings.data_dir / "spark")

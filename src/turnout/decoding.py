@@ -1,0 +1,69 @@
+"""Records of a generation's topics -> rows of its sources, on the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from turnout.decode import Decoded, SourceShape, merge
+from turnout.layout import Layout
+from turnout.joins import OFFSET_BITS
+from turnout.schemas import Decoder, Schemas
+
+Place = tuple[str, int]
+"""A topic and a partition of it."""
+
+
+class RecordDecoder:
+    """Decodes what a generation reads; one thread at a time."""
+
+    def __init__(self, layout: Layout, schemas: Mapping[str, Schemas] = MappingProxyType({})) -> None:
+        """`schemas` are those of the sources that are not JSON."""
+        self.topics = layout.topics
+        self._sources = layout.sources
+        shapes = [
+            SourceShape(
+                name=source.source,
+                topic=self.topics.index(source.topic),
+                key=source.key,
+                columns={column: kind.name for column, kind in source.columns.items()},
+                tombstones=source.latest,
+                form=source.form,
+            )
+            for source in layout.sources
+        ]
+        self.decode = Decoder(shapes, schemas)
+
+    def complete(self, decoded: Decoded) -> Decoded:
+        """What workers decoded, with the records that they left over: only the driver can ask a schema registry."""
+        if decoded.left_over is None:
+            return decoded
+        records, decoded.left_over = decoded.left_over, None
+        return merge([decoded, self.decode(records)])
+
+    def firsts(self, decoded: Decoded) -> dict[Place, int]:
+        """The first offset of each partition among decoded records."""
+        found: dict[Place, int] = {}
+        tables = [(number, rows["_id"]) for number, rows in decoded.rows.items()]
+        if decoded.faults is not None:
+            faults = decoded.faults
+            tables += [
+                (number, faults["_id"].filter(pc.equal(faults["source"], number)))
+                for number in pc.unique(faults["source"]).to_pylist()
+            ]
+        for number, ids in tables:
+            places = pa.table({"partition": pc.shift_right(ids, OFFSET_BITS), "_id": ids})
+            least = places.group_by("partition").aggregate([("_id", "min")])
+            for partition, first in zip(*(least[name].to_pylist() for name in ("partition", "_id_min")), strict=True):
+                place, offset = (self._sources[number].topic, partition), first & ((1 << OFFSET_BITS) - 1)
+                found[place] = min(found.get(place, offset), offset)
+        return found
+
+
+def newest(decoded: Decoded) -> int | None:
+    """The latest timestamp of decoded records, in milliseconds; None where there are none."""
+    tables = [*decoded.rows.values(), *([] if decoded.faults is None else [decoded.faults])]
+    return max((pc.max(table["_ts"]).as_py() for table in tables if table.num_rows), default=None)
