@@ -73,7 +73,7 @@ class Generation:
         self.offsets = Offsets.kept(progress.offsets, self.start)
         self.records = progress.records
         self.newest_record = newest_record(tables.database) if progress.records else None
-        """The time of the newest record, of those that it shows if it is published."""
+        """The time of the newest record in milliseconds since 1970, of those that it shows if it is published."""
         self.changed = threading.Event()
         self.views_built = progress.views_built
 
@@ -92,7 +92,8 @@ class Generation:
     def batch_done(self, report: BatchReport) -> None:
         self.offsets = report.offsets
         self.records += report.records
-        self.newest_record = max(filter(None, (self.newest_record, report.newest_record)), default=None)
+        times = (self.newest_record, report.newest_record)
+        self.newest_record = max((one for one in times if one is not None), default=None)
         self._tally.batch(report.seconds, report.bad, report.evicted, live=report.views_built)
         self.restarts = 0
         caught_up = report.views_built and not self.views_built

@@ -2,7 +2,7 @@
 
 Kafka's timestamps are any 64-bit number of milliseconds, DuckDB holds years from 290308 before Christ to 294247, and
 `datetime` only 1 to 9999. So times are numbers inside, and text where people see them. Years outside of 0000 to 9999
-have a sign and at least six digits, as ECMAScript writes and reads them: `+058844-02-03T04:05:06.000Z`. Columns of
+have a sign and at least six digits, as ECMAScript writes and reads them: `+058844-02-03T04:05:06Z`. Columns of
 times in Arrow are `time_columns.py`.
 """
 
@@ -33,17 +33,17 @@ def now_milliseconds() -> int:
 
 
 def moment_sql(milliseconds: str) -> str:
-    """DuckDB's SQL for the TIMESTAMPTZ of a BIGINT of milliseconds: the nearest that DuckDB holds, never an infinity."""
-    least, most = _LEAST_MILLISECONDS, _MOST_MILLISECONDS
+    """SQL of DuckDB: a BIGINT of milliseconds as the nearest TIMESTAMPTZ that DuckDB holds, never an infinity."""
+    given, least, most = milliseconds, _LEAST_MILLISECONDS, _MOST_MILLISECONDS
     # Not `least` and `greatest`: those ignore nulls.
-    held = f"CASE WHEN {milliseconds} < {least} THEN {least} WHEN {milliseconds} > {most} THEN {most} ELSE {milliseconds} END"
+    held = f"CASE WHEN {given} < {least} THEN {least} WHEN {given} > {most} THEN {most} ELSE {given} END"
     return f"make_timestamptz(CAST({held} AS BIGINT) * 1000)"
 
 
 def iso_text(milliseconds: int) -> str:
-    """ISO 8601 in UTC of any number of milliseconds since 1970."""
+    """ISO 8601 in UTC of any number of milliseconds since 1970, to the millisecond where it is no whole second."""
     days, rest = divmod(milliseconds, DAY_MILLISECONDS)
-    return f"{iso_date_text(days)}T{_clock(rest * 1000)[:-3]}Z"
+    return f"{iso_date_text(days)}T{_clock(rest * 1000)[:-3].removesuffix('.000')}Z"
 
 
 def iso_moment_text(microseconds: int) -> str:
@@ -64,28 +64,28 @@ def year_text(year: int) -> str:
 
 
 def parse_date(text: str) -> int:
-    """Days since 1970 of an ISO 8601 date, extended years too; ValueError for what is none or DuckDB cannot hold."""
+    """Days since 1970 of an ISO 8601 date, extended years too; ValueError for what is none, or has over 32 bits."""
     plain, shifted = _shifted(text.strip())
-    return _held(date.fromisoformat(plain).toordinal() - _EPOCH_DAY + shifted, _LEAST_DAYS, _MOST_DAYS)
+    return _within(date.fromisoformat(plain).toordinal() - _EPOCH_DAY + shifted, -(2**31), 2**31 - 1)
 
 
 def parse_moment(text: str) -> int:
-    """Microseconds since 1970 of an ISO 8601 text, as `parse_date`; without an offset it is UTC."""
+    """Microseconds since 1970 of an ISO 8601 text, as `parse_date`, in 64 bits; without an offset it is UTC."""
     plain, shifted = _shifted(text.strip())
     moment = datetime.fromisoformat(plain)
     passed = (moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment) - _EPOCH
     whole = passed // timedelta(microseconds=1) + shifted * DAY_MICROSECONDS
-    return _held(whole, _LEAST_MICROSECONDS, _MOST_MICROSECONDS)
+    return _within(whole, -(2**63), 2**63 - 1)
 
 
 def duckdb_date(days: int) -> str:
-    """The text that DuckDB casts to this DATE."""
-    return _unsigned(iso_date_text(days))
+    """The text that DuckDB casts to this DATE; ValueError where it holds none."""
+    return _unsigned(iso_date_text(_within(days, _LEAST_DAYS, _MOST_DAYS)))
 
 
 def duckdb_moment(microseconds: int) -> str:
-    """The text that DuckDB casts to this TIMESTAMPTZ."""
-    return _unsigned(iso_moment_text(microseconds))
+    """The text that DuckDB casts to this TIMESTAMPTZ; ValueError where it holds none."""
+    return _unsigned(iso_moment_text(_within(microseconds, _LEAST_MICROSECONDS, _MOST_MICROSECONDS)))
 
 
 def _unsigned(text: str) -> str:
@@ -102,7 +102,7 @@ def _shifted(text: str) -> tuple[str, int]:
     return f"{held:04}{found[2]}", (year - held) // CYCLE_YEARS * CYCLE_DAYS
 
 
-def _held(number: int, least: int, most: int) -> int:
+def _within(number: int, least: int, most: int) -> int:
     if not least <= number <= most:
         raise ValueError("out of range")
     return number

@@ -77,7 +77,7 @@ class Status(_Answer):
     lingering: list[int]
     ready: bool
     reason: str
-    newestRecord: datetime | None  # noqa: N815
+    newestRecord: str | None  # noqa: N815
     time: datetime
 
 

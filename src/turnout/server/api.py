@@ -33,6 +33,7 @@ from turnout.store.database import Database
 from turnout.store.values import show
 from turnout.store.where import parse_columns, parse_sort, parse_terms
 from turnout.store.windows import Window, list_tables, newest_record, read_window, store_faults
+from turnout.times import iso_text
 
 log = logging.getLogger(__name__)
 
@@ -111,7 +112,8 @@ class Services:
         """The orchestrator's status, how fresh the tables are, and the time to hold that against."""
         with store_faults("read"):
             status = self.orchestrator.status()
-            return {**status, "newestRecord": newest_record(self.database), "time": datetime.now(UTC)}
+            newest = newest_record(self.database)
+            return {**status, "newestRecord": None if newest is None else iso_text(newest), "time": datetime.now(UTC)}
 
 
 class Api:

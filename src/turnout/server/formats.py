@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import tempfile
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from decimal import Decimal
 from enum import StrEnum
@@ -15,18 +16,18 @@ from urllib.parse import quote
 
 import orjson
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pa_parquet
 
 from turnout.errors import TurnoutError
 from turnout.store.database import Database
 from turnout.store.windows import Window, WindowResult, open_window
+from turnout.time_columns import is_plain, is_time, iso_texts
 
 log = logging.getLogger(__name__)
 
 _IN_MEMORY_BYTES = 4 * 1024 * 1024
-_TIMESTAMP = "%Y-%m-%dT%H:%M:%SZ"
+_CSV_TIMESTAMP = "%Y-%m-%d %H:%M:%SZ"
 
 
 class Format(StrEnum):
@@ -107,7 +108,18 @@ def _write(rows: pa.RecordBatchReader, kind: Format, content: IO[bytes]) -> None
     # Leaving a writer's block ends its file but leaves `content` open.
     with _writer(kind, sink, rows.schema) as writer:
         for batch in rows:
-            writer.write_batch(batch)
+            odd = kind is Format.CSV and [i for i, c in enumerate(batch.columns) if is_time(c.type) and not is_plain(c)]
+            if odd:  # its texts are of another type than the writer's column, but the same in a CSV file
+                pa_csv.write_csv(_with_texts(batch, odd), sink, pa_csv.WriteOptions(include_header=False))
+            else:
+                writer.write_batch(batch)
+
+
+def _with_texts(batch: pa.RecordBatch, columns: Sequence[int]) -> pa.RecordBatch:
+    """Times that Arrow would write wrongly as their texts, in the form that Arrow gives to the others."""
+    for index in columns:
+        batch = batch.set_column(index, batch.schema.names[index], iso_texts(batch.column(index), _CSV_TIMESTAMP))
+    return batch
 
 
 def _writer(kind: Format, sink: pa.NativeFile, schema: pa.Schema) -> Any:
@@ -135,12 +147,12 @@ def _disposition(name: str) -> str:
 
 def for_json(column: pa.ChunkedArray) -> pa.ChunkedArray:
     kind = column.type
-    if pa.types.is_timestamp(kind):
-        return pc.strftime(column.cast(pa.timestamp("us")), format=_TIMESTAMP)
+    if is_time(kind):
+        return iso_texts(column)
     if pa.types.is_float32(kind):
         # By way of its shortest text, so that the float 0.1 is 0.1 and not 0.10000000149011612.
         return column.cast(pa.string()).cast(pa.float64())
-    if pa.types.is_decimal(kind) or pa.types.is_date(kind):
+    if pa.types.is_decimal(kind):
         return column.cast(pa.string())
     return column
 

@@ -76,7 +76,7 @@ class _State(Collector):
         )
         yield _gauge("turnout_kafka_up", "1 where Kafka answered when it was asked last", now.kafka_answers)
         if now.newest_record is not None:
-            age = max(0.0, time.time() - now.newest_record.timestamp())
+            age = max(0.0, time.time() - now.newest_record / 1000)
             yield _gauge("turnout_newest_record_age_seconds", "Age of the newest record that is shown", age)
         yield _gauge("turnout_control_waiting", "Control messages without an outcome yet", now.waiting_messages)
         yield CounterMetricFamily("turnout_spark_starts", "How often Spark was started", now.spark_starts)
