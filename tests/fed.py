@@ -90,6 +90,15 @@ class FedGeneration:
         arrays = [pa.array(column, field.type) for column, field in zip(columns, RAW, strict=True)]
         return pa.table(arrays, schema=RAW)
 
+    def read(self) -> Offsets:
+        """How far the store says it has read."""
+        return Offsets.kept(self.tables.progress().offsets, self.start)
+
     def rows(self, table: str) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = read_window(self.database, Window(table)).rows.to_pylist()
+        """The rows of a table; times of any year as numbers, which Python cannot all hold."""
+        found = read_window(self.database, Window(table)).rows
+        for place, field in enumerate(found.schema):
+            if pa.types.is_timestamp(field.type):
+                found = found.set_column(place, field.name, found[place].cast(pa.int64()))
+        rows: list[dict[str, Any]] = found.to_pylist()
         return rows

@@ -87,7 +87,7 @@ class Filling:
             places = [{"_id": o, "_ts": _START_MS + o * 1000} for o in range(self._offset, self._offset + len(given))]
             self._offset += len(given)
             decoded.records += len(given)
-            rows = [row | place for row, place in zip(given, places, strict=True) if row is not None]
+            rows = [{**row, **place} for row, place in zip(given, places, strict=True) if row is not None]
             shape = {name: arrow_type(kind.name) for name, kind in source.columns.items()}
             shape |= {"_id": pa.int64(), "_ts": pa.int64()}
             table = pa.Table.from_pylist(rows, pa.schema(list(shape.items())))

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from turnout.decode import Decoded, SourceShape, merge
-from turnout.layout import Layout
 from turnout.joins import OFFSET_BITS
+from turnout.layout import Layout
 from turnout.schemas import Decoder, Schemas
 
 Place = tuple[str, int]
@@ -65,5 +65,13 @@ class RecordDecoder:
 
 def newest(decoded: Decoded) -> int | None:
     """The latest timestamp of decoded records, in milliseconds; None where there are none."""
-    tables = [*decoded.rows.values(), *([] if decoded.faults is None else [decoded.faults])]
-    return max((pc.max(table["_ts"]).as_py() for table in tables if table.num_rows), default=None)
+    return max((pc.max(table["_ts"]).as_py() for table in _tables(decoded) if table.num_rows), default=None)
+
+
+def size_of(decoded: Decoded) -> int:
+    """How many bytes of memory decoded records take."""
+    return sum(table.nbytes for table in _tables(decoded))
+
+
+def _tables(decoded: Decoded) -> list[pa.Table]:
+    return [*decoded.rows.values(), *([] if decoded.faults is None else [decoded.faults])]

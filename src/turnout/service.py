@@ -10,13 +10,13 @@ from collections.abc import Callable
 from turnout.config import Settings
 from turnout.errors import TurnoutError
 from turnout.orchestrator import Orchestrator
+from turnout.schemas import schemas_of
 from turnout.server.access import Access
 from turnout.server.api import Services
 from turnout.server.app import Server, create_app
 from turnout.server.connections import Doorkeeper, allow_open_files
 from turnout.server.origins import is_loopback
 from turnout.spark.engine import Engine
-from turnout.schemas import schemas_of
 from turnout.store.database import Database
 
 log = logging.getLogger("turnout")

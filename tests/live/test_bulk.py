@@ -1,4 +1,4 @@
-"""Bulk reads: ranges of real topics, read by librdkafka in Spark's tasks, hold what a plain consumer and decoder see."""
+"""Bulk reads: ranges of real topics, read by Spark's tasks, hold what a plain consumer and the decoder see."""
 
 from __future__ import annotations
 
@@ -160,9 +160,7 @@ def test_what_is_gone_is_passed_over(
     assert decoder.firsts(reader.read(start, end)) == {(topic, 0): 20}
 
 
-def test_kafka_that_is_not_there_is_said(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kafka_that_is_not_there_is_said(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("turnout.spark.read.task.SILENCE_SECONDS", 1.0)
     # Workers of a local master import the module, and would not see what is patched here.
     from turnout.spark.read.task import KeptConsumer, Range, Unreadable, read

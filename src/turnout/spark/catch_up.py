@@ -12,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 from turnout.decode import Decoded
+from turnout.decoding import size_of
 from turnout.offsets import EARLIEST, Offsets
 from turnout.spark.engine import is_disconnected
 from turnout.spark.read.bulk import TASK_RECORDS, BulkReader
@@ -81,7 +82,7 @@ def halves(piece: Piece) -> tuple[Piece, Piece] | None:
 
 def piece_records(piece: Piece, decoded: Decoded) -> int:
     """How many records the next piece should have: each costs a fixed time, and some are held in memory at once."""
-    each = decoded.nbytes / max(1, piece.before.behind(piece.end))
+    each = size_of(decoded) / max(1, piece.before.behind(piece.end))
     return max(1, min(LARGEST_PIECE, int(_PIECE_BYTES / each))) if each else LARGEST_PIECE
 
 

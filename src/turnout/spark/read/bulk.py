@@ -106,8 +106,6 @@ def split(topics: Sequence[str], start: Offsets, end: Offsets, cores: int) -> li
         until = end.next[topic, partition]
         edges = [first, *range(max(0, first) + size, until, size), until]
         ranges += [
-            Range(topic, topics.index(topic), partition, a, b)
-            for a, b in itertools.pairwise(edges)
-            if max(a, 0) < b
+            Range(topic, topics.index(topic), partition, a, b) for a, b in itertools.pairwise(edges) if max(a, 0) < b
         ]
     return ranges

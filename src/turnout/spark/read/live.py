@@ -35,7 +35,7 @@ FEW_RECORDS = 20_000
 
 CALM_RATE = 100.0
 CALM_SECONDS = 0.3
-"""With fewer records a second than this, batches begin no sooner after each other: each costs as much as 1,000 records."""
+"""With fewer records a second, batches begin no sooner after each other: each costs as much as 1,000 records."""
 
 # Spark turns Kafka's milliseconds into microseconds, of which the calendar before 1582 is another.
 _LEAST_MILLISECONDS = -12_219_292_800_000 + 20 * 86_400_000
@@ -92,6 +92,7 @@ class Ends(Protocol):
 
     def wait_for_more(self, topics: Sequence[str], read: Offsets, stopped: threading.Event) -> None:
         """Return when a topic has more than was read, or other partitions; or when `stopped` is set."""
+
 
 class LiveStream:
     """The streaming query of one generation; `take` gets what arrives, on a thread of its own, in order."""
@@ -243,7 +244,9 @@ class LiveStream:
             self._changed.notify_all()
 
     def _full(self) -> bool:
-        return any(one.records is None for one in self._waiting) or sum(one.count for one in self._waiting) > FEW_RECORDS
+        return (
+            any(one.records is None for one in self._waiting) or sum(one.count for one in self._waiting) > FEW_RECORDS
+        )
 
     def _hold(self, records: int, began: float) -> None:
         """Return to Spark when there is more to read, and not too soon where few records come."""

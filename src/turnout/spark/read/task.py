@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from turnout.decode import RAW, Decoded, SourceShape, merge, open_decoder, write
 
@@ -27,6 +27,9 @@ MESSAGES = 20_000
 
 SILENCE_SECONDS = 30.0
 """A range of which nothing comes for so long cannot be read."""
+
+LOOK_SECONDS = 1.0
+"""After so long without a record it is looked whether the partition is still there."""
 
 _PROMPT_SECONDS = 0.05
 _NICE = 10
@@ -92,7 +95,7 @@ def _left(decoded: Decoded, folder: str | None) -> Left:
     return Left(file=file)
 
 
-class Unreadable(Exception):
+class Unreadable(Exception):  # noqa: N818 - a range is not an error
     """A range that cannot be read now; it says why."""
 
 
@@ -104,12 +107,14 @@ def read(consumer: KeptConsumer, wanted: Range) -> Iterator[pa.RecordBatch]:
     """
     consumer.reported = None
     heard, following = time.monotonic(), max(wanted.start, 0)
+    look_at = heard + LOOK_SECONDS
     consumer.client.assign([TopicPartition(wanted.topic, wanted.partition, wanted.start)])
     try:
         while following < wanted.end:
             # Only a full batch comes at once: `consume` waits for the last record that it was asked for.
             messages = consumer.client.consume(min(MESSAGES, wanted.end - following), timeout=_PROMPT_SECONDS)
-            found, ended = [], False
+            found: list[Any] = []
+            ended = False
             for message in messages:
                 error = message.error()
                 if error is None:
@@ -129,16 +134,32 @@ def read(consumer: KeptConsumer, wanted: Range) -> Iterator[pa.RecordBatch]:
                 return
             if found:
                 heard = time.monotonic()
+                look_at = heard + LOOK_SECONDS
                 continue
             trouble = consumer.reported
             refused = trouble is not None and trouble.code() in _REFUSED
             if refused or time.monotonic() - heard > SILENCE_SECONDS:
                 raise Unreadable(_words(wanted, trouble))
+            if time.monotonic() > look_at:
+                if _is_gone(consumer, wanted):
+                    return
+                look_at = time.monotonic() + LOOK_SECONDS
     finally:
         consumer.client.unassign()
 
 
-def _batch(messages: Sequence[Message], wanted: Range) -> pa.RecordBatch:
+def _is_gone(consumer: KeptConsumer, wanted: Range) -> bool:
+    """Whether the partition was deleted: of such a one the client just hears nothing."""
+    try:
+        found = consumer.client.list_topics(wanted.topic, timeout=LOOK_SECONDS).topics[wanted.topic]
+    except KafkaException:
+        return False
+    if found.error is not None:
+        return found.error.code() in _GONE
+    return wanted.partition not in found.partitions
+
+
+def _batch(messages: Sequence[Any], wanted: Range) -> pa.RecordBatch:
     if messages[0].offset() < wanted.start or messages[-1].offset() >= wanted.end:
         # Behind the range, or before it: the topic was made anew, and has lower offsets.
         messages = [one for one in messages if wanted.start <= one.offset() < wanted.end]
