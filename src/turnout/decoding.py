@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from turnout.decode import Decoded, SourceShape, merge
+from turnout.decode import RAW, Decoded, SourceShape, merge
 from turnout.joins import OFFSET_BITS
 from turnout.layout import Layout
 from turnout.schemas import Decoder, Schemas
@@ -61,6 +61,13 @@ class RecordDecoder:
                 place, offset = (self._sources[number].topic, partition), first & ((1 << OFFSET_BITS) - 1)
                 found[place] = min(found.get(place, offset), offset)
         return found
+
+
+def raw(values: Sequence[bytes | None], topics: Sequence[int] | None = None) -> pa.Table:
+    """Values without keys and times as raw records, numbered from 0; of the first topic where none are given."""
+    count = len(values)
+    columns = [topics or [0] * count, range(count), [0] * count, [None] * count, values]
+    return pa.table([pa.array(c, f.type) for c, f in zip(columns, RAW, strict=True)], schema=RAW)
 
 
 def newest(decoded: Decoded) -> int | None:

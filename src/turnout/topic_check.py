@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from turnout.decode import RAW, Decoded
-from turnout.decoding import RecordDecoder
+from turnout.decode import Decoded
+from turnout.decoding import RecordDecoder, raw
 from turnout.layout import Layout, SourceTable
 from turnout.schemas import Schemas
 
@@ -27,8 +27,6 @@ class Sample:
     """How many give a row with a value in it."""
     keys: frozenset[Any]
     """The keys of these rows; times as text."""
-    fields: frozenset[str]
-    """The columns that have a value in some row."""
     faults: list[dict[str, Any]]
 
     def complaint(self) -> str | None:
@@ -51,15 +49,13 @@ def take_samples(
     decoder = RecordDecoder(layout, schemas)
     counts = {topic: sum(value is not None for value in some) for topic, some in values.items()}
     sampled = [(decoder.topics.index(t), value) for t, some in values.items() for value in some if value is not None]
-    count = len(sampled)
-    columns = [[topic for topic, _ in sampled], range(count), [0] * count, [None] * count, [v for _, v in sampled]]
-    decoded = decoder.decode(pa.table([pa.array(c, f.type) for c, f in zip(columns, RAW, strict=True)], schema=RAW))
+    decoded = decoder.decode(raw([value for _, value in sampled], [topic for topic, _ in sampled]))
     return [_sample(index, source, decoded, counts[source.topic]) for index, source in enumerate(layout.sources)]
 
 
 def _sample(index: int, source: SourceTable, decoded: Decoded, records: int) -> Sample:
     rows = decoded.rows.get(index)
-    useful, keys, fields = 0, frozenset[Any](), frozenset[str]()
+    useful, keys = 0, frozenset[Any]()
     if rows is not None and rows.num_rows:
         valid = [pc.is_valid(rows[column]) for column in source.columns]
         some = valid[0]
@@ -69,9 +65,8 @@ def _sample(index: int, source: SourceTable, decoded: Decoded, records: int) -> 
         key = rows[source.key]
         # Python cannot hold every moment that a column can.
         keys = frozenset((pc.cast(key, pa.string()) if pa.types.is_temporal(key.type) else key).to_pylist())
-        fields = frozenset(column for column, one in zip(source.columns, valid, strict=True) if pc.any(one).as_py())
     faults: list[dict[str, Any]] = []
     if decoded.faults is not None:
         own = decoded.faults.filter(pc.equal(decoded.faults["source"], index))
         faults = own.select(["field", "reason", "text"]).rename_columns(["field", "reason", "value"]).to_pylist()
-    return Sample(source.source, source.topic, records, useful, keys, fields, faults)
+    return Sample(source.source, source.topic, records, useful, keys, faults)
