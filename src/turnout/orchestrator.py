@@ -25,6 +25,7 @@ from turnout.errors import TurnoutError, first_line
 from turnout.generations import Generation, Generations, Workshop
 from turnout.health import Health, Readiness, Subject
 from turnout.joins import Join
+from turnout.kafka.ends import EndWatch
 from turnout.kafka.topics import Topics
 from turnout.keeper import Keeper, pause_seconds, store_failed
 from turnout.layout import Layout
@@ -59,6 +60,7 @@ class Orchestrator:
         self._ledger = Ledger(database, list(settings.sources), settings.store.log_rows)
         self.desk = Desk(settings, database, self._ledger, self.say)
         self._topics = Topics(settings.kafka)
+        self._watch = EndWatch(settings.kafka)
         self._meter = Meter(settings.kafka, self._shown)
         self._health = Health(self.say, "starting")
         self._tally = Tally()
@@ -82,7 +84,7 @@ class Orchestrator:
         self._stopping.set()
         self.desk.arrived.set()
         deadline = time.monotonic() + timeout_seconds
-        clients = begin([self._engine.cancel, self.desk.close, self._meter.stop, self._topics.close])
+        clients = begin([self._engine.cancel, self.desk.close, self._meter.stop, self._topics.close, self._watch.close])
         join([self._thread], deadline)  # after this no generation is made any more
         join([*clients, *self._stop_queries(timeout_seconds)], deadline)
 
@@ -210,7 +212,9 @@ class Orchestrator:
             raise Stopping
         check_own_views(session, Layout.of(self._settings, self._publisher.plan).views)
         makes = Generations(
-            Workshop(self._settings, self._database, self._ledger, session, self._topics, self.say, self._tally)
+            Workshop(
+                self._settings, self._database, self._ledger, session, self._topics, self._watch, self.say, self._tally
+            )
         )
         begun = None
         if self._keeper.live is not None:
