@@ -13,20 +13,9 @@ from turnout.auth import RegistrySettings
 from turnout.auth_checks import auth_faults, registry_faults, rendered_names
 from turnout.faults import Path, did_you_mean
 from turnout.joins import ViewSides
+from turnout.own_tables import RESERVED
 from turnout.settings import AccessSettings, ControlSettings, Format, KafkaSettings, SourceSettings, ViewSettings
 
-RESERVED = (
-    "orchestrator_status",
-    "orchestrator_logs",
-    "control_raw",
-    "swaps",
-    "bad_records",
-    "join_quality",
-    # These keep the store's own books.
-    "versions",
-    "generations",
-    "published",
-)
 TAKEN_NAMES = ("topic", "configuration")
 """What the history says of requests that no client sent: no client and no token has these names."""
 

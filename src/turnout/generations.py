@@ -187,7 +187,7 @@ class Generations:
         with workshop.database.write() as cursor:
             number = workshop.ledger.next_generation(cursor)
             record = GenerationRecord(number, plan, self.signature(), start.to_json(), target.to_json())
-            tables = GenerationTables(workshop.database, number, layout)
+            tables = GenerationTables(workshop.database, number, layout, workshop.settings.store.bad_rows)
             tables.create(cursor, views_built=start.reached(target))
             workshop.ledger.add_generation(cursor, record)
         self._checkpoints.below(f"g{number}").remove()
@@ -196,7 +196,8 @@ class Generations:
     def resume(self, record: GenerationRecord) -> Generation:
         """A generation that the store has from before."""
         layout = Layout.of(self._workshop.settings, record.plan)
-        tables = GenerationTables(self._workshop.database, record.generation, layout)
+        bad_rows = self._workshop.settings.store.bad_rows
+        tables = GenerationTables(self._workshop.database, record.generation, layout, bad_rows)
         tables.renew()
         return self._alive(record, tables)
 

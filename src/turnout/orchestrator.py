@@ -39,11 +39,13 @@ from turnout.spark.own_views import check_own_views
 from turnout.store.database import Database, is_store_failure
 from turnout.store.generations import GenerationTables
 from turnout.store.ledger import GenerationRecord, Ledger
+from turnout.store.retention import Retention
 from turnout.swap import Batch, SwapState, Work, plan_batch, replay
 
 log = logging.getLogger("turnout")
 
 STATUS_SECONDS = 1.0
+TRIM_SECONDS = 60.0
 CONTROL_WAIT_SECONDS = 15.0
 STOP_SECONDS = 10.0
 _SHOWN_OF_A_MESSAGE = 500
@@ -57,6 +59,8 @@ class Orchestrator:
         self._database = database
         self._engine = engine
         self._ledger = Ledger(database, list(settings.sources), settings.store.log_rows)
+        acknowledges = settings.control.ack_topic is not None
+        self._retention = Retention(database, settings.store, acknowledges=acknowledges)
         self.desk = Desk(settings, database, self._ledger, self.say)
         self._topics = Topics(settings.kafka)
         self._meter = Meter(settings.kafka, self._shown)
@@ -68,6 +72,7 @@ class Orchestrator:
         self._publisher = Publisher(self._ledger, self.desk, self._keeper, self.say, Plan.from_settings(settings))
         self._failures = 0
         self._status_at = 0.0
+        self._trimmed_at = -TRIM_SECONDS
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="turnout-orchestrator", daemon=True)
 
@@ -141,6 +146,7 @@ class Orchestrator:
             lags=reading.lags,
             kafka_answers=reading.measured and reading.trouble is None,
             newest_record=live.newest_record if live else None,
+            control_read=self.desk.trouble is None,
             waiting_messages=len(self.desk.waiting()),
             spark_starts=self._engine.starts,
         )
@@ -425,6 +431,9 @@ class Orchestrator:
             if now - self._status_at >= STATUS_SECONDS:
                 self._status_at = now
                 self._take_reading()
+            if now - self._trimmed_at >= TRIM_SECONDS:
+                self._trimmed_at = now
+                self._retention.trim()
 
     def _take_reading(self) -> None:
         reading = self._meter.reading
@@ -432,6 +441,10 @@ class Orchestrator:
             self._health.bad(Subject.KAFKA, reading.trouble)
         else:
             self._health.good(Subject.KAFKA, f"Kafka at {self._settings.kafka.bootstrap_servers} answers again")
+        if (trouble := self.desk.trouble) is not None:
+            self._health.bad(Subject.CONTROL, trouble, said=True)
+        else:
+            self._health.good(Subject.CONTROL)
         if self._keeper.live is not None and reading.lag is not None:
             self._ledger.set_status(lag=reading.lag)
 

@@ -238,6 +238,10 @@ class StoreSettings(_Model):
 
     memory_limit: Annotated[str, _text_of(r"[0-9]*\.?[0-9]+ ?[kmgt]i?b", "look like 2GB or 512MiB")] = "2GB"
     log_rows: Whole = Field(10_000, ge=1)
+    control_rows: Whole = Field(10_000, ge=1)
+    swap_rows: Whole = Field(10_000, ge=1)
+    bad_rows: Whole = Field(100_000, ge=1)
+    keep_days: Annotated[float, BeforeValidator(_number), Field(gt=0, le=36_500)] | None = None
 
 
 class LogSettings(_Model):

@@ -33,6 +33,7 @@ from turnout.store.identity import ties
 from turnout.store.quality import QualityCount, Sides, move_quality, write_quality
 
 _PLACE = 'topic, "partition", "offset"'
+_BAD_COLUMNS = ("ts", "topic", "partition", "offset", "field", "reason", "value")
 _NONE: Mapping[int, pa.Table] = MappingProxyType({})
 
 
@@ -62,6 +63,8 @@ class Place:
     schema: str
     layout: Layout
     feed: Feed
+    bad_rows: int
+    """How many rows of `bad_records` are kept."""
 
     def table(self, name: str) -> str:
         """The physical table of this generation."""
@@ -193,13 +196,25 @@ class Batch:
             f"FROM _records WHERE len(faults_{index}) > 0"
             for index, source in enumerate(self._layout.sources)
         )
-        self.result.bad = self.log.add(
-            "bad_records",
-            f"INSERT INTO {self._place.schema}.bad_records SELECT DISTINCT _id, _ts, {_PLACE}, "
-            f"fault.field, fault.reason, _text FROM ({faults})",
+        self._run(
+            f"CREATE OR REPLACE TEMP TABLE _bad AS SELECT DISTINCT _id, _ts, {_PLACE}, "
+            f"fault.field AS field, fault.reason AS reason, _text FROM ({faults})"
         )
+        self.result.bad = self._run("SELECT count(*) FROM _bad")
         if self.result.bad:
+            self._make_room_for_bad(self.result.bad)
+            newest = f"(FROM _bad ORDER BY _ts DESC, _id DESC LIMIT {self._place.bad_rows})"
+            shown = f"SELECT _id, _ts, {_PLACE}, field, reason, _text FROM {newest} ORDER BY _ts, _id"
+            self.log.add("bad_records", f"INSERT INTO {self._place.schema}.bad_records {shown}")
             self._changed.append("bad_records")
+
+    def _make_room_for_bad(self, coming: int) -> None:
+        """The rows that were written first go. Before others come: no row goes in the batch that it came in."""
+        table = f"{self._place.schema}.bad_records"
+        over = self._run(f"SELECT count(*) FROM {table}") + coming - self._place.bad_rows
+        if over > 0:
+            place = TablePlace("bad_records", table, _BAD_COLUMNS, ["_id"])
+            self.log.remove(place, f"rowid IN (SELECT rowid FROM {table} ORDER BY rowid LIMIT {over})")
 
     def affected(self, view: ViewTable) -> dict[str, pa.Table] | None:
         """The shown rows of the keys that this batch touches, for each side of `view`; None where it touches none."""
