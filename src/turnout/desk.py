@@ -22,6 +22,7 @@ from turnout.kafka.inbox import Acknowledgements, ControlRecord, Inbox
 from turnout.store.database import Database, store_failed
 from turnout.store.ledger import Arrival, Ledger, Pending
 from turnout.swap import Queued
+from turnout.topic_rules import TopicRules
 
 log = logging.getLogger("turnout")
 
@@ -79,6 +80,7 @@ class Desk:
         self._database = database
         self._ledger = ledger
         self._say = say
+        self._rules = TopicRules.of(settings)
         self._queue: list[Ticket] = []
         self._lock = threading.Lock()
         self._acks: Acknowledgements | None = None
@@ -200,7 +202,7 @@ class Desk:
     def _read(self, raw: bytes | str | None) -> Queued:
         """What a message says, or why it cannot be followed; whatever it is, it has an outcome."""
         try:
-            return parse_message(raw, self._settings.sources, self._settings.joined_views)
+            return parse_message(raw, self._settings.sources, self._settings.joined_views, self._rules.fault)
         except ControlRejected as error:
             return error
         except Exception as error:

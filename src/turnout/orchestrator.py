@@ -41,6 +41,7 @@ from turnout.store.generations import GenerationTables
 from turnout.store.ledger import GenerationRecord, Ledger
 from turnout.store.retention import Retention
 from turnout.swap import Batch, SwapState, Work, plan_batch, replay
+from turnout.topic_rules import TopicRules
 
 log = logging.getLogger("turnout")
 
@@ -388,6 +389,10 @@ class Orchestrator:
             self._reject(tickets[0], _nothing_to_roll_back())
             return
         plan = self._publisher.previous
+        if faults := TopicRules.of(self._settings).faults(plan.topics.values()):
+            message, hint = faults[0]
+            self._reject(tickets[0], TurnoutError(code="bad_control", message=message, hint=hint, status=422))
+            return
         lingering = [g for g in self._keeper.lingering if g.plan == plan and g.query is not None and g.query.running]
         target = Batch(batch.verdicts, plan, Work.BUILD, batch.carrier)
         if not lingering:
