@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from turnout.config import Format, KafkaSettings, Settings, SourceSettings, ViewSettings
 from turnout.decoders import decoders_of
 from turnout.errors import TurnoutError
+from turnout.gaps import Gap, Gaps
 from turnout.kafka.causes import without_secrets
 from turnout.kafka.security import java_properties
 from turnout.kafka.steps import explain
@@ -52,7 +53,7 @@ Say = Callable[[str, str], None]
 class Generation:
     """One generation: its record, its tables, its query and how far it is. Reports come on the query's thread."""
 
-    def __init__(self, record: GenerationRecord, tables: GenerationTables, topics: Topics, say: Say, tally: Tally):
+    def __init__(self, record: GenerationRecord, tables: GenerationTables, workshop: Workshop) -> None:
         self.number = record.generation
         self.record = record
         self.tables = tables
@@ -63,9 +64,10 @@ class Generation:
         """Whether its query has ended and is to be started again at `restart_at`."""
         self.restarts = 0
         self.restart_at = 0.0
-        self._topics = topics
-        self._say = say
-        self._tally = tally
+        self._topics = workshop.topics
+        self._gaps = workshop.gaps
+        self._say = workshop.say
+        self._tally = workshop.tally
         self._said: dict[str, float] = {}
         progress = tables.progress()
         self.start = Offsets.from_json(record.start_offsets)
@@ -123,11 +125,9 @@ class Generation:
     def lost(self, generation: int, lost: Lost) -> None:
         self._tell("WARNING", str(lost))
 
-    def low_watermark(self, topic: str, partition: int) -> int | None:
-        try:
-            return self._topics.low_watermark(topic, partition)
-        except TurnoutError:
-            return None
+    def gaps(self, found: Sequence[tuple[str, int, int, int]]) -> None:
+        """Topic, partition, first and last-but-one offset of records that were not there: why, is found out later."""
+        self._gaps.ask([Gap(*place, tell=partial(self.lost, self.number)) for place in found])
 
     def denied(self, topic: str, read: Offsets) -> bool:
         """Whether a topic that was read up to `read` is there, but could not be seen; TurnoutError if nobody knows."""
@@ -149,6 +149,7 @@ class Workshop:
     ledger: Ledger
     session: SparkSession
     topics: Topics
+    gaps: Gaps
     say: Say
     tally: Tally
 
@@ -203,7 +204,7 @@ class Generations:
 
     def _alive(self, record: GenerationRecord, tables: GenerationTables) -> Generation:
         workshop = self._workshop
-        generation = Generation(record, tables, workshop.topics, workshop.say, workshop.tally)
+        generation = Generation(record, tables, workshop)
         self.give_query(generation)
         return generation
 

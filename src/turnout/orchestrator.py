@@ -22,6 +22,7 @@ from turnout.control import Action, ControlMessage, ControlRejected, Outcome, re
 from turnout.desk import Answer, Desk, Ticket
 from turnout.endings import begin, join
 from turnout.errors import TurnoutError, first_line
+from turnout.gaps import Gaps
 from turnout.generations import Generation, Generations, Workshop
 from turnout.health import Health, Readiness, Subject
 from turnout.joins import Join
@@ -64,6 +65,7 @@ class Orchestrator:
         self._retention = Retention(database, settings.store, acknowledges=acknowledges)
         self.desk = Desk(settings, database, self._ledger, self.say)
         self._topics = Topics(settings.kafka)
+        self._gaps = Gaps(lambda: Topics(settings.kafka))
         self._meter = Meter(settings.kafka, self._shown)
         self._health = Health(self.say, "starting")
         self._tally = Tally()
@@ -88,7 +90,7 @@ class Orchestrator:
         self._stopping.set()
         self.desk.arrived.set()
         deadline = time.monotonic() + timeout_seconds
-        clients = begin([self._engine.cancel, self.desk.close, self._meter.stop, self._topics.close])
+        clients = begin([self._engine.cancel, self.desk.close, self._meter.stop, self._gaps.stop, self._topics.close])
         join([self._thread], deadline)  # after this no generation is made any more
         join([*clients, *self._stop_queries(timeout_seconds)], deadline)
 
@@ -217,7 +219,9 @@ class Orchestrator:
             raise Stopping
         check_own_views(session, Layout.of(self._settings, self._publisher.plan).views)
         makes = Generations(
-            Workshop(self._settings, self._database, self._ledger, session, self._topics, self.say, self._tally)
+            Workshop(
+                self._settings, self._database, self._ledger, session, self._topics, self._gaps, self.say, self._tally
+            )
         )
         begun = None
         if self._keeper.live is not None:

@@ -97,7 +97,7 @@ class Listener(Protocol):
 
     def lost(self, generation: int, lost: Lost) -> None: ...
 
-    def low_watermark(self, topic: str, partition: int) -> int | None: ...
+    def gaps(self, found: Sequence[tuple[str, int, int, int]]) -> None: ...
 
     def denied(self, topic: str, read: Offsets) -> bool: ...
 
@@ -383,15 +383,15 @@ class GenerationQuery:
     def _lost(self, before: Offsets, end: Offsets, decoded: Decoded) -> list[Lost]:
         """Ranges that were not there any more. A gap alone says nothing: compacted topics have many."""
         first = decoded.firsts([source.topic for source in self._layout.sources])
-        lost = []
+        lost, gaps = [], []
         for (topic, partition), start in before.next.items():
             until = end.next.get((topic, partition))
             if until is None or until < start:
                 lost.append(Lost(topic, partition, start, until))
-            elif first.get((topic, partition), until) > start:
-                low = self._listener.low_watermark(topic, partition)
-                if low is not None and low > start:
-                    lost.append(Lost(topic, partition, start, min(low, until)))
+            elif (found := first.get((topic, partition), until)) > start:
+                gaps.append((topic, partition, start, found))
+        if gaps:
+            self._listener.gaps(gaps)
         return lost
 
 
