@@ -317,9 +317,8 @@ def test_workers_read_what_is_plain_and_leave_the_rest() -> None:
 
 
 def test_workers_need_nothing_of_turnout(tmp_path: Path) -> None:
-    from pyspark import cloudpickle
-
     import turnout.spark.bulk  # noqa: F401 - it says what is sent by value
+    from pyspark import cloudpickle
 
     schema = RegisteredSchema("PROTOBUF", 'syntax = "proto3"; message M { string id = 1; }')
     decoders = [by_registry({1: avro(ONE)}, id="string")[0], by_registry({1: schema}, Format.PROTOBUF, id="string")[0]]

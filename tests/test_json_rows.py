@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from turnout.spark.json_rows import LEFT_OVER, read_rows, unpack, worker
 
 SCHEMA = pa.schema([("id", pa.string()), ("age", pa.int64()), ("balance", pa.float64()), ("on", pa.bool_())])

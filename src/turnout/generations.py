@@ -10,40 +10,40 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from turnout.config import Format, KafkaSettings, Settings, SourceSettings, ViewSettings
-from turnout.decoders import decoders_of
 from turnout.errors import TurnoutError
 from turnout.gaps import Gap, Gaps
 from turnout.kafka.causes import without_secrets
+from turnout.kafka.ends import EndWatch
 from turnout.kafka.security import java_properties
 from turnout.kafka.steps import explain
-from turnout.kafka.topics import Topics
+from turnout.kafka.topics import Topics, bulk_properties
 from turnout.layout import Layout
 from turnout.logs import about
 from turnout.measures import Tally
 from turnout.offsets import Lost, Offsets
 from turnout.plan import Plan, Start
+from turnout.schemas import schemas_of
 from turnout.spark.cluster import is_local
 from turnout.spark.folders import checkpoints_of, folder_at
-from turnout.spark.generation import BatchReport, GenerationQuery, Reading
-from turnout.spark.sampling import Sample, take_samples
-from turnout.spark.session import planned_session
+from turnout.spark.generation import GenerationQuery, Kafka, Reading
+from turnout.spark.writing import BatchReport
 from turnout.store.database import Database, give_back
 from turnout.store.generations import GenerationTables
 from turnout.store.ledger import GenerationRecord, Ledger
 from turnout.store.windows import newest_record
 from turnout.swap import SwapState, advance
+from turnout.topic_check import Sample, take_samples
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SAMPLED_RECORDS = 50
 _SAY_AGAIN_SECONDS = 60.0
-_TABLES_FORM = 2
+_TABLES_FORM = 3
 """Counts the forms that the tables of a generation have had: those of an older form are built anew."""
 
 Say = Callable[[str, str], None]
@@ -94,7 +94,7 @@ class Generation:
     def batch_done(self, report: BatchReport) -> None:
         self.offsets = report.offsets
         self.records += report.records
-        times = (self.newest_record, milliseconds_of(report.newest_record))
+        times = (self.newest_record, report.newest_record)
         self.newest_record = max((one for one in times if one is not None), default=None)
         self._tally.batch(report.seconds, report.bad, report.evicted, live=report.views_built)
         self.restarts = 0
@@ -161,19 +161,15 @@ class Generations:
         self._workshop = workshop
         settings = workshop.settings
         self._checkpoints = folder_at(workshop.session, checkpoints_of(settings.spark.shared_dir, settings.data_dir))
-        self._decoders = decoders_of(settings)
-
-    @cached_property
-    def _few(self) -> SparkSession:
-        """For samples; made once, because making it takes longer than they do."""
-        return planned_session(self._workshop.session)
+        self._schemas = schemas_of(settings)
+        self._watch = EndWatch(settings.kafka)
 
     def samples(self, plan: Plan) -> list[Sample]:
         """The newest records of each topic, decoded; TurnoutError where a topic is missing or cannot be read."""
         topics = self._workshop.topics
         layout = Layout.of(self._workshop.settings, plan)
         values = {topic: topics.sample(topic, SAMPLED_RECORDS) for topic in layout.topics}
-        return take_samples(self._few, layout, values, self._decoders)
+        return take_samples(layout, values, self._schemas)
 
     def estimate(self, plan: Plan) -> dict[str, int]:
         """How many records each source would start with."""
@@ -211,19 +207,24 @@ class Generations:
     def give_query(self, generation: Generation) -> None:
         """A query for the generation, not started yet, in place of one whose session is gone."""
         settings = self._workshop.settings
+        anywhere = not is_local(settings.spark.master)
+        kafka = Kafka(
+            java=partial(java_properties, settings.kafka, anywhere=anywhere),
+            librdkafka=partial(bulk_properties, settings.kafka, anywhere=anywhere),
+            ends=self._ends,
+            watch=self._watch,
+            explain=partial(_explained, settings.kafka),
+            dead_letter_topic=settings.dead_letter_topic,
+            schemas=self._schemas,
+        )
         reading = Reading(
-            kafka=partial(java_properties, settings.kafka, anywhere=not is_local(settings.spark.master)),
             start=generation.start,
             target=generation.target,
             checkpoint=self._checkpoints.below(f"g{generation.number}").location,
             max_records_per_batch=settings.spark.max_records_per_batch,
-            dead_letter_topic=settings.dead_letter_topic,
-            explain=partial(_explained, settings.kafka),
-            ends=self._ends,
-            decoders=self._decoders,
             shared=settings.spark.shared_dir is not None,
         )
-        generation.query = GenerationQuery(self._workshop.session, generation.tables, reading, generation)
+        generation.query = GenerationQuery(self._workshop.session, generation.tables, reading, kafka, generation)
 
     def remove(self, generation: Generation) -> None:
         """Stop its query (bounded), and take its tables and its checkpoint away."""
@@ -310,8 +311,3 @@ def _explained(kafka: KafkaSettings, words: Sequence[str]) -> str:
         return words[-1]
     cause = explain(kafka, "; ".join(words))
     return str(cause) if cause is not None else without_secrets(words[-1], kafka)
-
-
-# TODO(newest_record is an int): this goes.
-def milliseconds_of(moment: datetime | int | None) -> int | None:
-    return int(moment.timestamp() * 1000) if isinstance(moment, datetime) else moment

@@ -26,6 +26,8 @@ class SourceTable:
     columns: Mapping[str, ColumnType]
     latest: bool
     max_rows: int | None
+    form: str = "json"
+    """How its records are written: `json`, `avro` or `protobuf`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,7 @@ class Layout:
                 columns=source.columns,
                 latest=source.rows == "latest",
                 max_rows=source.max_rows,
+                form=source.format.value,
             )
             for name, source in settings.sources.items()
         }

@@ -8,10 +8,10 @@ import signal
 from collections.abc import Callable
 
 from turnout.config import Settings
-from turnout.decoders import decoders_of
 from turnout.errors import TurnoutError
 from turnout.orchestrator import Orchestrator
 from turnout.private_files import keep_private
+from turnout.schemas import schemas_of
 from turnout.server.access import Access
 from turnout.server.api import Services
 from turnout.server.app import Server, create_app
@@ -27,7 +27,7 @@ def run(settings: Settings, *, insecure: bool = False, on_ready: Callable[[str],
     """Run until SIGINT or SIGTERM; `on_ready` gets the address once the server listens."""
     _check_address(settings, insecure)
     access = Access.of(settings)
-    decoders_of(settings)  # a file without a schema is told before anything is started
+    schemas_of(settings)  # a file without a schema is told before anything is started
     allow_open_files(settings.server.max_connections)
     keep_private(settings.data_dir, settings.spark)
     database = Database.open(settings.data_dir, settings.store.memory_limit)

@@ -50,8 +50,8 @@ _SETTINGS = {
     "spark.sql.ansi.doubleQuotedIdentifiers": "true",
     "spark.sql.streaming.minBatchesToRetain": "3",
     "spark.sql.streaming.stopTimeout": "5s",
-    # How long a query that found nothing new rests: ten milliseconds keep a third of a core busy with asking.
-    "spark.sql.streaming.pollingDelay": "40ms",
+    # How long a query that has read nothing yet rests between two questions; later it is held in its last batch.
+    "spark.sql.streaming.pollingDelay": "100ms",
 }
 
 _CHECKPOINTS_BY_PATH = {
@@ -63,10 +63,8 @@ _CHECKPOINTS_BY_PATH = {
     ),
 }
 
-# Walking a record's text by regular expression recurses (see json_text), so threads get a larger stack.
-# The code that Spark generates for `decode` is one long method, which the JVM would interpret for ever: a third slower.
 # A core file would hold every secret that the JVM knows.
-_JAVA_OPTIONS = "-Xss4m -XX:-DontCompileHugeMethods -XX:-CreateCoredumpOnCrash"
+_JAVA_OPTIONS = "-XX:-CreateCoredumpOnCrash"
 
 FEW_CORES = 4
 """Up to so many cores, what the JVM compiles thoroughly and collects side by side is taken from the records' work."""

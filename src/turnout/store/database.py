@@ -185,9 +185,9 @@ def store_failed(error: duckdb.Error) -> TurnoutError:
     )
 
 
-def sql_text(path: Path) -> str:
-    """A path for use inside an SQL string."""
-    return str(path).replace("'", "''")
+def sql_text(text: Path | str) -> str:
+    """A path or another text for use inside an SQL string."""
+    return str(text).replace("'", "''")
 
 
 def _unavailable(path: Path, error: Exception) -> TurnoutError:

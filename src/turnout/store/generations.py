@@ -34,7 +34,7 @@ class GenerationTables:
         """Make the empty tables inside the caller's transaction; with nothing to catch up on, its views are built."""
         cursor.execute(f"CREATE SCHEMA {self.schema}")
         for source in self.layout.sources:
-            hidden = "_id BIGINT, _ts TIMESTAMP WITH TIME ZONE, _hash UBIGINT"
+            hidden = "_id BIGINT, _ts BIGINT, _hash UBIGINT"
             if source.latest:
                 hidden += ", _deleted BOOLEAN, _shown BOOLEAN"
             shape = f"{_declared(source.columns)}, {hidden}, {_row(identity.of_source(source))}"

@@ -214,12 +214,7 @@ class _Snapshot:
         dated = [name for name in self.names if "_ts" in self._catalog["main", name]]
         if not dated:
             return None
-        # TODO(_ts is BIGINT): this choice goes, `max(_ts)` is the number.
-        newest = {
-            name: "max(_ts)" if self._catalog["main", name]["_ts"] == "BIGINT" else "epoch_ms(max(_ts))"
-            for name in dated
-        }
-        parts = " UNION ALL ".join(f"SELECT {newest[name]} AS ms FROM main.{quote(name)}" for name in dated)
+        parts = " UNION ALL ".join(f"SELECT max(_ts) AS ms FROM main.{quote(name)}" for name in dated)
         row = self._cursor.execute(f"SELECT max(ms) FROM ({parts})").fetchone()
         return row[0] if row else None
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC
 from typing import Any
+
+from turnout.decode.times import SECOND, Moment
 
 Definition = tuple[bytes, str, tuple[int, ...] | None]
 """A set of file descriptors, the file that has the message, and where in it; None where records say that themselves."""
@@ -15,6 +16,9 @@ _WRAPPED = frozenset(
     for kind in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
 )
 _TIMESTAMP = "google.protobuf.Timestamp"
+_LONGEST_VARINT = 10
+_MOST_INDEXES = 100
+"""A message can be nested no deeper than this."""
 
 
 def reader(definition: Definition, columns: Sequence[str]) -> Callable[[bytes], Mapping[str, Any] | str]:
@@ -43,11 +47,13 @@ def reader(definition: Definition, columns: Sequence[str]) -> Callable[[bytes], 
 def message_indexes(payload: bytes) -> tuple[tuple[int, ...], int]:
     """Which message of its file a record of a registry is, and where its bytes begin: varints, a lone 0 for the first.
 
-    IndexError where the payload ends before they do.
+    IndexError where the payload ends before they do, ValueError where they are none.
     """
     count, at = _varint(payload, 0)
     if count == 0:
         return (0,), at
+    if not 0 < count <= _MOST_INDEXES:
+        raise ValueError("no such message")
     indexes = []
     for _ in range(count):
         index, at = _varint(payload, at)
@@ -57,14 +63,13 @@ def message_indexes(payload: bytes) -> tuple[tuple[int, ...], int]:
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
     """A number in zigzag, and where the next begins."""
-    value = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
+    value = 0
+    for place in range(_LONGEST_VARINT):
+        byte = data[at + place]
+        value |= (byte & 0x7F) << (7 * place)
         if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), at
-        shift += 7
+            return (value >> 1) ^ -(value & 1), at + place + 1
+    raise ValueError("a number of more than 64 bits")
 
 
 def _message(main: Any, columns: tuple[str, ...], indexes: tuple[int, ...]) -> tuple[Any, list[tuple[str, Any]]]:
@@ -107,13 +112,15 @@ def _single(field: Any) -> Callable[[Any], Any]:
 
 
 def _moment(message: Any) -> Any:
-    try:
-        return message.ToDatetime(UTC)
-    except (ValueError, OverflowError):
-        return f"{message.seconds} s {message.nanos} ns"
+    if 0 <= message.nanos < 1_000_000_000:
+        return Moment(message.seconds * SECOND + message.nanos // 1000)
+    return f"{message.seconds} s {message.nanos} ns"
 
 
 def _structure(message: Any) -> Any:
-    from google.protobuf import json_format
+    from google.protobuf import json_format, text_format
 
-    return json_format.MessageToDict(message, preserving_proto_field_name=True)
+    try:
+        return json_format.MessageToDict(message, preserving_proto_field_name=True)
+    except Exception:  # a time beyond the year 9999, an Any of an unknown type: there is no JSON of it
+        return text_format.MessageToString(message, as_one_line=True)

@@ -1,12 +1,12 @@
-"""Sources that are not JSON, on the driver: where their schemas come from, and the last word on their records.
+"""Schemas of sources that are not JSON, on the driver: where they come from, and decoding that asks for them.
 
-Spark hands their records on as bytes. Few are read here; of many, workers read what they can by the schemas that are
-known, and the rest comes here. Schemas are asked for as their ids are met, and kept.
+Few records are decoded here; of many, workers decode what they can by the schemas that are known, and the rest comes
+here. Schemas are asked for as their ids are met, and kept. How records are read is the business of `decode`.
 """
 
 from __future__ import annotations
 
-import base64
+import dataclasses
 import importlib.util
 import subprocess
 import sys
@@ -18,14 +18,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol
 
-from turnout.columns import ColumnType
-from turnout.config import Format, Settings, SourceSettings
-from turnout.errors import ConfigError
-from turnout.formats.rows import Definition, Read, Rows, Wanted, framed, open_reader, plain, read_all, schema_id
-from turnout.registry import RegisteredSchema, SchemaRegistry
+import pyarrow as pa
+import pyarrow.compute as pc
 
-BINARY = "base64:"
-"""Stands before the value of a bad record that is no text."""
+from turnout.config import Format, Settings, SourceSettings
+from turnout.decode import Decode, Decoded, Definition, SourceShape, open_decoder, open_reader, schema_id
+from turnout.errors import ConfigError
+from turnout.registry import RegisteredSchema, SchemaRegistry
 
 _ASK_AGAIN_SECONDS = 30.0
 """How long it is believed that a registry has no schema of an id."""
@@ -144,39 +143,60 @@ def compiled(files: Mapping[str, str], main: str) -> bytes:
 
 
 class Decoder:
-    """What reads the records of one source."""
+    """Decodes records on the driver, by all schemas that they name. One thread at a time."""
 
-    def __init__(self, form: Format, columns: Mapping[str, ColumnType], schemas: Schemas) -> None:
-        self._form = form.value
-        self._kinds = {name: kind.name for name, kind in columns.items()}
-        self._schemas = schemas
-        self._readers: dict[int, Read] = {}
+    def __init__(self, sources: Sequence[SourceShape], schemas: Mapping[str, Schemas]) -> None:
+        """`schemas` are those of the sources that are not JSON, by the names of these."""
+        self._sources = tuple(sources)
+        self._schemas = dict(schemas)
+        self._opened: tuple[list[SourceShape], Decode] | None = None
 
-    def read(self, values: Sequence[bytes]) -> Rows:
+    def __call__(self, records: pa.RecordBatch | pa.Table) -> Decoded:
         """Every record as a row or as faults; TurnoutError where the registry cannot say what a schema is."""
-        found = self._schemas.find({n for n in map(schema_id, values) if n is not None} if self._schemas.framed else ())
-        readers = {number: one if isinstance(one, str) else self._reader(number, one) for number, one in found.items()}
-        if self._schemas.framed:
-            return read_all(values, self._kinds, framed(self._form, readers))
-        [reader] = readers.values()
-        assert not isinstance(reader, str)
-        return read_all(values, self._kinds, plain(self._form, reader))
+        shapes = [self._asked(source, records) for source in self._sources]
+        if self._opened is None or self._opened[0] != shapes:
+            self._opened = (shapes, open_decoder(shapes))
+        return self._opened[1](records)
 
-    def wanted(self, number: int) -> Wanted:
-        """The source `number` for workers, with the schemas that are known by now."""
-        return Wanted(number, self._form, self._kinds, dict(self._schemas.known), self._schemas.framed)
+    def for_workers(self) -> list[SourceShape]:
+        """The sources with the schemas that are known by now; records of others are left over."""
+        return [
+            dataclasses.replace(
+                source, schemas=dict(own.known), framed=own.framed, unusable={}, complete=not own.framed
+            )
+            if (own := self._schemas.get(source.name)) is not None
+            else source
+            for source in self._sources
+        ]
 
-    def _reader(self, number: int, definition: Definition) -> Read:
-        if number not in self._readers:
-            self._readers[number] = open_reader(self._form, definition, list(self._kinds))
-        return self._readers[number]
+    def _asked(self, source: SourceShape, records: pa.RecordBatch | pa.Table) -> SourceShape:
+        own = self._schemas.get(source.name)
+        if own is None:
+            return source
+        found = own.find(_ids(source, records) if own.framed else ())
+        schemas = {number: one for number, one in found.items() if not isinstance(one, str)}
+        unusable = {number: one for number, one in found.items() if isinstance(one, str)}
+        return dataclasses.replace(source, schemas=schemas, framed=own.framed, unusable=unusable)
 
 
-def decoders_of(settings: Settings) -> dict[str, Decoder]:
-    """The decoder of each source that is not JSON; ConfigError where a file has no schema. Nothing is connected to."""
+def _ids(source: SourceShape, records: pa.RecordBatch | pa.Table) -> set[int]:
+    """The ids of schemas that the records of a source name."""
+    values = records["value"].filter(pc.equal(records["_topic"], source.topic))
+    headers = pc.binary_slice(values.drop_null(), 0, 5).unique().to_pylist()
+    return {number for number in map(schema_id, headers) if number is not None}
+
+
+def shape_of(name: str, source: SourceSettings, topic: int) -> SourceShape:
+    """How a source of the configuration is decoded; `topic` is the number of its topic."""
+    columns = {column: kind.name for column, kind in source.columns.items()}
+    return SourceShape(name, topic, source.key, columns, source.rows == "latest", source.format.value)
+
+
+def schemas_of(settings: Settings) -> dict[str, Schemas]:
+    """The schemas of each source that is not JSON; ConfigError where a file has no schema. Nothing is connected to."""
     registry = SchemaRegistry(settings.schema_registry) if settings.schema_registry is not None else None
     shared = {form: RegistrySchemas(registry, form) for form in Format} if registry is not None else {}
-    decoders: dict[str, Decoder] = {}
+    found: dict[str, Schemas] = {}
     wrong = []
     for name, source in settings.sources.items():
         if source.format is Format.JSON:
@@ -189,10 +209,10 @@ def decoders_of(settings: Settings) -> dict[str, Decoder]:
         except ValueError as error:
             wrong.append(f"sources.{name}.schema_file: {source.schema_file}: {error}; correct it or name another")
         else:
-            decoders[name] = Decoder(source.format, source.columns, schemas)
+            found[name] = schemas
     if wrong:
         raise ConfigError(wrong)
-    return decoders
+    return found
 
 
 def _has_protobuf() -> bool:
@@ -227,13 +247,3 @@ def _from_proto(file: Path, text: str, message: str | None) -> Definition:
     if wanted not in names:
         raise ValueError(f"has no message {message or ''} (has: {', '.join(names)})".replace("  ", " "))
     return described, file.name, (names.index(wanted),)
-
-
-def shown(value: bytes) -> str:
-    """A bad record for people: as text where it is one, else as base64."""
-    try:
-        text = value.decode()
-    except UnicodeDecodeError:
-        text = ""
-    readable = text and all(c.isprintable() or c in "\t\r\n" for c in text)
-    return text if readable else BINARY + base64.b64encode(value).decode()
