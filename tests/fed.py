@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,8 +33,7 @@ class Quiet:
 
     def lost(self, generation: int, lost: Lost) -> None: ...
 
-    def low_watermark(self, topic: str, partition: int) -> int | None:
-        return None
+    def gaps(self, found: Sequence[tuple[str, int, int, int]]) -> None: ...
 
     def denied(self, topic: str, read: Offsets) -> bool:
         return False

@@ -42,7 +42,9 @@ class Filling:
         plan = Plan.from_settings(self.settings)
         plan = Plan(plan.topics, dict.fromkeys(plan.joins, join), plan.start)
         self._number += 1
-        tables = GenerationTables(self.database, self._number, Layout.of(self.settings, plan))
+        tables = GenerationTables(
+            self.database, self._number, Layout.of(self.settings, plan), self.settings.store.bad_rows
+        )
         with self.database.write() as cursor:
             tables.create(cursor, views_built=True)
         self.tables, self._batch = tables, -1

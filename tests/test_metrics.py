@@ -43,6 +43,7 @@ class Measured(Steering):
             lags={("users", 0): 3, ("users", 1): 0},
             kafka_answers=False,
             newest_record=now_milliseconds(),
+            control_read=False,
             waiting_messages=1,
             spark_starts=2,
         )
@@ -90,6 +91,7 @@ def test_metrics_tell_the_state_and_what_was_counted(client: TestClient) -> None
         ("turnout_swaps_total", "failed"): 0,
         ("turnout_swap_seconds_sum", "build"): 0.25,
         ("turnout_control_messages_total", "applied"): 0,
+        ("turnout_control_up", ""): 0,
         ("turnout_control_waiting", ""): 1,
         ("turnout_table_rows", "users_ui"): 3,
         ("turnout_table_rows", "swaps"): 1,

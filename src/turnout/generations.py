@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from turnout.config import Format, KafkaSettings, Settings, SourceSettings, ViewSettings
 from turnout.errors import TurnoutError
+from turnout.gaps import Gap, Gaps
 from turnout.kafka.causes import without_secrets
 from turnout.kafka.ends import EndWatch
 from turnout.kafka.security import java_properties
@@ -52,7 +53,7 @@ Say = Callable[[str, str], None]
 class Generation:
     """One generation: its record, its tables, its query and how far it is. Reports come on the query's thread."""
 
-    def __init__(self, record: GenerationRecord, tables: GenerationTables, topics: Topics, say: Say, tally: Tally):
+    def __init__(self, record: GenerationRecord, tables: GenerationTables, workshop: Workshop) -> None:
         self.number = record.generation
         self.record = record
         self.tables = tables
@@ -63,9 +64,10 @@ class Generation:
         """Whether its query has ended and is to be started again at `restart_at`."""
         self.restarts = 0
         self.restart_at = 0.0
-        self._topics = topics
-        self._say = say
-        self._tally = tally
+        self._topics = workshop.topics
+        self._gaps = workshop.gaps
+        self._say = workshop.say
+        self._tally = workshop.tally
         self._said: dict[str, float] = {}
         progress = tables.progress()
         self.start = Offsets.from_json(record.start_offsets)
@@ -123,11 +125,9 @@ class Generation:
     def lost(self, generation: int, lost: Lost) -> None:
         self._tell("WARNING", str(lost))
 
-    def low_watermark(self, topic: str, partition: int) -> int | None:
-        try:
-            return self._topics.low_watermark(topic, partition)
-        except TurnoutError:
-            return None
+    def gaps(self, found: Sequence[tuple[str, int, int, int]]) -> None:
+        """Topic, partition, first and last-but-one offset of records that were not there: why, is found out later."""
+        self._gaps.ask([Gap(*place, tell=partial(self.lost, self.number)) for place in found])
 
     def denied(self, topic: str, read: Offsets) -> bool:
         """Whether a topic that was read up to `read` is there, but could not be seen; TurnoutError if nobody knows."""
@@ -150,6 +150,7 @@ class Workshop:
     session: SparkSession
     topics: Topics
     watch: EndWatch
+    gaps: Gaps
     say: Say
     tally: Tally
 
@@ -183,7 +184,7 @@ class Generations:
         with workshop.database.write() as cursor:
             number = workshop.ledger.next_generation(cursor)
             record = GenerationRecord(number, plan, self.signature(), start.to_json(), target.to_json())
-            tables = GenerationTables(workshop.database, number, layout)
+            tables = GenerationTables(workshop.database, number, layout, workshop.settings.store.bad_rows)
             tables.create(cursor, views_built=start.reached(target))
             workshop.ledger.add_generation(cursor, record)
         self._checkpoints.below(f"g{number}").remove()
@@ -192,13 +193,14 @@ class Generations:
     def resume(self, record: GenerationRecord) -> Generation:
         """A generation that the store has from before."""
         layout = Layout.of(self._workshop.settings, record.plan)
-        tables = GenerationTables(self._workshop.database, record.generation, layout)
+        bad_rows = self._workshop.settings.store.bad_rows
+        tables = GenerationTables(self._workshop.database, record.generation, layout, bad_rows)
         tables.renew()
         return self._alive(record, tables)
 
     def _alive(self, record: GenerationRecord, tables: GenerationTables) -> Generation:
         workshop = self._workshop
-        generation = Generation(record, tables, workshop.topics, workshop.say, workshop.tally)
+        generation = Generation(record, tables, workshop)
         self.give_query(generation)
         return generation
 

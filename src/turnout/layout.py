@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from turnout.columns import ColumnType
 from turnout.config import Settings, ViewSettings
 from turnout.joins import Duplicates, Join, ViewSides, own_view_sql, right_id, shows_pairs, view_sql
+from turnout.own_tables import SHOWN_OF_GENERATION
 from turnout.plan import Plan
 
 
@@ -100,7 +101,7 @@ class Layout:
     def tables(self) -> tuple[str, ...]:
         """The names that are published together."""
         own = [source.table for source in self.sources] + [view.table for view in self.views]
-        return (*own, "bad_records", "join_quality")
+        return (*own, *SHOWN_OF_GENERATION)
 
 
 def _joined(name: str, sources: Sequence[SourceTable], join: Join, duplicates: Duplicates) -> ViewTable:

@@ -63,5 +63,6 @@ class Measures:
     kafka_answers: bool = True
     newest_record: int | None = None
     """Its time, in milliseconds since 1970."""
+    control_read: bool = True
     waiting_messages: int = 0
     spark_starts: int = 0

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from turnout.config import Settings
 from turnout.errors import TurnoutError
 from turnout.orchestrator import Orchestrator
+from turnout.private_files import keep_private
 from turnout.schemas import schemas_of
 from turnout.server.access import Access
 from turnout.server.api import Services
@@ -28,6 +29,7 @@ def run(settings: Settings, *, insecure: bool = False, on_ready: Callable[[str],
     access = Access.of(settings)
     schemas_of(settings)  # a file without a schema is told before anything is started
     allow_open_files(settings.server.max_connections)
+    keep_private(settings.data_dir, settings.spark)
     database = Database.open(settings.data_dir, settings.store.memory_limit)
     engine = Engine(settings.spark, settings.data_dir / "spark")
     orchestrator = Orchestrator(settings, database, engine)

@@ -109,6 +109,8 @@ _SITE = r"https?://(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:[0-9]{1,5})?"
 Origin = Annotated[str, _text_of(_SITE, "look like https://app.example or http://localhost:4200, without a path")]
 NonEmpty = Annotated[str, _text_of(r"(?s:.*\S.*)", "not be empty")]
 Topic = Annotated[str, AfterValidator(parse_topic)]
+_SIGNS = "be a topic name in which * stands for any signs and ? for one, such as users-*"
+TopicPattern = Annotated[str, _text_of(r"[A-Za-z0-9._*?-]{1,249}", _SIGNS)]
 Column = Annotated[ColumnType, _parsed_by(ColumnType.parse)]
 JoinName = Annotated[Join, _parsed_by(parse_join)]
 StartAt = Annotated[Start, PlainValidator(Start.parse)]
@@ -146,6 +148,7 @@ class ControlSettings(_Model):
 
     topic: Topic = "control"
     ack_topic: Topic | None = None
+    topics: Annotated[tuple[TopicPattern, ...], BeforeValidator(_several)] = ()
     kafka: KafkaSettings | None = None
 
 
@@ -238,6 +241,10 @@ class StoreSettings(_Model):
 
     memory_limit: Annotated[str, _text_of(r"[0-9]*\.?[0-9]+ ?[kmgt]i?b", "look like 2GB or 512MiB")] = "2GB"
     log_rows: Whole = Field(10_000, ge=1)
+    control_rows: Whole = Field(10_000, ge=1)
+    swap_rows: Whole = Field(10_000, ge=1)
+    bad_rows: Whole = Field(100_000, ge=1)
+    keep_days: Annotated[float, BeforeValidator(_number), Field(gt=0, le=36_500)] | None = None
 
 
 class LogSettings(_Model):

@@ -64,6 +64,7 @@ ERRORS: Mapping[str, ErrorCode] = {
     "building": ErrorCode(503, "no generation is published yet"),
     "spark_gone": ErrorCode(503, "Spark ended and is started again"),
     "not_reading": ErrorCode(503, "the topics cannot be read"),
+    "control_not_read": ErrorCode(503, "control messages do not come or cannot be kept"),
     "failing": ErrorCode(503, "a step of the orchestrator fails"),
     "page_not_built": ErrorCode(503, "a source tree without `make setup`"),
     "too_many_connections": ErrorCode(503, "all connections are taken"),
@@ -190,7 +191,7 @@ READYZ = Call(
     "Whether viewers can be sent here.",
     {200: _json("they can", answers.Ready)},
     errors=(
-        *("starting", "building", "spark_gone", "not_reading", "failing"),
+        *("starting", "building", "spark_gone", "not_reading", "control_not_read", "failing"),
         *("kafka_unreachable", "store_unavailable"),
     ),
 )

@@ -22,9 +22,9 @@ from pyspark.sql import SparkSession
 
 from turnout.config import SparkSettings
 from turnout.errors import TurnoutError
+from turnout.hidden_texts import SPARK_SECRET_NAMES
 from turnout.jars import resolve
 from turnout.java import find_java
-from turnout.kafka.security import SECRET_NAMES
 from turnout.spark.class_archive import archive_file, use
 from turnout.spark.cluster import carried, python_of_workers, reached_at
 from turnout.spark.folders import is_url
@@ -81,8 +81,10 @@ def java_options(cores: int) -> str:
 
 
 # Whatever Spark shows of properties and options, of these it shows only that they are set.
-_SECRET = rf"(?i)token|access[.]?key|{SECRET_NAMES}"
-_REDACTED = {"spark.redaction.regex": _SECRET, "spark.sql.redaction.options.regex": f"{_SECRET}|url"}
+_REDACTED = {
+    "spark.redaction.regex": SPARK_SECRET_NAMES,
+    "spark.sql.redaction.options.regex": f"{SPARK_SECRET_NAMES}|url",
+}
 _ADDED = {
     "spark.driver.extraJavaOptions": " ",
     "spark.executor.extraJavaOptions": " ",
@@ -197,7 +199,9 @@ def given_settings(ours: Mapping[str, str], conf: Mapping[str, str]) -> dict[str
 
 def visible_settings(settings: Mapping[str, str]) -> dict[str, str]:
     """What the JVM is started with, for everyone on the machine to see; the rest goes over py4j's socket."""
-    return {name: value for name, value in settings.items() if not re.search(_SECRET, name) or name in _REDACTED}
+    return {
+        name: value for name, value in settings.items() if not re.search(SPARK_SECRET_NAMES, name) or name in _REDACTED
+    }
 
 
 def _conf(master: str, values: Mapping[str, str]) -> SparkConf:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -47,14 +47,18 @@ class BatchReport:
     """Milliseconds since 1970."""
 
 
+Gap = tuple[str, int, int, int]
+"""Topic, partition, and the offsets from the first to the second, not with it, that no record was read of."""
+
+
 class Listener(Protocol):
-    """Hears of batches and losses, on the thread that stores; asked before a transaction, told after it."""
+    """Hears of batches and losses after their transaction, on the thread that stores; must not block."""
 
     def batch_done(self, report: BatchReport) -> None: ...
 
     def lost(self, generation: int, lost: Lost) -> None: ...
 
-    def low_watermark(self, topic: str, partition: int) -> int | None: ...
+    def gaps(self, found: Sequence[Gap]) -> None: ...
 
     def denied(self, topic: str, read: Offsets) -> bool: ...
 
@@ -99,7 +103,7 @@ class Writer:
         """Write decoded records; the views are built with the first batch that has caught up."""
         began = time.monotonic()
         before = Offsets.kept(self._tables.progress().offsets, self._place.start)
-        lost = self._lost(before, end, decoded)
+        lost, gaps = self._missing(before, end, decoded)
         with self._tables.batch(batch_id) as batch:
             if batch is None:
                 return
@@ -113,6 +117,8 @@ class Writer:
             batch.finish(batch_id, end.to_json(), views_built=caught_up)
         for one in lost:
             self._listener.lost(self._tables.generation, one)
+        if gaps:
+            self._listener.gaps(gaps)
         self._listener.batch_done(
             BatchReport(
                 generation=self._tables.generation,
@@ -158,16 +164,15 @@ class Writer:
             sql, parts = batch.export(view, files.folder, cores * (batch.size(view) // (cores * rows) + 1))
             batch.build(view, self._views.over_parts(sql, parts, self._name, files.frame, own=view.own))
 
-    def _lost(self, before: Offsets, end: Offsets, decoded: Decoded) -> list[Lost]:
-        """Ranges that were not there any more. A gap alone says nothing: compacted topics have many."""
+    def _missing(self, before: Offsets, end: Offsets, decoded: Decoded) -> tuple[list[Lost], list[Gap]]:
+        """Partitions that were deleted, and ranges without a record, which may be lost: compaction leaves them too."""
         first = self._decoder.firsts(decoded)
-        lost = []
+        lost: list[Lost] = []
+        gaps: list[Gap] = []
         for (topic, partition), start in before.next.items():
             until = end.next.get((topic, partition))
             if until is None or until < start:
                 lost.append(Lost(topic, partition, start, until))
-            elif first.get((topic, partition), until) > start:
-                low = self._listener.low_watermark(topic, partition)
-                if low is not None and low > start:
-                    lost.append(Lost(topic, partition, start, min(low, until)))
-        return lost
+            elif (found := first.get((topic, partition), until)) > start:
+                gaps.append((topic, partition, start, found))
+        return lost, gaps

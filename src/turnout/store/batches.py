@@ -33,6 +33,7 @@ from turnout.store.quality import QualityCount, Sides, move_quality, write_quali
 from turnout.times import moment_sql
 
 _PLACE = 'topic, "partition", "offset"'
+_BAD_COLUMNS = ("ts", "topic", "partition", "offset", "field", "reason", "value")
 _FAULTS = "_faults"
 """What is wrong with records of a batch, by the number of the source that reads them."""
 
@@ -63,6 +64,8 @@ class Place:
     schema: str
     layout: Layout
     feed: Feed
+    bad_rows: int
+    """How many rows of `bad_records` are kept."""
 
     def table(self, name: str) -> str:
         """The physical table of this generation."""
@@ -192,13 +195,25 @@ class Batch:
     def _note_bad_records(self) -> None:
         # Sources that read one topic complain of the same.
         faults = f"SELECT {self._placed()}, _ts, field, reason, text FROM {_FAULTS}"
-        self.result.bad = self.log.add(
-            "bad_records",
-            f"INSERT INTO {self._place.schema}.bad_records SELECT DISTINCT _id, {moment_sql('_ts')} AS ts, {_PLACE}, "
-            f"field, reason, text FROM ({faults})",
+        self._run(
+            f"CREATE OR REPLACE TEMP TABLE _bad AS "
+            f"SELECT DISTINCT _id, _ts, {_PLACE}, field, reason, text FROM ({faults})"
         )
+        self.result.bad = self._run("SELECT count(*) FROM _bad")
         if self.result.bad:
+            self._make_room_for_bad(self.result.bad)
+            newest = f"(FROM _bad ORDER BY _ts DESC, _id DESC LIMIT {self._place.bad_rows})"
+            shown = f"SELECT _id, {moment_sql('_ts')}, {_PLACE}, field, reason, text FROM {newest} ORDER BY _ts, _id"
+            self.log.add("bad_records", f"INSERT INTO {self._place.schema}.bad_records {shown}")
             self._changed.append("bad_records")
+
+    def _make_room_for_bad(self, coming: int) -> None:
+        """The rows that were written first go. Before others come: no row goes in the batch that it came in."""
+        table = f"{self._place.schema}.bad_records"
+        over = self._run(f"SELECT count(*) FROM {table}") + coming - self._place.bad_rows
+        if over > 0:
+            place = TablePlace("bad_records", table, _BAD_COLUMNS, ["_id"])
+            self.log.remove(place, f"rowid IN (SELECT rowid FROM {table} ORDER BY rowid LIMIT {over})")
 
     def _placed(self) -> str:
         """The SQL of where a faulty record was, and of the `_id` that it has among those of its topic."""

@@ -36,6 +36,12 @@ CREATE TABLE IF NOT EXISTS turnout.orchestrator_logs (
 CREATE TABLE IF NOT EXISTS turnout.control_raw (
     _id BIGINT, ts TIMESTAMP WITH TIME ZONE, "partition" INTEGER, "offset" BIGINT, requester VARCHAR,
     raw VARCHAR, requestId VARCHAR, outcome VARCHAR, detail VARCHAR, _acknowledged BOOLEAN);
+ALTER TABLE turnout.control_raw ADD COLUMN IF NOT EXISTS _milliseconds BIGINT;
+ALTER TABLE turnout.control_raw ADD COLUMN IF NOT EXISTS _arrived TIMESTAMP WITH TIME ZONE;
+CREATE TABLE IF NOT EXISTS turnout.control_places (
+    _id BIGINT, "partition" INTEGER, "offset" BIGINT, milliseconds BIGINT);
+CREATE TABLE IF NOT EXISTS turnout.removed_rows (
+    name VARCHAR, outcome VARCHAR, count BIGINT, build DOUBLE, catchUp DOUBLE, publish DOUBLE);
 CREATE TABLE IF NOT EXISTS turnout.swaps (
     _id BIGINT, ts TIMESTAMP WITH TIME ZONE, generation INTEGER, "from" VARCHAR, "to" VARCHAR, requester VARCHAR,
     requestId VARCHAR, controlOffset BIGINT, sourceOffsets VARCHAR, buildSeconds DOUBLE, catchUpSeconds DOUBLE,

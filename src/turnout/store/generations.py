@@ -23,8 +23,9 @@ _HASHING = "SELECT " + hash_sql("'turnout'") + " AS probe"
 class GenerationTables:
     """The schema `g<N>`. One thread writes it; readers see whole batches."""
 
-    def __init__(self, database: Database, generation: int, layout: Layout) -> None:
+    def __init__(self, database: Database, generation: int, layout: Layout, bad_rows: int = 100_000) -> None:
         self.database = database
+        self._bad_rows = bad_rows
         self.generation = generation
         self.layout = layout
         self.schema = f"g{generation}"
@@ -117,7 +118,7 @@ class GenerationTables:
         """
         with self.database.transaction() as cursor:
             progress = self.progress(cursor)
-            place = Place(self.schema, self.layout, self.database.feed)
+            place = Place(self.schema, self.layout, self.database.feed, self._bad_rows)
             replayed = batch_id is not None and batch_id <= progress.batch_id
             batch = None if replayed else Batch(place, cursor, progress)
             yield batch

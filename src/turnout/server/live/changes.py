@@ -15,6 +15,7 @@ from typing import Literal
 import pyarrow as pa
 
 from turnout.errors import TurnoutError
+from turnout.own_tables import SHOWN_OF_STORE
 from turnout.server.live.encoding import changes_body, current_body, problem_body
 from turnout.server.live.outbox import ChangesSlot
 from turnout.server.live.retrying import retried
@@ -28,7 +29,7 @@ from turnout.store.windows import Window, split_name
 
 KEPT_CHANGES = 2_000
 KEPT_BYTES = 32 * 1024 * 1024
-COMPARED = frozenset({"orchestrator_status", "orchestrator_logs", "control_raw", "swaps", "join_quality"})
+COMPARED = frozenset({*SHOWN_OF_STORE, "join_quality"})
 _LATE_SECONDS = 1.0
 _AGAIN_SECONDS = 0.02
 
