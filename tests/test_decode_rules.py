@@ -350,7 +350,7 @@ def test_the_store_holds_what_fits_and_shows_the_same_date() -> None:
             'SELECT CAST(day AS VARCHAR), epoch_us("at"), isfinite(day), isfinite("at") FROM kept'
         ).fetchall()
     assert [row[0] for row in kept][1:4] == ["0002-12-31 (BC)", "1970-01-01", "2026-01-02"]
-    assert kept[4][0] == date_text(LAST_DAY)
+    assert f"+{kept[4][0]}" == date_text(LAST_DAY)
     assert [row[1:] for row in kept] == [(moment, True, True) for moment in moments]
 
 

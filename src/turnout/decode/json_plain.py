@@ -32,6 +32,8 @@ _MISSES = 8
 _RECORDS_A_MISS = 128
 _ROW = re.compile(r" in row ([0-9]+)$")
 _SPECIAL = "[][:,\\s-](?:NaN|Inf)"
+# Arrow looks the power of ten of a decimal up in a table, without a look at its length.
+_LARGE_SCALE = '[:\\s"][+-]?[0-9.]*[eE][+-]?[0-9]{2}|[0-9]{30}'
 
 
 class PlainReader:
@@ -40,6 +42,7 @@ class PlainReader:
     def __init__(self, columns: Mapping[str, str], fewest: int = _FEWEST) -> None:
         self._kinds = dict(columns)
         self._fewest = fewest
+        self._decimals = any(kind.startswith("decimal") for kind in columns.values())
         self._strict = True
         self._numbers_as_times = False
 
@@ -48,7 +51,10 @@ class PlainReader:
         if len(values) < self._fewest or not self._kinds:
             return []
         strict = self._strict
-        places = np.flatnonzero(promising(values))
+        mask = promising(values)
+        if self._decimals:
+            mask &= ~pc.fill_null(pc.match_substring_regex(values, _LARGE_SCALE), True).to_numpy(zero_copy_only=False)
+        places = np.flatnonzero(mask)
         joined = _Joined.of(values, places, strict)
         found: list[tuple[Places, pa.Table]] = []
         pending = [(0, len(joined.places))]
