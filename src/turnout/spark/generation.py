@@ -218,6 +218,8 @@ class GenerationQuery:
         try:
             if self._query is not None:
                 self._query.stop()
+                # The JVM holds what is called for a batch, and that would hold the query: neither could ever go.
+                self._query = None
         except Exception as error:
             log.warning("generation %s did not stop as it should: %s", self.generation, first_line(error))
             ended = False
