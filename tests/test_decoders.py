@@ -14,16 +14,16 @@ from typing import Any
 
 import fastavro
 import pytest
-
-from turnout.cli.diagnosis import judge
-from turnout.columns import ColumnType
-from turnout.config import Format, Settings, parse
 from turnout.decoders import Decoder, RegistrySchemas, decoders_of, shown
-from turnout.errors import ConfigError, TurnoutError
 from turnout.formats.avro import is_recursive
 from turnout.formats.protobuf import message_indexes
 from turnout.formats.rows import LEFT_OVER, opened
 from turnout.formats.values import fit_of, text_of
+
+from turnout.cli.diagnosis import judge
+from turnout.columns import ColumnType
+from turnout.config import Format, Settings, parse
+from turnout.errors import ConfigError, TurnoutError
 from turnout.registry import RegisteredSchema
 
 NOON = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)

@@ -20,11 +20,11 @@ import avro.schema
 import pyarrow as pa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from turnout.decoders import Decoder, RegistrySchemas
 from turnout.records import Decoded
 
 from turnout.columns import ColumnType
 from turnout.config import Format
-from turnout.decoders import Decoder, RegistrySchemas
 from turnout.registry import RegisteredSchema
 
 if TYPE_CHECKING:

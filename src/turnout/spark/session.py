@@ -52,6 +52,12 @@ _SETTINGS = {
     "spark.sql.streaming.stopTimeout": "5s",
     # How long a query that has read nothing yet rests between two questions; later it is held in its last batch.
     "spark.sql.streaming.pollingDelay": "100ms",
+    # What a page of Spark's would show of queries and jobs that are over, which nobody looks at: 40 kB a swap.
+    "spark.sql.ui.retainedExecutions": "10",
+    "spark.ui.retainedJobs": "20",
+    "spark.ui.retainedStages": "20",
+    "spark.ui.retainedTasks": "200",
+    "spark.sql.streaming.numRecentProgressUpdates": "2",
 }
 
 _CHECKPOINTS_BY_PATH = {
@@ -293,13 +299,17 @@ def own_session(session: SparkSession) -> SparkSession:
 
 @contextlib.contextmanager
 def pool(session: SparkSession, name: str) -> Iterator[None]:
-    """Run the jobs of this thread in the scheduler pool `name`."""
+    """Run the jobs of this thread in the scheduler pool `name`; after that in the one that it had before.
+
+    On the thread of a query that is the query's own: later batches would be in the pool of everybody else.
+    """
     context = session.sparkContext
+    before = context.getLocalProperty("spark.scheduler.pool")
     context.setLocalProperty("spark.scheduler.pool", name)
     try:
         yield
     finally:
-        context.setLocalProperty("spark.scheduler.pool", None)  # type: ignore[arg-type]
+        context.setLocalProperty("spark.scheduler.pool", before)  # type: ignore[arg-type]
 
 
 def _not_started(log: Path, error: Exception) -> TurnoutError:

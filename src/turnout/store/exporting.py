@@ -11,6 +11,7 @@ from turnout.joins import partition_newest_ids_sql, quoted
 from turnout.layout import SourceTable, ViewTable
 from turnout.store.affected import columns_of
 from turnout.store.database import sql_text
+from turnout.store.narrow import key_sql, narrow_sql
 
 FOR_VIEWS = ("_id", "_ts")
 """The hidden columns that a view's SQL asks for."""
@@ -28,15 +29,15 @@ def export_rows(
     """
     sql, needed = _needed(cursor, view, rows)
     files: list[Files] = [{} for _ in range(parts)]
-    for source in view.sources:
-        name, below = source.source, folder / source.source
-        columns = columns_of(source, *FOR_VIEWS)
-        chosen = f"SELECT {columns}, _hash % {parts} AS _part FROM {rows[name]} WHERE {needed.get(name, 'true')}"
-        cursor.execute(f"COPY ({chosen}) TO '{sql_text(below)}' (FORMAT parquet, PARTITION_BY (_part))")
-        nothing = folder / f"{name}.parquet"
-        cursor.execute(f"COPY (SELECT {columns} FROM {rows[name]} LIMIT 0) TO '{sql_text(nothing)}' (FORMAT parquet)")
+    times = sql == view.narrow_sql and not view.pairs
+    key = "" if view.own else key_sql(cursor, view, rows)
+    for name, source in view.relations.items():
+        relation = f"(FROM {rows[source.source]} WHERE {needed.get(source.source, 'true')})"
         for number, part in enumerate(files):
-            part[name] = sorted((below / f"_part={number}").glob("*.parquet")) or [nothing]
+            own = relation if parts == 1 else f"(FROM {relation} WHERE _hash % {parts} = {number})"
+            chosen = narrow_sql(own, key, times=times) if key else f"SELECT {columns_of(source, *FOR_VIEWS)} FROM {own}"
+            part[name] = [folder / f"{name}-{number}.parquet"]
+            cursor.execute(f"COPY ({chosen}) TO '{sql_text(part[name][0])}' (FORMAT parquet, COMPRESSION lz4_raw)")
     return sql, files
 
 
@@ -50,10 +51,12 @@ def _needed(cursor: duckdb.DuckDBPyConnection, view: ViewTable, rows: Mapping[st
     if view.own:
         return view.sql, dict.fromkeys((source.source for source in view.sources), has_key(view))
     if view.pairs:
-        return view.sql, {}
+        return view.narrow_sql, {}
     found = {right.source: _newest_once(cursor, right, rows[right.source]) for right in view.rights}
     unique = all(once for once, _ in found.values())
-    return view.sql_if_unique if unique else view.sql, {source: needed for source, (_, needed) in found.items()}
+    return view.narrow_sql_if_unique if unique else view.narrow_sql, {
+        source: needed for source, (_, needed) in found.items()
+    }
 
 
 def _newest_once(cursor: duckdb.DuckDBPyConnection, source: SourceTable, relation: str) -> tuple[bool, str]:
