@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from turnout.broker import EmbeddedBroker
+from patience import measure
 from turnout.config import SparkSettings
+from turnout.testing import EmbeddedBroker, patience
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+pytest_plugins = ["layers", "progress"]
+
+measure()
+# Far beyond the limit of one wait, so that a wait that hangs ends first, and says what it waited for.
+os.environ.setdefault("PYTEST_TIMEOUT", f"{4 * patience():.0f}")
 
 # How long an example takes says more of the machine and of what else runs on it than of what is tested.
 settings.register_profile("turnout", deadline=None, suppress_health_check=[HealthCheck.too_slow])

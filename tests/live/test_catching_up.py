@@ -53,7 +53,6 @@ class CatchingUp(Runner):
         self._query.take_piece(piece, decode_bulk(frame, readings_of(self._layout)))
 
 
-@pytest.mark.timeout(900)
 @settings(max_examples=BULK_EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(case=cases())
 def test_tables_equal_a_plain_computation_whatever_the_pieces(spark: SparkSession, case: Case) -> None:

@@ -9,7 +9,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -196,7 +195,6 @@ def compare(case: Case, runner: Runner, records: list[Sent], *, views: bool) -> 
     assert quality == {f"by_{join}": oracle.quality(users, left, accounts, right) for join in case.joins}
 
 
-@pytest.mark.timeout(900)
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(case=cases())
 def test_tables_equal_a_plain_computation_whatever_the_batches(spark: SparkSession, case: Case) -> None:

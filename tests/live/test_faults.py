@@ -26,7 +26,7 @@ from running import RunningTurnout, lives
 from small_disk import fill, small_disk
 from turnout.broker import EmbeddedBroker, free_port
 from turnout.joins import Duplicates, Join
-from turnout.testing import Record, create_topic, delete_topic, produce, wait_until
+from turnout.testing import Record, create_topic, delete_topic, patience, produce, wait_until
 
 # Five seconds are promised; a machine that has much else to do gets more.
 STOP_SECONDS = 20
@@ -56,16 +56,15 @@ def account(number: int) -> dict[str, Any]:
     return {"userId": f"u{number}", "accountType": "gold", "balance": number / 2}
 
 
-def wait_reason(turnout: RunningTurnout, *parts: str, timeout: float = 120) -> None:
+def wait_reason(turnout: RunningTurnout, *parts: str) -> None:
     wait_until(
         lambda: all(part in turnout.reason() for part in parts),
-        timeout=timeout,
         what=f"the reason to have {parts}; it is {turnout.reason()!r}; log:\n{turnout.log()}",
     )
 
 
-def wait_total(turnout: RunningTurnout, table: str, total: int, timeout: float = 120) -> None:
-    wait_until(lambda: turnout.total(table) >= total, timeout=timeout, what=f"{total} rows of {table}: {turnout.log()}")
+def wait_total(turnout: RunningTurnout, table: str, total: int) -> None:
+    wait_until(lambda: turnout.total(table) >= total, what=f"{total} rows of {table}: {turnout.log()}")
     assert turnout.total(table) == total
 
 
@@ -75,7 +74,7 @@ def said(turnout: RunningTurnout, *parts: str) -> bool:
 
 def wait_said(turnout: RunningTurnout, *parts: str) -> None:
     """Wait for a line of the log, which may be written a moment after what it tells of."""
-    wait_until(lambda: said(turnout, *parts), timeout=60, what=f"{parts} in the log:\n{turnout.log()}")
+    wait_until(lambda: said(turnout, *parts), what=f"{parts} in the log:\n{turnout.log()}")
 
 
 @contextmanager
@@ -103,7 +102,7 @@ def assert_ends_soon(turnout: RunningTurnout, number: int) -> None:
     seconds = time.monotonic() - started
     print(f"ended after {seconds:.2f} s")
     assert code == 0, turnout.log()
-    assert seconds < STOP_SECONDS, f"{seconds:.1f} s"
+    assert seconds < patience(STOP_SECONDS), f"{seconds:.1f} s"
     wait_until(lambda: not any(map(lives, family)), what="the end of its processes")
 
 
@@ -129,7 +128,7 @@ def watched(turnout: RunningTurnout, allowed: tuple[int, ...] = (200,)) -> Itera
     answers: list[int] = []
 
     def read(stopped: threading.Event) -> None:
-        with httpx.Client(base_url=turnout.http.base_url, timeout=60) as client:
+        with httpx.Client(base_url=turnout.http.base_url, timeout=patience()) as client:
             while not stopped.wait(0.05):
                 answers.append(client.get("/api/tables/final_ui/rows", params={"limit": 5}).status_code)
 
@@ -152,7 +151,7 @@ def load(bootstrap: str, topics: tuple[str, str], per_second: int = 1000) -> Ite
                 for n in range(number, number + some):
                     producer.produce(topic, json.dumps(value(n)))
             number += some
-        assert producer.flush(30) == 0
+        assert producer.flush(patience()) == 0
 
     with beside(write):
         yield
@@ -164,7 +163,7 @@ def test_start_without_broker_or_topics_waits_for_both(tmp_path: Path) -> None:
     turnout = RunningTurnout(tmp_path / "turnout", address, **sections("users", "accounts"))
     with ended(turnout), EmbeddedBrokerLater(tmp_path / "broker", port) as broker:
         turnout.start(ready=False)
-        wait_until(lambda: turnout.answer("/healthz") == 200, timeout=60, what="an answer")
+        wait_until(lambda: turnout.answer("/healthz") == 200, what="an answer")
         wait_said(turnout, address, "cannot be reached")
         assert_ends_soon(turnout, signal.SIGTERM)
 
@@ -206,7 +205,7 @@ def test_broker_restart_while_reading_loses_and_doubles_nothing(tmp_path: Path) 
                 stopped = time.monotonic()
                 wait_reason(turnout, address, "cannot be reached")
                 print(f"noticed after {time.monotonic() - stopped:.1f} s")
-                wait_until(lambda: time.monotonic() - stopped > OUTAGE_SECONDS, timeout=OUTAGE_SECONDS + 5)
+                wait_until(lambda: time.monotonic() - stopped > OUTAGE_SECONDS)
                 broker.start()
                 began = time.monotonic()
                 produce(address, "users", [user(n) for n in range(100, 150)])
@@ -248,7 +247,7 @@ def test_deleted_topics_and_records_lost_to_retention_are_told_and_reading_goes_
         produce(address, users, [user(200)])
         produce(address, accounts, [account(n) for n in range(10, 30)])
         place = TopicPartition(accounts, 0, 18)
-        admin.delete_records([place])[place].result(60)
+        admin.delete_records([place])[place].result(patience())
         turnout.start()
         wait_total(turnout, "users_ui", 15)
         wait_total(turnout, "accounts_ui", 8)
@@ -318,7 +317,7 @@ def test_spark_that_is_killed_comes_back_by_itself_and_loses_and_doubles_nothing
             [third] = [row for row in turnout.rows("control_raw") if row["requestId"] == "third"]
             assert third["outcome"] == "failed"
             assert "was killed by SIGKILL" in third["detail"]
-            wait_until(lambda: turnout.total("users_ui@1") > shown, timeout=120, what="what lingers to read again")
+            wait_until(lambda: turnout.total("users_ui@1") > shown, what="what lingers to read again")
             back = turnout.http.post("/api/rollback").json()
             assert (back["outcome"], back["generation"]) == ("rolled_back", 1)
         assert_tables_are_exact(turnout, address, topics)
@@ -338,18 +337,18 @@ def test_process_ends_soon_under_load_and_takes_new_columns_up(
     with ended(turnout):
         with load(address, topics):
             turnout.start()
-            wait_until(lambda: turnout.total("final_ui") > 1000, timeout=120, what="rows")
+            wait_until(lambda: turnout.total("final_ui") > 1000, what="rows")
             assert_second_process_is_refused(turnout)
             assert_ends_soon(turnout, signal.SIGINT)
             turnout.start(ready=False)
-            wait_until(lambda: turnout.answer("/healthz") == 200, timeout=60, what="an answer while Spark starts")
+            wait_until(lambda: turnout.answer("/healthz") == 200, what="an answer while Spark starts")
             assert turnout.answer("/readyz") == 503
             assert_ends_soon(turnout, signal.SIGTERM)
 
             changed = turnout.config.read_text().replace("age: int64", "age: int64\n      city: string")
             turnout.config.write_text(changed)
             turnout.start(ready=False)
-            wait_until(lambda: turnout.answer("/healthz") == 200, timeout=60, what="an answer")
+            wait_until(lambda: turnout.answer("/healthz") == 200, what="an answer")
             assert "city" not in turnout.rows("users_ui", limit=1)[0]
             turnout.wait_ready()
             assert "city" in turnout.rows("users_ui", limit=1)[0]
