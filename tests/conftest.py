@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -26,6 +26,19 @@ os.environ.setdefault("PYTEST_TIMEOUT", f"{4 * patience():.0f}")
 # How long an example takes says more of the machine and of what else runs on it than of what is tested.
 settings.register_profile("turnout", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("turnout")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """The end of what a Turnout of the test said is part of a failure's report."""
+    report = yield
+    folder = getattr(item, "funcargs", {}).get("tmp_path")
+    if report.failed and folder is not None:
+        for log in (*folder.glob("turnout.log"), *folder.glob("*/turnout.log")):
+            report.sections.append((str(log), log.read_text()[-6000:]))
+    return report
 
 
 @pytest.fixture(scope="session")

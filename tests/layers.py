@@ -22,7 +22,7 @@ LONGEST = (
     "live/test_secured.py",
     "live/test_swaps.py",
     "live/test_faults.py",
-    "live/test_spark_faults.py",
+    "live/test_process_faults.py",
     "live/test_cluster.py",
     "browser/test_page.py",
     "live/test_kill_in_swap.py",

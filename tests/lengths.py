@@ -6,9 +6,10 @@ import os
 
 LONG = bool(os.environ.get("LONG_TESTS"))
 
-SWAPS = 200 if LONG else 24
-KILLS = 20 if LONG else 4
+SWAPS = 200 if LONG else 12
+KILLS = 20 if LONG else 2
 EXAMPLES = 250 if LONG else 50
+BATCHES_EXAMPLES = 250 if LONG else 20
 VIEWS_EXAMPLES = 150 if LONG else 12
 LIVE_EXAMPLES = 200 if LONG else 12
 BULK_EXAMPLES = 100 if LONG else 6

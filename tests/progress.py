@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
@@ -35,7 +35,7 @@ class Progress:
         self._ended: Counter[str] = Counter()
         self._found: Counter[str] = Counter()
         self._failed = 0
-        self._seconds: Counter[str] = Counter()
+        self._seconds: defaultdict[str, float] = defaultdict(float)
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         self._found.update(layer_of(item.path) for item in session.items)
@@ -67,7 +67,7 @@ class Progress:
 
     def pytest_terminal_summary(self) -> None:
         self._reporter.section(f"slowest {SLOWEST} of {len(self._seconds):,} tests")
-        for nodeid, seconds in self._seconds.most_common(SLOWEST):
+        for nodeid, seconds in sorted(self._seconds.items(), key=lambda one: -one[1])[:SLOWEST]:
             self._reporter.line(f"{seconds:7.1f} s  {nodeid}")
 
     def _layer(self, nodeid: str) -> str:
