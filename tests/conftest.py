@@ -1,4 +1,4 @@
-"""What all tests share: one Spark and one broker for the whole run, both real."""
+"""What all tests share: one Spark for each worker and one broker for the whole run, both real."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from patience import measure
+from shared_broker import shared_broker
 from turnout.config import SparkSettings
 from turnout.testing import EmbeddedBroker, patience
 
@@ -52,11 +53,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
-    rules = {
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "allow.everyone.if.no.acl.found": "true",
-    }
-    with EmbeddedBroker(tmp_path_factory.mktemp("broker"), properties=rules) as running:
+    """The broker of the whole run, also where several workers share it: topics are named by their test."""
+    base = tmp_path_factory.getbasetemp()
+    with shared_broker((base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "broker") as running:
         yield running
 
 

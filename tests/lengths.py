@@ -7,6 +7,7 @@ import os
 LONG = bool(os.environ.get("LONG_TESTS"))
 
 SWAPS = 200 if LONG else 12
+SUBSCRIBERS = 50 if LONG else 16
 KILLS = 20 if LONG else 2
 EXAMPLES = 250 if LONG else 50
 BATCHES_EXAMPLES = 250 if LONG else 20

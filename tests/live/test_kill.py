@@ -100,11 +100,12 @@ def test_kill_at_random_moments_loses_and_doubles_nothing(
     turnout = RunningTurnout(tmp_path, broker.bootstrap_servers, start="earliest", sources=sources, control=control)
     shown = 0
     with steady_load(broker.bootstrap_servers, topics, seed=7):
-        for _ in range(KILLS):
+        for number in range(KILLS):
             # Half of the moments are in the start, when batches are replayed; the others come while it reads.
             turnout.start(ready=False)
-            if random_.random() < 0.5:
-                time.sleep(random_.uniform(3, 8))
+            if number % 2:
+                wait_until(lambda: turnout.answer("/healthz") == 200, what="an answer")
+                time.sleep(random_.uniform(0, 4))
             else:
                 turnout.wait_ready()
                 assert turnout.total("users_ui") >= shown, "rows that were shown are gone"

@@ -1,4 +1,4 @@
-"""Looking at a real Turnout on real Kafka: fifty subscribers through load and swaps, and each ends with the table."""
+"""Looking at a real Turnout on real Kafka: many subscribers through load and swaps, and each ends with the table."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import schemathesis
 
 from beside import beside
 from following import Follower, Socket, place_of, rows_of, sorted_rows_of
+from lengths import SUBSCRIBERS
 from running import RunningTurnout
 from turnout.broker import EmbeddedBroker
 from turnout.messages import Snapshot, WindowRows
 from turnout.testing import create_topic, produce, wait_until
 
-SUBSCRIBERS = 50
 SWAPS = ("inner", "left", "full")
 
 

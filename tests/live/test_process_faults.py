@@ -106,7 +106,7 @@ def test_process_ends_soon_under_load_and_takes_new_columns_up(
         create_topic(address, topic, partitions=2)
     turnout = RunningTurnout(tmp_path / "turnout", address, **sections(*topics))
     with ended(turnout):
-        with load(address, topics):
+        with load(address, topics, per_second=400):
             turnout.start()
             wait_until(lambda: turnout.total("final_ui") > 1000, what="rows")
             assert_second_process_is_refused(turnout)
