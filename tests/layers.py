@@ -62,8 +62,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        layer = layer_of(item.path)
-        item.add_marker(layer)
-        if layer == "fast" and (started := STARTED.intersection(getattr(item, "fixturenames", ()))):
-            raise pytest.UsageError(f"{item.nodeid} uses {', '.join(started)}: put it into tests/live")
+        item.add_marker(layer_of(item.path))
     items.sort(key=lambda item: place_in_order(item.path))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if layer_of(item.path) == "fast":
+        given = getattr(getattr(item, "callspec", None), "params", {})
+        started = STARTED.intersection(getattr(item, "fixturenames", ())).difference(given)
+        if started:
+            pytest.fail(f"the fast layer has no {' and no '.join(sorted(started))}: put the test into tests/live")

@@ -50,7 +50,7 @@ class Progress:
         if report.when == "call" and report.passed and not hasattr(report, "wasxfail"):
             return "passed", "", ""
         if report.failed:
-            return ("failed" if report.when == "call" else "error"), "", ""
+            return ("failed", "", "FAILED") if report.when == "call" else ("error", "", "ERROR")
         return None
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

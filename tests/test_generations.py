@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from lengths import PARTS_EXAMPLES
 from turnout.config import parse
 from turnout.joins import OFFSET_BITS, Join
 from turnout.layout import Layout
@@ -127,7 +128,7 @@ def test_parts_of_a_view_share_no_key_and_hold_every_row(tmp_path: Path) -> None
     assert all(set(row) == {"userId", "accountType", "balance", "_id", "_ts"} for p in found for row in p["accounts"])
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=PARTS_EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     rows=st.lists(
         st.tuples(st.sampled_from(["a", "b", "c", None]), st.integers(0, 2), st.integers(0, 3)), min_size=0, max_size=12
