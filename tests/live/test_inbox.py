@@ -29,6 +29,12 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]
         yield started
 
 
+@pytest.fixture(autouse=True)
+def _slow_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is told as an outage after a second gets more time here: warnings are counted."""
+    monkeypatch.setattr("turnout.kafka.inbox.LOOK_TIMEOUT_SECONDS", patience(5))
+
+
 @pytest.fixture
 def kafka(broker: EmbeddedBroker) -> str:
     return broker.bootstrap_servers

@@ -18,7 +18,8 @@ from lengths import KILLS
 from running import RunningTurnout
 from turnout.broker import EmbeddedBroker
 from turnout.joins import Duplicates, Join
-from turnout.testing import Record, create_topic, produce, wait_until
+from turnout.testing import Record, create_topic, wait_until
+from writing import writing
 
 USERS = {"userId": "string", "name": "string", "email": "string", "age": "int64"}
 ACCOUNTS = {"userId": "string", "accountType": "string", "balance": "double"}
@@ -51,9 +52,10 @@ def steady_load(bootstrap: str, topics: tuple[str, str], seed: int) -> Iterator[
     random_ = random.Random(seed)
 
     def run(stopped: threading.Event) -> None:
-        while not stopped.wait(0.05):
-            for topic in topics:
-                produce(bootstrap, topic, [random_record(random_, topic) for _ in range(random_.randrange(20))])
+        with writing(bootstrap) as writer:
+            while not stopped.wait(0.05):
+                for topic in topics:
+                    writer.write(topic, [random_record(random_, topic) for _ in range(random_.randrange(20))])
 
     with beside(run):
         yield

@@ -18,6 +18,7 @@ from running import RunningTurnout
 from turnout.broker import EmbeddedBroker
 from turnout.messages import Snapshot, WindowRows
 from turnout.testing import create_topic, produce, wait_until
+from writing import writing
 
 SWAPS = ("inner", "left", "full")
 
@@ -54,10 +55,11 @@ def steady_load(bootstrap: str) -> Iterator[None]:
 
     def run(stopped: threading.Event) -> None:
         turn = 0
-        while not stopped.wait(0.05):
-            turn += 1
-            produce(bootstrap, "look-users", [user(turn % 320, turn)])
-            produce(bootstrap, "look-accounts", [account(turn % 310, float(turn))])
+        with writing(bootstrap) as writer:
+            while not stopped.wait(0.05):
+                turn += 1
+                writer.write("look-users", [user(turn % 320, turn)])
+                writer.write("look-accounts", [account(turn % 310, float(turn))])
 
     with beside(run):
         yield

@@ -208,7 +208,7 @@ def test_unknown_topic_without_any_topic() -> None:
 def test_topics_unreachable_kafka_is_named_with_its_cause(
     address: str, cause: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    topics = Topics(KafkaSettings(bootstrap_servers=address), timeout_seconds=1)
+    topics = Topics(KafkaSettings(bootstrap_servers=address), timeout_seconds=patience(1))
 
     def message() -> str:
         with pytest.raises(TurnoutError) as caught:
