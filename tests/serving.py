@@ -17,9 +17,10 @@ from turnout.measures import Measures
 from turnout.server.app import Server, Services, create_app
 from turnout.server.connections import Doorkeeper
 from turnout.store.database import Database
+from turnout.testing import patience
 
-SECONDS = 60.0
-"""For machines that have much else to do; nothing is ever this slow otherwise."""
+SECONDS = patience()
+"""The limit of all that is waited for."""
 
 # One client for all calls, without TLS: to make one that reads the machine's certificates takes longer than a call.
 # It keeps no connection: servers come and go.

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from lengths import PARTS_EXAMPLES
 from turnout.config import parse
 from turnout.decode import Decoded
 from turnout.joins import OFFSET_BITS, Duplicates, Join
@@ -139,7 +140,7 @@ def test_parts_of_a_view_share_no_key_and_hold_every_row(tmp_path: Path) -> None
 KEYS = st.sampled_from(["a", "b", "c", None])
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=PARTS_EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     users=st.lists(KEYS, max_size=6),
     rows=st.lists(st.tuples(KEYS, st.integers(0, 2), st.integers(0, 3)), max_size=12),
