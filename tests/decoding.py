@@ -23,9 +23,8 @@ def raw(
 
 
 def shape(columns: Mapping[str, str], **other: Any) -> SourceShape:
-    return SourceShape(
-        **({"name": "s", "topic": 0, "key": next(iter(columns)), "tombstones": False} | other), columns=columns
-    )
+    known: dict[str, Any] = {"name": "s", "topic": 0, "key": next(iter(columns)), "tombstones": False}
+    return SourceShape(**(known | other), columns=columns)
 
 
 def numbers(table: pa.Table) -> pa.Table:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -11,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from decoding import found, raw, shape
+from turnout.columns import KNOWN_TYPES
 from turnout.decode import open_decoder
 from turnout.decode.times import (
     FIRST_MICROSECOND,
@@ -379,3 +382,11 @@ def test_moments_are_shown_as_python_shows_them() -> None:
         assert moment_text(moment) == expected
         assert parse_timestamp(expected) == moment
     assert moment_text(NOON * 1000) == "+57975-04-05T00:00:00+00:00"
+
+
+def test_every_type_has_its_rules_in_the_reference() -> None:
+    reference = Path(__file__).parent.parent / "docs" / "reference"
+    page = reference.joinpath("columns.md").read_text(encoding="utf-8")
+    described = {kind for row in re.findall(r"^\| (`[^|]+) \|", page, re.M) for kind in re.findall("`([^`]+)`", row)}
+    assert described == set(KNOWN_TYPES.split(", "))
+    assert "(columns.md)" in reference.joinpath("configuration.md").read_text(encoding="utf-8")

@@ -24,7 +24,7 @@ _LONGEST = 1 << 20
 # Arrow's reader recurses.
 _CERTAINLY_SHALLOW = 1_000
 _TOO_NESTED = 500
-_FEWEST = 64
+FEWEST = 64
 """Fewer records are read faster one by one: each attempt waits for a thread of Arrow."""
 _SMALLEST_HALVED = 128
 _MISSES = 8
@@ -39,7 +39,7 @@ _LARGE_SCALE = '[:\\s"][+-]?[0-9.]*[eE][+-]?[0-9]{2}|[0-9]{30}'
 class PlainReader:
     """Reads the columns of one source. It keeps what it learns of how records look."""
 
-    def __init__(self, columns: Mapping[str, str], fewest: int = _FEWEST) -> None:
+    def __init__(self, columns: Mapping[str, str], fewest: int = FEWEST) -> None:
         self._kinds = dict(columns)
         self._fewest = fewest
         self._decimals = any(kind.startswith("decimal") for kind in columns.values())
