@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from oracle import Sent
+from oracle import Sent, numbered
 from turnout.config import Settings
 from turnout.decode import RAW
 from turnout.decoding import RecordDecoder
@@ -96,9 +96,4 @@ class FedGeneration:
 
     def rows(self, table: str) -> list[dict[str, Any]]:
         """The rows of a table; times of any year as numbers, which Python cannot all hold."""
-        found = read_window(self.database, Window(table)).rows
-        for place, field in enumerate(found.schema):
-            if pa.types.is_timestamp(field.type):
-                found = found.set_column(place, field.name, found[place].cast(pa.int64()))
-        rows: list[dict[str, Any]] = found.to_pylist()
-        return rows
+        return numbered(read_window(self.database, Window(table)).rows)
