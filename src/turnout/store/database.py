@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -76,7 +77,10 @@ class Database:
         try:
             # Finding the best compression of texts takes more than half of the time that loading rows does.
             connection.execute("SET disabled_compression_methods = 'dictionary,fsst,dict_fsst,zstd'")
-            connection.execute(f"SET temp_directory = '{sql_text(self.path.with_suffix('.tmp'))}'")
+            spilled = self.path.with_suffix(".tmp")
+            # A process that was killed left it; the open store keeps others out.
+            shutil.rmtree(spilled, ignore_errors=True)
+            connection.execute(f"SET temp_directory = '{sql_text(spilled)}'")
             connection.execute(_BOOKKEEPING)
         except duckdb.Error as error:
             connection.close()

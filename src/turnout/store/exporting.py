@@ -11,7 +11,7 @@ from turnout.joins import partition_newest_ids_sql, quoted
 from turnout.layout import SourceTable, ViewTable
 from turnout.store.affected import columns_of
 from turnout.store.database import sql_text
-from turnout.store.narrow import key_sql, narrow_sql
+from turnout.store.narrow import key_sql, narrow_columns
 
 FOR_VIEWS = ("_id", "_ts")
 """The hidden columns that a view's SQL asks for."""
@@ -29,16 +29,25 @@ def export_rows(
     """
     sql, needed = _needed(cursor, view, rows)
     files: list[Files] = [{} for _ in range(parts)]
-    times = sql == view.narrow_sql and not view.pairs
-    key = "" if view.own else key_sql(cursor, view, rows)
+    rows = {
+        source: f"(FROM {all_} WHERE {needed[source]})" if source in needed else all_ for source, all_ in rows.items()
+    }
+    newest = sql == view.narrow_sql and not view.pairs
+    key = "" if view.own else key_sql(cursor, view, rows, unique=not newest and not view.pairs)
     for name, source in view.relations.items():
-        relation = f"(FROM {rows[source.source]} WHERE {needed.get(source.source, 'true')})"
+        times = newest and source is not view.left
+        relation = f"(SELECT *, _hash % {parts} AS _part FROM {rows[source.source]})"
+        columns = narrow_columns(key, times=times) if key else columns_of(source, *FOR_VIEWS)
+        below, nothing = folder / name, folder / f"{name}.parquet"
+        _copy(cursor, f"SELECT {columns}, _part FROM {relation}", below, ", PARTITION_BY (_part)")
+        _copy(cursor, f"SELECT {columns} FROM {relation} LIMIT 0", nothing)
         for number, part in enumerate(files):
-            own = relation if parts == 1 else f"(FROM {relation} WHERE _hash % {parts} = {number})"
-            chosen = narrow_sql(own, key, times=times) if key else f"SELECT {columns_of(source, *FOR_VIEWS)} FROM {own}"
-            part[name] = [folder / f"{name}-{number}.parquet"]
-            cursor.execute(f"COPY ({chosen}) TO '{sql_text(part[name][0])}' (FORMAT parquet, COMPRESSION lz4_raw)")
+            part[name] = sorted((below / f"_part={number}").glob("*.parquet")) or [nothing]
     return sql, files
+
+
+def _copy(cursor: duckdb.DuckDBPyConnection, rows: str, target: Path, options: str = "") -> None:
+    cursor.execute(f"COPY ({rows}) TO '{sql_text(target)}' (FORMAT parquet, COMPRESSION lz4_raw{options})")
 
 
 def has_key(view: ViewTable) -> str:
@@ -54,16 +63,15 @@ def _needed(cursor: duckdb.DuckDBPyConnection, view: ViewTable, rows: Mapping[st
         return view.narrow_sql, {}
     found = {right.source: _newest_once(cursor, right, rows[right.source]) for right in view.rights}
     unique = all(once for once, _ in found.values())
-    return view.narrow_sql_if_unique if unique else view.narrow_sql, {
-        source: needed for source, (_, needed) in found.items()
-    }
+    needed = {source: condition for source, (_, condition) in found.items() if condition}
+    return view.narrow_sql_if_unique if unique else view.narrow_sql, needed
 
 
 def _newest_once(cursor: duckdb.DuckDBPyConnection, source: SourceTable, relation: str) -> tuple[bool, str]:
-    """Whether the rows among which the newest of each key is are one for each, and the condition of those rows."""
+    """Whether the rows among which the newest of each key is are one for each, and their condition; none for all."""
     rows = f"(FROM {relation} WHERE {quoted(source.key)} IS NOT NULL)"
     if _is(cursor, f"count(*) = count(DISTINCT _hash) FROM {rows}"):
-        return True, "true"
+        return True, ""
     ids = quoted(f"_newest_{source.source}")
     cursor.execute(f"CREATE OR REPLACE TEMP TABLE {ids} AS {partition_newest_ids_sql(rows, source.key)}")
     keys = f"(SELECT count(DISTINCT {quoted(source.key)}) FROM {rows})"

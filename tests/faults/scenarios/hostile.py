@@ -8,7 +8,7 @@ import time
 
 from faults.scenarios import bulk
 from faults.stage import Stage
-from faults.world import ACCOUNTS, ANY_TIME, SETTLE_SECONDS, USERS, Comparison, Topics, World
+from faults.world import ACCOUNTS, ANY_TIME, USERS, Comparison, Topics, World
 from turnout.testing import Record, produce, wait_until
 
 LOAD_SECONDS = 2
@@ -118,7 +118,7 @@ def strange_control_times(stage: Stage) -> Comparison:
         world.control.send_raw(b"\xff" * 300_000)
         world.control.send_raw(b"{" + b" " * 900_000)
     last = world.control.send({"joinType": "full"})
-    wait_until(lambda: world.control.outcome(last) == "applied", SETTLE_SECONDS, what="the last message to be applied")
+    wait_until(lambda: world.control.outcome(last) == "applied", what="the last message to be applied")
     began = time.monotonic()
     world.turnout.stop()
     world.turnout.start()
