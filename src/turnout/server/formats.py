@@ -20,12 +20,15 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pa_parquet
 
 from turnout.errors import TurnoutError
-from turnout.store.database import Database
+from turnout.server.held import Hold
+from turnout.server.reads import Reading
 from turnout.store.windows import Window, WindowResult, open_window
 
 log = logging.getLogger(__name__)
 
 _IN_MEMORY_BYTES = 4 * 1024 * 1024
+# A tab or an end of line comes before what a spreadsheet looks at.
+_FORMULA = r"^[=+\-@\t\r\n]"
 _TIMESTAMP = "%Y-%m-%dT%H:%M:%SZ"
 
 
@@ -52,6 +55,14 @@ class WindowFile:
     headers: dict[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class Export:
+    """What file to make; `guarded`: no cell of a CSV file can be taken for a formula."""
+
+    kind: Format
+    guarded: bool = False
+
+
 def to_json(value: object) -> bytes:
     """JSON bytes: NaN and infinities are null, times are UTC with Z, decimals are texts."""
     options = orjson.OPT_NAIVE_UTC | orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS
@@ -74,22 +85,25 @@ def window_json(result: WindowResult) -> bytes:
     )
 
 
-def window_file(database: Database, window: Window, kind: Format) -> WindowFile:
+def window_file(reading: Reading, window: Window, export: Export, hold: Hold) -> WindowFile:
     """The window as a file.
 
     It is written whole before the first byte is sent: the snapshot then lasts as long as the reading, never
     as long as a slow client, and an error on the way is still an error answer.
     """
+    kind = export.kind
     # Closed by the caller: the file outlives this function.
     content = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES)  # noqa: SIM115
     try:
-        with open_window(database, window) as stream:
-            _write(stream.rows, kind, content)
+        with open_window(reading, window) as stream:
+            _write(reading, stream.rows, export, content, hold)
             numbers = {"Generation": stream.generation, "Version": stream.version, "Total": stream.total}
         size = content.tell()
+        hold.grow_to(size)
         content.seek(0)
     except OSError as error:
         content.close()
+        reading.check()
         raise _unwritten(error) from error
     except BaseException:
         content.close()
@@ -102,12 +116,27 @@ def window_file(database: Database, window: Window, kind: Format) -> WindowFile:
     return WindowFile(content, headers | {f"X-Turnout-{name}": str(value) for name, value in numbers.items()})
 
 
-def _write(rows: pa.RecordBatchReader, kind: Format, content: IO[bytes]) -> None:
+def _write(reading: Reading, rows: pa.RecordBatchReader, export: Export, content: IO[bytes], hold: Hold) -> None:
     sink = pa.PythonFile(content, mode="w")
     # Leaving a writer's block ends its file but leaves `content` open.
-    with _writer(kind, sink, rows.schema) as writer:
+    with _writer(export.kind, sink, rows.schema) as writer:
         for batch in rows:
-            writer.write_batch(batch)
+            reading.check()
+            writer.write_batch(guarded(batch) if export.guarded else batch)
+            hold.grow_to(content.tell())
+
+
+def guarded(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Texts that a spreadsheet would take for a formula, with an apostrophe in front."""
+    columns = [_guarded(column) if pa.types.is_string(column.type) else column for column in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+
+
+def _guarded(texts: pa.StringArray) -> pa.StringArray:
+    apostrophe = pa.scalar("'", pa.string())
+    return pc.if_else(
+        pc.match_substring_regex(texts, _FORMULA), pc.binary_join_element_wise(apostrophe, texts, ""), texts
+    )
 
 
 def _writer(kind: Format, sink: pa.NativeFile, schema: pa.Schema) -> Any:
