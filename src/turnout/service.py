@@ -48,13 +48,16 @@ def run(settings: Settings, *, insecure: bool = False, on_ready: Callable[[str],
             database,
             orchestrator,
             wait_seconds,
-            settings.server.max_viewers,
+            settings.server,
             tuple(settings.sources),
             settings.joined_views,
         )
         app = create_app(services, access)
         where = settings.server
-        server = Server(app, where.host, where.port, Doorkeeper(where.max_connections))
+        doorkeeper = Doorkeeper(
+            where.max_connections, share=where.max_connections_per_client, proxies=where.trusted_proxies
+        )
+        server = Server(app, where.host, where.port, doorkeeper, where.trusted_proxies)
         orchestrator.start()
         asyncio.run(_serve(server, on_ready))
     finally:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -73,8 +74,8 @@ def test_nothing_stays_in_the_temporary_folder(broker: EmbeddedBroker, tmp_path:
     for topic in ("temporary-users", "temporary-accounts", "temporary-control"):
         create_topic(bootstrap, topic, 1)
     produce(bootstrap, "temporary-users", [{"userId": f"k{n}", "name": "n", "age": n} for n in range(45_000)])
-    users = {"topic": "temporary-users", "table": "users_ui", "key": "userId"}
-    accounts = {"topic": "temporary-accounts", "table": "accounts_ui", "key": "userId"}
+    users: dict[str, Any] = {"topic": "temporary-users", "table": "users_ui", "key": "userId"}
+    accounts: dict[str, Any] = {"topic": "temporary-accounts", "table": "accounts_ui", "key": "userId"}
     users |= {"columns": {"userId": "string", "name": "string", "age": "int64"}}
     accounts |= {"columns": {"userId": "string", "balance": "double"}}
     turnout = RunningTurnout(

@@ -11,8 +11,9 @@ import re
 import shutil
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Protocol
 
 import duckdb
 
@@ -53,8 +54,21 @@ CREATE OR REPLACE VIEW main.swaps AS FROM turnout.swaps;
 """
 
 
+class Readable(Protocol):
+    """What can be read: the store, or one read of it that others can end."""
+
+    @property
+    def max_bytes(self) -> int | None:
+        """The most bytes of a window's rows; None for any number."""
+
+    def read(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
+        """One snapshot: all that is read inside is of one moment."""
+
+
 class Database:
     """The open store. Threads share it; each transaction has a cursor of its own."""
+
+    max_bytes: int | None = None
 
     def __init__(self, path: Path, memory_limit: str) -> None:
         self.path = path

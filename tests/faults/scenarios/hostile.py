@@ -103,7 +103,7 @@ def _write_strange_times(world: World, topics: Topics) -> None:
     for number, (moment, born) in enumerate(itertools.product(STRANGE_TIMES, STRANGE_DAYS)):
         user = {"userId": f"s{number % 9}", "name": "n", "email": "e", "age": number, "born": born, "seen": born}
         account = {"userId": f"s{number % 9}", "accountType": "a", "balance": number}
-        place = {"partition": number % 2, "timestamp_ms": moment}
+        place: dict[str, Any] = {"partition": number % 2, "timestamp_ms": moment}
         users += [Record(user, **place), Record(b"{bad %d" % number, **place)]
         accounts.append(Record(account, **place))
     produce(world.bootstrap, topics.users, users)
