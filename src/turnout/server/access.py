@@ -214,6 +214,8 @@ async def refuse(scope: Scope, receive: Receive, send: Send, error: TurnoutError
         headers["WWW-Authenticate"] = "Bearer"
     if isinstance(error, TooOften):
         headers["Retry-After"] = str(error.retry_after)
+        # What was sent along is not looked at: to refuse each of many requests costs as much as to answer it.
+        headers["Connection"] = "close"
     await json_response(error.as_json(), error.status, headers)(scope, receive, send)
 
 

@@ -13,6 +13,7 @@ import logging
 import resource
 import socket
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from typing import Any
@@ -27,7 +28,7 @@ from turnout.errors import TurnoutError
 from turnout.messages import CloseCode
 from turnout.server.api import SECURITY_HEADERS
 from turnout.server.formats import to_json
-from turnout.server.limits import check_size, headers_too_large, host_name
+from turnout.server.limits import Buckets, Rate, TooOften, check_size, headers_too_large, host_name
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +42,8 @@ SLOW_SECONDS = 15.0
 _REFUSAL_SECONDS = 1.0
 _LAST_WORD_SECONDS = 5.0
 _REFUSED_AT_ONCE, _REFUSED_OF_ONE = 100, 10
+# Of one client: to open a connection, and to refuse a WebSocket, costs more than most requests.
+_ARRIVALS, _UPGRADES = Rate(per_second=200, burst=1000), Rate(per_second=20, burst=400)
 # Answered also where all connections are in use: whoever asks would restart a server that is only busy.
 _PROBES = tuple(f"GET {path} ".encode() for path in ("/healthz", "/readyz", "/metrics"))
 # Who takes nothing of an answer for so long is gone.
@@ -65,21 +68,44 @@ class Doorkeeper:
         self._proxies = tuple(ipaddress.ip_network(network) for network in proxies)
         # In the order in which they became idle.
         self.idle: dict[Connection, None] = {}
+        self._arriving, self._upgrading = Buckets(_ARRIVALS), Buckets(_UPGRADES)
+        self._open: Counter[str] = Counter()
+        self._refused: Counter[str] = Counter()
+
+    def enter(self, host: str) -> None:
+        self._open[host] += 1
+
+    def leave(self, host: str) -> None:
+        _one_less(self._open, host)
 
     def admits(self, comer: Connection) -> bool:
         """Whether there is a place for who comes, among its client's and among all; one that is idle makes room."""
-        if self._of_client(comer) > self.share and not self._is_proxy(comer):
+        if self._open[comer.host] > self.share and not self._is_proxy(comer):
             return self._close_idle(comer.host)
-        return len(comer.connections) <= self.most or self._close_idle(comer.host) or self._close_idle()
+        return self._open.total() <= self.most or self._close_idle(comer.host) or self._close_idle()
 
-    def lets_ask(self, comer: Connection) -> bool:
+    def is_hasty(self, comer: Connection) -> bool:
+        """Whether its client opens connections faster than anybody needs them."""
+        return bool(self._arriving.take(comer.host)) and not self._is_proxy(comer)
+
+    def check_upgrade(self, comer: Connection) -> None:
+        """Refuse a WebSocket of a client that opens them faster than anybody needs them."""
+        if not self._is_proxy(comer) and (wait := self._upgrading.take(comer.host)):
+            raise TooOften("too many WebSockets were opened by this client", wait)
+
+    def refuse(self, comer: Connection) -> bool:
         """Whether who has no place may at least say what it wants: some may, but not all of one client."""
-        refused = [known for known in comer.connections if isinstance(known, Connection) and known.refused]
-        return len(refused) < _REFUSED_AT_ONCE and [known.host for known in refused].count(comer.host) < _REFUSED_OF_ONE
+        if (
+            self._arriving.take(comer.host)
+            or self._refused.total() >= _REFUSED_AT_ONCE
+            or self._refused[comer.host] >= _REFUSED_OF_ONE
+        ):
+            return False
+        self._refused[comer.host] += 1
+        return True
 
-    def _of_client(self, comer: Connection) -> int:
-        """How many connections its client has, WebSockets among them."""
-        return sum(peer(known) == comer.host for known in comer.connections)
+    def forget_refused(self, host: str) -> None:
+        _one_less(self._refused, host)
 
     def _is_proxy(self, comer: Connection) -> bool:
         address = ipaddress.ip_address(comer.client[0]) if self._proxies and comer.client else None
@@ -145,9 +171,12 @@ class Connection(H11Protocol):
         # connection that is used again waits 40 ms for an acknowledgement.
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.host = peer(self)
-        if self._doorkeeper.admits(self):
+        self._doorkeeper.enter(self.host)
+        if self._doorkeeper.is_hasty(self):
+            transport.abort()
+        elif self._doorkeeper.admits(self):
             self._begin_to_wait()
-        elif self._doorkeeper.lets_ask(self):
+        elif self._doorkeeper.refuse(self):
             # The answer waits for the request: browsers do not read one that comes before, and probes are let in.
             self.refused = True
             self._deadline = self.loop.call_later(_REFUSAL_SECONDS, self._leave)
@@ -157,6 +186,9 @@ class Connection(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._end_waiting()
         self._reader.stop()
+        self._doorkeeper.leave(self.host)
+        if self.refused:
+            self._doorkeeper.forget_refused(self.host)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -182,10 +214,13 @@ class Connection(H11Protocol):
         self._end_waiting()
         try:
             check_size(dict(self.scope))
+            self._doorkeeper.check_upgrade(self)
         except TurnoutError as error:
             self._answer(error)
         else:
+            # The other protocol counts itself; this one hears nothing of the connection any more.
             super().handle_websocket_upgrade(event)
+            self._doorkeeper.leave(self.host)
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is no HTTP request; called while h11's error is handled."""
@@ -253,11 +288,15 @@ class Socket(WebSocketsSansIOProtocol):
     One whose client takes nothing is told why and given up: uvicorn would wait for it for ever.
     """
 
-    _last_word: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
+    def __init__(self, doorkeeper: Doorkeeper, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._doorkeeper = doorkeeper
         self._reader = _ReaderWatch(self, self._give_up)
+        self._last_word: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._doorkeeper.enter(peer(self))
 
     async def send(self, message: Any) -> None:
         await super().send(message)
@@ -275,6 +314,7 @@ class Socket(WebSocketsSansIOProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._reader.stop()
+        self._doorkeeper.leave(peer(self))
         if self._last_word is not None:
             self._last_word.cancel()
         super().connection_lost(exc)
@@ -324,7 +364,13 @@ def allow_open_files(connections: int) -> None:
         log.warning(told, allowed, connections)
 
 
-def peer(protocol: Any) -> str:
+def _one_less(counter: Counter[str], host: str) -> None:
+    counter[host] -= 1
+    if counter[host] <= 0:
+        del counter[host]
+
+
+def peer(protocol: H11Protocol | WebSocketsSansIOProtocol) -> str:
     """The client at the other end."""
     return host_name(protocol.client[0]) if protocol.client else "unknown"
 

@@ -7,7 +7,11 @@ from __future__ import annotations
 
 import logging
 import tempfile
+<<<<<<< HEAD
 from collections.abc import Sequence
+=======
+from collections.abc import Callable
+>>>>>>> hostile-server
 from dataclasses import asdict, dataclass
 from decimal import Decimal
 from enum import StrEnum
@@ -29,7 +33,11 @@ from turnout.time_columns import is_plain, is_time, iso_texts
 log = logging.getLogger(__name__)
 
 _IN_MEMORY_BYTES = 4 * 1024 * 1024
+<<<<<<< HEAD
 _CSV_TIMESTAMP = "%Y-%m-%d %H:%M:%SZ"
+=======
+_ENCODED_ROWS = 1_000
+>>>>>>> hostile-server
 # A tab or an end of line comes before what a spreadsheet looks at.
 _FORMULA = r"^[=+\-@\t\r\n]"
 
@@ -74,17 +82,31 @@ def to_json(value: object) -> bytes:
 def window_json(result: WindowResult) -> bytes:
     """The answer of one window."""
     names = result.rows.column_names
-    values = [for_json(column).to_pylist() for column in result.rows.columns]
-    return to_json(
+    head = to_json(
         {
             "table": result.table,
             "generation": result.generation,
             "version": result.version,
             "total": result.total,
             "columns": [asdict(column) for column in result.columns],
-            "rows": [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)],
         }
     )
+    rows = json_list(
+        result.rows, lambda columns: [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+    )
+    return b'%s,"rows":%s}' % (head[:-1], rows)
+
+
+def json_list(rows: pa.Table | pa.RecordBatch, items: Callable[[list[list[Any]]], list[Any]]) -> bytes:
+    """What `items` makes of columns of values, as a JSON list.
+
+    In pieces: other threads, the event loop among them, do not run while one is encoded.
+    """
+    pieces = []
+    for start in range(0, rows.num_rows, _ENCODED_ROWS):
+        piece = rows.slice(start, _ENCODED_ROWS)
+        pieces.append(to_json(items([for_json(column).to_pylist() for column in piece.columns]))[1:-1])
+    return b"[%s]" % b",".join(pieces)
 
 
 def window_file(reading: Reading, window: Window, export: Export, hold: Hold) -> WindowFile:

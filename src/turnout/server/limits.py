@@ -75,11 +75,15 @@ class Buckets:
         """Take so many, or tell how long to wait for them."""
         wait = self.wait_seconds(client, amount)
         if wait == 0:
-            self._filled[client] = self._level(client) - amount, self._clock()
-            self._filled.move_to_end(client)
-            if len(self._filled) > self._most:
-                self._filled.popitem(last=False)
+            self.spend(client, amount)
         return wait
+
+    def spend(self, client: str, amount: float) -> None:
+        """Take so much, also where it is not there: then the client waits longer."""
+        self._filled[client] = self._level(client) - amount, self._clock()
+        self._filled.move_to_end(client)
+        if len(self._filled) > self._most:
+            self._filled.popitem(last=False)
 
     def _level(self, client: str) -> float:
         level, then = self._filled.get(client, (float(self._rate.burst), 0.0))

@@ -1,7 +1,8 @@
 """Reads of the store for clients: each has a place, a share of the places, and a time after which it is ended.
 
 HTTP answers, files, windows and snapshots all come through here. A client is a token, or an address where there are no
-tokens. What is read is decided by who asks; the threads that probes and the server itself need are others.
+tokens; one that has read for long has one place, and rests between its reads. What is read is decided by who asks; the
+threads that probes and the server itself need are others.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import TypeVar
 import duckdb
 
 from turnout.errors import TurnoutError
+from turnout.server.limits import Buckets, Rate
 from turnout.server.threads import Threads
 from turnout.server.turns import Turns
 from turnout.store.database import Database
@@ -25,6 +27,8 @@ from turnout.store.database import Database
 T = TypeVar("T")
 
 _AGAIN_SECONDS = 0.05
+# Seconds that one client may spend on long reads, of all its threads, before it has to rest.
+_LONG_SECONDS, _SPENDING = 0.2, Rate(per_second=0.5, burst=5)
 # Whole files and large filters take long: most places are for all others.
 _LARGE_PART = 4
 
@@ -107,9 +111,12 @@ class Reads:
         self._database = database
         self._limits = limits or ReadLimits()
         self._threads = Threads(self._limits.places, "read")
+        self._most_large = max(1, self._limits.places // _LARGE_PART)
+        self._large_threads = Threads(self._most_large, "large-read", yielding=True)
         # Threads give places back, so all that follows is under a lock.
         self._lock = threading.Lock()
         self._running: Counter[_Line] = Counter()
+        self._unspent = Buckets(_SPENDING)
         self._waiting: Turns[_Line, _Waiting] = Turns()
 
     @property
@@ -124,8 +131,9 @@ class Reads:
         line = min(clients, key=self._load, default="server"), large
         await self._place(line)
         loop, reading = asyncio.get_running_loop(), Reading(self._database, self._limits.answer_bytes)
-        done = self._threads.start(lambda: reading.run(work))
-        done.add_done_callback(lambda _: self._give_back(line))
+        threads, began = self._large_threads if large else self._threads, loop.time()
+        done = threads.start(lambda: reading.run(work))
+        done.add_done_callback(lambda _: self._ended(loop, line, loop.time() - began))
         timer = loop.call_later(self._limits.timeout_seconds, self._end, loop, reading, done, self._too_long())
         try:
             return await asyncio.wrap_future(done)
@@ -139,6 +147,21 @@ class Reads:
         if not done.done():
             reading.end(reason)
             loop.call_later(_AGAIN_SECONDS, self._end, loop, reading, done, reason)
+
+    def _ended(self, loop: asyncio.AbstractEventLoop, line: _Line, seconds: float) -> None:
+        """On the thread that read. Who reads all the time rests for as long as it read: that is for the others."""
+        client, _ = line
+        with self._lock:
+            if seconds > _LONG_SECONDS:
+                self._unspent.spend(client, seconds)
+            rests = self._unspent.wait_seconds(client, 0) > 0
+        try:
+            if rests:
+                loop.call_soon_threadsafe(loop.call_later, seconds, self._give_back, line)
+                return
+        except RuntimeError:
+            pass  # the loop has ended: nobody reads any more
+        self._give_back(line)
 
     async def _place(self, line: _Line) -> None:
         with self._lock:
@@ -171,13 +194,13 @@ class Reads:
 
     def _is_free(self, line: _Line) -> bool:
         client, large = line
-        if self._running.total() >= self._limits.places or self._of(client) >= self._limits.share:
+        share = 1 if self._unspent.wait_seconds(client, 0) else self._limits.share
+        if self._running.total() >= self._limits.places or self._of(client) >= share:
             return False
         if not large:
             return True
         all_large = sum(count for (_, is_large), count in self._running.items() if is_large)
-        most = max(1, self._limits.places // _LARGE_PART)
-        return all_large < most and self._running[line] < max(1, self._limits.share // 2)
+        return all_large < self._most_large and self._running[line] < max(1, self._limits.share // 2)
 
     def _of(self, client: str) -> int:
         return self._running[client, False] + self._running[client, True]

@@ -92,7 +92,7 @@ class SharedChanges:
         self._ended = ended
         self._compares = split_name(window.table)[0] in COMPARED
         self._followers: dict[ChangesSlot, Place | None] = {}
-        self._joining: set[asyncio.Task[None]] = set()
+        self._joining: dict[ChangesSlot, asyncio.Task[None]] = {}
         self._history = History()
         self._place: Place | None = None
         self._known: TrackedWindow | None = None
@@ -122,11 +122,13 @@ class SharedChanges:
     def leave(self, slot: ChangesSlot) -> bool:
         """A follower less; whether any is left."""
         self._followers.pop(slot, None)
+        if (joining := self._joining.pop(slot, None)) is not None:
+            joining.cancel()
         return bool(self._followers)
 
     def close(self) -> None:
         self._task.cancel()
-        for task in self._joining:
+        for task in self._joining.values():
             task.cancel()
 
     def told(self, place: Place, deltas: Mapping[Place, Delta | None]) -> None:
@@ -152,9 +154,10 @@ class SharedChanges:
         return True
 
     def _bring(self, slot: ChangesSlot, reason: Reason, seen: Place | None = None) -> None:
-        task = asyncio.ensure_future(self._bring_in(slot, reason, seen))
-        self._joining.add(task)
-        task.add_done_callback(self._joining.discard)
+        if (earlier := self._joining.pop(slot, None)) is not None:
+            earlier.cancel()
+        task = self._joining[slot] = asyncio.ensure_future(self._bring_in(slot, reason, seen))
+        task.add_done_callback(lambda done: self._joining.pop(slot) if self._joining.get(slot) is done else None)
 
     async def _bring_in(self, slot: ChangesSlot, reason: Reason, seen: Place | None) -> None:
         fault = f"a snapshot of {self.window.table} cannot be read"

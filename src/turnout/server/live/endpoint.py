@@ -23,7 +23,7 @@ from turnout.server.limits import Buckets, Rate, Viewers, caller
 from turnout.server.live.encoding import message, problem_body
 from turnout.server.live.hub import Hub
 from turnout.server.live.outbox import ChangesSlot, NewestSlot, Outbox, Slot
-from turnout.server.live.parsing import BYTES_A_SECOND, Asked, Parsing
+from turnout.server.live.parsing import Asked, Parsing
 
 log = logging.getLogger(__name__)
 
@@ -100,12 +100,10 @@ class Connection:
             event = await self._websocket.receive()
             if event["type"] == "websocket.disconnect":
                 return
-            raw = event.get("text") or event.get("bytes") or b""
-            if self._speaking.take("client") or self._parsing.is_too_much(self._client, raw):
-                most = f"{_SPEAKING.per_second:g} messages or {BYTES_A_SECOND.per_second / 1000:g} kB a second"
-                await self._close(CloseCode.TOO_MANY_MESSAGES, f"more than {most}")
+            if self._speaking.take("client"):
+                await self._close(CloseCode.TOO_MANY_MESSAGES, f"more than {_SPEAKING.per_second:g} messages a second")
                 return
-            await self._take(raw)
+            await self._take(event.get("text") or event.get("bytes") or b"")
 
     async def _close(self, code: CloseCode, reason: str) -> None:
         with contextlib.suppress(RuntimeError, TimeoutError, WebSocketDisconnect):
@@ -114,7 +112,7 @@ class Connection:
     async def _take(self, raw: str | bytes) -> None:
         identity: str | None = None
         try:
-            asked = await self._parsing.parsed(raw)
+            asked = await self._parsing.parsed(self._client, raw)
             identity = asked.message.id
             self._answer(asked)
         except TurnoutError as error:

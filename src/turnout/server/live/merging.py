@@ -63,7 +63,7 @@ class _Lane(Generic[T]):
         self._netting = netting
         self._most = most
         self._rests = rests
-        self._thread = Threads(1, "merge")
+        self._thread = Threads(1, "merge", yielding=rests)
         self._waiting: Turns[str, _Waiting[T]] = Turns()
         self._working: asyncio.Task[None] | None = None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 
 from pydantic import ValidationError
@@ -13,8 +14,9 @@ from turnout.server.threads import Threads
 from turnout.store.where import parse_columns, parse_sort, parse_terms
 from turnout.store.windows import Window
 
-BYTES_A_SECOND = Rate(per_second=500_000, burst=2_000_000)
-"""What all connections of one client may send."""
+MESSAGES = Rate(per_second=100, burst=500)
+BYTES = Rate(per_second=250_000, burst=1_000_000)
+"""What is taken of one client, of all its connections; the rest waits in its sockets."""
 
 SMALL_BYTES = 4_000
 """A message of more is not read on the event loop."""
@@ -39,13 +41,13 @@ class Parsing:
 
     def __init__(self) -> None:
         self._thread = Threads(1, "parse")
-        self._bytes = Buckets(BYTES_A_SECOND)
+        self._messages, self._bytes = Buckets(MESSAGES), Buckets(BYTES)
 
-    def is_too_much(self, client: str, raw: str | bytes) -> bool:
-        return self._bytes.take(client, len(raw)) > 0
-
-    async def parsed(self, raw: str | bytes) -> Asked:
-        """TurnoutError where it is no message."""
+    async def parsed(self, client: str, raw: str | bytes) -> Asked:
+        """The message, when its client may send it; TurnoutError where it is none."""
+        while wait := self._messages.take(client) or self._bytes.wait_seconds(client, len(raw)):
+            await asyncio.sleep(wait)
+        self._bytes.spend(client, len(raw))
         return parsed(raw) if len(raw) <= SMALL_BYTES else await self._thread.run(lambda: parsed(raw))
 
 
