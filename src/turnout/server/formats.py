@@ -7,11 +7,7 @@ from __future__ import annotations
 
 import logging
 import tempfile
-<<<<<<< HEAD
-from collections.abc import Sequence
-=======
-from collections.abc import Callable
->>>>>>> hostile-server
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from decimal import Decimal
 from enum import StrEnum
@@ -33,11 +29,8 @@ from turnout.time_columns import is_plain, is_time, iso_texts
 log = logging.getLogger(__name__)
 
 _IN_MEMORY_BYTES = 4 * 1024 * 1024
-<<<<<<< HEAD
-_CSV_TIMESTAMP = "%Y-%m-%d %H:%M:%SZ"
-=======
 _ENCODED_ROWS = 1_000
->>>>>>> hostile-server
+_CSV_TIMESTAMP = "%Y-%m-%d %H:%M:%SZ"
 # A tab or an end of line comes before what a spreadsheet looks at.
 _FORMULA = r"^[=+\-@\t\r\n]"
 

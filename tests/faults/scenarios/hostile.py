@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import time
+from typing import Any
 
 from faults.scenarios import bulk
 from faults.stage import Stage
