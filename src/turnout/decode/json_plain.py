@@ -55,6 +55,8 @@ class PlainReader:
         if self._decimals:
             mask &= ~pc.fill_null(pc.match_substring_regex(values, _LARGE_SCALE), True).to_numpy(zero_copy_only=False)
         places = np.flatnonzero(mask)
+        if len(places) < self._fewest:
+            return []
         joined = _Joined.of(values, places, strict)
         found: list[tuple[Places, pa.Table]] = []
         pending = [(0, len(joined.places))]
@@ -186,14 +188,15 @@ class _Joined:
     @classmethod
     def of(cls, values: pa.BinaryArray, places: Places, strict: bool) -> _Joined:
         """Those of `values` at these places that are such; without `strict` also special numbers count as not."""
-        joined = cls(values if len(places) == len(values) else values.take(pa.array(places)), places)
-        if joined.is_text() and (strict or not joined.has_special_number()):
-            return joined
-        chosen = values.take(pa.array(places))
-        odd = pc.or_(pc.match_substring(chosen, b"\0"), pc.match_substring_regex(chosen, _SPECIAL))
-        good: Mask = ~odd.to_numpy(zero_copy_only=False)
-        good &= np.fromiter((_is_utf8(value.as_buffer()) for value in chosen), bool, len(chosen))
-        return cls(chosen.filter(pa.array(good)), places[good])
+        chosen = values if len(places) == len(values) else values.take(pa.array(places))
+        joined = cls(chosen, places)
+        good: Mask = np.ones(len(chosen), dtype=bool)
+        if not joined.is_text():
+            good &= ~pc.match_substring(chosen, b"\0").to_numpy(zero_copy_only=False)
+            good &= np.fromiter((_is_utf8(value.as_buffer()) for value in chosen), bool, len(chosen))
+        if not strict and joined.has_special_number():
+            good &= ~pc.match_substring_regex(chosen, _SPECIAL).to_numpy(zero_copy_only=False)
+        return joined if good.all() else cls(chosen.filter(pa.array(good)), places[good])
 
     def lines(self, start: int, stop: int) -> pa.Buffer:
         return self._data.slice(int(self._starts[start]), int(self._starts[stop] - self._starts[start]) - 1)
