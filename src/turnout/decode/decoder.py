@@ -136,9 +136,10 @@ def _pieces(records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """The records in pieces that are not too large to try again."""
     values = records["value"]
     ends = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1]
+    ends = ends.astype(np.int64)  # so that it is not converted for each search
     start = 0
     while start < len(values):
-        fits = int(np.searchsorted(ends, int(ends[start]) + _PIECE_BYTES, "right")) - 1
+        fits = int(np.searchsorted(ends, ends[start] + _PIECE_BYTES, "right")) - 1
         stop = min(max(fits, start + 1), start + _PIECE_RECORDS, len(values))
         yield records.slice(start, stop - start)
         start = stop

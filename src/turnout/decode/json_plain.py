@@ -123,7 +123,7 @@ class PlainReader:
             explicit_schema=pa.schema(fields),
             # In a field that is ignored, NaN is too.
             unexpected_field_behavior="error" if self._strict else "ignore",
-            newlines_in_values=joined.broken,
+            newlines_in_values=True,
         )
         # All in one block: then Arrow counts rows from the first.
         reading = pj.ReadOptions(use_threads=False, block_size=data.size + 1)
@@ -174,7 +174,7 @@ def _times(column: pa.ChunkedArray) -> pa.ChunkedArray:
 class _Joined:
     """Values in lines, that are surely text without anything that Arrow's reader takes for what it is not."""
 
-    __slots__ = ("_data", "_starts", "broken", "places")
+    __slots__ = ("_data", "_starts", "places")
 
     def __init__(self, values: pa.BinaryArray, places: Places) -> None:
         whole = pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
@@ -182,8 +182,6 @@ class _Joined:
         offsets = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1]
         self._starts = offsets - offsets[0] + np.arange(len(values) + 1)
         self.places = places
-        self.broken = bool(np.count_nonzero(self._bytes() == ord("\n")) > len(values) - 1)
-        """Whether values have line breaks of their own."""
 
     @classmethod
     def of(cls, values: pa.BinaryArray, places: Places, strict: bool) -> _Joined:
