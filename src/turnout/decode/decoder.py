@@ -91,11 +91,11 @@ class _SourceReader:
 
     def read(self, records: pa.RecordBatch, faults: Faults) -> list[pa.Table]:
         """The rows of these records of its topic."""
+        return [table for piece in _pieces(records) for table in self._piece(piece, faults)]
+
+    def _piece(self, records: pa.RecordBatch, faults: Faults) -> list[pa.Table]:
         if self._plain is None:
             return self._one_by_one(records, faults)
-        return [table for piece in _pieces(records) for table in self._piece(self._plain, piece, faults)]
-
-    def _piece(self, plain: PlainReader, records: pa.RecordBatch, faults: Faults) -> list[pa.Table]:
         if self._paused:
             # Most records were odd of late: trying each piece would cost more than it saves.
             self._paused -= 1
@@ -103,7 +103,7 @@ class _SourceReader:
         tables = []
         odd = np.ones(records.num_rows, dtype=bool)
         ids = records.select(["_id", "_ts"])
-        for places, table in plain.read(records["value"]):
+        for places, table in self._plain.read(records["value"]):
             odd[places] = False
             tables.append(self._with_ids(table, ids if len(places) == len(odd) else ids.take(pa.array(places))))
         left = np.flatnonzero(odd)
