@@ -26,12 +26,16 @@ RECORDS = 500_000 if LONG else 110_000
 
 @pytest.fixture(scope="module")
 def hostile() -> list[bytes | None]:
-    """In stretches of several hundred that are plain, nearly so, or odd."""
+    """In stretches of several hundred that are plain, nearly so, or odd; in some, texts come as numbers."""
     rng = random.Random(20_261_115)
     values: list[bytes | None] = []
     while len(values) < RECORDS:
         odd = rng.choice((0.002, 0.02, 0.5, 1.0, 1.0, 1.0))
-        values += [a_record(rng, None if rng.random() < odd else 0.0) for _ in range(rng.randint(100, 900))]
+        some = [a_record(rng, None if rng.random() < odd else 0.0) for _ in range(rng.randint(100, 900))]
+        if rng.random() < 0.3:
+            numbers = (b"7", b"7", b"0", b"-12", b'"a"' if odd == 1.0 else b"1", b"-0" if odd > 0.1 else b"2")
+            some = [value and value.replace(b'"a"', rng.choice(numbers)) for value in some]
+        values += some
     return values[:RECORDS]
 
 
