@@ -116,7 +116,7 @@ test-long: setup ## the long forms: 200 swaps, 20 kills, 250 random histories (a
 	  tests/live/test_three_sources.py tests/live/test_format_exactness.py tests/live/test_kill.py \
 	  tests/live/test_kill_in_swap.py tests/live/test_swaps.py tests/test_openapi.py $(ARGS)
 
-faults: setup faketime ## play every fault against real parts (about 9 minutes; ARGS="--list", "--only NAME", "--write-docs")
+faults: setup faketime ## play every fault against real parts (about 13 minutes; ARGS="--list", "--only NAME", "--write-docs")
 	PYTHONPATH=tests $(BIN)/python -m faults $(ARGS)
 
 # What lets a fault change the clock of one process. Without it that fault says so, and the others are played.
