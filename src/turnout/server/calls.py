@@ -40,6 +40,7 @@ ERRORS: Mapping[str, ErrorCode] = {
     "unknown_parameter": ErrorCode(400, "a parameter is not known"),
     "answer_too_large": ErrorCode(400, "the rows have more bytes than an answer may"),
     "bad_request": ErrorCode(400, "this is no HTTP request"),
+    "bad_view": ErrorCode(400, "the SQL of a view cannot be used"),
     "unauthorized": ErrorCode(401, "no token, or one that is not known"),
     "forbidden": ErrorCode(403, "a viewer's token where an operator's is needed"),
     "foreign_origin": ErrorCode(403, "a page of another site sent the request"),
@@ -62,6 +63,8 @@ ERRORS: Mapping[str, ErrorCode] = {
     "internal_error": ErrorCode(500, "a fault of the server; its log has the details"),
     "build_failed": ErrorCode(502, "the swap failed; the published generation goes on"),
     "kafka_unreachable": ErrorCode(503, "Kafka is away"),
+    "registry_unreachable": ErrorCode(503, "the schema registry is away"),
+    "registry_refused": ErrorCode(503, "the schema registry refuses what was asked"),
     "starting": ErrorCode(503, "the server has just started"),
     "building": ErrorCode(503, "no generation is published yet"),
     "spark_gone": ErrorCode(503, "Spark ended and is started again"),
@@ -81,6 +84,7 @@ _STEERING = (
     *("unknown_parameter", "bad_parameter", "forbidden", "foreign_origin", "request_timeout", "generation_conflict"),
     *("message_too_large", "unsupported_media_type", "bad_control", "unknown_topic", "not_authorized", "bad_sample"),
     *("nothing_to_roll_back", "build_failed", "build_timeout", "kafka_unreachable", "spark_gone", "store_unavailable"),
+    *("bad_view", "registry_unreachable", "registry_refused"),
 )
 
 
