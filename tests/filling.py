@@ -116,6 +116,6 @@ def filled(folder: Path) -> Iterator[Filling]:
 
 def _joined(view: ViewTable, rows: Mapping[str, pa.Table]) -> pa.Table:
     with duckdb.connect() as connection:
-        for source, table in rows.items():
-            connection.register(source, table)
-        return connection.execute(view.sql).to_arrow_table()
+        for relation, table in rows.items():
+            connection.register(relation, table)
+        return connection.execute(view.narrow_sql).to_arrow_table()

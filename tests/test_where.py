@@ -327,7 +327,8 @@ def _assert_only_our_words(text: str, parameters: list[object]) -> None:
     for name in sorted(COLUMNS, key=len, reverse=True):
         text = text.replace('"' + name.replace('"', '""') + '"', "C")
     slot = r"CAST\(\? AS [A-Z ]+(?:\(10,2\))?\)"
-    slots = rf"\({slot}(?:, {slot})*\)"
+    kind = r"[A-Z ]+(?:\(10,2\))?"
+    slots = rf"\(SELECT CAST\(unnest\(CAST\(CAST\(\? AS VARCHAR\[\]\) AS {kind}\[\]\)\) AS {kind}\)\)"
     part = "|".join(
         (
             rf"C (?:=|<|<=|>|>=|IS DISTINCT FROM) {slot}",

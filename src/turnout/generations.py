@@ -149,6 +149,7 @@ class Workshop:
     ledger: Ledger
     session: SparkSession
     topics: Topics
+    watch: EndWatch
     gaps: Gaps
     say: Say
     tally: Tally
@@ -162,7 +163,6 @@ class Generations:
         settings = workshop.settings
         self._checkpoints = folder_at(workshop.session, checkpoints_of(settings.spark.shared_dir, settings.data_dir))
         self._schemas = schemas_of(settings)
-        self._watch = EndWatch(settings.kafka)
 
     def samples(self, plan: Plan) -> list[Sample]:
         """The newest records of each topic, decoded; TurnoutError where a topic is missing or cannot be read."""
@@ -212,7 +212,7 @@ class Generations:
             java=partial(java_properties, settings.kafka, anywhere=anywhere),
             librdkafka=partial(bulk_properties, settings.kafka, anywhere=anywhere),
             ends=self._ends,
-            watch=self._watch,
+            watch=self._workshop.watch,
             explain=partial(_explained, settings.kafka),
             dead_letter_topic=settings.dead_letter_topic,
             schemas=self._schemas,

@@ -26,6 +26,7 @@ from turnout.gaps import Gaps
 from turnout.generations import Generation, Generations, Workshop
 from turnout.health import Health, Readiness, Subject
 from turnout.joins import Join
+from turnout.kafka.ends import EndWatch
 from turnout.kafka.topics import Topics
 from turnout.keeper import Keeper, pause_seconds, store_failed
 from turnout.layout import Layout
@@ -65,6 +66,7 @@ class Orchestrator:
         self._retention = Retention(database, settings.store, acknowledges=acknowledges)
         self.desk = Desk(settings, database, self._ledger, self.say)
         self._topics = Topics(settings.kafka)
+        self._watch = EndWatch(settings.kafka)
         self._gaps = Gaps(lambda: Topics(settings.kafka))
         self._meter = Meter(settings.kafka, self._shown)
         self._health = Health(self.say, "starting")
@@ -90,7 +92,16 @@ class Orchestrator:
         self._stopping.set()
         self.desk.arrived.set()
         deadline = time.monotonic() + timeout_seconds
-        clients = begin([self._engine.cancel, self.desk.close, self._meter.stop, self._gaps.stop, self._topics.close])
+        clients = begin(
+            [
+                self._engine.cancel,
+                self.desk.close,
+                self._meter.stop,
+                self._gaps.stop,
+                self._topics.close,
+                self._watch.close,
+            ]
+        )
         join([self._thread], deadline)  # after this no generation is made any more
         join([*clients, *self._stop_queries(timeout_seconds)], deadline)
 
@@ -220,7 +231,15 @@ class Orchestrator:
         check_own_views(session, Layout.of(self._settings, self._publisher.plan).views)
         makes = Generations(
             Workshop(
-                self._settings, self._database, self._ledger, session, self._topics, self._gaps, self.say, self._tally
+                self._settings,
+                self._database,
+                self._ledger,
+                session,
+                self._topics,
+                self._watch,
+                self._gaps,
+                self.say,
+                self._tally,
             )
         )
         begun = None

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shutil
 import signal
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 
 from turnout.config import Settings
 from turnout.errors import TurnoutError
@@ -22,6 +25,9 @@ from turnout.store.database import Database
 
 log = logging.getLogger("turnout")
 
+TEMPORARY = "tmp"
+"""The folder for temporary files of this process, in the data folder."""
+
 
 def run(settings: Settings, *, insecure: bool = False, on_ready: Callable[[str], None] | None = None) -> None:
     """Run until SIGINT or SIGTERM; `on_ready` gets the address once the server listens."""
@@ -31,6 +37,9 @@ def run(settings: Settings, *, insecure: bool = False, on_ready: Callable[[str],
     allow_open_files(settings.server.max_connections)
     keep_private(settings.data_dir, settings.spark)
     database = Database.open(settings.data_dir, settings.store.memory_limit)
+    # The store is open: nobody else uses the folder.
+    temporary = settings.data_dir / TEMPORARY
+    _use_for_temporary_files(temporary)
     engine = Engine(settings.spark, settings.data_dir / "spark")
     orchestrator = Orchestrator(settings, database, engine)
     try:
@@ -39,17 +48,28 @@ def run(settings: Settings, *, insecure: bool = False, on_ready: Callable[[str],
             database,
             orchestrator,
             wait_seconds,
-            settings.server.max_viewers,
+            settings.server,
             tuple(settings.sources),
             settings.joined_views,
         )
         app = create_app(services, access)
         where = settings.server
-        server = Server(app, where.host, where.port, Doorkeeper(where.max_connections))
+        doorkeeper = Doorkeeper(
+            where.max_connections, share=where.max_connections_per_client, proxies=where.trusted_proxies
+        )
+        server = Server(app, where.host, where.port, doorkeeper, where.trusted_proxies)
         orchestrator.start()
         asyncio.run(_serve(server, on_ready))
     finally:
         _end(orchestrator, engine, database)
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _use_for_temporary_files(folder: Path) -> None:
+    """Nothing of ours is to stay in the system's temporary folder, whichever way this process ends."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(mode=0o700)
+    tempfile.tempdir = str(folder)
 
 
 async def _serve(server: Server, on_ready: Callable[[str], None] | None) -> None:

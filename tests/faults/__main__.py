@@ -13,6 +13,7 @@ from rich.console import Console
 from faults import report
 from faults.catalogue import FAULTS
 from faults.stage import Played, Stage
+from patience import measure
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "topics" / "guarantees.md"
 
@@ -27,6 +28,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that no process is left
     wanted = [fault for fault in FAULTS if not options.only or fault.name in options.only]
     played: list[Played] = []
+    measure()
     with tempfile.TemporaryDirectory(prefix="turnout-faults-") as folder, Stage(Path(folder)) as stage:
         for fault in wanted:
             played.append(stage.play(fault))

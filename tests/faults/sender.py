@@ -52,7 +52,6 @@ class ControlSender:
                 "/api/control",
                 params={} if wait else {"wait": "false"},
                 json={**message, "requestId": request},
-                timeout=120,
             )
         except httpx.HTTPError:
             return {}

@@ -39,7 +39,6 @@ class CatchingUp(Runner):
             self.writer.take(decoded, end, None, caught_up=end.reached(self.target))
 
 
-@pytest.mark.timeout(900)
 @settings(max_examples=BULK_EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(case=cases())
 def test_tables_equal_a_plain_computation_whatever_the_pieces(spark: SparkSession, case: Case) -> None:

@@ -9,13 +9,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import oracle
 from fed import FedGeneration
-from lengths import EXAMPLES
+from lengths import BATCHES_EXAMPLES
 from oracle import Sent
 from turnout.config import Settings, parse
 from turnout.joins import Duplicates, Join
@@ -214,8 +213,7 @@ def compare(case: Case, runner: Runner, records: list[Sent], *, views: bool) -> 
     assert quality == {f"by_{join}": oracle.quality(users, left, accounts, right) for join in case.joins}
 
 
-@pytest.mark.timeout(900)
-@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=BATCHES_EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(case=cases())
 def test_tables_equal_a_plain_computation_whatever_the_batches(spark: SparkSession, case: Case) -> None:
     with tempfile.TemporaryDirectory() as folder:

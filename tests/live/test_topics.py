@@ -14,7 +14,7 @@ from turnout.errors import TurnoutError
 from turnout.kafka.topics import Topics, unknown_topic
 from turnout.offsets import Offsets
 from turnout.plan import Start
-from turnout.testing import EmbeddedBroker, Record, create_topic, produce, wait_until
+from turnout.testing import EmbeddedBroker, Record, create_topic, patience, produce, wait_until
 
 PROPERTIES = {
     "auto.create.topics.enable": "true",
@@ -138,7 +138,7 @@ def test_topics_sample_looks_behind_compaction(kafka: str, topics: Topics) -> No
         produce(kafka, "compacted", [Record("last", key="k")])  # a new record ends the segment before it
         return topics.sample("compacted", 400)[0] == b"first"
 
-    wait_until(compacted, timeout=60, interval=0.1, what="the old records are compacted away")
+    wait_until(compacted, interval=0.1, what="the old records are compacted away")
 
 
 def test_topics_unreadable_topic_is_not_authorized(kafka: str, topics: Topics) -> None:
@@ -182,7 +182,7 @@ def test_topics_answer_many_threads(kafka: str, topics: Topics) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(120)
+        thread.join(patience())
     assert not wrong and not any(thread.is_alive() for thread in threads)
 
 
@@ -208,7 +208,7 @@ def test_unknown_topic_without_any_topic() -> None:
 def test_topics_unreachable_kafka_is_named_with_its_cause(
     address: str, cause: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    topics = Topics(KafkaSettings(bootstrap_servers=address), timeout_seconds=1)
+    topics = Topics(KafkaSettings(bootstrap_servers=address), timeout_seconds=patience(1))
 
     def message() -> str:
         with pytest.raises(TurnoutError) as caught:

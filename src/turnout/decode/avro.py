@@ -57,10 +57,10 @@ def _opened(careful: bool) -> Callable[..., Any]:
     A record of a hundred thousand levels is an error to its Python form, and ends its C form.
     """
     import fastavro
-    from fastavro import _read_py, logical_readers
+    from fastavro import _read_py
 
-    for known in (fastavro.read.LOGICAL_READERS, logical_readers.LOGICAL_READERS):
-        known.update({f"{kind}-{_OWN}{logical}": own for (kind, logical), own in _readers().items()})
+    own = {f"{kind}-{_OWN}{logical}": read for (kind, logical), read in _readers().items()}
+    fastavro.read.LOGICAL_READERS.update(own)
     return _read_py.schemaless_reader if careful else fastavro.schemaless_reader
 
 

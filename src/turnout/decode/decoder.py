@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from turnout.decode.json_plain import PlainReader
+from turnout.decode.json_plain import FEWEST, PlainReader
 from turnout.decode.reading import ExactReader, Faults, Record, schema_id
 from turnout.decode.shape import RAW, Decoded, SourceShape, joined_batches
 
@@ -115,7 +115,7 @@ class _SourceReader:
     def _note(self, odd: int, count: int) -> None:
         if odd * 2 <= count:
             self._pause = 0
-        elif count >= _PIECE_RECORDS // 8:
+        elif count >= FEWEST:
             self._pause = min(2 * self._pause or 1, _LONGEST_PAUSE)
             self._paused = self._pause
 

@@ -31,9 +31,9 @@ class EndWatch:
     def __init__(self, kafka: KafkaSettings) -> None:
         self._kafka = kafka
         self._lock = threading.Lock()
-        self._consumer: Consumer | None = None
         self._files = files_of(kafka)
         self._closed = False
+        self._consumer = self._made()
 
     def wait_for_more(self, topics: Sequence[str], read: Offsets, stopped: threading.Event) -> None:
         """Return when a partition ends elsewhere than where it was read to, or partitions came or went.
@@ -57,9 +57,7 @@ class EndWatch:
     def close(self) -> None:
         self._closed = True
         with self._lock:
-            if self._consumer is not None:
-                self._consumer.close()
-                self._consumer = None
+            self._consumer.close()
 
     def _ends(self, read: Offsets) -> Mapping[tuple[str, int], int]:
         asked = [TopicPartition(topic, partition, _AT_END) for topic, partition in read.next]
@@ -78,9 +76,10 @@ class EndWatch:
     def _client(self) -> Consumer:
         if self._closed:
             raise KafkaException("closed")
-        if self._consumer is None or (files := files_of(self._kafka)) != self._files:
-            if self._consumer is not None:
-                self._consumer.close()
-                self._files = files
-            self._consumer = set_up(Consumer, consumer_properties(self._kafka, "ends"))
+        if (files := files_of(self._kafka)) != self._files:  # a client keeps what it read first
+            self._consumer.close()
+            self._consumer, self._files = self._made(), files
         return self._consumer
+
+    def _made(self) -> Consumer:
+        return set_up(Consumer, consumer_properties(self._kafka, "ends"))

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import sys
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,8 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from turnout.columns import ColumnType
 from turnout.config import Settings, SparkSettings
-from turnout.decode import arrow_type
+from turnout.joins import KEY
 from turnout.layout import Layout, ViewTable
 from turnout.plan import Plan
 from turnout.spark.class_archive import MAKING_SECONDS, write_at_exit
@@ -50,20 +48,19 @@ def rehearse(session: SparkSession, folder: Path) -> None:
 
 def _view(session: SparkSession, view: ViewTable, folder: Path) -> None:
     runner = ViewRunner(session)
-    rows = {side.source: _rows(side.columns) for side in view.sources}
+    rows = {relation: _rows() for relation in view.relations}
     runner.over_rows(view, rows)
     parts: dict[str, list[Path]] = {}
-    for source, table in rows.items():
-        file = folder / f"{source}.parquet"
+    for relation, table in rows.items():
+        file = folder / f"{relation}.parquet"
         pq.write_table(table, file)
-        parts[source] = [file]
-    for sql in (view.sql, view.sql_if_unique):
+        parts[relation] = [file]
+    for sql in (view.narrow_sql, view.narrow_sql_if_unique):
         list(runner.over_parts(sql, [parts], "rehearsal"))
 
 
-def _rows(columns: Mapping[str, ColumnType]) -> pa.Table:
-    types = {name: arrow_type(kind.name) for name, kind in columns.items()}
-    types |= {"_id": pa.int64(), "_ts": pa.int64()}
+def _rows() -> pa.Table:
+    types = {KEY: pa.int64(), "_id": pa.int64(), "_ts": pa.int64()}
     return pa.table({name: pa.nulls(1, kind) for name, kind in types.items()})
 
 

@@ -6,7 +6,8 @@ the keys that a batch touches are handed out, and the view's new rows are taken 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,9 +27,10 @@ from turnout.layout import Layout, SourceTable, ViewTable
 from turnout.store.affected import KEPT, Affected, columns_of, evicted, hash_sql, keys_table, new, put, touched, was
 from turnout.store.database import next_version, sql_text
 from turnout.store.deltas import DeltaLog, TablePlace
-from turnout.store.exporting import FOR_VIEWS, Files, export_rows, has_key
+from turnout.store.exporting import Files, export_rows, has_key
 from turnout.store.feed import MAX_DELTA_ROWS, Feed, Wanted
 from turnout.store.identity import ties
+from turnout.store.narrow import narrowed, widened, widened_sql
 from turnout.store.quality import QualityCount, Sides, move_quality, write_quality
 from turnout.times import moment_sql
 
@@ -82,6 +84,9 @@ class Batch:
         self._progress = progress
         self._keys = Affected(cursor, place.table)
         self._changed: list[str] = []
+        # The rows that a view's ids are of: in memory, or as relations.
+        self._held: dict[str, dict[str, pa.Table]] = {}
+        self._kept: dict[str, Mapping[str, str]] = {}
         self.versions: dict[str, int] = {}
         # As it was when the batch began: half of a change would be worse than none.
         self._wanted = place.feed.wanted
@@ -229,17 +234,26 @@ class Batch:
         """The shown rows of the keys that this batch touches, for each side of `view`; None where it touches none."""
         if not self.result.records:
             return None
-        rows = {
-            source.source: self._cursor.execute(self._affected(view, source)).to_arrow_table()
-            for source in view.sources
-        }
+        rows = self._handed_out(view, {s.source: f"({self._affected(view, s)})" for s in view.sources})
         if any(table.num_rows for table in rows.values()) or self._run(f"SELECT count(*) FROM {keys_table(view)}"):
             return rows
         return None
 
-    def _affected(self, view: ViewTable, source: SourceTable, *more: str) -> str:
+    def _handed_out(self, view: ViewTable, rows: Mapping[str, str]) -> dict[str, pa.Table]:
+        """What Spark gets of some rows, given as a relation for each source, by the names that it knows them by."""
+        if view.own:
+            keyed = {name: f"{rows[source.source]} WHERE {has_key(view)}" for name, source in view.relations.items()}
+            return {
+                name: self._cursor.execute(f"SELECT * EXCLUDE (_hash) FROM {keyed[name]}").to_arrow_table()
+                for name in view.relations
+            }
+        held = {source: self._cursor.execute(f"FROM {relation}").to_arrow_table() for source, relation in rows.items()}
+        self._held[view.table] = held
+        return narrowed(view, held)
+
+    def _affected(self, view: ViewTable, source: SourceTable) -> str:
         """The shown rows of one side that a view sees when the batch is in, of the keys that it touches, as a query."""
-        columns = columns_of(source, *FOR_VIEWS, *more)
+        columns = columns_of(source, *KEPT)
         rows = f"SELECT {columns} FROM {self._keys.of_view(view, self._keys.after(source))}"
         if source is not view.left or source.latest or view.own:
             return rows
@@ -249,25 +263,33 @@ class Batch:
     def export_affected(self, view: ViewTable, folder: Path, parts: int) -> tuple[str, list[Files]]:
         """What `affected` hands out, as `export` does it."""
         for source in view.sources:
-            self._run(f"CREATE OR REPLACE TEMP TABLE {_side(source)} AS {self._affected(view, source, '_hash')}")
-        rows = {source.source: _side(source) for source in view.sources}
-        return export_rows(self._cursor, view, rows, folder, parts)
+            self._run(f"CREATE OR REPLACE TEMP TABLE {_side(source)} AS {self._affected(view, source)}")
+        return self._exported(view, {source.source: _side(source) for source in view.sources}, folder, parts)
 
     def replace(self, view: ViewTable, parts: Iterable[pa.Table]) -> None:
-        """Put the view's new rows of the touched keys in place of its old ones."""
+        """Put the view's new rows of the touched keys in place of its old ones; `parts` as Spark gave them."""
         table, key = self._place.table(view.table), quoted(view.key)
         place = TablePlace(view.table, table, view.columns, ties([*view.ids, "_hash"]))
         removed = self.log.remove(place, touched(keys_table(view), table))
         if not view.left.latest and not view.own and self._keys.evicts(view.left):
             gone = f"{key} IS NULL AND _id IN (SELECT _id FROM {evicted(view.left)} WHERE {key} IS NULL)"
             removed += self.log.remove(place, gone)
-        added = sum(self._insert_rows(view, rows) for rows in parts)
+        added = self._insert_rows(view, parts)
         if removed or added:
             self._changed.append(view.table)
 
     def export(self, view: ViewTable, folder: Path, parts: int) -> tuple[str, list[Files]]:
         """What `everything` hands out, as far as the view needs it, in files; and the SQL to run over each part."""
-        rows = {s.source: f"({_selected(s, self._place.table(s.table), '_hash')})" for s in view.sources}
+        return self._exported(view, self._every(view), folder, parts)
+
+    def _every(self, view: ViewTable) -> dict[str, str]:
+        """All shown rows of its sides, as relations."""
+        every = [(s, f"SELECT {columns_of(s, *KEPT)} FROM {self._place.table(s.table)}") for s in view.sources]
+        return {s.source: f"({rows} WHERE _shown)" if s.latest else f"({rows})" for s, rows in every}
+
+    def _exported(self, view: ViewTable, rows: Mapping[str, str], folder: Path, parts: int) -> tuple[str, list[Files]]:
+        self._held.pop(view.table, None)
+        self._kept[view.table] = rows
         return export_rows(self._cursor, view, rows, folder, parts)
 
     def size(self, view: ViewTable) -> int:
@@ -275,30 +297,44 @@ class Batch:
         return sum(self._run(f"SELECT count(*) FROM {self._place.table(s.table)}") for s in view.sources)
 
     def everything(self, view: ViewTable) -> dict[str, pa.Table]:
-        """All shown rows of its sides, by source."""
-        keyed = f" AND {has_key(view)}" if view.own else ""
-        return {
-            source.source: self._cursor.execute(
-                _selected(source, self._place.table(source.table)) + keyed
-            ).to_arrow_table()
-            for source in view.sources
-        }
+        """What Spark needs of all shown rows of its sides, by the names that it knows them by."""
+        return self._handed_out(view, self._every(view))
 
     def build(self, view: ViewTable, parts: Iterable[pa.Table]) -> None:
-        """Fill the whole view, once its sources have caught up."""
-        for rows in parts:
-            self._insert_rows(view, rows)
+        """Fill the whole view, once its sources have caught up; `parts` as Spark gave them."""
+        self._insert_rows(view, parts)
         self._changed.append(view.table)
 
-    def _insert_rows(self, view: ViewTable, rows: pa.Table) -> int:
-        self._cursor.register("_view_rows", rows)
-        added = self.log.add(
-            view.table,
-            f"INSERT INTO {self._place.table(view.table)} BY NAME "
-            f"SELECT *, {hash_sql(quoted(view.key))} AS _hash FROM _view_rows",
-        )
-        self._cursor.unregister("_view_rows")
+    def _insert_rows(self, view: ViewTable, parts: Iterable[pa.Table]) -> int:
+        """Add rows to a view: as they are, or those of some ids, with the columns of the rows that were handed out."""
+        insert = f"INSERT INTO {self._place.table(view.table)} BY NAME"
+        held = self._held.pop(view.table, None)
+        if not view.own and held is None:
+            return self.log.add(view.table, f"{insert} {self._put_in(view, parts)}")
+        hashed = f", {hash_sql(quoted(view.key))} AS _hash" if view.own else ""
+        added = 0
+        for part in parts:
+            with self._registered("_view_rows", part if held is None else widened(view, part, held)):
+                added += self.log.add(view.table, f"{insert} SELECT *{hashed} FROM _view_rows")
         return added
+
+    def _put_in(self, view: ViewTable, parts: Iterable[pa.Table]) -> str:
+        """The query of a view's rows, once all ids are there: in a table that may go to disk."""
+        columns: list[str] = []
+        for part in parts:
+            with self._registered("_view_rows", part):
+                into = "INSERT INTO _view_ids" if columns else "CREATE OR REPLACE TEMP TABLE _view_ids AS"
+                self._run(f"{into} FROM _view_rows")
+            columns = part.column_names
+        return widened_sql(view, "_view_ids", columns, self._kept.pop(view.table))
+
+    @contextmanager
+    def _registered(self, name: str, rows: pa.Table) -> Iterator[None]:
+        self._cursor.register(name, rows)
+        try:
+            yield
+        finally:
+            self._cursor.unregister(name)
 
     def dead_letters(self) -> pa.Table | None:
         """The records that gave no row, as they came, with where from and why; None where there are none."""
@@ -346,11 +382,6 @@ def _rows(number: int) -> str:
 def _side(source: SourceTable) -> str:
     """The rows of a source that a view sees of the keys that the batch touches."""
     return quoted(f"_side_{source.source}")
-
-
-def _selected(source: SourceTable, table: str, *more: str) -> str:
-    """The rows of a source that are shown."""
-    return f"SELECT {columns_of(source, *FOR_VIEWS, *more)} FROM {table} WHERE {'_shown' if source.latest else 'true'}"
 
 
 def _coming(source: SourceTable, relation: str, ids: str) -> str:

@@ -168,4 +168,4 @@ def many_bad_records(stage: Stage) -> Comparison:
     """A million distinct records that are no JSON: each has its row in bad_records."""
     world = stage.world()
     bulk.write(world.bootstrap, world.topics.users, (b"{bad %d" % n for n in range(BAD_RECORDS)))
-    return world.recover(time.monotonic(), timeout_seconds=120)
+    return world.recover(time.monotonic())

@@ -95,6 +95,9 @@ test("columns of journals come in reading order, all of them once", () => {
   const columns = ["ts", "partition", "raw", "outcome"].map((name) => ({ name, type: "string" }));
   expect(inReadingOrder("control_raw@3", columns)).toEqual([0, 3, 2, 1]);
   expect(inReadingOrder("final_ui", columns)).toEqual([0, 1, 2, 3]);
+  for (const name of ["constructor", "toString", "__proto__", "hasOwnProperty"]) {
+    expect(inReadingOrder(name, columns)).toEqual([0, 1, 2, 3]);
+  }
 });
 
 test("the example of a condition has columns of the table", () => {
@@ -104,6 +107,7 @@ test("the example of a condition has columns of the table", () => {
     { name: "name", type: "string" },
   ];
   expect(exampleOf("people", columns)).toBe("age >= 30, name contains an");
+  expect(exampleOf("constructor", columns)).toBe("age >= 30, name contains an");
 });
 
 test("whatChanged names only what is different", () => {

@@ -156,12 +156,14 @@ class LiveStream:
 
     @property
     def running(self) -> bool:
-        return self._query is not None and self._query.isActive
+        query = self._query
+        return query is not None and query.isActive
 
     @property
     def idle(self) -> bool:
         """Whether Kafka has said that there is nothing new to read."""
-        return self.held or (self._query is not None and str(self._query.status["message"]).startswith("Waiting for"))
+        query = self._query
+        return self.held or (query is not None and str(query.status["message"]).startswith("Waiting for"))
 
     def exception(self) -> Any:
         """What ended the query, as the JVM has it; None where nothing did."""
@@ -177,6 +179,8 @@ class LiveStream:
         try:
             if self._query is not None:
                 self._query.stop()
+                # The JVM holds what is called for a batch, and that would hold the query: neither could ever go.
+                self._query = None
         finally:
             self._callbacks.close()
         return ended
@@ -277,8 +281,9 @@ class LiveStream:
                 with self._changed:
                     self._storing = False
                     self._changed.notify_all()
-            if self.failure is not None and self._query is not None:
-                self._query.stop()
+            query = self._query
+            if self.failure is not None and query is not None:
+                query.stop()
 
 
 def _first(waiting: list[Arrival]) -> tuple[Arrival, list[Arrival]]:

@@ -1,96 +1,25 @@
-"""Formats besides JSON, without Spark: values of columns, Avro, Protobuf, and what is said of records and schemas."""
+"""Schemas on the driver: registries and files, and what is said of records and schemas. No Spark."""
 
 from __future__ import annotations
 
 import io
 import json
-import subprocess
-import sys
-import uuid
-from datetime import UTC, date, datetime
-from decimal import Decimal
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import fastavro
 import pytest
 
-from turnout.cli.diagnosis import judge
-from turnout.columns import ColumnType
+from decoding import found, raw, shape
 from turnout.config import Format, Settings, parse
-from turnout.decoders import Decoder, RegistrySchemas, decoders_of, shown
+from turnout.decode import SourceShape, open_decoder
 from turnout.errors import ConfigError, TurnoutError
-from turnout.formats.avro import is_recursive
-from turnout.formats.protobuf import message_indexes
-from turnout.formats.rows import LEFT_OVER, opened
-from turnout.formats.values import fit_of, text_of
 from turnout.registry import RegisteredSchema
+from turnout.schemas import Decoder, RegistrySchemas, schemas_of, shape_of
 
-NOON = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
-MISFIT = None
-
-FITS: list[tuple[str, Any, Any]] = [
-    ("string", "a", "a"),
-    ("string", "", ""),
-    ("string", 12, "12"),
-    ("string", 12.5, "12.5"),
-    ("string", True, "true"),
-    ("string", float("nan"), "NaN"),
-    ("string", float("-inf"), "-Infinity"),
-    ("string", b"\x00\xff", "AP8="),
-    ("string", NOON, "2026-01-02T12:00:00+00:00"),
-    ("string", Decimal("1E+3"), "1000"),
-    ("string", uuid.UUID(int=1), "00000000-0000-0000-0000-000000000001"),
-    ("string", {"a": [1, None, "é"], "b": {"c": 0.5}}, '{"a":[1,null,"é"],"b":{"c":0.5}}'),
-    ("boolean", False, False),
-    ("boolean", 1, MISFIT),
-    ("int32", -(2**31), -(2**31)),
-    ("int32", 2**31, MISFIT),
-    ("int64", 2**63 - 1, 2**63 - 1),
-    ("int64", 2**63, MISFIT),
-    ("int64", 1.0, MISFIT),
-    ("int64", True, MISFIT),
-    ("int64", "1", MISFIT),
-    ("double", 3, 3.0),
-    ("double", Decimal("1.5"), 1.5),
-    ("double", float("nan"), MISFIT),
-    ("double", float("inf"), MISFIT),
-    ("double", "1.5", MISFIT),
-    ("float", 0.5, 0.5),
-    ("float", 1e39, MISFIT),
-    ("decimal(4,2)", Decimal("12.345"), Decimal("12.35")),
-    ("decimal(4,2)", 12, Decimal("12.00")),
-    ("decimal(4,2)", 1.1, Decimal("1.10")),
-    ("decimal(4,2)", "1.25", Decimal("1.25")),
-    ("decimal(4,2)", Decimal("99.995"), MISFIT),
-    ("decimal(4,2)", "NaN", MISFIT),
-    ("decimal(4,2)", "x", MISFIT),
-    ("decimal(38,0)", Decimal(10**38 - 1), Decimal(10**38 - 1)),
-    ("date", date(2026, 1, 2), date(2026, 1, 2)),
-    ("date", "2026-01-02", date(2026, 1, 2)),
-    ("date", "2026-1-2", MISFIT),
-    ("date", NOON, MISFIT),
-    ("timestamp", NOON, NOON),
-    ("timestamp", NOON.replace(tzinfo=None), NOON),
-    ("timestamp", "2026-01-02T13:00:00+01:00", NOON),
-    ("timestamp", "2026-01-02", NOON.replace(hour=0)),
-    ("timestamp", "noon", MISFIT),
-    ("timestamp", 1767355200000, MISFIT),
-]
-
-
-@pytest.mark.parametrize(("kind", "value", "fitting"), FITS)
-def test_value_fits_its_column_or_is_none(kind: str, value: Any, fitting: Any) -> None:
-    found = fit_of(kind)(value)
-    assert (found, type(found)) == (fitting, type(fitting))
-
-
-def test_text_of_a_value_is_that_of_json() -> None:
-    assert text_of([1, 2.5, "a", None, True]) == '[1,2.5,"a",null,true]'
-
-
-def columns(**kinds: str) -> dict[str, ColumnType]:
-    return {name: ColumnType.parse(kind) for name, kind in kinds.items()}
+NOON = 1_767_355_200_000_000
 
 
 def record(*fields: tuple[str, Any], name: str = "R") -> dict[str, Any]:
@@ -101,6 +30,28 @@ def encoded(schema: Any, value: Any, number: int | None = None, named: Any = Non
     payload = io.BytesIO()
     fastavro.schemaless_writer(payload, fastavro.parse_schema(schema, named), value)
     return (b"" if number is None else b"\0" + number.to_bytes(4, "big")) + payload.getvalue()
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What became of records: the values of each column, whether each is a row, and what is wrong with it."""
+
+    columns: dict[str, list[Any]]
+    whole: list[bool]
+    faults: list[list[tuple[str | None, str]] | None]
+
+
+class Reading:
+    """A driver's decoder of one source, with its results by record."""
+
+    def __init__(self, source: SourceShape, schemas: Any) -> None:
+        self.source = source
+        self.decoder = Decoder([source], {source.name: schemas})
+
+    def read(self, values: Sequence[bytes | None]) -> Rows:
+        results = found(self.decoder(raw(values)), len(values))
+        columns = {name: [row[name] if row else None for row, _ in results] for name in self.source.columns}
+        return Rows(columns, [row is not None for row, _ in results], [faults or None for _, faults in results])
 
 
 class FakeRegistry:
@@ -119,10 +70,10 @@ class FakeRegistry:
 
 def by_registry(
     schemas: dict[int, RegisteredSchema], form: Format = Format.AVRO, **kinds: str
-) -> tuple[Decoder, FakeRegistry]:
+) -> tuple[Reading, FakeRegistry]:
     registry = FakeRegistry(schemas)
     of_form: Any = RegistrySchemas(registry, form)  # type: ignore[arg-type]
-    return Decoder(form, columns(**kinds), of_form), registry
+    return Reading(shape(kinds, form=form.value), of_form), registry
 
 
 def avro(schema: Any, *references: tuple[str, RegisteredSchema]) -> RegisteredSchema:
@@ -208,14 +159,6 @@ def test_record_that_is_nested_without_end_is_a_bad_one() -> None:
     assert rows.faults == [None, None, *([(None, f"not valid Avro of schema {number}")] for number in (1, 2))]
 
 
-def test_type_that_is_used_twice_is_not_recursive() -> None:
-    inner = record(("x", "int"), name="Inner")
-    for kinds, recursive in (((inner, "Inner"), False), ((inner, {"type": "map", "values": "Outer"}), True)):
-        named: dict[str, Any] = {}
-        fastavro.parse_schema(record(*zip("ab", kinds, strict=True), name="Outer"), named)
-        assert is_recursive(named) == recursive
-
-
 def test_array_of_nothing_is_of_no_use() -> None:
     schema = record(("id", "string"), ("a", ["null", {"type": "array", "items": "null"}]))
     decoder, _ = by_registry({1: avro(schema)}, id="string")
@@ -298,56 +241,21 @@ def test_protobuf_of_a_registry_is_read_by_the_message_that_records_name() -> No
     assert reason.startswith("schema 2 is of no use: schema-2.proto:1:")
 
 
-@pytest.mark.parametrize(("data", "found"), [(b"\0x", ((0,), 1)), (b"\2\4", ((2,), 2)), (b"\4\2\x80\1", ((1, 64), 4))])
-def test_message_indexes_are_zigzag_varints(data: bytes, found: Any) -> None:
-    assert message_indexes(data) == found
-
-
-def test_workers_read_what_is_plain_and_leave_the_rest() -> None:
-    import pyarrow as pa
-
-    decoder, _ = by_registry({1: avro(ONE)}, id="string", age="int64")
-    good = encoded(ONE, {"id": "a", "age": 1}, 1)
-    decoder.read([good])
-    values = [good, None, b"hello", b"\0\0\0\0\2x", good]
-    batch = pa.record_batch({"_id": range(5), "_ts": [NOON] * 5, "value": values})
-    parts = opened([decoder.wanted(3)])(batch)
-    assert parts[3].to_pylist() == [{"id": "a", "age": 1, "_id": place, "_ts": NOON} for place in (0, 4)]
-    assert parts[LEFT_OVER]["_id"].to_pylist() == [1, 2, 3]
-
-
-def test_workers_need_nothing_of_turnout(tmp_path: Path) -> None:
-    import turnout.spark.bulk  # noqa: F401 - it says what is sent by value
-    from pyspark import cloudpickle
-
-    schema = RegisteredSchema("PROTOBUF", 'syntax = "proto3"; message M { string id = 1; }')
-    decoders = [by_registry({1: avro(ONE)}, id="string")[0], by_registry({1: schema}, Format.PROTOBUF, id="string")[0]]
-    values = [encoded(ONE, {"id": "a", "age": 1}, 1), b"\0\0\0\0\1\0\x0a\x01a"]
-    for decoder, value in zip(decoders, values, strict=True):
-        decoder.read([value])
-        dumped = cloudpickle.dumps((opened, [decoder.wanted(0)], value))  # type: ignore[no-untyped-call]
-        tmp_path.joinpath("code").write_bytes(dumped)
-        code = (
-            "import sys; sys.modules['turnout'] = None\n"
-            "import pickle, pathlib, pyarrow as pa\n"
-            f"opened, wanted, value = pickle.loads(pathlib.Path({str(tmp_path / 'code')!r}).read_bytes())\n"
-            "batch = pa.record_batch({'_id': [0], '_ts': [0], 'value': [value]})\n"
-            "print(opened(wanted)(batch)[0]['id'].to_pylist())"
-        )
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-        assert done.stdout == "['a']\n", done.stderr
-
-
 def settings_of(folder: Path, **source: str) -> Settings:
     shared = {"topic": "t", "table": "t_ui", "key": "userId", "columns": KIND_COLUMNS}
     return parse({"views": {}, "sources": {"a": shared | source}}, folder, {})
 
 
+def by_settings(settings: Settings) -> Reading:
+    return Reading(shape_of("a", settings.sources["a"], 0), schemas_of(settings)["a"])
+
+
 def test_schema_of_a_file_reads_records_without_an_id(tmp_path: Path) -> None:
     schema = record(("userId", "string"), ("age", "int"))
     tmp_path.joinpath("a.avsc").write_text(json.dumps(schema))
-    decoder = decoders_of(settings_of(tmp_path, format="avro", schema_file="a.avsc"))["a"]
-    rows = decoder.read([encoded(schema, {"userId": "a", "age": 5}), b"\xff"])
+    rows = by_settings(settings_of(tmp_path, format="avro", schema_file="a.avsc")).read(
+        [encoded(schema, {"userId": "a", "age": 5}), b"\xff"]
+    )
     assert (rows.columns["userId"], rows.columns["age"]) == (["a", None], [5, None])
     assert rows.faults == [None, [(None, "not valid Avro")]]
 
@@ -356,7 +264,7 @@ def test_message_of_a_file_reads_records_without_an_id(tmp_path: Path) -> None:
     tmp_path.joinpath("user.proto").write_text(PROTO)
     tmp_path.joinpath("kinds.proto").write_text(KINDS)
     settings = settings_of(tmp_path, format="protobuf", schema_file="user.proto", message="shop.User")
-    rows = decoders_of(settings)["a"].read([USER])
+    rows = by_settings(settings).read([USER])
     assert {name: column[0] for name, column in rows.columns.items()} == READ
 
 
@@ -373,25 +281,22 @@ def test_file_without_a_schema_is_a_fault_of_the_configuration(tmp_path: Path, s
     tmp_path.joinpath("bad").write_text("nothing")
     tmp_path.joinpath("kinds").write_text('syntax = "proto3"; message Other { string id = 1; }')
     with pytest.raises(ConfigError) as caught:
-        decoders_of(settings_of(tmp_path, **source))
+        schemas_of(settings_of(tmp_path, **source))
     [fault] = caught.value.faults
     assert fault.startswith("sources.a.schema_file: ") and said in fault
 
 
-def test_check_judges_records_by_their_format(tmp_path: Path) -> None:
-    schema = record(("userId", "string"), ("age", "string"))
-    tmp_path.joinpath("a.avsc").write_text(json.dumps(schema))
-    settings = settings_of(tmp_path, format="avro", schema_file="a.avsc")
-    decoder, source = decoders_of(settings)["a"], settings.sources["a"]
-    warned = judge("source a", source, [encoded(schema, {"userId": "a", "age": "x"})], decoder)
-    assert warned.level == "warning" and "age: expected int64, got x" in warned.text
-    failed = judge("source a", source, [b"\xff"], decoder)
-    assert (failed.level, failed.text) == ("fault", "0 of the newest 1 records fit: not valid Avro (1x)")
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(b'{"a": 1}\n', '{"a": 1}\n'), (b"\0\0\0\0\1x", "base64:AAAAAAF4"), (b"\xff", "base64:/w=="), (b"", "base64:")],
-)
-def test_bad_record_is_shown_as_text_where_it_is_one(value: bytes, text: str) -> None:
-    assert shown(value) == text
+def test_workers_leave_records_of_schemas_that_are_not_known_yet() -> None:
+    reading, _ = by_registry({1: avro(ONE), 2: avro(ONE)}, id="string", age="int64")
+    good, later = (encoded(ONE, {"id": "a", "age": 1}, number) for number in (1, 2))
+    reading.read([good])
+    [known] = reading.decoder.for_workers()
+    decoded = open_decoder([known])(raw([good, None, b"hello", later, good[:-1], good]))
+    assert decoded.rows[0]["_id"].to_pylist() == [0, 5]
+    assert decoded.faults is not None and decoded.left_over is not None
+    reasons = ["null value", "no schema id: the first byte is not 0", "not valid Avro of schema 1"]
+    assert decoded.faults["reason"].to_pylist() == reasons
+    assert decoded.left_over["_id"].to_pylist() == [3]
+    assert decoded.records == 5
+    last = reading.decoder(decoded.left_over)
+    assert (last.rows[0]["id"].to_pylist(), last.faults, last.left_over) == (["a"], None, None)
