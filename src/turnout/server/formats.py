@@ -139,11 +139,12 @@ def _write(reading: Reading, rows: pa.RecordBatchReader, export: Export, content
     with _writer(export.kind, sink, rows.schema) as writer:
         for batch in rows:
             reading.check()
-            batch = guarded(batch) if export.guarded else batch
             csv = export.kind is Format.CSV
             odd = [i for i, c in enumerate(batch.columns) if csv and is_time(c.type) and not is_plain(c)]
+            batch = _with_texts(batch, odd)
+            batch = guarded(batch) if export.guarded else batch
             if odd:  # its texts are of another type than the writer's column, but the same in a CSV file
-                pa_csv.write_csv(_with_texts(batch, odd), sink, pa_csv.WriteOptions(include_header=False))
+                pa_csv.write_csv(batch, sink, pa_csv.WriteOptions(include_header=False))
             else:
                 writer.write_batch(batch)
             hold.grow_to(content.tell())

@@ -121,6 +121,9 @@ class GenerationQuery:
                 self._session, self._name, topics, self._bulk, self._kafka.watch, self._listener.denied, self._take
             )
             self._stream.start(self._options(), start, self._reading.max_records_per_batch, self._checkpoint)
+            # Whoever wanted to stop it meanwhile may have given up waiting.
+            if self._stopping:
+                self._stream.stop(0.0)
 
     def _options(self) -> dict[str, str]:
         return {f"kafka.{name}": value for name, value in self._kafka.java().items()}

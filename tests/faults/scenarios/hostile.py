@@ -10,7 +10,7 @@ from typing import Any
 from faults.scenarios import bulk
 from faults.stage import Stage
 from faults.world import ACCOUNTS, ANY_TIME, USERS, Comparison, Topics, World
-from turnout.testing import Record, produce, wait_until
+from turnout.testing import Record, produce
 
 LOAD_SECONDS = 2
 BULK_RECORDS = 45_000
@@ -91,9 +91,9 @@ def strange_times(stage: Stage) -> Comparison:
             world.producer.resume()
             _write_strange_times(world, topics)
             world.settle()
+            began = time.monotonic()
             world.turnout.stop()
             world.turnout.start()
-        began = time.monotonic()
         assert world.turnout.http.get("/api/status").json()["newestRecord"] == "+292278994-08-17T07:12:55.807Z"
         return world.recover(began)
 
@@ -104,22 +104,23 @@ def _write_strange_times(world: World, topics: Topics) -> None:
     for number, (moment, born) in enumerate(itertools.product(STRANGE_TIMES, STRANGE_DAYS)):
         user = {"userId": f"s{number % 9}", "name": "n", "email": "e", "age": number, "born": born, "seen": born}
         account = {"userId": f"s{number % 9}", "accountType": "a", "balance": number}
-        place: dict[str, Any] = {"partition": number % 2, "timestamp_ms": moment}
-        users += [Record(user, **place), Record(b"{bad %d" % number, **place)]
-        accounts.append(Record(account, **place))
+        users += [Record(value, None, number % 2, moment) for value in (user, b"{bad %d" % number)]
+        accounts.append(Record(account, None, number % 2, moment))
     produce(world.bootstrap, topics.users, users)
     produce(world.bootstrap, topics.accounts, accounts)
 
 
 def strange_control_times(stage: Stage) -> Comparison:
-    """Control messages of any time, and records that are no message; a good one follows each."""
+    """Control messages of any time, and records that are no message; the last one is good, and Turnout restarts."""
     world = stage.world()
+    for value in (b"\xff" * 300_000, b"{" + b" " * 900_000, b"\x1b[2J\n", None):
+        world.control.send_raw(value)
     for number, moment in enumerate(STRANGE_TIMES):
         world.control.send({"joinType": ("inner", "left")[number % 2]}, moment)
-        world.control.send_raw(b"\xff" * 300_000)
-        world.control.send_raw(b"{" + b" " * 900_000)
+        world.control.send_raw(b"\xff")
     last = world.control.send({"joinType": "full"})
-    wait_until(lambda: world.control.outcome(last) == "applied", what="the last message to be applied")
+    world.settle()
+    assert world.control.outcome(last) == "applied"
     began = time.monotonic()
     world.turnout.stop()
     world.turnout.start()
