@@ -7,6 +7,7 @@ import os
 LONG = bool(os.environ.get("LONG_TESTS"))
 
 SWAPS = 200 if LONG else 24
+LEAK_SWAPS = (50, 250) if LONG else (8, 24)
 KILLS = 20 if LONG else 4
 EXAMPLES = 250 if LONG else 50
 VIEWS_EXAMPLES = 150 if LONG else 12
