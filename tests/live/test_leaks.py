@@ -98,7 +98,7 @@ def _instances(spark: SparkSession) -> dict[str, int]:
 def settled(spark: SparkSession) -> Held:
     """What is held once nothing lingers."""
     wait_until(lambda: len(spark.streams.active) == 1, timeout=60, what="an end of lingering")
-    wait_until(lambda: Held.of(spark).queries <= 2, timeout=60, what="no query but that of the generation")
+    wait_until(lambda: Held.of(spark).queries == 1, timeout=60, what="no query but that of the generation")
     held = Held.of(spark)
     for _ in range(2):
         held = held.least(Held.of(spark))

@@ -177,13 +177,14 @@ class GenerationQuery:
 
     @property
     def running(self) -> bool:
-        catching_up = self._catch_up is not None and self._catch_up.running
-        return catching_up or (self._query is not None and self._query.isActive)
+        catching_up, query = self._catch_up is not None and self._catch_up.running, self._query
+        return catching_up or (query is not None and query.isActive)
 
     @property
     def idle(self) -> bool:
         """Whether Kafka has told that there is nothing new to read."""
-        return self._query is not None and str(self._query.status["message"]).startswith("Waiting for")
+        query = self._query
+        return query is not None and str(query.status["message"]).startswith("Waiting for")
 
     def failure(self) -> str | None:
         """Why the query ended by itself, in one line; None while it runs or when it was stopped."""
@@ -193,9 +194,9 @@ class GenerationQuery:
             return first_line(self._failure)
         if self._catch_up is not None and self._catch_up.error is not None:
             return self._reading.explain(words_of_error(self._catch_up.error)).splitlines()[0]
-        if self._query is None:
+        if (query := self._query) is None:
             return None
-        error = self._query._jsq.exception()
+        error = query._jsq.exception()
         if not error.isDefined():
             return "the query ended without an error"
         return self._reading.explain(words_of(error.get())).splitlines()[0]
@@ -218,11 +219,12 @@ class GenerationQuery:
         try:
             if self._query is not None:
                 self._query.stop()
-                # The JVM holds what is called for a batch, and that would hold the query: neither could ever go.
-                self._query = None
         except Exception as error:
             log.warning("generation %s did not stop as it should: %s", self.generation, first_line(error))
             ended = False
+        # The JVM holds what is called for a batch, and that would hold the query: neither could ever go. One that did
+        # not stop in time was told to, and goes when it has ended.
+        self._query = None
         self._callbacks.close()
         return ended
 
