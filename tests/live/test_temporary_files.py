@@ -74,10 +74,10 @@ def test_nothing_stays_in_the_temporary_folder(broker: EmbeddedBroker, tmp_path:
     for topic in ("temporary-users", "temporary-accounts", "temporary-control"):
         create_topic(bootstrap, topic, 1)
     produce(bootstrap, "temporary-users", [{"userId": f"k{n}", "name": "n", "age": n} for n in range(45_000)])
-    users: dict[str, Any] = {"topic": "temporary-users", "table": "users_ui", "key": "userId"}
-    accounts: dict[str, Any] = {"topic": "temporary-accounts", "table": "accounts_ui", "key": "userId"}
-    users |= {"columns": {"userId": "string", "name": "string", "age": "int64"}}
-    accounts |= {"columns": {"userId": "string", "balance": "double"}}
+    columns = {"userId": "string", "name": "string", "age": "int64"}
+    users = {"topic": "temporary-users", "table": "users_ui", "key": "userId", "columns": columns}
+    columns = {"userId": "string", "balance": "double"}
+    accounts = {"topic": "temporary-accounts", "table": "accounts_ui", "key": "userId", "columns": columns}
     turnout = RunningTurnout(
         tmp_path,
         bootstrap,
