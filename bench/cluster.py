@@ -35,7 +35,7 @@ def measure(bench: Bench) -> dict[str, Any]:
             SparkCluster(folder / "spark", loopback(["master", "one", "two"], "the broker is on loopback")) as cluster,
         ):
             cluster.start_workers(1, MEMORY, ("one", "two")[:cores])
-            conf = {"spark.pyspark.python": sys.executable, "spark.executor.memory": MEMORY}
+            conf = cluster.conf | {"spark.pyspark.python": sys.executable, "spark.executor.memory": MEMORY}
             spark = {"master": cluster.master, "conf": conf}
             with running(folder, bench.bootstrap, pair.topics, spark=spark) as side:
                 bench.say(f"cluster, {cores} worker cores: the first build is done")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import shutil
 import signal
 import subprocess
@@ -146,7 +147,10 @@ class Worker:
 
 
 class SparkCluster:
-    """A standalone master, and workers that come and go; the first host is the master's."""
+    """A standalone master, and workers that come and go; the first host is the master's.
+
+    Nobody is let in without its secret: `conf` has what an application needs.
+    """
 
     def __init__(self, folder: Path, place: Hosts) -> None:
         self._folder = folder
@@ -154,14 +158,22 @@ class SparkCluster:
         self._port = free_port()
         self._processes: list[subprocess.Popen[bytes]] = []
         self._master, *self._names = place.addresses
+        self.conf = {"spark.authenticate": "true", "spark.authenticate.secret": secrets.token_hex()}
         self.master = f"spark://{place.addresses[self._master]}:{self._port}"
         self.workers: dict[str, Worker] = {}
 
     def __enter__(self) -> SparkCluster:
         self._folder.mkdir(parents=True, exist_ok=True)
+        # Not as arguments, which every user of a host sees.
+        self._properties.touch(mode=0o600)
+        self._properties.write_text("".join(f"{name} {value}\n" for name, value in self.conf.items()))
         address = self._hosts.addresses[self._master]
         self._start(self._master, "master.Master", "--host", address, "--port", str(self._port), "--webui-port", "0")
         return self
+
+    @property
+    def _properties(self) -> Path:
+        return self._folder / "spark.conf"
 
     def __exit__(self, *_: object) -> None:
         for worker in self.workers.values():
@@ -185,6 +197,7 @@ class SparkCluster:
     def _start(self, name: str, what: str, *arguments: str) -> tuple[subprocess.Popen[bytes], Path]:
         log = self._folder / f"{name}.log"
         java = [str(find_java()), *_OPTIONS, "-cp", f"{SPARK_HOME / 'jars'}/*", f"org.apache.spark.deploy.{what}"]
+        java += ["--properties-file", str(self._properties)]
         environ = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYSPARK"))}
         local = str(self._folder / f"{name}-local")
         # What Spark's own scripts set before they start these classes.

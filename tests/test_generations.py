@@ -14,9 +14,12 @@ from hypothesis import strategies as st
 
 from lengths import PARTS_EXAMPLES
 from turnout.config import parse
-from turnout.joins import OFFSET_BITS, Join
+from turnout.decode import Decoded
+from turnout.joins import OFFSET_BITS, Duplicates, Join
 from turnout.layout import Layout
 from turnout.plan import Plan
+from turnout.store import narrow
+from turnout.store.affected import hash_sql
 from turnout.store.batches import Progress
 from turnout.store.database import Database
 from turnout.store.generations import GenerationTables
@@ -36,7 +39,7 @@ def tables(tmp_path: Path) -> GenerationTables:
 def test_batch_without_records_moves_on_and_has_no_dead_letters(tables: GenerationTables) -> None:
     with tables.batch(0) as batch:
         assert batch is not None
-        batch.load(pa.table({}))
+        batch.load(Decoded({}))
         assert batch.dead_letters() is None
         assert [batch.affected(view) for view in tables.layout.views] == [None]
         batch.finish(0, '{"users": {"0": 7}}', views_built=True)
@@ -74,12 +77,16 @@ def catching_up(folder: Path, **sections: Any) -> GenerationTables:
     return made
 
 
-def plain(**columns: list[Any]) -> pa.Table:
+def plain(**columns: list[Any] | pa.Array) -> pa.Table:
     """Rows as the workers of a catch-up return them."""
     count = len(next(iter(columns.values())))
     table = pa.table(columns)
-    times = pa.array(range(count), pa.timestamp("us", "UTC"))
+    times = pa.array(range(count), pa.int64())
     return table.append_column("_id", pa.array(range(count), pa.int64())).append_column("_ts", times)
+
+
+def decoded(rows: dict[int, pa.Table]) -> Decoded:
+    return Decoded(rows=rows, records=max(table.num_rows for table in rows.values()))
 
 
 USERS = plain(userId=["a", "b", None], name=["Ann", "Ben", "Nil"], email=["x", None, "z"], age=[1, 2, 3])
@@ -91,7 +98,7 @@ def test_pieces_have_no_number_and_are_never_skipped(tmp_path: Path) -> None:
     for expected in (3, 6):
         with tables.batch(None) as batch:
             assert batch is not None
-            batch.load(None, {0: USERS})
+            batch.load(decoded({0: USERS}))
             batch.finish(None, '{"users": {"0": 3}}', views_built=False)
         assert tables.progress() == Progress(-1, '{"users": {"0": 3}}', expected, False)
 
@@ -103,7 +110,7 @@ def test_records_of_one_topic_that_two_sources_read_count_once(tmp_path: Path) -
     tables = catching_up(tmp_path, sources=sources)
     with tables.batch(None) as batch:
         assert batch is not None
-        batch.load(None, {0: USERS, 1: USERS})
+        batch.load(decoded({0: USERS, 1: USERS}))
         assert batch.result.records == 3
         batch.finish(None, "{}", views_built=False)
     assert read_window(tables.database, Window("accounts_ui")).total == 3
@@ -114,7 +121,7 @@ def test_parts_of_a_view_share_no_key_and_hold_every_row(tmp_path: Path) -> None
     (view,) = tables.layout.views
     with tables.batch(None) as batch:
         assert batch is not None
-        batch.load(None, {0: USERS, 1: ACCOUNTS})
+        batch.load(decoded({0: USERS, 1: ACCOUNTS}))
         _, parts = batch.export(view, tmp_path, 3)
         assert len(parts) == 3
         found = [
@@ -122,55 +129,88 @@ def test_parts_of_a_view_share_no_key_and_hold_every_row(tmp_path: Path) -> None
             for part in parts
         ]
         batch.finish(None, "{}", views_built=False)
-    keys = [{row["userId"] for rows in part.values() for row in rows} for part in found]
-    assert sorted(str(key) for part in keys for key in part) == ["None", "a", "b", "c"]
-    assert sum(len(part["users"]) for part in found) == 3
-    assert all(set(row) == {"userId", "accountType", "balance", "_id", "_ts"} for p in found for row in p["accounts"])
+    keys = [{row["key"] for rows in part.values() for row in rows} for part in found]
+    assert len(set().union(*keys)) == sum(len(part) for part in keys) == 4
+    assert sum(None in part for part in keys) == 1
+    assert sorted(row["_id"] for part in found for row in part["side_0"]) == [0, 1, 2]
+    assert sorted(row["_id"] for part in found for row in part["side_1"]) == [0, 1]
+    assert all(set(row) == {"key", "_id"} for part in found for rows in part.values() for row in rows)
+
+
+KEYS = st.sampled_from(["a", "b", "c", None])
 
 
 @settings(max_examples=PARTS_EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
-    rows=st.lists(
-        st.tuples(st.sampled_from(["a", "b", "c", None]), st.integers(0, 2), st.integers(0, 3)), min_size=0, max_size=12
-    ),
-    join=st.sampled_from([Join.LEFT, Join.FULL, Join.INNER]),
+    users=st.lists(KEYS, max_size=6),
+    rows=st.lists(st.tuples(KEYS, st.integers(0, 2), st.integers(0, 3)), max_size=12),
+    join=st.sampled_from(list(Join)),
+    duplicates=st.sampled_from(list(Duplicates)),
+    shift=st.sampled_from([1, 63]),
 )
-@example(rows=[("a", 0, 3), ("a", 0, 1), ("b", 1, 2)], join=Join.LEFT)
-@example(rows=[("a", 0, 3), ("a", 1, 1), ("a", 1, 0)], join=Join.LEFT)
-def test_view_over_exported_parts_is_the_view_over_everything(
-    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str | None, int, int]], join: Join
+@example(["a", "b", None], [("a", 0, 3), ("a", 0, 1), ("b", 1, 2)], Join.LEFT, Duplicates.LATEST, 1)
+@example(["a", "b", None], [("a", 0, 3), ("a", 1, 1), ("a", 1, 0)], Join.LEFT, Duplicates.LATEST, 1)
+@example(["a", "b", "c"], [("a", 0, 3), ("b", 0, 0), ("c", 1, 1)], Join.FULL, Duplicates.LATEST, 63)
+@example(["a"], [("b", 0, 3), ("c", 0, 0)], Join.SEMI, Duplicates.LATEST, 63)
+def test_view_of_ids_with_columns_put_in_is_the_view_over_all_columns(
+    tmp_path_factory: pytest.TempPathFactory,
+    users: list[str | None],
+    rows: list[tuple[str | None, int, int]],
+    join: Join,
+    duplicates: Duplicates,
+    shift: int,
 ) -> None:
+    """In memory and by parts in files; also where keys share a hash."""
     folder = tmp_path_factory.mktemp("parts")
-    views = {"final_ui": {"left": "users", "right": "accounts", "on": "userId", "join": join.value}}
-    tables = catching_up(folder, views=views)
+    view_settings = {"left": "users", "right": "accounts", "on": "userId", "join": join, "duplicates": duplicates}
+    tables = catching_up(folder, views={"final_ui": view_settings})
     (view,) = tables.layout.views
+    texts = [str(number) for number in range(len(users))]
+    left = plain(userId=pa.array(users, pa.string()), name=texts, email=texts, age=pa.array(range(len(users))))
     right = {
         "userId": pa.array([key for key, _, _ in rows], pa.string()),
         "accountType": [str(number) for number in range(len(rows))],
         "balance": pa.array([0.0] * len(rows), pa.float64()),
         "_id": pa.array([part << OFFSET_BITS | n for n, (_, part, _) in enumerate(rows)], pa.int64()),
-        "_ts": pa.array([time for _, _, time in rows], pa.timestamp("us", "UTC")),
+        "_ts": pa.array([time for _, _, time in rows], pa.int64()),
     }
-    with tables.batch(None) as batch:
+    table = tables.table("final_ui")
+    shown = f"SELECT * EXCLUDE (_hash, _row) FROM {table} ORDER BY ALL"
+    with pytest.MonkeyPatch.context() as patched, tables.batch(None) as batch:
+        patched.setattr(narrow, "_SHIFT", shift)
         assert batch is not None
-        batch.load(None, {0: USERS, 1: pa.table(right)})
+        batch.load(decoded({0: left, 1: pa.table(right)}))
+        cursor = batch._cursor
+        cursor.execute(f"CREATE OR REPLACE TEMP VIEW users AS FROM {tables.table('users_ui')}")
+        cursor.execute(f"CREATE OR REPLACE TEMP VIEW accounts AS FROM {tables.table('accounts_ui')}")
+        expected = f"SELECT {', '.join([*view.columns, *view.ids])} FROM (SELECT * FROM {table} LIMIT 0) "
+        expected += f"UNION ALL BY NAME ({in_duckdb(view.sql)}) ORDER BY ALL"
+        wide = cursor.execute(expected).fetchall()
         sql, parts = batch.export(view, folder, 2)
         found = [
-            row
+            run(sql, {name: pa.parquet.read_table(files, partitioning=None) for name, files in part.items()})
             for part in parts
-            for row in run(sql, {name: pa.parquet.read_table(files, partitioning=None) for name, files in part.items()})
         ]
-        assert sorted(found, key=repr) == sorted(run(view.sql, batch.everything(view)), key=repr)
+        for answers in (found, None):
+            batch.build(view, answers or [run(view.narrow_sql, batch.everything(view))])
+            assert cursor.execute(shown).fetchall() == wide
+            wrong = f"SELECT count(*) FROM {table} WHERE _hash IS DISTINCT FROM {hash_sql('userId')}"
+            assert cursor.execute(wrong).fetchone() == (0,)
+            cursor.execute(f"DELETE FROM {table}")
         batch.finish(None, "{}", views_built=False)
     tables.database.close()
 
 
-def run(sql: str, rows: dict[str, pa.Table]) -> list[dict[str, Any]]:
+def in_duckdb(sql: str) -> str:
+    """DuckDB has these joins by another name."""
+    return sql.replace("LEFT SEMI JOIN", "SEMI JOIN").replace("LEFT ANTI JOIN", "ANTI JOIN")
+
+
+def run(sql: str, rows: dict[str, pa.Table]) -> pa.Table:
     with duckdb.connect() as connection:
-        for source, table in rows.items():
-            connection.register(source, table)
-        found: list[dict[str, Any]] = connection.execute(sql).to_arrow_table().to_pylist()
-        return found
+        for relation, table in rows.items():
+            connection.register(relation, table)
+        return connection.execute(in_duckdb(sql)).to_arrow_table()
 
 
 def test_view_of_the_newest_needs_only_the_newest_of_each_partition(tmp_path: Path) -> None:
@@ -179,11 +219,11 @@ def test_view_of_the_newest_needs_only_the_newest_of_each_partition(tmp_path: Pa
     accounts = plain(userId=["a", "a", "c"], accountType=["x", "y", "z"], balance=[1.0, 2.0, 3.0])
     with tables.batch(None) as batch:
         assert batch is not None
-        batch.load(None, {0: USERS, 1: accounts})
+        batch.load(decoded({0: USERS, 1: accounts}))
         sql, (part,) = batch.export(view, tmp_path, 1)
-        assert sql == view.sql_if_unique
-        rows = pa.parquet.read_table(part["accounts"], partitioning=None)
-        assert sorted(rows["accountType"].to_pylist()) == ["y", "z"]
+        assert sql == view.narrow_sql_if_unique
+        rows = pa.parquet.read_table(part["side_1"], partitioning=None)
+        assert sorted(rows["_id"].to_pylist()) == [1, 2]
         batch.finish(None, "{}", views_built=False)
 
 
@@ -197,18 +237,22 @@ def test_records_of_a_topic_made_anew_come_after_all_that_it_held(tmp_path: Path
     }
     tables = catching_up(tmp_path, sources=sources)
     (view,) = tables.layout.views
-    shown: list[str] = []
+    shown: list[tuple[str]] = []
     for offset, kind in ((5, "old"), (0, "new"), (1, "newer")):
         account = {"userId": ["a"], "accountType": [kind], "balance": [1.0], "_id": pa.array([offset], pa.int64())}
-        account |= {"_ts": pa.array([len(shown)], pa.timestamp("us", "UTC"))}
+        account |= {"_ts": pa.array([len(shown)], pa.int64())}
+        if rows == "latest":
+            account |= {"_deleted": [False]}
         with tables.batch(None) as batch:
             assert batch is not None
             if kind == "new":
                 batch.begin_life(view.rights[0].topic, 0)
-            batch.load(None, {1: pa.table(account)} | ({} if shown else {0: USERS}))
-            shown += [row["accountType"] for row in run(view.sql, batch.everything(view)) if row["userId"] == "a"]
+            batch.load(decoded({1: pa.table(account)} | ({} if shown else {0: USERS})))
+            batch.build(view, [run(view.narrow_sql, batch.everything(view))])
+            shown += batch._cursor.execute("SELECT accountType FROM g1.final_ui WHERE userId = 'a'").fetchall()
+            batch._cursor.execute("DELETE FROM g1.final_ui")
             batch.finish(None, "{}", views_built=False)
-    assert shown == ["old", "new", "newer"]
+    assert shown == [("old",), ("new",), ("newer",)]
 
 
 def test_new_stream_counts_from_the_start(tables: GenerationTables) -> None:
@@ -227,7 +271,7 @@ def test_hashes_of_another_version_are_renewed(tmp_path: Path, lost: str) -> Non
     hashes = "SELECT userId, _hash FROM g1.users_ui ORDER BY ALL"
     with tables.batch(None) as batch:
         assert batch is not None
-        batch.load(None, {0: USERS})
+        batch.load(decoded({0: USERS}))
         batch.finish(None, "{}", views_built=False)
     with tables.database.read() as cursor:
         right = cursor.execute(hashes).fetchall()

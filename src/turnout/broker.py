@@ -10,6 +10,7 @@ import fcntl
 import json
 import logging
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -33,7 +34,15 @@ LOCK_SECONDS = 5
 
 # 0.4 s less of a 2.7 s start, and 30 MB less memory. A broker mostly moves bytes: writing and reading 1.5M
 # records cost it no more CPU with the first compiler tier alone than with both.
-JVM_FLAGS = ("-XX:-CreateCoredumpOnCrash", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true")
+JVM_FLAGS = (
+    "-XX:-CreateCoredumpOnCrash",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:-UsePerfData",  # a file in the system's temporary folder
+    "-Djava.awt.headless=true",
+)
+TEMPORARY = "tmp"
+"""The folder for temporary files of the JVM, in the broker's."""
 
 # One node cannot have replicas, and one partition for each internal topic keeps start and stop short.
 SETTINGS = {
@@ -149,7 +158,8 @@ class EmbeddedBroker:
         """Start the JVM and do not wait: the nodes of a larger cluster must all run before one is ready."""
         if self._process is not None:
             raise RuntimeError("the broker is started already")
-        java = [str(find_java()), f"-Xmx{self._heap}", *JVM_FLAGS, *self._java_options]
+        temporary = f"-Djava.io.tmpdir={self.data / TEMPORARY}"
+        java = [str(find_java()), f"-Xmx{self._heap}", *JVM_FLAGS, temporary, *self._java_options]
         java += ["-cp", os.pathsep.join(map(str, [*jars.resolve("broker"), *self._classpath]))]
         self.data.mkdir(parents=True, exist_ok=True)
         lock = _lock(self.data)
@@ -161,6 +171,8 @@ class EmbeddedBroker:
     def _spawn(self, java: list[str], lock: int) -> subprocess.Popen[bytes]:
         if self.log_file.exists():
             self.log_file.replace(self.log_file.with_suffix(".log.1"))
+        self._clear()
+        (self.data / TEMPORARY).mkdir(mode=0o700)
         settings = self._settings()
         server = self.data / "server.properties"
         server.touch(mode=0o600)  # properties may hold passwords
@@ -209,6 +221,11 @@ class EmbeddedBroker:
             process.stdin.close()
         except OSError:
             pass  # the waiting process was killed too
+        self._clear()
+
+    def _clear(self) -> None:
+        """Take away temporary files, also those that a broker left that was killed."""
+        shutil.rmtree(self.data / TEMPORARY, ignore_errors=True)
 
     @property
     def _port_file(self) -> Path:

@@ -50,7 +50,9 @@ def _from_path() -> Path:
 def _version(java: Path) -> int | None:
     """The major version, 8 for the old style ``1.8.0``."""
     try:
-        done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=True)
+        done = subprocess.run(
+            [java, "-XX:-UsePerfData", "-version"], capture_output=True, text=True, timeout=30, check=True
+        )
     except (OSError, subprocess.SubprocessError):
         return None
     found = re.search(r'version "(?:1\.)?(\d+)', done.stderr + done.stdout)

@@ -1,8 +1,8 @@
 """Joins: their names, and the SQL text of a view.
 
 The text made here is the only definition of the join and of *newest*. It is written in the SQL that Spark (with
-double-quoted identifiers) and DuckDB share: Spark runs it over the rows of affected keys and over whole generations.
-It knows nothing of where rows are kept.
+double-quoted identifiers) and DuckDB share. Spark runs it over keys and ids, of affected keys or of whole generations;
+over all columns it is what tests compare with. It knows nothing of where rows are kept.
 """
 
 from __future__ import annotations
@@ -163,6 +163,26 @@ def view_sql(sides: ViewSides, join: Join, duplicates: Duplicates = Duplicates.L
         text = f"SELECT {hint} {selected} FROM {relation} AS l {_SQL_JOIN[join]} {other} AS r ON l.{key} = r.{key}"
         relation, there = f"({text})", list(chosen)
     return text
+
+
+KEY = "key"
+"""What the key is called in a side's rows for `narrow_view_sql`."""
+
+
+def side(number: int) -> str:
+    """The relation of a side in `narrow_view_sql`; the left one is 0."""
+    return f"side_{number}"
+
+
+def narrow_view_sql(rights: int, join: Join, duplicates: Duplicates = Duplicates.LATEST) -> str:
+    """`view_sql` over rows of `key`, `_id` and `_ts` alone, whose result is the ids of the rows that belong together.
+
+    The same text for all views of one join: what Spark planned for one serves the others.
+    """
+    numbers = range(1, rights + 1)
+    sides = ViewSides(side(0), (KEY,), {side(number): (KEY,) for number in numbers}, KEY)
+    shown = () if join in (Join.SEMI, Join.ANTI) else tuple(right_id(number - 1) for number in numbers)
+    return f"SELECT {', '.join(['_id', *shown])} FROM ({view_sql(sides, join, duplicates)})"
 
 
 def own_view_sql(sql: str, key: str, columns: Mapping[str, str]) -> str:

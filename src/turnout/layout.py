@@ -10,7 +10,18 @@ from dataclasses import dataclass
 
 from turnout.columns import ColumnType
 from turnout.config import Settings, ViewSettings
-from turnout.joins import Duplicates, Join, ViewSides, own_view_sql, right_id, shows_pairs, view_sql
+from turnout.joins import (
+    Duplicates,
+    Join,
+    ViewSides,
+    narrow_view_sql,
+    own_view_sql,
+    right_id,
+    shows_pairs,
+    side,
+    view_sql,
+)
+from turnout.own_tables import SHOWN_OF_GENERATION
 from turnout.plan import Plan
 
 
@@ -25,15 +36,18 @@ class SourceTable:
     columns: Mapping[str, ColumnType]
     latest: bool
     max_rows: int | None
+    form: str = "json"
+    """How its records are written: `json`, `avro` or `protobuf`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ViewTable:
     """A view of sources that share a key, the left one first; `sql` is over relations named as the sources.
 
-    With `pairs` a left row shows once for each of its right rows; without, once at most. `sql_if_unique` has the same
-    result where no two right rows of a source have one key, and does not look for the newest. A view with `own` SQL
-    has rows of keys only, numbered for each key.
+    Spark runs `narrow_sql`, over `relations`: the same join of keys and ids alone, to which the store adds the columns.
+    `narrow_sql_if_unique` has the same result where no two right rows of a source have one key, and does not look for
+    the newest. With `pairs` a left row shows once for each of its right rows; without, once at most. A view with `own`
+    SQL is run as it is, over all columns; it has rows of keys only, numbered for each key.
     """
 
     table: str
@@ -41,7 +55,8 @@ class ViewTable:
     key: str
     columns: Mapping[str, ColumnType]
     sql: str
-    sql_if_unique: str
+    narrow_sql: str
+    narrow_sql_if_unique: str
     pairs: bool
     own: bool = False
 
@@ -52,6 +67,16 @@ class ViewTable:
     @property
     def rights(self) -> tuple[SourceTable, ...]:
         return self.sources[1:]
+
+    @property
+    def relations(self) -> dict[str, SourceTable]:
+        """What Spark knows the sources as when it runs the view."""
+        return {one.source if self.own else side(number): one for number, one in enumerate(self.sources)}
+
+    @property
+    def right_names(self) -> list[dict[str, str]]:
+        """For each right side the columns that it adds, and their names in the view."""
+        return list(_sides(self.sources).right_names().values())
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -77,6 +102,7 @@ class Layout:
                 columns=source.columns,
                 latest=source.rows == "latest",
                 max_rows=source.max_rows,
+                form=source.format.value,
             )
             for name, source in settings.sources.items()
         }
@@ -97,19 +123,32 @@ class Layout:
     def tables(self) -> tuple[str, ...]:
         """The names that are published together."""
         own = [source.table for source in self.sources] + [view.table for view in self.views]
-        return (*own, "bad_records", "join_quality")
+        return (*own, *SHOWN_OF_GENERATION)
+
+
+def _sides(sources: Sequence[SourceTable]) -> ViewSides:
+    left, *rights = sources
+    return ViewSides(left.source, tuple(left.columns), {r.source: tuple(r.columns) for r in rights}, left.key)
 
 
 def _joined(name: str, sources: Sequence[SourceTable], join: Join, duplicates: Duplicates) -> ViewTable:
     left, *rights = sources
-    sides = ViewSides(left.source, tuple(left.columns), {r.source: tuple(r.columns) for r in rights}, left.key)
+    sides = _sides(sources)
     columns = dict(left.columns)
     for right in rights:
         columns |= {shown: right.columns[column] for column, shown in sides.right_names()[right.source].items()}
-    sql, unique = view_sql(sides, join, duplicates), view_sql(sides, join, Duplicates.ALL)
-    return ViewTable(name, tuple(sources), left.key, columns, sql, unique, shows_pairs(join, duplicates))
+    return ViewTable(
+        table=name,
+        sources=tuple(sources),
+        key=left.key,
+        columns=columns,
+        sql=view_sql(sides, join, duplicates),
+        narrow_sql=narrow_view_sql(len(rights), join, duplicates),
+        narrow_sql_if_unique=narrow_view_sql(len(rights), join, Duplicates.ALL),
+        pairs=shows_pairs(join, duplicates),
+    )
 
 
 def _own(name: str, sources: Sequence[SourceTable], view: ViewSettings, text: str) -> ViewTable:
     sql = own_view_sql(text, view.on, {column: kind.spark for column, kind in view.columns.items()})
-    return ViewTable(name, tuple(sources), view.on, view.columns, sql, sql, pairs=True, own=True)
+    return ViewTable(name, tuple(sources), view.on, view.columns, sql, sql, sql, pairs=True, own=True)

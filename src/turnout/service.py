@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shutil
 import signal
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 
 from turnout.config import Settings
-from turnout.decoders import decoders_of
 from turnout.errors import TurnoutError
 from turnout.orchestrator import Orchestrator
+from turnout.private_files import keep_private
+from turnout.schemas import schemas_of
 from turnout.server.access import Access
 from turnout.server.api import Services
 from turnout.server.app import Server, create_app
@@ -21,14 +25,21 @@ from turnout.store.database import Database
 
 log = logging.getLogger("turnout")
 
+TEMPORARY = "tmp"
+"""The folder for temporary files of this process, in the data folder."""
+
 
 def run(settings: Settings, *, insecure: bool = False, on_ready: Callable[[str], None] | None = None) -> None:
     """Run until SIGINT or SIGTERM; `on_ready` gets the address once the server listens."""
     _check_address(settings, insecure)
     access = Access.of(settings)
-    decoders_of(settings)  # a file without a schema is told before anything is started
+    schemas_of(settings)  # a file without a schema is told before anything is started
     allow_open_files(settings.server.max_connections)
+    keep_private(settings.data_dir, settings.spark)
     database = Database.open(settings.data_dir, settings.store.memory_limit)
+    # The store is open: nobody else uses the folder.
+    temporary = settings.data_dir / TEMPORARY
+    _use_for_temporary_files(temporary)
     engine = Engine(settings.spark, settings.data_dir / "spark")
     orchestrator = Orchestrator(settings, database, engine)
     try:
@@ -37,17 +48,28 @@ def run(settings: Settings, *, insecure: bool = False, on_ready: Callable[[str],
             database,
             orchestrator,
             wait_seconds,
-            settings.server.max_viewers,
+            settings.server,
             tuple(settings.sources),
             settings.joined_views,
         )
         app = create_app(services, access)
         where = settings.server
-        server = Server(app, where.host, where.port, Doorkeeper(where.max_connections))
+        doorkeeper = Doorkeeper(
+            where.max_connections, share=where.max_connections_per_client, proxies=where.trusted_proxies
+        )
+        server = Server(app, where.host, where.port, doorkeeper, where.trusted_proxies)
         orchestrator.start()
         asyncio.run(_serve(server, on_ready))
     finally:
         _end(orchestrator, engine, database)
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _use_for_temporary_files(folder: Path) -> None:
+    """Nothing of ours is to stay in the system's temporary folder, whichever way this process ends."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(mode=0o700)
+    tempfile.tempdir = str(folder)
 
 
 async def _serve(server: Server, on_ready: Callable[[str], None] | None) -> None:

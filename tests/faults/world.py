@@ -28,6 +28,9 @@ from turnout.testing import create_topic, patience
 USERS = {"userId": "string", "name": "string", "email": "string", "age": "int64"}
 ACCOUNTS = {"userId": "string", "accountType": "string", "balance": "double"}
 TABLES = ("users_ui", "accounts_ui", "final_ui", "bad_records")
+ANY_TIME = {"message.timestamp.after.max.ms": str(2**63 - 1), "message.timestamp.before.max.ms": str(2**63 - 1)}
+"""The settings of a topic whose records may be of any time."""
+
 Bag = Counter[Hashable]
 
 
@@ -95,7 +98,7 @@ class World:
         self._numbers = itertools.count(1)
         control, acks = f"{self._name}-control", f"{self._name}-outcomes"
         for topic in (control, acks):
-            create_topic(kafka.bootstrap_servers, topic, replicas=kafka.replicas)
+            create_topic(kafka.bootstrap_servers, topic, config=ANY_TIME, replicas=kafka.replicas)
         self.topics = self.make_topics()
         document: dict[str, Any] = {
             "control": {"topic": control, "ack_topic": acks},
@@ -105,6 +108,7 @@ class World:
             },
             "start": "earliest",
             "swap": {"linger_seconds": 1},
+            "store": {"bad_rows": 2_000_000},  # each is looked for
         }
         for source, topic in zip(document["sources"].values(), self.topics.pair, strict=True):
             source["topic"] = topic
@@ -284,8 +288,7 @@ class World:
         """All rows of a table, however many."""
         response = self.turnout.http.get(f"/api/tables/{table}/rows", params={"format": "arrow"})
         response.raise_for_status()
-        rows: list[dict[str, Any]] = pa.ipc.open_stream(response.content).read_all().to_pylist()
-        return rows
+        return oracle.numbered(pa.ipc.open_stream(response.content).read_all())
 
     def said(self, *parts: str) -> bool:
         """Whether a line of Turnout's log has all these parts."""

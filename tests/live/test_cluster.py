@@ -99,7 +99,7 @@ def test_cluster_reads_swaps_and_loses_a_worker(place: Hosts, tmp_path: Path) ->
             "users": {"topic": "a-users", "table": "users_ui", "key": "userId", "columns": USERS},
             "accounts": {"topic": "a-accounts", "table": "accounts_ui", "key": "userId", "columns": ACCOUNTS},
         }
-        conf = {
+        conf = cluster.conf | {
             "spark.pyspark.python": str(python),
             "spark.executor.memory": "512m",
             "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # these executors live for seconds

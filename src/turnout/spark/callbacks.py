@@ -1,6 +1,7 @@
 """The connections over which the JVM calls back into Python, one for each query that ever ran a batch.
 
-Neither side closes them when a query ends: without this each swap would leave a thread and a socket behind.
+Neither side closes them when a query ends: without this each swap would leave a thread and a socket behind in Python,
+and a socket in the JVM.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import socket
 import threading
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 
@@ -33,7 +35,34 @@ class CallbackConnections:
         """Called when the query has ended: the threads that wait on the connections see their end, and end too."""
         with self._lock:
             noted, self._noted = self._noted, set()
+        ports = set()
         for connection in noted:
             # Closing the stream would wait for the thread that reads from it; a shutdown wakes that thread.
             with contextlib.suppress(OSError, AttributeError):
+                ports.add(connection.socket.getpeername()[1])
                 connection.socket.shutdown(socket.SHUT_RDWR)
+        if ports:
+            # A JVM that is gone has no connections.
+            with contextlib.suppress(Py4JError, OSError, AttributeError):
+                self._close_in_java(ports)
+
+    def _close_in_java(self, ports: set[int]) -> None:
+        """py4j keeps each connection that it ever opened, with the thread that opened it: the query and its session."""
+        gateway: Any = self._session.sparkContext._gateway
+        client = gateway.java_gateway_server.getCallbackClient()
+        lock, connections = _field(client, "lock"), _field(client, "connections")
+        lock.lock()
+        try:
+            for connection in connections.toArray():
+                opened = connection.getSocket()
+                if opened is not None and opened.getLocalPort() in ports and connections.remove(connection):
+                    connection.shutdown()
+        finally:
+            lock.unlock()
+
+
+def _field(client: Any, name: str) -> Any:
+    """A field that py4j keeps to itself."""
+    field = client.getClass().getSuperclass().getDeclaredField(name)
+    field.setAccessible(True)
+    return field.get(client)

@@ -19,7 +19,15 @@ from pyspark.sql import SparkSession
 from turnout.config import SparkSettings
 from turnout.errors import TurnoutError
 from turnout.spark.cluster import is_local, no_executors
-from turnout.spark.session import OUTPUT_FILE, Java, end_java, forget_session, start_session, stop_session
+from turnout.spark.session import (
+    OUTPUT_FILE,
+    Java,
+    clear_scratch,
+    end_java,
+    forget_session,
+    start_session,
+    stop_session,
+)
 
 LONGEST_PAUSE_SECONDS = 60.0
 STEADY_SECONDS = 120.0
@@ -105,6 +113,7 @@ class Engine:
         self.cancel()
         if self._session is not None:
             stop_session(self._session, timeout_seconds)
+            clear_scratch(self._work)
 
     def cancel(self) -> None:
         """Give up a start that is under way, and begin no other."""

@@ -1,4 +1,4 @@
-"""A view's SQL that Spark plans once and runs again for each small batch.
+"""SQL that Spark plans once and runs again for each small batch, whichever generation the batch belongs to.
 
 Planning costs more than running over a few rows. The leaves of the plan read blocks of Spark's block manager, which
 are put before a run and taken away after it, so one plan serves all batches, on executors elsewhere too.
@@ -7,6 +7,7 @@ are put before a run and taken away after it, so one plan serves all batches, on
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,35 +15,66 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
-from turnout.layout import ViewTable
-
 MAX_BYTES = 1 << 20
 """Rows cross to the JVM as text within a call: more than this goes faster through a file."""
 
 _NUMBERS = itertools.count()
 
 
-class PlannedView:
-    """One view, planned for rows of one shape; used on one thread."""
+class Plans:
+    """What was planned in one session, by the SQL and the columns of the rows that it is over."""
 
-    def __init__(self, session: SparkSession, view: ViewTable, rows: Mapping[str, pa.Table]) -> None:
-        self._leaves = {source: _Leaf(session, table.schema) for source, table in rows.items()}
-        for source, leaf in self._leaves.items():
-            leaf.frame.coalesce(1).createOrReplaceTempView(f"`{source}`")
-        self._frame = session.sql(view.sql)
-        plan = self._frame._jdf.queryExecution().executedPlan().toString()
-        # What crosses an exchange, or a subquery gave, is kept with the plan: the next run would see that of this one.
-        self.usable = "Exchange" not in plan and "Subquery" not in plan
+    def __init__(self, session: SparkSession) -> None:
+        self._session = session
+        self._planning = threading.Lock()
+        self._kept: dict[tuple[object, ...], PlannedView] = {}
+
+    def plan(self, sql: str, rows: Mapping[str, pa.Table]) -> PlannedView:
+        """The plan of a view's SQL for rows of this shape; made if there is none yet."""
+        shape = (sql, *((name, *table.schema) for name, table in rows.items()))
+        found = self._kept.get(shape)
+        if found is None:
+            # One at a time: the names of relations are those of the session.
+            with self._planning:
+                found = self._kept.get(shape) or PlannedView(self._session, sql, rows)
+                self._kept[shape] = found
+        return found
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+
+class PlannedView:
+    """One view's SQL, planned for rows of one shape."""
+
+    def __init__(self, session: SparkSession, sql: str, rows: Mapping[str, pa.Table]) -> None:
+        # Runs of several generations share the leaves; a run is over few rows, so that others wait less than they plan.
+        self._running = threading.Lock()
+        self._leaves = {name: _Leaf(session, table.schema) for name, table in rows.items()}
+        for name, leaf in self._leaves.items():
+            leaf.frame.coalesce(1).createOrReplaceTempView(f"`{name}`")
+        self._frame = session.sql(sql)
+        # The next run would see the rows of this one.
+        self.usable = not _keeps_rows(self._frame._jdf.queryExecution().executedPlan())
 
     def run(self, rows: Mapping[str, pa.Table]) -> pa.Table:
         """The view over these rows."""
-        try:
-            for source, table in rows.items():
-                self._leaves[source].put(table)
-            return self._frame.toArrow()
-        finally:
-            for leaf in self._leaves.values():
-                leaf.clear()
+        with self._running:
+            try:
+                for name, table in rows.items():
+                    self._leaves[name].put(table)
+                return self._frame.toArrow()
+            finally:
+                for leaf in self._leaves.values():
+                    leaf.clear()
+
+
+def _keeps_rows(plan: Any) -> bool:
+    """Whether something in a physical plan keeps what it gave, for whoever asks again: an exchange or a subquery."""
+    if str(plan.getClass().getName()).startswith("org.apache.spark.sql.execution.exchange."):
+        return True
+    below = plan.children()
+    return not plan.subqueries().isEmpty() or any(_keeps_rows(below.apply(number)) for number in range(below.size()))
 
 
 class _Leaf:

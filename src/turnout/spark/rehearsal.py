@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import sys
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,23 +15,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-from turnout.columns import ColumnType
 from turnout.config import Settings, SparkSettings
+from turnout.joins import KEY
 from turnout.layout import Layout, ViewTable
-from turnout.offsets import Offsets
 from turnout.plan import Plan
-from turnout.spark import json_rows
-from turnout.spark.bulk import bulk_session, decode_bulk
 from turnout.spark.class_archive import MAKING_SECONDS, write_at_exit
-from turnout.spark.decode import decode, readings_of
-from turnout.spark.sampling import KAFKA_SCHEMA, take_samples
-from turnout.spark.session import planned_session, start_session
-from turnout.spark.source import read_range
+from turnout.spark.read.live import FETCH, raw_records
+from turnout.spark.session import start_session
 from turnout.spark.views import ViewRunner
 
-_RECORD = b'{"userId": "u1", "name": "n", "email": "e", "age": 1, "accountType": "gold", "balance": 0.5}'
 _NO_KAFKA = {
     "kafka.bootstrap.servers": "127.0.0.1:1",
     "kafka.default.api.timeout.ms": "300",
@@ -46,41 +39,28 @@ def rehearse(session: SparkSession, folder: Path) -> None:
     """Each way that Turnout uses Spark, once."""
     settings = Settings()
     layout = Layout.of(settings, Plan.from_settings(settings))
-    readings = readings_of(layout)
-    take_samples(planned_session(session), layout, {topic: [_RECORD] for topic in layout.topics})
-    decode(_records(session, layout), readings).toArrow()
-    decode_bulk(_records(bulk_session(session), layout), readings)
+    session.sparkContext.parallelize([1], 1).mapPartitions(list).collect()
     for view in layout.views:
         _view(session, view, folder)
     _stream(session, layout, folder)
     _kafka(session, layout)
 
 
-def _records(session: SparkSession, layout: Layout) -> DataFrame:
-    rows = [
-        {"key": None, "value": value, "topic": topic, "partition": 0, "offset": 0, "timestamp": None}
-        for topic in layout.topics
-        for value in (_RECORD, b"[1]")
-    ]
-    return session.createDataFrame(pa.Table.from_pylist(rows, KAFKA_SCHEMA))
-
-
 def _view(session: SparkSession, view: ViewTable, folder: Path) -> None:
     runner = ViewRunner(session)
-    rows = {side.source: _rows(side.columns) for side in view.sources}
+    rows = {relation: _rows() for relation in view.relations}
     runner.over_rows(view, rows)
     parts: dict[str, list[Path]] = {}
-    for source, table in rows.items():
-        file = folder / f"{source}.parquet"
+    for relation, table in rows.items():
+        file = folder / f"{relation}.parquet"
         pq.write_table(table, file)
-        parts[source] = [file]
-    for sql in (view.sql, view.sql_if_unique):
+        parts[relation] = [file]
+    for sql in (view.narrow_sql, view.narrow_sql_if_unique):
         list(runner.over_parts(sql, [parts], "rehearsal"))
 
 
-def _rows(columns: Mapping[str, ColumnType]) -> pa.Table:
-    types = {name: json_rows.TYPES[kind.name] for name, kind in columns.items()}
-    types |= {"_id": pa.int64(), "_ts": pa.timestamp("us", "UTC")}
+def _rows() -> pa.Table:
+    types = {KEY: pa.int64(), "_id": pa.int64(), "_ts": pa.int64()}
     return pa.table({name: pa.nulls(1, kind) for name, kind in types.items()})
 
 
@@ -97,7 +77,7 @@ def _stream(session: SparkSession, layout: Layout, folder: Path) -> None:
         "timestamp",
     )
     query = (
-        decode(records, readings_of(layout))
+        raw_records(records, layout.topics)
         .writeStream.option("checkpointLocation", str(folder / "checkpoint"))
         .foreachBatch(lambda frame, _: frame.coalesce(1).toArrow())
         .start()
@@ -108,9 +88,9 @@ def _stream(session: SparkSession, layout: Layout, folder: Path) -> None:
 
 def _kafka(session: SparkSession, layout: Layout) -> None:
     """Kafka's clients, as far as they go when nobody answers."""
-    places = {(topic, 0): 0 for topic in layout.topics}
+    reader = session.read.format("kafka").options(**FETCH).options(**_NO_KAFKA)
     with contextlib.suppress(PySparkException, Py4JError):
-        read_range(session, _NO_KAFKA, Offsets(places), Offsets(places)).toArrow()
+        raw_records(reader.option("subscribe", layout.topics[0]).load(), layout.topics).toArrow()
     jvm: Any = session.sparkContext._jvm
     properties = jvm.java.util.HashMap()
     for name, value in _NO_KAFKA.items():

@@ -22,15 +22,18 @@ from pyspark.sql import SparkSession
 
 from turnout.config import SparkSettings
 from turnout.errors import TurnoutError
+from turnout.hidden_texts import SPARK_SECRET_NAMES
 from turnout.jars import resolve
 from turnout.java import find_java
-from turnout.kafka.security import SECRET_NAMES
 from turnout.spark.class_archive import archive_file, use
-from turnout.spark.cluster import carried, python_of_workers, reached_at
+from turnout.spark.cluster import carried, is_local, python_of_workers, reached_at
 from turnout.spark.folders import is_url
 
 LOG_FILE = "spark.log"
-_SCRATCH = ("blockmgr-*", "spark-*", "bulk-*", "build")
+TEMPORARY = "tmp"
+"""The folder for what the JVM, its libraries and Python workers would put into the system's temporary folder."""
+
+_SCRATCH = ("blockmgr-*", "spark-*", "bulk-*", "build", TEMPORARY)
 """The folders that Spark and we make in Spark's local folder, and remove at an end in order."""
 
 OUTPUT_FILE = "java.log"
@@ -50,8 +53,14 @@ _SETTINGS = {
     "spark.sql.ansi.doubleQuotedIdentifiers": "true",
     "spark.sql.streaming.minBatchesToRetain": "3",
     "spark.sql.streaming.stopTimeout": "5s",
-    # How long a query that found nothing new rests: ten milliseconds keep a third of a core busy with asking.
-    "spark.sql.streaming.pollingDelay": "40ms",
+    # How long a query that has read nothing yet rests between two questions; later it is held in its last batch.
+    "spark.sql.streaming.pollingDelay": "100ms",
+    # What a page of Spark's would show of queries and jobs that are over, which nobody looks at: 40 kB a swap.
+    "spark.sql.ui.retainedExecutions": "10",
+    "spark.ui.retainedJobs": "20",
+    "spark.ui.retainedStages": "20",
+    "spark.ui.retainedTasks": "200",
+    "spark.sql.streaming.numRecentProgressUpdates": "2",
 }
 
 _CHECKPOINTS_BY_PATH = {
@@ -63,10 +72,9 @@ _CHECKPOINTS_BY_PATH = {
     ),
 }
 
-# Walking a record's text by regular expression recurses (see json_text), so threads get a larger stack.
-# The code that Spark generates for `decode` is one long method, which the JVM would interpret for ever: a third slower.
 # A core file would hold every secret that the JVM knows.
-_JAVA_OPTIONS = "-Xss4m -XX:-DontCompileHugeMethods -XX:-CreateCoredumpOnCrash"
+# Nobody reads the JVM's performance data, which would be a file in the system's temporary folder.
+_JAVA_OPTIONS = "-XX:-CreateCoredumpOnCrash -XX:-UsePerfData"
 
 FEW_CORES = 4
 """Up to so many cores, what the JVM compiles thoroughly and collects side by side is taken from the records' work."""
@@ -83,8 +91,10 @@ def java_options(cores: int) -> str:
 
 
 # Whatever Spark shows of properties and options, of these it shows only that they are set.
-_SECRET = rf"(?i)token|access[.]?key|{SECRET_NAMES}"
-_REDACTED = {"spark.redaction.regex": _SECRET, "spark.sql.redaction.options.regex": f"{_SECRET}|url"}
+_REDACTED = {
+    "spark.redaction.regex": SPARK_SECRET_NAMES,
+    "spark.sql.redaction.options.regex": f"{SPARK_SECRET_NAMES}|url",
+}
 _ADDED = {
     "spark.driver.extraJavaOptions": " ",
     "spark.executor.extraJavaOptions": " ",
@@ -117,7 +127,7 @@ Java = subprocess.Popen[bytes]
 
 
 def clear_scratch(work: Path) -> None:
-    """Take away what a session that was killed left: blocks, files of bulk reads and of views."""
+    """Take away what a session left that was killed or had no time: blocks, files of bulk reads and of views."""
     for left in _SCRATCH:
         for folder in work.glob(left):
             shutil.rmtree(folder, ignore_errors=True)
@@ -134,15 +144,20 @@ def start_session(settings: SparkSettings, work: Path, on_java: Callable[[Java],
     jars = resolve("spark-kafka")
     work.mkdir(parents=True, exist_ok=True)
     clear_scratch(work)
+    temporary = work / TEMPORARY
+    temporary.mkdir(mode=0o700)
     log4j = work / "log4j2.properties"
     log4j.write_text(_LOGGING.replace("FOLDER", str(work)))
     ours = java_options(os.cpu_count() or 1)
     options = f"{ours} -XX:ErrorFile={work / CRASH_FILE} -Dlog4j2.configurationFile=file:{log4j}"
+    options += f" -Djava.io.tmpdir={temporary}"
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:-UsePerfData")
     archive = use(archive_file(jars))
     checkpoints = {} if is_url(settings.shared_dir or "") else _CHECKPOINTS_BY_PATH
     chosen = {**_SETTINGS, **checkpoints, **_REDACTED} | {
         **carried(settings, jars),
         **reached_at(settings),
+        **(_alone(temporary) if is_local(settings.master) else {}),
         "spark.driver.memory": settings.driver_memory,
         "spark.local.dir": str(work),
         "spark.sql.warehouse.dir": str(work / "warehouse"),
@@ -165,6 +180,14 @@ def start_session(settings: SparkSettings, work: Path, on_java: Callable[[Java],
                 end_java(java)
             _forget()
             raise _not_started(work / OUTPUT_FILE, error) from error
+
+
+def _alone(temporary: Path) -> dict[str, str]:
+    """Settings of a Spark that has this machine only.
+
+    Its ports take Java objects: without a secret, which the JVM then makes up, from every user of the machine.
+    """
+    return {"spark.authenticate": "true", "spark.executorEnv.TMPDIR": str(temporary)}
 
 
 def _keep_output(file: Path) -> None:
@@ -199,7 +222,9 @@ def given_settings(ours: Mapping[str, str], conf: Mapping[str, str]) -> dict[str
 
 def visible_settings(settings: Mapping[str, str]) -> dict[str, str]:
     """What the JVM is started with, for everyone on the machine to see; the rest goes over py4j's socket."""
-    return {name: value for name, value in settings.items() if not re.search(_SECRET, name) or name in _REDACTED}
+    return {
+        name: value for name, value in settings.items() if not re.search(SPARK_SECRET_NAMES, name) or name in _REDACTED
+    }
 
 
 def _conf(master: str, values: Mapping[str, str]) -> SparkConf:
@@ -291,13 +316,17 @@ def own_session(session: SparkSession) -> SparkSession:
 
 @contextlib.contextmanager
 def pool(session: SparkSession, name: str) -> Iterator[None]:
-    """Run the jobs of this thread in the scheduler pool `name`."""
+    """Run the jobs of this thread in the scheduler pool `name`; after that in the one that it had before.
+
+    On the thread of a query that is the query's own: later batches would be in the pool of everybody else.
+    """
     context = session.sparkContext
+    before = context.getLocalProperty("spark.scheduler.pool")
     context.setLocalProperty("spark.scheduler.pool", name)
     try:
         yield
     finally:
-        context.setLocalProperty("spark.scheduler.pool", None)  # type: ignore[arg-type]
+        context.setLocalProperty("spark.scheduler.pool", before)  # type: ignore[arg-type]
 
 
 def _not_started(log: Path, error: Exception) -> TurnoutError:

@@ -11,6 +11,7 @@ from turnout.joins import partition_newest_ids_sql, quoted
 from turnout.layout import SourceTable, ViewTable
 from turnout.store.affected import columns_of
 from turnout.store.database import sql_text
+from turnout.store.narrow import key_sql, narrow_columns
 
 FOR_VIEWS = ("_id", "_ts")
 """The hidden columns that a view's SQL asks for."""
@@ -28,16 +29,25 @@ def export_rows(
     """
     sql, needed = _needed(cursor, view, rows)
     files: list[Files] = [{} for _ in range(parts)]
-    for source in view.sources:
-        name, below = source.source, folder / source.source
-        columns = columns_of(source, *FOR_VIEWS)
-        chosen = f"SELECT {columns}, _hash % {parts} AS _part FROM {rows[name]} WHERE {needed.get(name, 'true')}"
-        cursor.execute(f"COPY ({chosen}) TO '{sql_text(below)}' (FORMAT parquet, PARTITION_BY (_part))")
-        nothing = folder / f"{name}.parquet"
-        cursor.execute(f"COPY (SELECT {columns} FROM {rows[name]} LIMIT 0) TO '{sql_text(nothing)}' (FORMAT parquet)")
+    rows = {
+        source: f"(FROM {all_} WHERE {needed[source]})" if source in needed else all_ for source, all_ in rows.items()
+    }
+    newest = sql == view.narrow_sql and not view.pairs
+    key = "" if view.own else key_sql(cursor, view, rows, unique=not newest and not view.pairs)
+    for name, source in view.relations.items():
+        times = newest and source is not view.left
+        relation = f"(SELECT *, _hash % {parts} AS _part FROM {rows[source.source]})"
+        columns = narrow_columns(key, times=times) if key else columns_of(source, *FOR_VIEWS)
+        below, nothing = folder / name, folder / f"{name}.parquet"
+        _copy(cursor, f"SELECT {columns}, _part FROM {relation}", below, ", PARTITION_BY (_part)")
+        _copy(cursor, f"SELECT {columns} FROM {relation} LIMIT 0", nothing)
         for number, part in enumerate(files):
             part[name] = sorted((below / f"_part={number}").glob("*.parquet")) or [nothing]
     return sql, files
+
+
+def _copy(cursor: duckdb.DuckDBPyConnection, rows: str, target: Path, options: str = "") -> None:
+    cursor.execute(f"COPY ({rows}) TO '{sql_text(target)}' (FORMAT parquet, COMPRESSION lz4_raw{options})")
 
 
 def has_key(view: ViewTable) -> str:
@@ -50,17 +60,18 @@ def _needed(cursor: duckdb.DuckDBPyConnection, view: ViewTable, rows: Mapping[st
     if view.own:
         return view.sql, dict.fromkeys((source.source for source in view.sources), has_key(view))
     if view.pairs:
-        return view.sql, {}
+        return view.narrow_sql, {}
     found = {right.source: _newest_once(cursor, right, rows[right.source]) for right in view.rights}
     unique = all(once for once, _ in found.values())
-    return view.sql_if_unique if unique else view.sql, {source: needed for source, (_, needed) in found.items()}
+    needed = {source: condition for source, (_, condition) in found.items() if condition}
+    return view.narrow_sql_if_unique if unique else view.narrow_sql, needed
 
 
 def _newest_once(cursor: duckdb.DuckDBPyConnection, source: SourceTable, relation: str) -> tuple[bool, str]:
-    """Whether the rows among which the newest of each key is are one for each, and the condition of those rows."""
+    """Whether the rows among which the newest of each key is are one for each, and their condition; none for all."""
     rows = f"(FROM {relation} WHERE {quoted(source.key)} IS NOT NULL)"
     if _is(cursor, f"count(*) = count(DISTINCT _hash) FROM {rows}"):
-        return True, "true"
+        return True, ""
     ids = quoted(f"_newest_{source.source}")
     cursor.execute(f"CREATE OR REPLACE TEMP TABLE {ids} AS {partition_newest_ids_sql(rows, source.key)}")
     keys = f"(SELECT count(DISTINCT {quoted(source.key)}) FROM {rows})"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
+from typing import Any
 
 from faults.scenarios import bulk
 from faults.stage import Stage
-from faults.world import ACCOUNTS, USERS, Comparison, World
-from turnout.testing import produce
+from faults.world import ACCOUNTS, ANY_TIME, USERS, Comparison, Topics, World
+from turnout.testing import Record, produce, wait_until
 
 LOAD_SECONDS = 2
 BULK_RECORDS = 45_000
@@ -18,6 +20,10 @@ HOT_ROWS = 100_000
 LARGE_BYTES = 990_000
 WIDE_COLUMNS = 1000
 BAD_RECORDS = 1_000_000
+STRANGE_TIMES = (1_794_787_200_000_000, 2**63 - 1, 10**17, -2, -62_135_596_800_001, -(10**17), -(2**63) + 1)
+"""Milliseconds: microseconds sent as such, and what no clock and no `datetime` has."""
+
+STRANGE_DAYS = ("58844-07-17", "-0043-03-15", "5881580-07-10", "294247-01-10", "0000-02-29", "9999999-01-01")
 
 
 def poison() -> list[bytes]:
@@ -71,6 +77,52 @@ def poisoned_build(stage: Stage) -> Comparison:
         produce(world.bootstrap, topic, poison())
     began = time.monotonic()
     world.move(poisoned, joinType="full")
+    return world.recover(began)
+
+
+def strange_times(stage: Stage) -> Comparison:
+    """Records of any time, with dates of any year: read live, by a build, and after a restart."""
+    columns = USERS | {"born": "date", "seen": "timestamp"}
+    with World(stage.new_folder(), stage.kafka, user_columns=columns) as world:
+        for _ in range(2):  # the second time they are there before the build
+            topics = world.make_topics(config=ANY_TIME)
+            _write_strange_times(world, topics)
+            world.move(topics)
+            world.producer.resume()
+            _write_strange_times(world, topics)
+            world.settle()
+            world.turnout.stop()
+            world.turnout.start()
+        began = time.monotonic()
+        assert world.turnout.http.get("/api/status").json()["newestRecord"] == "+292278994-08-17T07:12:55.807Z"
+        return world.recover(began)
+
+
+def _write_strange_times(world: World, topics: Topics) -> None:
+    users: list[Record] = []
+    accounts: list[Record] = []
+    for number, (moment, born) in enumerate(itertools.product(STRANGE_TIMES, STRANGE_DAYS)):
+        user = {"userId": f"s{number % 9}", "name": "n", "email": "e", "age": number, "born": born, "seen": born}
+        account = {"userId": f"s{number % 9}", "accountType": "a", "balance": number}
+        place: dict[str, Any] = {"partition": number % 2, "timestamp_ms": moment}
+        users += [Record(user, **place), Record(b"{bad %d" % number, **place)]
+        accounts.append(Record(account, **place))
+    produce(world.bootstrap, topics.users, users)
+    produce(world.bootstrap, topics.accounts, accounts)
+
+
+def strange_control_times(stage: Stage) -> Comparison:
+    """Control messages of any time, and records that are no message; a good one follows each."""
+    world = stage.world()
+    for number, moment in enumerate(STRANGE_TIMES):
+        world.control.send({"joinType": ("inner", "left")[number % 2]}, moment)
+        world.control.send_raw(b"\xff" * 300_000)
+        world.control.send_raw(b"{" + b" " * 900_000)
+    last = world.control.send({"joinType": "full"})
+    wait_until(lambda: world.control.outcome(last) == "applied", what="the last message to be applied")
+    began = time.monotonic()
+    world.turnout.stop()
+    world.turnout.start()
     return world.recover(began)
 
 
