@@ -115,7 +115,7 @@ test: setup browser ## what a change must pass: lint and the audit, then all tes
 	@$(MAKE) --no-print-directory -j 3 lint audit test-web
 	$(PYTEST) $(ARGS)
 
-test-fast: $(STAMP) ## the tests without a broker, Spark and a browser: under 40 seconds
+test-fast: $(STAMP) page ## the tests without a broker, Spark and a browser: under 40 seconds
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder tests/test_*.py $(ARGS)
 
 test-web: $(CLIENT) ## the tests of the web parts alone
