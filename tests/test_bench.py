@@ -9,6 +9,8 @@ from contextlib import contextmanager
 
 import psutil
 
+import report
+import usage_table
 from processors import JVM, KINDS, OTHER, PYTHON, WORKERS, Snapshot, snapshot, used
 
 BUSY = "import time\nwhile time.process_time() < {seconds}: pass\n"
@@ -66,3 +68,50 @@ def test_processor_seconds_of_a_process_that_is_gone_are_none() -> None:
         before = snapshot(process.pid)
     assert not psutil.pid_exists(process.pid)
     assert used(before, snapshot(process.pid)) == {}
+
+
+def test_a_row_tells_which_of_two_targets_is_met() -> None:
+    latency = {"p50_ms": 170.0, "p99_ms": 410.0}
+    results = {
+        "latency": {
+            "per_second": 200,
+            "not_run": {"Deephaven": "no network", "Deephaven, 100 ms cycle": "no network"},
+            "Turnout": [latency],
+            "first": [{"p50_ms": 200.0, "p99_ms": 900.0}],
+            "first_seconds": 30.0,
+        }
+    }
+    met = {row.measure: row.cells[-1] for row in report.rows(results) if row.target}
+    assert met == {
+        "latency, 200 records/s in each topic, p50": "the first",
+        "latency, 200 records/s in each topic, p99": "no",
+        "latency in the first 30 s after the first row, p50": "yes",
+        "latency in the first 30 s after the first row, p99": "no",
+    }
+
+
+def test_rows_of_a_starved_machine_are_ratios_to_itself_alone() -> None:
+    alone = {"latency": [{"p50_ms": 100.0, "p99_ms": 200.0}], "latest": [0.3, 0.4, 0.5], "earliest": [2.0]}
+    starved = {"latency": [{"p50_ms": 250.0, "p99_ms": 900.0}], "latest": [0.8], "earliest": [9.0]}
+    results = {"starved": {"loops": 2, "rows": 100_000, "alone": alone, "starved": starved}}
+    assert [(row.ratio, row.met) for row in report.rows(results)] == [
+        ("2.50 x", True),
+        ("4.50 x", False),
+        ("2.00 x", True),
+        ("4.50 x", False),
+    ]
+
+
+def test_the_table_of_processor_seconds_has_medians_of_all_runs() -> None:
+    usages = [dict.fromkeys(KINDS, 0.0) | {PYTHON: seconds, JVM: 1.0, "wall": 10.0} for seconds in (1.0, 2.0, 9.0)]
+    results = {"latency": {"processors": {"latency": {"Turnout": usages}}}, "swap": {"latest": [0.1]}}
+    [row] = usage_table.rows(results)
+    shown = dict(zip(usage_table.COLUMNS, row, strict=True))
+    assert {name: value for name, value in shown.items() if value} == {
+        "measure": "latency",
+        "system": "Turnout",
+        "in": "10.0 s",
+        "all": "3.00",
+        "other threads": "1.00",
+        "Python": "2.00",
+    }
