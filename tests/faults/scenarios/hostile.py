@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import time
-from typing import Any
 
 from faults.scenarios import bulk
 from faults.stage import Stage
