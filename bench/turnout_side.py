@@ -102,7 +102,7 @@ def running(
     try:
         side.start(ready=False)
         if ready:
-            side.wait_ready(BUILD_SECONDS)
+            side.wait_ready()
         yield side
     finally:
         side.close()
