@@ -162,7 +162,7 @@ def test_client_that_reads_all_the_time_has_one_place_and_rests(
         await until(lambda: {"first", "other"} <= set(works.begun))
         assert "second" not in works.begun
         works.end()
-        assert await asyncio.gather(first, second, other) == ["first", "second", "other"]
+        assert list(await asyncio.gather(first, second, other)) == ["first", "second", "other"]
 
     run(test)
 
@@ -177,7 +177,7 @@ def test_read_that_leaves_while_it_waits_takes_no_place(database: Database) -> N
         gone.cancel()
         await asyncio.sleep(0)
         works.end()
-        assert await asyncio.gather(first, stays) == ["first", "stays"]
+        assert list(await asyncio.gather(first, stays)) == ["first", "stays"]
         assert works.begun == ["first", "stays"]
 
     run(test)
