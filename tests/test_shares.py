@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
+import re
 import socket
+import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -13,11 +17,15 @@ from typing import Any
 
 import httpx
 import pytest
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.exceptions import InvalidStatus
 
 from filling import Filling, filled
 from following import Socket
 from serving import HTTP, SECONDS, STATUS, Steering, serving
+from turnout.config import load
 from turnout.errors import TurnoutError
 from turnout.health import Readiness
 from turnout.messages import Problem, Snapshot, WindowRows
@@ -279,8 +287,6 @@ def test_bytes_count_in_the_rate_and_large_messages_are_not_read_on_the_event_lo
     parse = parsing.parsed
 
     def noted(raw: str | bytes) -> parsing.Asked:
-        import threading
-
         threads.append(threading.current_thread().name)
         return parse(raw)
 
@@ -389,8 +395,6 @@ def test_forwarded_address_is_believed_of_configured_proxies_only(
 
 @contextmanager
 def running(server: Server) -> Iterator[str]:
-    import threading
-
     ready = threading.Event()
     thread = threading.Thread(target=lambda: asyncio.run(server.run(lambda _: ready.set())))
     thread.start()
@@ -424,11 +428,25 @@ def test_csv_cells_that_look_like_formulas_can_be_guarded(filling: Filling) -> N
 
 
 def _settings(text: str) -> Any:
-    import tempfile
-
-    from turnout.config import load
-
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "turnout.yaml"
         file.write_text(text)
         return load(file)
+
+
+# -- the parts of uvicorn that are extended
+
+
+def test_uvicorn_has_the_parts_that_are_extended_and_no_other_series_is_taken() -> None:
+    http, websocket = (
+        set(inspect.getsource(H11Protocol).split("self.")),
+        set(inspect.getsource(WebSocketsSansIOProtocol).split("self.")),
+    )
+    for name in ("cycle", "transport", "loop", "scope", "client", "connections", "flow"):
+        assert any(re.match(rf"{name}\b", part) for part in http), name
+    for name in ("queue", "conn", "transport", "loop", "handshake_complete", "handshake_initiated", "close_sent"):
+        assert any(re.match(rf"{name}\b", part) for part in websocket), name
+    pinned = (Path(__file__).parents[1] / "pyproject.toml").read_text()
+    series = re.search(r'"uvicorn>=(0\.\d+),<(0\.\d+)"', pinned)
+    assert series is not None
+    assert uvicorn.__version__.startswith(f"{series[1]}.")
