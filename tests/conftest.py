@@ -1,23 +1,45 @@
-"""What all tests share: one Spark and one broker for the whole run, both real."""
+"""What all tests share: one Spark for each worker and one broker for the whole run, both real."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from turnout.broker import EmbeddedBroker
+from patience import measure
+from shared_broker import shared_broker
 from turnout.config import SparkSettings
+from turnout.testing import EmbeddedBroker, patience
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytest_plugins = ["layers", "progress"]
+
+measure()
+# Far beyond the limit of one wait, so that a wait that hangs ends first, and says what it waited for.
+os.environ.setdefault("PYTEST_TIMEOUT", f"{4 * patience():.0f}")
+
 # How long an example takes says more of the machine and of what else runs on it than of what is tested.
 settings.register_profile("turnout", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("turnout")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """The end of what a Turnout of the test said is part of a failure's report."""
+    report = yield
+    folder = getattr(item, "funcargs", {}).get("tmp_path")
+    if report.failed and folder is not None:
+        for log in (*folder.glob("turnout.log"), *folder.glob("*/turnout.log")):
+            report.sections.append((str(log), log.read_text()[-6000:]))
+    return report
 
 
 @pytest.fixture(scope="session")
@@ -31,11 +53,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
-    rules = {
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "allow.everyone.if.no.acl.found": "true",
-    }
-    with EmbeddedBroker(tmp_path_factory.mktemp("broker"), properties=rules) as running:
+    """The broker of the whole run, also where several workers share it: topics are named by their test."""
+    base = tmp_path_factory.getbasetemp()
+    with shared_broker((base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "broker") as running:
         yield running
 
 

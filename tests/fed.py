@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from oracle import Sent
+from oracle import Sent, numbered
 from turnout.config import Settings
+from turnout.decode import RAW
+from turnout.decoding import RecordDecoder
+from turnout.joins import OFFSET_BITS
 from turnout.layout import Layout
 from turnout.offsets import Lost, Offsets
 from turnout.plan import Plan
@@ -20,7 +23,7 @@ from turnout.store.windows import Window, read_window
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from turnout.spark.generation import BatchReport
+    from turnout.spark.writing import BatchReport
 
 
 class Quiet:
@@ -30,8 +33,7 @@ class Quiet:
 
     def lost(self, generation: int, lost: Lost) -> None: ...
 
-    def low_watermark(self, topic: str, partition: int) -> int | None:
-        return None
+    def gaps(self, found: Sequence[tuple[str, int, int, int]]) -> None: ...
 
     def denied(self, topic: str, read: Offsets) -> bool:
         return False
@@ -45,36 +47,53 @@ class FedGeneration:
         self._spark = spark
         self._folder = folder
         self._layout = Layout.of(settings, Plan.from_settings(settings))
-        self._start = start
+        self.start = start
         self._open()
         with self.database.write() as cursor:
             self.tables.create(cursor, views_built=start.reached(target))
             self.tables.publish(cursor)
 
     def _open(self) -> None:
-        from turnout.spark.generation import GenerationQuery, Reading
+        from turnout.spark.dead_letters import DeadLetters
+        from turnout.spark.folders import LocalFolder
+        from turnout.spark.views import ViewRunner
+        from turnout.spark.writing import Workplace, Writer
 
         self.database = Database.open(self._folder)
         self.tables = GenerationTables(self.database, 1, self._layout)
-        reading = Reading(dict, self._start, self.target, self._folder / "checkpoint", 1000)
-        self._query = GenerationQuery(self._spark, self.tables, reading, Quiet())
+        self.decoder = RecordDecoder(self._layout)
+        self.writer = Writer(
+            Workplace(self._spark, self.start, LocalFolder(self._folder / "checkpoint"), shared=False),
+            self.tables,
+            self.decoder,
+            ViewRunner(self._spark),
+            DeadLetters(self._spark, None, dict),
+            Quiet(),
+        )
 
     def restart(self) -> None:
         self.database.close()
         self._open()
 
     def feed(self, number: int, records: list[Sent], end: Offsets) -> None:
-        from turnout.spark.decode import decode, readings_of
-        from turnout.spark.sampling import KAFKA_SCHEMA
+        self.writer.take_records(self.raw(records), end, number, caught_up=end.reached(self.target))
 
-        rows = [
-            (r.key, r.value, r.topic, r.partition, r.offset, datetime.fromtimestamp(r.timestamp_ms / 1000, UTC))
-            for r in records
+    def raw(self, records: list[Sent]) -> pa.Table:
+        """Records as the stream brings them."""
+        columns = [
+            [self._layout.topics.index(r.topic) for r in records],
+            [r.partition << OFFSET_BITS | r.offset for r in records],
+            [r.timestamp_ms for r in records],
+            [r.key for r in records],
+            [r.value for r in records],
         ]
-        columns = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in KAFKA_SCHEMA]
-        frame = self._spark.createDataFrame(pa.table(columns, schema=KAFKA_SCHEMA))
-        self._query.process_frame(decode(frame, readings_of(self._layout)), number, end)
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, RAW, strict=True)]
+        return pa.table(arrays, schema=RAW)
+
+    def read(self) -> Offsets:
+        """How far the store says it has read."""
+        return Offsets.kept(self.tables.progress().offsets, self.start)
 
     def rows(self, table: str) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = read_window(self.database, Window(table)).rows.to_pylist()
-        return rows
+        """The rows of a table; times of any year as numbers, which Python cannot all hold."""
+        return numbered(read_window(self.database, Window(table)).rows)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +11,15 @@ import duckdb
 import pyarrow as pa
 
 from turnout.config import Settings
-from turnout.joins import OFFSET_BITS, Join
-from turnout.layout import Layout, SourceTable, ViewTable
+from turnout.decode import FAULTS, Decoded, arrow_type
+from turnout.joins import Join
+from turnout.layout import Layout, ViewTable
 from turnout.plan import Plan
 from turnout.store.database import Database
 from turnout.store.generations import GenerationTables
 
-_ARROW = {"string": pa.string(), "int64": pa.int64(), "double": pa.float64()}
-_FAULTS = pa.list_(pa.struct([("field", pa.string()), ("reason", pa.string())]))
-_START = datetime(2026, 1, 1, tzinfo=UTC)
+_START_MS = 1_767_225_600_000
+"""2026-01-01."""
 
 USER_1 = {"userId": "u1", "name": "Ada", "email": "ada@example.com", "age": 36}
 USER_2 = {"userId": "u2", "name": "Ben", "email": None, "age": 52}
@@ -43,7 +42,9 @@ class Filling:
         plan = Plan.from_settings(self.settings)
         plan = Plan(plan.topics, dict.fromkeys(plan.joins, join), plan.start)
         self._number += 1
-        tables = GenerationTables(self.database, self._number, Layout.of(self.settings, plan))
+        tables = GenerationTables(
+            self.database, self._number, Layout.of(self.settings, plan), self.settings.store.bad_rows
+        )
         with self.database.write() as cursor:
             tables.create(cursor, views_built=True)
         self.tables, self._batch = tables, -1
@@ -72,35 +73,33 @@ class Filling:
         self._batch += 1
         with self.tables.batch(self._batch) as batch:
             assert batch is not None
-            batch.load(self._records(records))
+            batch.load(self._decoded(records))
             for view in self.tables.layout.views:
                 rows = batch.affected(view)
                 if rows is not None:
                     batch.replace(view, [_joined(view, rows)])
             batch.finish(self._batch, "{}", views_built=True)
 
-    def _records(self, records: Mapping[str, Sequence[Mapping[str, Any] | None]]) -> pa.Table:
+    def _decoded(self, records: Mapping[str, Sequence[Mapping[str, Any] | None]]) -> Decoded:
         assert self.tables is not None
-        sources = self.tables.layout.sources
-        given = [(source.source, record) for source in sources for record in records.get(source.source, ())]
-        offsets = range(self._offset, self._offset + len(given))
-        self._offset += len(given)
-        columns: dict[str, pa.Array] = {
-            "topic": pa.array([name for name, _ in given], pa.string()),
-            "partition": pa.array([0] * len(given), pa.int32()),
-            "offset": pa.array(offsets, pa.int64()),
-            "_id": pa.array([(0 << OFFSET_BITS) | offset for offset in offsets], pa.int64()),
-            "_ts": pa.array([_START + timedelta(seconds=o) for o in offsets], pa.timestamp("us", "UTC")),
-            "_deleted": pa.array([False] * len(given), pa.bool_()),
-            "_text": pa.array([str(record) for _, record in given], pa.string()),
-        }
-        for index, source in enumerate(sources):
-            own = [record if name == source.source else None for name, record in given]
-            bad = [name == source.source and record is None for name, record in given]
-            columns[f"row_{index}"] = pa.array(own, _struct(source))
-            faults = [[{"field": None, "reason": "not valid JSON"}] if wrong else [] for wrong in bad]
-            columns[f"faults_{index}"] = pa.array(faults, _FAULTS)
-        return pa.table(columns)
+        decoded = Decoded({})
+        faults: list[dict[str, Any]] = []
+        for number, source in enumerate(self.tables.layout.sources):
+            given = records.get(source.source, ())
+            places = [{"_id": o, "_ts": _START_MS + o * 1000} for o in range(self._offset, self._offset + len(given))]
+            self._offset += len(given)
+            decoded.records += len(given)
+            rows = [{**row, **place} for row, place in zip(given, places, strict=True) if row is not None]
+            shape = {name: arrow_type(kind.name) for name, kind in source.columns.items()}
+            shape |= {"_id": pa.int64(), "_ts": pa.int64()}
+            table = pa.Table.from_pylist(rows, pa.schema(list(shape.items())))
+            if source.latest:
+                table = table.append_column("_deleted", pa.array([False] * len(rows), pa.bool_()))
+            decoded.rows[number] = table
+            wrong = {"source": number, "reason": "not valid JSON", "text": "None", "whole": True, "value": b"None"}
+            faults += [wrong | place for row, place in zip(given, places, strict=True) if row is None]
+        decoded.faults = pa.Table.from_pylist(faults, FAULTS) if faults else None
+        return decoded
 
 
 @contextmanager
@@ -113,10 +112,6 @@ def filled(folder: Path) -> Iterator[Filling]:
         yield made
     finally:
         database.close()
-
-
-def _struct(source: SourceTable) -> pa.DataType:
-    return pa.struct([(name, _ARROW[kind.name]) for name, kind in source.columns.items()])
 
 
 def _joined(view: ViewTable, rows: Mapping[str, pa.Table]) -> pa.Table:

@@ -19,7 +19,7 @@ class Socket:
     def __init__(self, url: str, **options: Any) -> None:
         address = url.replace("http", "ws", 1) + "/api/live"
         # Where messages are read as they come, a socket closes at once, also with many that nobody asked for.
-        options = {"max_queue": None, "open_timeout": SECONDS, **options}
+        options = {"max_queue": None, "open_timeout": SECONDS, "ping_interval": None, **options}
         self._opened = connect(address, max_size=None, compression=None, **options)
         self.raw: ClientConnection = self._opened.__enter__()
         hello = self.receive()

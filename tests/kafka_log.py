@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from confluent_kafka import Consumer, Message, TopicPartition
 
 from oracle import Sent
+from turnout.testing import patience
 
 
 def read_all(bootstrap: str, topics: Sequence[str]) -> list[Sent]:
@@ -16,9 +17,9 @@ def read_all(bootstrap: str, topics: Sequence[str]) -> list[Sent]:
         {"bootstrap.servers": bootstrap, "group.id": f"oracle-{uuid.uuid4()}", "isolation.level": "read_uncommitted"}
     )
     try:
-        metadata = consumer.list_topics(timeout=60)
+        metadata = consumer.list_topics(timeout=patience())
         places = [(topic, p) for topic in topics for p in metadata.topics[topic].partitions]
-        ranges = {place: consumer.get_watermark_offsets(TopicPartition(*place), timeout=60) for place in places}
+        ranges = {place: consumer.get_watermark_offsets(TopicPartition(*place), timeout=patience()) for place in places}
         consumer.assign([TopicPartition(topic, p, low) for (topic, p), (low, _) in ranges.items()])
         left = {place for place, (low, high) in ranges.items() if high > low}
         records: list[Sent] = []

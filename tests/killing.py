@@ -33,8 +33,9 @@ POINTS: dict[str, tuple[type, str, bool]] = {
 }
 """Point -> class, method, and whether the kill comes after the method."""
 
-APART = ("validating", "building", "publishing", "live", "retired")
-"""The points that leave different things in the store; the others find what the one before left."""
+APART = ("building", "publishing", "live")
+"""The points that leave most different things: a part of a generation, one that is not published, one that is and whose
+message has no outcome. What the others leave is less of these, or what an ordinary stop leaves."""
 
 
 def arm(flag: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from turnout.broker import HOST, free_port
 from turnout.certificates import Authority
-from turnout.testing import wait_until
+from turnout.testing import patience, wait_until
 
 FOLDER = Path(__file__).parent / "oidc"
 AUDIENCE = "urn:turnout:kafka"
@@ -72,12 +72,12 @@ class OpenIdProvider:
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(options).encode())
         self._process.stdin.close()
-        wait_until(lambda: b"ready" in self._log.read_bytes()[begun:], timeout=60, what="the OpenID provider")
+        wait_until(lambda: b"ready" in self._log.read_bytes()[begun:], what="the OpenID provider")
 
     def stop(self) -> None:
         if self._process is not None:
             self._process.terminate()
-            self._process.wait(60)
+            self._process.wait(patience())
             self._process = None
 
     def __enter__(self) -> Self:
@@ -107,4 +107,4 @@ def install() -> None:
         return
     script = Path(node()).parent.parent / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
     npm = [node(), str(script)] if script.exists() else ["npm"]
-    subprocess.run([*npm, "ci", "--silent"], cwd=FOLDER, check=True, timeout=300)
+    subprocess.run([*npm, "ci", "--silent"], cwd=FOLDER, check=True, timeout=patience())

@@ -14,7 +14,7 @@ from turnout.orchestrator import Orchestrator
 from turnout.spark.engine import Engine
 from turnout.store.database import Database
 from turnout.store.windows import Window, read_window
-from turnout.testing import wait_until
+from turnout.testing import patience, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,10 +39,10 @@ class Orchestrated:
         self.database = Database.open(settings.data_dir)
         self.orchestrator = Orchestrator(settings, self.database, SharedEngine(session))
 
-    def send(self, timeout: float = 120, **message: Any) -> Answer:
+    def send(self, **message: Any) -> Answer:
         """Send a control message as a surface does, and wait for its outcome."""
-        answer = self.orchestrator.desk.submit(json.dumps(message), "test").wait(timeout)
-        assert answer is not None, f"no outcome within {timeout} s: {message}"
+        answer = self.orchestrator.desk.submit(json.dumps(message), "test").wait(patience())
+        assert answer is not None, f"no outcome: {message}"
         return answer
 
     def rows(self, table: str) -> list[dict[str, Any]]:
@@ -50,7 +50,7 @@ class Orchestrated:
         return rows
 
     def wait_ready(self) -> None:
-        wait_until(lambda: self.orchestrator.readiness().ready, timeout=180, what="readiness")
+        wait_until(lambda: self.orchestrator.readiness().ready, what="readiness")
 
 
 @contextmanager

@@ -16,7 +16,7 @@ import psutil
 import yaml
 
 from turnout.broker import free_port
-from turnout.testing import wait_until
+from turnout.testing import patience, wait_until
 
 
 def lives(process: psutil.Process) -> bool:
@@ -45,7 +45,7 @@ class RunningTurnout:
         }
         self.config = folder / "turnout.yaml"
         self.config.write_text(yaml.safe_dump(document))
-        self.http = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=60)
+        self.http = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=patience())
         self.command = [sys.executable, "-m", "turnout"]
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -70,11 +70,11 @@ class RunningTurnout:
             self.wait_ready()
         return self
 
-    def wait_ready(self, timeout: float = 180) -> None:
+    def wait_ready(self) -> None:
         try:
-            wait_until(lambda: self.answer("/readyz") == 200, timeout=timeout, what="readiness")
-        except TimeoutError:
-            raise TimeoutError(f"not ready within {timeout:g} s: {self.reason()!r}; log:\n{self.log()}") from None
+            wait_until(lambda: self.answer("/readyz") == 200, what="readiness")
+        except TimeoutError as error:
+            raise TimeoutError(f"{error}: {self.reason()!r}; log:\n{self.log()}") from None
 
     def answer(self, path: str) -> int | None:
         """The status of a call; None where nobody answers."""
@@ -135,15 +135,15 @@ class RunningTurnout:
         os.kill(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
-    def wait_killed(self, timeout: float = 180) -> None:
+    def wait_killed(self) -> None:
         """Wait until the process has been killed by a signal."""
         assert self._process is not None
-        assert self._process.wait(timeout) == -signal.SIGKILL, self.log()
+        assert self._process.wait(patience()) == -signal.SIGKILL, self.log()
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         assert self._process is not None
         self._process.send_signal(number)
-        return self._process.wait(timeout=60)
+        return self._process.wait(patience())
 
     def __enter__(self) -> Self:
         return self.start()

@@ -19,9 +19,10 @@ from websockets.sync.server import ServerConnection, serve
 
 from turnout.errors import TurnoutError
 from turnout.messages import ChangesRequest, ClientMessage, WindowRequest, client_message, server_message
+from turnout.testing import patience
 
 COLUMNS = [{"name": "userId", "type": "string"}, {"name": "age", "type": "int64"}]
-WAIT_SECONDS = 60.0
+WAIT_SECONDS = patience()
 
 Given = Mapping[str, Sequence[Any]]
 
@@ -122,7 +123,9 @@ class Scripted:
 @contextmanager
 def listening(scripted: Scripted, port: int = 0) -> Iterator[str]:
     """Serve while the block runs; gives the address."""
-    with serve(scripted.talk, "127.0.0.1", port, process_request=scripted.admit, close_timeout=1) as server:
+    with serve(
+        scripted.talk, "127.0.0.1", port, process_request=scripted.admit, close_timeout=1, ping_interval=None
+    ) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:

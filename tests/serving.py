@@ -16,10 +16,12 @@ from turnout.health import Readiness
 from turnout.measures import Measures
 from turnout.server.app import Server, Services, create_app
 from turnout.server.connections import Doorkeeper
+from turnout.settings import ServerSettings
 from turnout.store.database import Database
+from turnout.testing import patience
 
-SECONDS = 60.0
-"""For machines that have much else to do; nothing is ever this slow otherwise."""
+SECONDS = patience()
+"""The limit of all that is waited for."""
 
 # One client for all calls, without TLS: to make one that reads the machine's certificates takes longer than a call.
 # It keeps no connection: servers come and go.
@@ -89,4 +91,5 @@ def small_store(folder: Path) -> Iterator[Database]:
 
 def application(database: Database, max_viewers: int = 500) -> ASGIApp:
     """The real application over a store."""
-    return create_app(Services(database, Steering(), max_viewers=max_viewers))  # type: ignore[arg-type,unused-ignore]
+    limits = ServerSettings(max_viewers=max_viewers)
+    return create_app(Services(database, Steering(), limits=limits))  # type: ignore[arg-type,unused-ignore]

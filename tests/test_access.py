@@ -40,6 +40,7 @@ from turnout.server.app import Services, create_app
 from turnout.server.connections import Doorkeeper
 from turnout.server.limits import Buckets, Rate, Rates, Viewers, client_of
 from turnout.server.origins import is_loopback
+from turnout.settings import ServerSettings
 from turnout.store.database import Database
 from turnout.testing import wait_until
 
@@ -852,14 +853,14 @@ def test_client_is_an_address_or_a_network_of_ipv6(one: str, other: str, same: b
 
 
 def test_viewers_have_so_many_places() -> None:
-    viewers = Viewers(2)
-    with viewers.place():
-        with viewers.place():
-            with pytest.raises(TurnoutError) as caught, viewers.place():
+    viewers = Viewers(ServerSettings(max_viewers=2))
+    with viewers.place("a"):
+        with viewers.place("a"):
+            with pytest.raises(TurnoutError) as caught, viewers.place("b"):
                 pass
             assert (caught.value.code, caught.value.status) == ("too_many_viewers", 503)
             assert viewers.count == 2
-        with viewers.place():
+        with viewers.place("a"):
             assert viewers.count == 2
     assert viewers.count == 0
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
 from typing import cast
 
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from turnout.decode import Decoded
 from turnout.offsets import EARLIEST, Offsets
-from turnout.records import Decoded
-from turnout.spark.bulk import BulkReader
 from turnout.spark.catch_up import LARGEST_PIECE, CatchUp, Piece, halves, next_piece, piece_records, read_ahead
+from turnout.spark.read.bulk import BulkReader
 from turnout.testing import wait_until
 
 A, B = ("t", 0), ("t", 1)
@@ -77,9 +76,9 @@ def test_size_of_the_next_piece_follows_from_the_size_of_records() -> None:
     piece = Piece(at(p0=0), at(p0=0), at(p0=10), last=False)
     small = pa.table({"a": pa.array(range(10), pa.int64())})
     large = pa.table({"a": ["x" * 1_000_000] * 10})
-    assert piece_records(piece, Decoded(None, {0: small})) == LARGEST_PIECE
-    assert piece_records(piece, Decoded(large)) == 67
-    assert piece_records(piece, Decoded()) == LARGEST_PIECE
+    assert piece_records(piece, Decoded({0: small})) == LARGEST_PIECE
+    assert piece_records(piece, Decoded({}, large)) == 67
+    assert piece_records(piece, Decoded({})) == LARGEST_PIECE
 
 
 def test_new_stream_starts_in_exactly_the_partitions_that_there_are() -> None:
@@ -96,11 +95,11 @@ class OneFailure:
         self._error = error
         self.reads = 0
 
-    def read(self, kafka: Mapping[str, str], start: Offsets, end: Offsets, records: int) -> Decoded:
+    def read(self, start: Offsets, end: Offsets) -> Decoded:
         self.reads += 1
         if self.reads == 1:
             raise self._error
-        return Decoded()
+        return Decoded({})
 
     def cancel(self) -> None: ...
 
@@ -113,7 +112,6 @@ def caught_up(reader: OneFailure) -> tuple[CatchUp, list[Piece]]:
     catch_up = CatchUp(
         "g1",
         cast(BulkReader, reader),
-        {},
         at(p0=0),
         lambda *_: only,
         lambda piece, _: taken.append(piece),

@@ -72,7 +72,7 @@ def test_archive_of_packages_has_what_workers_import_and_little_else(
     assert file.parent == tmp_path
     with tarfile.open(file) as written:
         assert "typing_extensions.py" in written.getnames()
-    assert NEEDED == ("pyarrow", "numpy", "fastavro")
+    assert NEEDED == ("pyarrow", "numpy", "fastavro", "confluent-kafka")
     kept = ("pyarrow/__init__.py", "pyarrow/libarrow.so.2600", "numpy.libs/libopenblas.so", "numpy/_core/a.so")
     left = ("pyarrow/tests/a.py", "pyarrow/include/arrow/api.h", "pyarrow/libarrow_flight.so.2600", "../bin/f2py")
     assert all(wanted(PurePosixPath(name)) for name in kept)

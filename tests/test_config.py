@@ -13,6 +13,7 @@ from turnout.config import Settings, default_text, load
 from turnout.errors import ConfigError
 from turnout.faults import is_model, plain
 from turnout.joins import Join
+from turnout.own_tables import RESERVED
 from turnout.plan import Start
 
 DOCS = Path(__file__).parent.parent / "docs" / "reference" / "configuration.md"
@@ -217,6 +218,9 @@ PAIR = f"sources: {{a: {{{SOURCE}}}, b: {{{SOURCE.replace('t_ui', 'b_ui')}}}}}\n
             "control.topic: 'a b' is not a Kafka topic name (1 to 249 of A-Z a-z 0-9 . _ -, not '.' or '..'); correct it",
         ),
         ("control: {ack_topic: control}", "control.ack_topic: is the control topic 'control' itself; choose another topic"),
+        ("control: {topic: users}", "sources.users.topic: 'users' is the control topic; choose another topic"),
+        ("control: {topics: ['users-*', 'a b']}", "control.topics[1]: must be a topic name in which * stands for any signs and ? for one, such as users-*, got 'a b'; correct it"),
+        (f"views: {{}}\nsources: {{a: {{{SOURCE.replace('topic: t', 'topic: __t')}}}}}", "sources.a.topic: '__t' is one of Kafka's own; choose another topic"),
         ("dead_letter_topic: users", "dead_letter_topic: is read as sources.users.topic too; choose another topic"),
         ("kafka: {bootstrap_servers: here}", "kafka.bootstrap_servers: must look like host:9092 or host1:9092,host2:9092, got 'here'; correct it"),
         ("start: newest", "start: unknown start 'newest' (known: latest, earliest, {timestamp: 2026-01-01T00:00:00Z}); choose one of those"),
@@ -296,7 +300,7 @@ def test_fault_of_a_view_names_the_columns_that_there_are(tmp_path: Path) -> Non
     )
 
 
-@pytest.mark.parametrize("name", ["swaps", "Control_Raw", "join_quality", "versions"])
+@pytest.mark.parametrize("name", ["swaps", "Control_Raw", "join_quality", *RESERVED])
 def test_reserved_table_name_is_refused(tmp_path: Path, name: str) -> None:
     (fault,) = faults(tmp_path, f"views: {{}}\nsources: {{a: {{{SOURCE.replace('t_ui', name)}}}}}")
     assert fault.startswith(f"sources.a.table: '{name}' is a name of Turnout itself")

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from turnout.config import Settings
 from turnout.control import (
     MAX_MESSAGE_BYTES,
     Action,
@@ -21,6 +22,7 @@ from turnout.control import (
 from turnout.errors import TurnoutError
 from turnout.joins import Join
 from turnout.plan import Plan, Start
+from turnout.topic_rules import TopicRules
 
 SOURCES = ("users", "accounts")
 CURRENT = Plan({"users": "users", "accounts": "accounts"}, {"final_ui": Join.LEFT})
@@ -374,3 +376,46 @@ def test_expected_generation_that_does_not_hold_is_a_conflict(expected: int) -> 
 
 def test_outcome_names_are_pinned() -> None:
     assert [*Outcome] == ["applied", "unchanged", "rejected", "failed", "superseded", "rolled_back"]
+
+
+@pytest.mark.parametrize(
+    ("topic", "reason"),
+    [
+        ("control", "is the control topic"),
+        ("outcomes", "control.ack_topic"),
+        ("bad", "dead_letter_topic"),
+        ("__consumer_offsets", "is one of Kafka's own"),
+        ("payroll", "is not allowed here"),
+    ],
+)
+def test_topics_that_no_source_may_read_are_rejected(topic: str, reason: str) -> None:
+    control = {"ack_topic": "outcomes", "topics": ["users-*", "*2"]}
+    rules = TopicRules.of(Settings.model_validate({"control": control, "dead_letter_topic": "bad"}))
+    with pytest.raises(ControlRejected) as caught:
+        parse_message(json.dumps({"usersTopic": topic}), SOURCES, (), rules.fault)
+    assert f"usersTopic: topic '{topic}'" in caught.value.message
+    assert reason in caught.value.message
+    for allowed in ("users-eu", "accounts2", "users", "accounts"):
+        assert parse_message(json.dumps({"usersTopic": allowed}), SOURCES, (), rules.fault).topics["users"] == allowed
+
+
+def test_rejected_topic_is_told_what_is_allowed() -> None:
+    rules = TopicRules.of(Settings.model_validate({"control": {"topics": ["users-*"]}}))
+    with pytest.raises(ControlRejected) as caught:
+        parse_message('{"usersTopic": "payroll"}', SOURCES, (), rules.fault)
+    assert caught.value.hint == "control.topics allows users-*, and the topics of the file"
+
+
+def test_control_topic_of_another_cluster_is_no_topic_of_the_data() -> None:
+    control = {"kafka": {"bootstrap_servers": "elsewhere:9092"}, "ack_topic": "outcomes"}
+    rules = TopicRules.of(Settings.model_validate({"control": control}))
+    assert rules.fault("control") is None
+    assert rules.fault("outcomes") is None
+
+
+@pytest.mark.parametrize("given", ["x" * 201, 10**200])
+def test_request_id_has_a_length_limit(given: str | int) -> None:
+    with pytest.raises(ControlRejected, match="requestId: 201 characters are too many") as caught:
+        parse_message(json.dumps({"requestId": given}), SOURCES)
+    assert caught.value.request_id is None
+    assert parse_message(json.dumps({"requestId": " " + "x" * 200}), SOURCES).request_id == "x" * 200

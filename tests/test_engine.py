@@ -18,7 +18,7 @@ from turnout.errors import TurnoutError
 from turnout.spark import engine as engines
 from turnout.spark.engine import Engine, is_gone, pause_seconds
 from turnout.spark.session import Java, end_java
-from turnout.testing import wait_until
+from turnout.testing import patience, wait_until
 
 
 class Processes:
@@ -38,7 +38,7 @@ class Processes:
         java = self.begin()
         on_java(java)
         if self.hangs:
-            java.wait(60)
+            java.wait(patience())
             raise TurnoutError(code="spark_not_started", message="it ended")
         context = SimpleNamespace(isStopped=lambda: self.stopped)
         return SimpleNamespace(sparkContext=SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: context)))
@@ -129,7 +129,7 @@ def test_engine_gives_up_a_start_that_is_under_way(processes: Processes, engine:
     thread.start()
     wait_until(lambda: processes.begun, what="a process")
     engine.stop(1)
-    thread.join(60)
+    thread.join(patience())
     assert [error.code for error in failures] == ["spark_not_started"]
     assert processes.begun[0].returncode is not None
 

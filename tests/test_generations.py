@@ -12,7 +12,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from lengths import PARTS_EXAMPLES
 from turnout.config import parse
+from turnout.decode import Decoded
 from turnout.joins import OFFSET_BITS, Duplicates, Join
 from turnout.layout import Layout
 from turnout.plan import Plan
@@ -37,7 +39,7 @@ def tables(tmp_path: Path) -> GenerationTables:
 def test_batch_without_records_moves_on_and_has_no_dead_letters(tables: GenerationTables) -> None:
     with tables.batch(0) as batch:
         assert batch is not None
-        batch.load(pa.table({}))
+        batch.load(Decoded({}))
         assert batch.dead_letters() is None
         assert [batch.affected(view) for view in tables.layout.views] == [None]
         batch.finish(0, '{"users": {"0": 7}}', views_built=True)
@@ -79,8 +81,12 @@ def plain(**columns: list[Any] | pa.Array) -> pa.Table:
     """Rows as the workers of a catch-up return them."""
     count = len(next(iter(columns.values())))
     table = pa.table(columns)
-    times = pa.array(range(count), pa.timestamp("us", "UTC"))
+    times = pa.array(range(count), pa.int64())
     return table.append_column("_id", pa.array(range(count), pa.int64())).append_column("_ts", times)
+
+
+def decoded(rows: dict[int, pa.Table]) -> Decoded:
+    return Decoded(rows=rows, records=max(table.num_rows for table in rows.values()))
 
 
 USERS = plain(userId=["a", "b", None], name=["Ann", "Ben", "Nil"], email=["x", None, "z"], age=[1, 2, 3])
@@ -92,7 +98,7 @@ def test_pieces_have_no_number_and_are_never_skipped(tmp_path: Path) -> None:
     for expected in (3, 6):
         with tables.batch(None) as batch:
             assert batch is not None
-            batch.load(None, {0: USERS})
+            batch.load(decoded({0: USERS}))
             batch.finish(None, '{"users": {"0": 3}}', views_built=False)
         assert tables.progress() == Progress(-1, '{"users": {"0": 3}}', expected, False)
 
@@ -104,7 +110,7 @@ def test_records_of_one_topic_that_two_sources_read_count_once(tmp_path: Path) -
     tables = catching_up(tmp_path, sources=sources)
     with tables.batch(None) as batch:
         assert batch is not None
-        batch.load(None, {0: USERS, 1: USERS})
+        batch.load(decoded({0: USERS, 1: USERS}))
         assert batch.result.records == 3
         batch.finish(None, "{}", views_built=False)
     assert read_window(tables.database, Window("accounts_ui")).total == 3
@@ -115,7 +121,7 @@ def test_parts_of_a_view_share_no_key_and_hold_every_row(tmp_path: Path) -> None
     (view,) = tables.layout.views
     with tables.batch(None) as batch:
         assert batch is not None
-        batch.load(None, {0: USERS, 1: ACCOUNTS})
+        batch.load(decoded({0: USERS, 1: ACCOUNTS}))
         _, parts = batch.export(view, tmp_path, 3)
         assert len(parts) == 3
         found = [
@@ -134,7 +140,7 @@ def test_parts_of_a_view_share_no_key_and_hold_every_row(tmp_path: Path) -> None
 KEYS = st.sampled_from(["a", "b", "c", None])
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=PARTS_EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     users=st.lists(KEYS, max_size=6),
     rows=st.lists(st.tuples(KEYS, st.integers(0, 2), st.integers(0, 3)), max_size=12),
@@ -166,14 +172,14 @@ def test_view_of_ids_with_columns_put_in_is_the_view_over_all_columns(
         "accountType": [str(number) for number in range(len(rows))],
         "balance": pa.array([0.0] * len(rows), pa.float64()),
         "_id": pa.array([part << OFFSET_BITS | n for n, (_, part, _) in enumerate(rows)], pa.int64()),
-        "_ts": pa.array([time for _, _, time in rows], pa.timestamp("us", "UTC")),
+        "_ts": pa.array([time for _, _, time in rows], pa.int64()),
     }
     table = tables.table("final_ui")
     shown = f"SELECT * EXCLUDE (_hash, _row) FROM {table} ORDER BY ALL"
     with pytest.MonkeyPatch.context() as patched, tables.batch(None) as batch:
         patched.setattr(narrow, "_SHIFT", shift)
         assert batch is not None
-        batch.load(None, {0: left, 1: pa.table(right)})
+        batch.load(decoded({0: left, 1: pa.table(right)}))
         cursor = batch._cursor
         cursor.execute(f"CREATE OR REPLACE TEMP VIEW users AS FROM {tables.table('users_ui')}")
         cursor.execute(f"CREATE OR REPLACE TEMP VIEW accounts AS FROM {tables.table('accounts_ui')}")
@@ -213,7 +219,7 @@ def test_view_of_the_newest_needs_only_the_newest_of_each_partition(tmp_path: Pa
     accounts = plain(userId=["a", "a", "c"], accountType=["x", "y", "z"], balance=[1.0, 2.0, 3.0])
     with tables.batch(None) as batch:
         assert batch is not None
-        batch.load(None, {0: USERS, 1: accounts})
+        batch.load(decoded({0: USERS, 1: accounts}))
         sql, (part,) = batch.export(view, tmp_path, 1)
         assert sql == view.narrow_sql_if_unique
         rows = pa.parquet.read_table(part["side_1"], partitioning=None)
@@ -234,12 +240,14 @@ def test_records_of_a_topic_made_anew_come_after_all_that_it_held(tmp_path: Path
     shown: list[tuple[str]] = []
     for offset, kind in ((5, "old"), (0, "new"), (1, "newer")):
         account = {"userId": ["a"], "accountType": [kind], "balance": [1.0], "_id": pa.array([offset], pa.int64())}
-        account |= {"_ts": pa.array([len(shown)], pa.timestamp("us", "UTC"))}
+        account |= {"_ts": pa.array([len(shown)], pa.int64())}
+        if rows == "latest":
+            account |= {"_deleted": [False]}
         with tables.batch(None) as batch:
             assert batch is not None
             if kind == "new":
                 batch.begin_life(view.rights[0].topic, 0)
-            batch.load(None, {1: pa.table(account)} | ({} if shown else {0: USERS}))
+            batch.load(decoded({1: pa.table(account)} | ({} if shown else {0: USERS})))
             batch.build(view, [run(view.narrow_sql, batch.everything(view))])
             shown += batch._cursor.execute("SELECT accountType FROM g1.final_ui WHERE userId = 'a'").fetchall()
             batch._cursor.execute("DELETE FROM g1.final_ui")
@@ -263,7 +271,7 @@ def test_hashes_of_another_version_are_renewed(tmp_path: Path, lost: str) -> Non
     hashes = "SELECT userId, _hash FROM g1.users_ui ORDER BY ALL"
     with tables.batch(None) as batch:
         assert batch is not None
-        batch.load(None, {0: USERS})
+        batch.load(decoded({0: USERS}))
         batch.finish(None, "{}", views_built=False)
     with tables.database.read() as cursor:
         right = cursor.execute(hashes).fetchall()

@@ -16,6 +16,7 @@ from turnout import jars
 from turnout.broker import free_port
 from turnout.errors import TurnoutError
 from turnout.jars import Jar
+from turnout.testing import patience
 
 
 class Repository(ThreadingHTTPServer):
@@ -48,7 +49,7 @@ class Handler(BaseHTTPRequestHandler):
         asked = self.headers.get("Range")
         self.server.requests.append((self.path, asked))
         if self.server.together is not None:
-            self.server.together.wait(60)
+            self.server.together.wait(patience())
         content = self.server.files.get(self.path)
         if content is None:
             self.send_error(404)
@@ -181,7 +182,7 @@ def test_fetch_by_two_processes_downloads_once(repository: Repository, tmp_path:
     jar = repository.add("lib", b"x" * 100_000)
     program = f"import sys, pathlib; from turnout import jars\njars.fetch([jars.{jar!r}], pathlib.Path(sys.argv[1]))"
     started = [subprocess.Popen([sys.executable, "-c", program, str(tmp_path)]) for _ in range(2)]
-    assert [process.wait(60) for process in started] == [0, 0]
+    assert [process.wait(patience()) for process in started] == [0, 0]
     assert len(repository.requests) == 1
 
 

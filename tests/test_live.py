@@ -16,7 +16,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from filling import GOLD_1, USER_1, USER_2, Filling, filled
 from following import Follower, Socket, place_of, rows_of, same, sorted_rows_of
 from lengths import LIVE_EXAMPLES
-from serving import HTTP, application, serving
+from serving import HTTP, SECONDS, application, serving
 from turnout.config import Settings
 from turnout.joins import Join
 from turnout.messages import MAX_SUBSCRIPTIONS, Changes, CloseCode, Current, Problem, Snapshot, StatusNow, WindowRows
@@ -28,7 +28,7 @@ from turnout.store.feed import Wanted
 from turnout.store.ledger import Ledger
 from turnout.store.tracking import TrackedWindow, track_window
 from turnout.store.windows import Window
-from turnout.testing import wait_until
+from turnout.testing import patience, wait_until
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def test_windows_that_take_long_to_read_hold_up_nobody_else(
 
     def slow(database: Database, window: Window) -> TrackedWindow:
         if window.table == "accounts_ui":
-            release.wait(60)
+            release.wait(SECONDS)
         return track_window(database, window)
 
     monkeypatch.setattr("turnout.server.live.windows.track_window", slow)
@@ -415,7 +415,7 @@ def test_idle_sockets_are_bounded_and_others_are_served(filling: Filling, caplog
 def test_stalled_client_is_conflated_then_dropped_and_others_notice_nothing(
     filling: Filling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("turnout.server.connections.SLOW_SECONDS", 3.0)
+    monkeypatch.setattr("turnout.server.connections.SLOW_SECONDS", patience(3))
     monkeypatch.setattr("turnout.server.connections._LAST_WORD_SECONDS", 0.1)
     monkeypatch.setattr(outbox, "MAX_WAITING_CHANGES", 3)
     follower = Follower("users_ui")
@@ -467,7 +467,7 @@ def test_client_that_falls_behind_gets_a_snapshot_instead(
     filling: Filling, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(outbox, "MAX_WAITING_CHANGES", 1)
-    monkeypatch.setattr("turnout.server.connections.SLOW_SECONDS", 600.0)
+    monkeypatch.setattr("turnout.server.connections.SLOW_SECONDS", 10 * SECONDS)
     follower = Follower("users_ui")
     address = httpx.URL(url)
     # A kernel may buffer tens of megabytes, as much as is sent here; a buffer whose size is set stays as small.

@@ -51,6 +51,25 @@ def test_json_line_has_the_stack_of_an_error() -> None:
     assert found["error"].endswith("ValueError: it said ********")
 
 
+def test_text_of_others_stays_on_its_line_and_moves_no_terminal() -> None:
+    text = TextLines([]).format(
+        record("raw: %s", "{}\n2026-01-01 ERROR forged\x1b[2J\r\x9b\u2028\u202e end \N{SNOWMAN}")
+    )
+    assert len(text.splitlines()) == 1
+    assert text.isprintable()
+    assert r"{}\n2026-01-01 ERROR forged\x1b[2J\r\x9b\u2028\u202e end " in text
+    assert text.endswith("\N{SNOWMAN}")
+
+
+def test_text_line_still_has_the_stack_of_an_error_on_lines_of_its_own() -> None:
+    try:
+        raise ValueError("no")
+    except ValueError:
+        lines = TextLines([]).format(record("unexpected error", failure=True)).splitlines()
+    assert lines[0].endswith("unexpected error")
+    assert lines[1].startswith("Traceback")
+
+
 @pytest.mark.parametrize("form", [JsonLines, TextLines])
 def test_secrets_are_masked_whoever_logs_them(form: type[JsonLines | TextLines]) -> None:
     text = form([SECRET, "hun"]).format(record("the broker refused %s", {"password": SECRET}["password"]))

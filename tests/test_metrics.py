@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from turnout.measures import Measures, Tally
 from turnout.server.api import Services
 from turnout.server.app import create_app
 from turnout.store.database import Database
+from turnout.times import now_milliseconds
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -42,7 +42,8 @@ class Measured(Steering):
             building_percent=40.0,
             lags={("users", 0): 3, ("users", 1): 0},
             kafka_answers=False,
-            newest_record=datetime.now(UTC),
+            newest_record=now_milliseconds(),
+            control_read=False,
             waiting_messages=1,
             spark_starts=2,
         )
@@ -90,6 +91,7 @@ def test_metrics_tell_the_state_and_what_was_counted(client: TestClient) -> None
         ("turnout_swaps_total", "failed"): 0,
         ("turnout_swap_seconds_sum", "build"): 0.25,
         ("turnout_control_messages_total", "applied"): 0,
+        ("turnout_control_up", ""): 0,
         ("turnout_control_waiting", ""): 1,
         ("turnout_table_rows", "users_ui"): 3,
         ("turnout_table_rows", "swaps"): 1,

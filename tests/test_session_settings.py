@@ -30,7 +30,16 @@ def test_jars_of_the_configuration_add_to_ours() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["spark.hadoop.fs.s3a.secret.key", "spark.hadoop.fs.s3a.access.key", "spark.ssl.keyPassword", "spark.my.token"],
+    [
+        "spark.hadoop.fs.s3a.secret.key",
+        "spark.hadoop.fs.s3a.access.key",
+        "spark.ssl.keyPassword",
+        "spark.my.token",
+        "spark.hadoop.fs.azure.account.key.lake.dfs.core.windows.net",
+        "spark.hadoop.fs.s3a.encryption.key",
+        "spark.hadoop.fs.s3a.bucket.b.server-side-encryption.key",
+        "spark.hadoop.fs.azure.sas.box.lake.blob",
+    ],
 )
 def test_secret_properties_are_not_on_the_command_line(name: str) -> None:
     assert visible_settings({name: "hunter2", "spark.app.name": "turnout"}) == {"spark.app.name": "turnout"}

@@ -1,6 +1,8 @@
 """Snapshots in parts: encoded when they are sent, and once for those who read at one pace."""
 
 import asyncio
+from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -8,7 +10,8 @@ import pytest
 from turnout.server.live import encoding, snapshots
 from turnout.server.live.encoding import snapshot_part
 from turnout.server.live.snapshots import Snapshot
-from turnout.server.live.threads import Threads
+from turnout.server.reads import Reads
+from turnout.store.database import Database
 from turnout.store.holding import Order
 from turnout.store.identity import ROW
 from turnout.store.tracking import TrackedWindow
@@ -29,15 +32,19 @@ def encoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return starts
 
 
-def snapshot() -> Snapshot:
+@pytest.fixture
+def snapshot(tmp_path: Path) -> Iterator[Snapshot]:
+    database = Database.open(tmp_path)
     rows = pa.table({"n": [1, 2, 3, 4], ROW: ["a", "b", "c", "d"]})
     result = WindowResult("t", 1, 2, 4, (Column("n", "int64"),), rows.select(["n"]))
-    return Snapshot(TrackedWindow(result, rows, Order(("TRUE", ()), "", frozenset())), "subscribed", Threads(1))
+    tracked = TrackedWindow(result, rows, Order(("TRUE", ()), "", frozenset()))
+    yield Snapshot(tracked, "subscribed", Reads(database))
+    database.close()
 
 
-def test_part_is_encoded_when_it_is_asked_for(encoded: list[int]) -> None:
+def test_part_is_encoded_when_it_is_asked_for(snapshot: Snapshot, encoded: list[int]) -> None:
     async def ask() -> None:
-        parts = snapshot().parts()
+        parts = snapshot.parts("a")
         assert (len(parts), encoded) == (4, [])
         assert b'"rows":[[2]]' in await parts[1]()
         assert b'"last":true' in await parts[3]()
@@ -46,10 +53,11 @@ def test_part_is_encoded_when_it_is_asked_for(encoded: list[int]) -> None:
     assert encoded == [1, 3]
 
 
-def test_part_is_encoded_once_for_those_who_read_together_and_again_for_who_lags(encoded: list[int]) -> None:
+def test_part_is_encoded_once_for_those_who_read_together_and_again_for_who_lags(
+    snapshot: Snapshot, encoded: list[int]
+) -> None:
     async def ask() -> None:
-        shared = snapshot()
-        one, other, late = shared.parts(), shared.parts(), shared.parts()
+        one, other, late = snapshot.parts("a"), snapshot.parts("b"), snapshot.parts("a")
         for number in range(4):
             assert await one[number]() == await other[number]()
         await late[0]()

@@ -27,7 +27,7 @@ from turnout.cli import app
 from turnout.cli.watching import Shown, picture
 from turnout.client import State, Window
 from turnout.errors import TurnoutError
-from turnout.testing import wait_until
+from turnout.testing import patience, wait_until
 
 ENVIRONMENT = {"TURNOUT_URL": None, "TURNOUT_TOKEN": None}
 
@@ -103,14 +103,14 @@ def test_watch_as_json_prints_a_line_for_each_window_and_ends_well_with_ctrl_c(t
         asked: Any = server.asked()
         assert (asked.limit, asked.sort) == (100, "-age")
         server.rows(asked, {"r1": ["u1", 1]})
-        wait_until(lambda: lines.read_text().count("\n") == 1, timeout=60, what="the first window")
+        wait_until(lambda: lines.read_text().count("\n") == 1, what="the first window")
         server.hang_up()
         server.current(server.asked())  # nothing changed meanwhile: no line
         server.hang_up()
         server.rows(server.asked(), {"r1": ["u1", 2]}, generation=2)
         wait_until(lambda: lines.read_text().count("\n") == 2, what="the window of the new generation")
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 0
+        assert process.wait(patience()) == 0
     printed = [json.loads(line) for line in lines.read_text().splitlines()]
     assert [(one["generation"], one["rows"]) for one in printed] == [
         (1, [{"userId": "u1", "age": 1}]),
@@ -175,7 +175,7 @@ class Terminal:
 
     def close(self) -> None:
         os.close(self.theirs)
-        self._reader.join(60)
+        self._reader.join(patience())
         os.close(self.ours)
 
 
@@ -200,7 +200,7 @@ def test_watch_in_a_terminal_follows_its_size_and_the_connection() -> None:
             server.rows(server.asked(), {"r9": ["u9", 1]}, generation=2)
             wait_until(lambda: "generation 2 (was 1)" in terminal.text)
             process.send_signal(signal.SIGINT)
-            assert process.wait(60) == 0
+            assert process.wait(patience()) == 0
         finally:
             process.kill()
             process.wait()
@@ -214,7 +214,7 @@ def test_watch_ends_well_with_ctrl_c_while_the_server_is_away() -> None:
     try:
         wait_until(lambda: "waiting for the server at http://127.0.0.1:9 ... no answer" in terminal.text)
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 0
+        assert process.wait(patience()) == 0
     finally:
         process.kill()
         process.wait()
@@ -232,7 +232,7 @@ def test_watch_of_a_real_server(tmp_path: Path) -> None:
         wrong = turnout("watch", "users_ui", "--where", "age = old", "--url", url)
         assert (wrong.exit_code, "'old' is not int64" in wrong.stderr) == (1, True)
         with watching(lines, "users_ui", "--url", url, "--json", "--where", "age > 40", "--columns", "name") as process:
-            wait_until(lambda: lines.read_text().endswith("\n"), timeout=60, what="the first window")
+            wait_until(lambda: lines.read_text().endswith("\n"), what="the first window")
             process.send_signal(signal.SIGINT)
-            assert process.wait(60) == 0
+            assert process.wait(patience()) == 0
     assert [json.loads(line)["rows"] for line in lines.read_text().splitlines()] == [[{"name": "[b]Cy"}]]

@@ -111,7 +111,7 @@ class EmbeddedBroker:
         client: Mapping[str, str] = {},
         java_options: Iterable[str] = (),
         classpath: Iterable[Path] = (),
-        timeout_seconds: float = 60,
+        timeout_seconds: float = 300,
     ) -> None:
         self.data = data.absolute()
         self.log_file = self.data / "broker.log"

@@ -21,10 +21,10 @@ from turnout.layout import Layout
 from turnout.logs import about
 from turnout.plan import Plan
 from turnout.spark.engine import Engine, is_gone
-from turnout.spark.sampling import Sample
 from turnout.store.database import is_store_failure
 from turnout.store.ledger import GenerationRecord
 from turnout.swap import SwapState
+from turnout.topic_check import Sample
 
 TICK_SECONDS = 0.1
 
@@ -81,8 +81,7 @@ class Builder:
         """What a build of `plan` would be like; TurnoutError where it would be refused."""
         layout = Layout.of(self._site.settings, plan)
         samples = self.validate(plan)
-        keys = {source.source: source.key for source in layout.sources}
-        seen = {sample.source: {row[keys[sample.source]] for row in sample.rows} for sample in samples}
+        seen = {sample.source: sample.keys for sample in samples}
         unmatched = {
             view.table: sorted(
                 key

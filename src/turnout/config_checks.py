@@ -13,20 +13,10 @@ from turnout.auth import RegistrySettings
 from turnout.auth_checks import auth_faults, registry_faults, rendered_names
 from turnout.faults import Path, did_you_mean
 from turnout.joins import ViewSides
+from turnout.own_tables import RESERVED
 from turnout.settings import AccessSettings, ControlSettings, Format, KafkaSettings, SourceSettings, ViewSettings
+from turnout.topic_rules import one_cluster, reserved, taken_topics
 
-RESERVED = (
-    "orchestrator_status",
-    "orchestrator_logs",
-    "control_raw",
-    "swaps",
-    "bad_records",
-    "join_quality",
-    # These keep the store's own books.
-    "versions",
-    "generations",
-    "published",
-)
 TAKEN_NAMES = ("topic", "configuration")
 """What the history says of requests that no client sent: no client and no token has these names."""
 
@@ -226,6 +216,12 @@ def _shown(path: Path, view: ViewSettings, sources: Mapping[str, SourceSettings]
 
 def _topics(pieces: Pieces) -> Faults:
     """What Turnout writes must not be what it reads: it would feed itself."""
+    # What is written is told at the setting that writes.
+    quiet = pieces.control and pieces.control.model_copy(update={"ack_topic": None})
+    taken = taken_topics(pieces.kafka, quiet, None)
+    for name, source in pieces.sources.items():
+        if source is not None and (reason := reserved(source.topic, taken)):
+            yield ("sources", name, "topic"), f"'{source.topic}' {reason}; choose another topic"
     read = {source.topic: f"sources.{name}.topic" for name, source in pieces.sources.items() if source}
     control = pieces.control
     if control is not None:
@@ -234,7 +230,7 @@ def _topics(pieces: Pieces) -> Faults:
                 ("control", "ack_topic"),
                 f"is the control topic '{control.topic}' itself; choose another topic",
             )
-        if _one_cluster(pieces.kafka, control.kafka):
+        if one_cluster(pieces.kafka, control.kafka):
             read[control.topic] = "control.topic"
             if control.ack_topic in read and control.ack_topic != control.topic:
                 yield (
@@ -243,13 +239,6 @@ def _topics(pieces: Pieces) -> Faults:
                 )
     if isinstance(pieces.dead_letter_topic, str) and pieces.dead_letter_topic in read:
         yield ("dead_letter_topic",), f"is read as {read[pieces.dead_letter_topic]} too; choose another topic"
-
-
-def _one_cluster(data: KafkaSettings | None, control: KafkaSettings | None) -> bool:
-    """Whether control and data are surely on one cluster."""
-    if control is None or "bootstrap_servers" not in control.model_fields_set:
-        return True
-    return data is not None and data.bootstrap_servers == control.bootstrap_servers
 
 
 def _clusters(pieces: Pieces) -> Faults:

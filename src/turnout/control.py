@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import StrEnum
@@ -21,10 +21,19 @@ from turnout.plan import Plan, Start, parse_topic
 MAX_MESSAGE_BYTES = 256 * 1024
 """A control message is a few hundred bytes; what is far larger was sent to the wrong topic."""
 
+MAX_REQUEST_ID = 200
+"""Characters of a `requestId`: it is told in logs, tables, acknowledgements and answers."""
+
+TopicFault = Callable[[str], tuple[str, str] | None]
+
 _WARNINGS_SHOWN = 10
 _SHOWN_CHARS = 60
 _OWN_FIELDS = ("joinType", "requestId", "start", "expectedGeneration", "dryRun", "action")
 _EXAMPLE = '{"usersTopic": "users2", "joinType": "inner"}'
+
+
+def _no_fault(topic: str) -> None:
+    return None
 
 
 class Action(StrEnum):
@@ -120,10 +129,15 @@ def join_field(view: str) -> str:
     return f"{view}JoinType"
 
 
-def parse_message(raw: bytes | str | None, sources: Collection[str], views: Collection[str] = ()) -> ControlMessage:
-    """The message in `raw` for these sources and joined views; ControlRejected says why it cannot be followed."""
+def parse_message(
+    raw: bytes | str | None, sources: Collection[str], views: Collection[str] = (), topic_fault: TopicFault = _no_fault
+) -> ControlMessage:
+    """The message in `raw` for these sources and joined views; ControlRejected says why it cannot be followed.
+
+    `topic_fault` says what is wrong with a topic that is well spelled, and what to do.
+    """
     warnings: list[str] = []
-    reader = _Reader(_decode_object(_text(raw), warnings), warnings)
+    reader = _Reader(_decode_object(_text(raw), warnings), warnings, topic_fault)
     request_id = reader.request_id()
     topics = {source: reader.topic(topic_field(source)) for source in sources}
     joins = {view: reader.join(join_field(view)) for view in views}
@@ -237,9 +251,10 @@ def _decode_object(text: str, warnings: list[str]) -> dict[str, object]:
 class _Reader:
     """Takes the known fields out of an object, and collects every fault, so that all are told at once."""
 
-    def __init__(self, fields: Mapping[str, object], warnings: list[str]) -> None:
+    def __init__(self, fields: Mapping[str, object], warnings: list[str], topic_fault: TopicFault) -> None:
         self._fields = fields
         self._warnings = warnings
+        self._topic_fault = topic_fault
         self._faults: list[tuple[str, str]] = []
 
     def fault(self, message: str, hint: str) -> None:
@@ -272,14 +287,20 @@ class _Reader:
 
     def topic(self, name: str) -> str | None:
         text = self._name(name)
+        if text is None:
+            return None
         try:
-            return None if text is None else parse_topic(text)
+            topic = parse_topic(text)
         except ValueError:
             self.fault(
                 f"{name}: {_shown(text)} is not a Kafka topic name",
                 "use 1 to 249 letters, digits, '.', '_' or '-' (not '.' or '..' alone)",
             )
             return None
+        if (wrong := self._topic_fault(topic)) is not None:
+            self.fault(f"{name}: {wrong[0]}", wrong[1])
+            return None
+        return topic
 
     def join(self, name: str) -> Join | None:
         text = self._name(name)
@@ -309,10 +330,14 @@ class _Reader:
 
     def request_id(self) -> str | None:
         value = self._value("requestId")
-        if value is None or (isinstance(value, str) and _is_text(value)):
-            return value
         if isinstance(value, int | float) and not isinstance(value, bool):
-            return str(value)
+            value = str(value)
+        if value is None or (isinstance(value, str) and len(value) <= MAX_REQUEST_ID and _is_text(value)):
+            return value
+        if isinstance(value, str) and len(value) > MAX_REQUEST_ID:
+            limit = f"{MAX_REQUEST_ID} characters at most"
+            self.fault(f"requestId: {len(value)} characters are too many", f"send a requestId of {limit}")
+            return None
         what = "half a character" if isinstance(value, str) else _kind(value)
         self.fault(f"requestId: {what} instead of a string", "send requestId as a string or a number")
         return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from turnout.control import join_field, topic_field
+from turnout.control import MAX_REQUEST_ID, join_field, topic_field
 from turnout.joins import ALIASES, Join
 from turnout.plan import TOPIC_PATTERN
 
@@ -36,7 +36,8 @@ def message_schemas(sources: Iterable[str], views: Iterable[str], place: str) ->
         "start": optional(_start()),
     }
     about = {
-        "requestId": optional({"type": ["string", "number"]}),
+        # Blanks around it do not count.
+        "requestId": optional({"type": ["string", "number"], "pattern": rf"^\s*[\s\S]{{0,{MAX_REQUEST_ID}}}\s*$"}),
         "expectedGeneration": optional({"type": "integer", "minimum": 0}),
         "dryRun": optional({"type": "boolean"}),
     }

@@ -6,23 +6,28 @@ message means is `control`, which one is built is `swap`, and building is the or
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import duckdb
 
 from turnout.config import Settings
-from turnout.control import ControlRejected, Outcome, parse_message
-from turnout.errors import TurnoutError
+from turnout.control import MAX_MESSAGE_BYTES, ControlRejected, Outcome, parse_message
+from turnout.control_text import kept_text
+from turnout.errors import TurnoutError, first_line
 from turnout.kafka.inbox import Acknowledgements, ControlRecord, Inbox
 from turnout.store.database import Database, store_failed
-from turnout.store.ledger import Arrival, Ledger
+from turnout.store.ledger import Arrival, Ledger, Pending
 from turnout.swap import Queued
+from turnout.topic_rules import TopicRules
+
+log = logging.getLogger("turnout")
 
 Say = Callable[[str, str], None]
+_HINT = f"send one JSON object of at most {MAX_MESSAGE_BYTES:,} bytes, as UTF-8 text"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +80,7 @@ class Desk:
         self._database = database
         self._ledger = ledger
         self._say = say
+        self._rules = TopicRules.of(settings)
         self._queue: list[Ticket] = []
         self._lock = threading.Lock()
         self._acks: Acknowledgements | None = None
@@ -87,7 +93,7 @@ class Desk:
             return
         with self._lock:
             taken = {ticket.message for ticket in self._queue}
-            kept = [self._ticket(*pending) for pending in self._ledger.pending() if pending[0] not in taken]
+            kept = [self._ticket(pending) for pending in self._ledger.pending() if pending.number not in taken]
             self._queue = sorted([*kept, *self._queue], key=lambda ticket: ticket.message)
         control, kafka = self._settings.control, self._settings.control_kafka
         if control.ack_topic and self._acks is None:
@@ -103,6 +109,11 @@ class Desk:
         )
         inbox.start()
         self._inbox = inbox
+
+    @property
+    def trouble(self) -> str | None:
+        """Why messages of the control topic do not come, if so."""
+        return self._inbox.trouble if self._inbox is not None else None
 
     @property
     def caught_up(self) -> bool:
@@ -121,13 +132,13 @@ class Desk:
     def submit(self, raw: bytes | str, requester: str) -> Ticket:
         """Take a message from a surface; its answer comes on the ticket."""
         try:
-            return self._take([Arrival(_text(raw), requester)])[0]
+            return self._take([self._arrival(raw, requester)])[0]
         except duckdb.Error as error:
             raise store_failed(error) from error
 
     def deliver(self, records: Sequence[ControlRecord]) -> None:
-        """Take messages from the control topic."""
-        self._take([_arrival(record) for record in records])
+        """Take messages from the control topic, whatever they are; raises only where the store is at fault."""
+        self._take([self._of_topic(record) for record in records])
 
     def waiting(self) -> list[Ticket]:
         """All messages without an outcome, in the order they came."""
@@ -155,22 +166,53 @@ class Desk:
 
     def _take(self, arrivals: Sequence[Arrival]) -> list[Ticket]:
         with self._lock:
-            numbers = self._ledger.arrive(arrivals)
-            tickets = [
-                self._ticket(number, arrival.raw, arrival.requester, arrival.offset)
-                for number, arrival in zip(numbers, arrivals, strict=True)
-                if number is not None
-            ]
+            tickets = [self._ticket(pending) for pending in self._kept(arrivals) if pending is not None]
             self._queue += tickets
         self.arrived.set()
         return tickets
 
-    def _ticket(self, number: int, raw: str | None, requester: str, offset: int | None) -> Ticket:
+    def _kept(self, arrivals: Sequence[Arrival]) -> list[Pending | None]:
+        """The messages in the store; None for those that were there. One that the store cannot hold blocks no other."""
         try:
-            queued: Queued = parse_message(raw, self._settings.sources, self._settings.joined_views)
+            return self._ledger.arrive(arrivals)
+        except Exception as error:
+            if not _of_its_own(error):
+                raise
+            if len(arrivals) > 1:
+                return [kept for arrival in arrivals for kept in self._kept([arrival])]
+            [arrival] = arrivals
+            if arrival.refused is not None and arrival.raw is None:
+                raise
+            log.exception("a control message of %s cannot be kept as it is", arrival.requester)
+            return self._kept([replace(arrival, raw=None, refused=f"it cannot be kept ({first_line(error)})")])
+
+    def _arrival(self, raw: bytes | str | None, requester: str) -> Arrival:
+        text, whole = kept_text(raw)
+        # Where the text is not what came, only what came says what is wrong with it.
+        return Arrival(text, requester, refused=None if whole else self._fault(raw))
+
+    def _of_topic(self, record: ControlRecord) -> Arrival:
+        arrival = self._arrival(record.value, "topic")
+        return replace(arrival, partition=record.partition, offset=record.offset, timestamp_ms=record.timestamp_ms)
+
+    def _fault(self, raw: bytes | str | None) -> str:
+        read = self._read(raw)
+        return read.message if isinstance(read, ControlRejected) else "it is no text that can be kept"
+
+    def _read(self, raw: bytes | str | None) -> Queued:
+        """What a message says, or why it cannot be followed; whatever it is, it has an outcome."""
+        try:
+            return parse_message(raw, self._settings.sources, self._settings.joined_views, self._rules.fault)
         except ControlRejected as error:
-            queued = error
-        return Ticket(number, queued, raw, requester, offset)
+            return error
+        except Exception as error:
+            log.exception("a control message could not be read")
+            return ControlRejected(message=f"it cannot be read ({first_line(error)})", hint=_HINT)
+
+    def _ticket(self, pending: Pending) -> Ticket:
+        refused = pending.refused
+        queued = self._read(pending.raw) if refused is None else ControlRejected(message=refused, hint=_HINT)
+        return Ticket(pending.number, queued, pending.raw, pending.requester, pending.offset)
 
     def _acknowledge(self) -> None:
         """Send outcomes that were not sent yet. After a crash one may be sent twice, but never none."""
@@ -187,11 +229,8 @@ class Desk:
             self._say("WARNING", f"outcomes are acknowledged later: {error}")
 
 
-def _arrival(record: ControlRecord) -> Arrival:
-    moment = datetime.fromtimestamp(record.timestamp_ms / 1000, UTC)
-    return Arrival(_text(record.value), "topic", record.partition, record.offset, moment)
-
-
-def _text(raw: bytes | str | None) -> str | None:
-    """The message as the store can keep it; bytes that are no text show as such, and are rejected later."""
-    return raw.decode("utf-8", errors="backslashreplace") if isinstance(raw, bytes) else raw
+def _of_its_own(error: Exception) -> bool:
+    """Whether an error is about the message that is written, and not about the store."""
+    if isinstance(error, duckdb.Error):
+        return isinstance(error, (duckdb.DataError, duckdb.InvalidInputException, duckdb.NotSupportedError))
+    return isinstance(error, (ValueError, TypeError, ArithmeticError))

@@ -10,38 +10,40 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from turnout.config import Format, KafkaSettings, Settings, SourceSettings, ViewSettings
-from turnout.decoders import decoders_of
 from turnout.errors import TurnoutError
+from turnout.gaps import Gap, Gaps
 from turnout.kafka.causes import without_secrets
+from turnout.kafka.ends import EndWatch
 from turnout.kafka.security import java_properties
 from turnout.kafka.steps import explain
-from turnout.kafka.topics import Topics
+from turnout.kafka.topics import Topics, bulk_properties
 from turnout.layout import Layout
 from turnout.logs import about
 from turnout.measures import Tally
 from turnout.offsets import Lost, Offsets
 from turnout.plan import Plan, Start
+from turnout.schemas import schemas_of
 from turnout.spark.cluster import is_local
 from turnout.spark.folders import checkpoints_of, folder_at
-from turnout.spark.generation import BatchReport, GenerationQuery, Reading
-from turnout.spark.sampling import Sample, take_samples
-from turnout.spark.session import planned_session
+from turnout.spark.generation import GenerationQuery, Kafka, Reading
+from turnout.spark.writing import BatchReport
 from turnout.store.database import Database, give_back
 from turnout.store.generations import GenerationTables
 from turnout.store.ledger import GenerationRecord, Ledger
 from turnout.store.windows import newest_record
 from turnout.swap import SwapState, advance
+from turnout.topic_check import Sample, take_samples
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SAMPLED_RECORDS = 50
 _SAY_AGAIN_SECONDS = 60.0
-_TABLES_FORM = 2
+_TABLES_FORM = 3
 """Counts the forms that the tables of a generation have had: those of an older form are built anew."""
 
 Say = Callable[[str, str], None]
@@ -51,7 +53,7 @@ Say = Callable[[str, str], None]
 class Generation:
     """One generation: its record, its tables, its query and how far it is. Reports come on the query's thread."""
 
-    def __init__(self, record: GenerationRecord, tables: GenerationTables, topics: Topics, say: Say, tally: Tally):
+    def __init__(self, record: GenerationRecord, tables: GenerationTables, workshop: Workshop) -> None:
         self.number = record.generation
         self.record = record
         self.tables = tables
@@ -62,9 +64,10 @@ class Generation:
         """Whether its query has ended and is to be started again at `restart_at`."""
         self.restarts = 0
         self.restart_at = 0.0
-        self._topics = topics
-        self._say = say
-        self._tally = tally
+        self._topics = workshop.topics
+        self._gaps = workshop.gaps
+        self._say = workshop.say
+        self._tally = workshop.tally
         self._said: dict[str, float] = {}
         progress = tables.progress()
         self.start = Offsets.from_json(record.start_offsets)
@@ -72,7 +75,7 @@ class Generation:
         self.offsets = Offsets.kept(progress.offsets, self.start)
         self.records = progress.records
         self.newest_record = newest_record(tables.database) if progress.records else None
-        """The time of the newest record, of those that it shows if it is published."""
+        """The time of the newest record in milliseconds since 1970, of those that it shows if it is published."""
         self.changed = threading.Event()
         self.views_built = progress.views_built
 
@@ -91,7 +94,8 @@ class Generation:
     def batch_done(self, report: BatchReport) -> None:
         self.offsets = report.offsets
         self.records += report.records
-        self.newest_record = max(filter(None, (self.newest_record, report.newest_record)), default=None)
+        times = (self.newest_record, report.newest_record)
+        self.newest_record = max((one for one in times if one is not None), default=None)
         self._tally.batch(report.seconds, report.bad, report.evicted, live=report.views_built)
         self.restarts = 0
         caught_up = report.views_built and not self.views_built
@@ -121,11 +125,9 @@ class Generation:
     def lost(self, generation: int, lost: Lost) -> None:
         self._tell("WARNING", str(lost))
 
-    def low_watermark(self, topic: str, partition: int) -> int | None:
-        try:
-            return self._topics.low_watermark(topic, partition)
-        except TurnoutError:
-            return None
+    def gaps(self, found: Sequence[tuple[str, int, int, int]]) -> None:
+        """Topic, partition, first and last-but-one offset of records that were not there: why, is found out later."""
+        self._gaps.ask([Gap(*place, tell=partial(self.lost, self.number)) for place in found])
 
     def denied(self, topic: str, read: Offsets) -> bool:
         """Whether a topic that was read up to `read` is there, but could not be seen; TurnoutError if nobody knows."""
@@ -147,6 +149,8 @@ class Workshop:
     ledger: Ledger
     session: SparkSession
     topics: Topics
+    watch: EndWatch
+    gaps: Gaps
     say: Say
     tally: Tally
 
@@ -158,19 +162,14 @@ class Generations:
         self._workshop = workshop
         settings = workshop.settings
         self._checkpoints = folder_at(workshop.session, checkpoints_of(settings.spark.shared_dir, settings.data_dir))
-        self._decoders = decoders_of(settings)
-
-    @cached_property
-    def _few(self) -> SparkSession:
-        """For samples; made once, because making it takes longer than they do."""
-        return planned_session(self._workshop.session)
+        self._schemas = schemas_of(settings)
 
     def samples(self, plan: Plan) -> list[Sample]:
         """The newest records of each topic, decoded; TurnoutError where a topic is missing or cannot be read."""
         topics = self._workshop.topics
         layout = Layout.of(self._workshop.settings, plan)
         values = {topic: topics.sample(topic, SAMPLED_RECORDS) for topic in layout.topics}
-        return take_samples(self._few, layout, values, self._decoders)
+        return take_samples(layout, values, self._schemas)
 
     def estimate(self, plan: Plan) -> dict[str, int]:
         """How many records each source would start with."""
@@ -185,7 +184,7 @@ class Generations:
         with workshop.database.write() as cursor:
             number = workshop.ledger.next_generation(cursor)
             record = GenerationRecord(number, plan, self.signature(), start.to_json(), target.to_json())
-            tables = GenerationTables(workshop.database, number, layout)
+            tables = GenerationTables(workshop.database, number, layout, workshop.settings.store.bad_rows)
             tables.create(cursor, views_built=start.reached(target))
             workshop.ledger.add_generation(cursor, record)
         self._checkpoints.below(f"g{number}").remove()
@@ -194,32 +193,38 @@ class Generations:
     def resume(self, record: GenerationRecord) -> Generation:
         """A generation that the store has from before."""
         layout = Layout.of(self._workshop.settings, record.plan)
-        tables = GenerationTables(self._workshop.database, record.generation, layout)
+        bad_rows = self._workshop.settings.store.bad_rows
+        tables = GenerationTables(self._workshop.database, record.generation, layout, bad_rows)
         tables.renew()
         return self._alive(record, tables)
 
     def _alive(self, record: GenerationRecord, tables: GenerationTables) -> Generation:
         workshop = self._workshop
-        generation = Generation(record, tables, workshop.topics, workshop.say, workshop.tally)
+        generation = Generation(record, tables, workshop)
         self.give_query(generation)
         return generation
 
     def give_query(self, generation: Generation) -> None:
         """A query for the generation, not started yet, in place of one whose session is gone."""
         settings = self._workshop.settings
+        anywhere = not is_local(settings.spark.master)
+        kafka = Kafka(
+            java=partial(java_properties, settings.kafka, anywhere=anywhere),
+            librdkafka=partial(bulk_properties, settings.kafka, anywhere=anywhere),
+            ends=self._ends,
+            watch=self._workshop.watch,
+            explain=partial(_explained, settings.kafka),
+            dead_letter_topic=settings.dead_letter_topic,
+            schemas=self._schemas,
+        )
         reading = Reading(
-            kafka=partial(java_properties, settings.kafka, anywhere=not is_local(settings.spark.master)),
             start=generation.start,
             target=generation.target,
             checkpoint=self._checkpoints.below(f"g{generation.number}").location,
             max_records_per_batch=settings.spark.max_records_per_batch,
-            dead_letter_topic=settings.dead_letter_topic,
-            explain=partial(_explained, settings.kafka),
-            ends=self._ends,
-            decoders=self._decoders,
             shared=settings.spark.shared_dir is not None,
         )
-        generation.query = GenerationQuery(self._workshop.session, generation.tables, reading, generation)
+        generation.query = GenerationQuery(self._workshop.session, generation.tables, reading, kafka, generation)
 
     def remove(self, generation: Generation) -> None:
         """Stop its query (bounded), and take its tables and its checkpoint away."""

@@ -23,6 +23,7 @@ class Subject(StrEnum):
     START = "start"
     STEP = "step"
     READING = "reading"
+    CONTROL = "control"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,7 @@ _TOLD = {
     Subject.KAFKA: ("kafka_unreachable", "check that the brokers run; `turnout check` says what is wrong"),
     Subject.START: ("starting", "try again in some seconds"),
     Subject.STEP: ("failing", "mend what the message names; Turnout tries again by itself"),
+    Subject.CONTROL: ("control_not_read", "mend what the message names; the tables follow their topics meanwhile"),
     Subject.READING: ("not_reading", "mend what the message names; Turnout tries again by itself"),
 }
 
@@ -54,11 +56,11 @@ class Health:
         self._lock = threading.Lock()
         self._reasons: dict[Subject, str] = {Subject.START: starting}
 
-    def bad(self, subject: Subject, reason: str) -> None:
-        """A reason, from now on; said when it is new."""
+    def bad(self, subject: Subject, reason: str, *, said: bool = False) -> None:
+        """A reason, from now on; said when it is new, unless whoever noticed has `said` it."""
         with self._lock:
             known, self._reasons[subject] = self._reasons.get(subject), reason
-        if known != reason:
+        if known != reason and not said:
             self._say("ERROR", reason)
 
     def good(self, subject: Subject, text: str = "") -> None:

@@ -21,6 +21,7 @@ from turnout.joins import (
     side,
     view_sql,
 )
+from turnout.own_tables import SHOWN_OF_GENERATION
 from turnout.plan import Plan
 
 
@@ -35,6 +36,8 @@ class SourceTable:
     columns: Mapping[str, ColumnType]
     latest: bool
     max_rows: int | None
+    form: str = "json"
+    """How its records are written: `json`, `avro` or `protobuf`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +102,7 @@ class Layout:
                 columns=source.columns,
                 latest=source.rows == "latest",
                 max_rows=source.max_rows,
+                form=source.format.value,
             )
             for name, source in settings.sources.items()
         }
@@ -119,7 +123,7 @@ class Layout:
     def tables(self) -> tuple[str, ...]:
         """The names that are published together."""
         own = [source.table for source in self.sources] + [view.table for view in self.views]
-        return (*own, "bad_records", "join_quality")
+        return (*own, *SHOWN_OF_GENERATION)
 
 
 def _sides(sources: Sequence[SourceTable]) -> ViewSides:

@@ -56,8 +56,18 @@ class TextLines(logging.Formatter):
         super().__init__(_TEXT)
         self._secrets = secrets
 
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name of the library
+        # What others sent is in it: a line of theirs must not look like one of Turnout's, nor move the terminal.
+        record.message = escaped(record.message)
+        return super().formatMessage(record)
+
     def format(self, record: logging.LogRecord) -> str:
         return masked(super().format(record), self._secrets)
+
+
+def escaped(text: str) -> str:
+    """The text on one line, with nothing that a terminal obeys: control signs as Python writes them."""
+    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
 
 
 class JsonLines(logging.Formatter):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 
 from prometheus_client import Counter, Histogram, disable_created_metrics
 from prometheus_client.registry import Collector
@@ -62,6 +61,8 @@ class Measures:
     lags: Mapping[tuple[str, int], int] = field(default_factory=dict)
     """How far the published generation is behind each partition, as last measured."""
     kafka_answers: bool = True
-    newest_record: datetime | None = None
+    newest_record: int | None = None
+    """Its time, in milliseconds since 1970."""
+    control_read: bool = True
     waiting_messages: int = 0
     spark_starts: int = 0

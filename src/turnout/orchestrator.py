@@ -22,9 +22,11 @@ from turnout.control import Action, ControlMessage, ControlRejected, Outcome, re
 from turnout.desk import Answer, Desk, Ticket
 from turnout.endings import begin, join
 from turnout.errors import TurnoutError, first_line
+from turnout.gaps import Gaps
 from turnout.generations import Generation, Generations, Workshop
 from turnout.health import Health, Readiness, Subject
 from turnout.joins import Join
+from turnout.kafka.ends import EndWatch
 from turnout.kafka.topics import Topics
 from turnout.keeper import Keeper, pause_seconds, store_failed
 from turnout.layout import Layout
@@ -39,11 +41,14 @@ from turnout.spark.own_views import check_own_views
 from turnout.store.database import Database, is_store_failure
 from turnout.store.generations import GenerationTables
 from turnout.store.ledger import GenerationRecord, Ledger
+from turnout.store.retention import Retention
 from turnout.swap import Batch, SwapState, Work, plan_batch, replay
+from turnout.topic_rules import TopicRules
 
 log = logging.getLogger("turnout")
 
 STATUS_SECONDS = 1.0
+TRIM_SECONDS = 60.0
 CONTROL_WAIT_SECONDS = 15.0
 STOP_SECONDS = 10.0
 _SHOWN_OF_A_MESSAGE = 500
@@ -57,8 +62,12 @@ class Orchestrator:
         self._database = database
         self._engine = engine
         self._ledger = Ledger(database, list(settings.sources), settings.store.log_rows)
+        acknowledges = settings.control.ack_topic is not None
+        self._retention = Retention(database, settings.store, acknowledges=acknowledges)
         self.desk = Desk(settings, database, self._ledger, self.say)
         self._topics = Topics(settings.kafka)
+        self._watch = EndWatch(settings.kafka)
+        self._gaps = Gaps(lambda: Topics(settings.kafka))
         self._meter = Meter(settings.kafka, self._shown)
         self._health = Health(self.say, "starting")
         self._tally = Tally()
@@ -68,6 +77,7 @@ class Orchestrator:
         self._publisher = Publisher(self._ledger, self.desk, self._keeper, self.say, Plan.from_settings(settings))
         self._failures = 0
         self._status_at = 0.0
+        self._trimmed_at = -TRIM_SECONDS
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="turnout-orchestrator", daemon=True)
 
@@ -82,7 +92,16 @@ class Orchestrator:
         self._stopping.set()
         self.desk.arrived.set()
         deadline = time.monotonic() + timeout_seconds
-        clients = begin([self._engine.cancel, self.desk.close, self._meter.stop, self._topics.close])
+        clients = begin(
+            [
+                self._engine.cancel,
+                self.desk.close,
+                self._meter.stop,
+                self._gaps.stop,
+                self._topics.close,
+                self._watch.close,
+            ]
+        )
         join([self._thread], deadline)  # after this no generation is made any more
         join([*clients, *self._stop_queries(timeout_seconds)], deadline)
 
@@ -141,6 +160,7 @@ class Orchestrator:
             lags=reading.lags,
             kafka_answers=reading.measured and reading.trouble is None,
             newest_record=live.newest_record if live else None,
+            control_read=self.desk.trouble is None,
             waiting_messages=len(self.desk.waiting()),
             spark_starts=self._engine.starts,
         )
@@ -210,7 +230,17 @@ class Orchestrator:
             raise Stopping
         check_own_views(session, Layout.of(self._settings, self._publisher.plan).views)
         makes = Generations(
-            Workshop(self._settings, self._database, self._ledger, session, self._topics, self.say, self._tally)
+            Workshop(
+                self._settings,
+                self._database,
+                self._ledger,
+                session,
+                self._topics,
+                self._watch,
+                self._gaps,
+                self.say,
+                self._tally,
+            )
         )
         begun = None
         if self._keeper.live is not None:
@@ -382,6 +412,10 @@ class Orchestrator:
             self._reject(tickets[0], _nothing_to_roll_back())
             return
         plan = self._publisher.previous
+        if faults := TopicRules.of(self._settings).faults(plan.topics.values()):
+            message, hint = faults[0]
+            self._reject(tickets[0], TurnoutError(code="bad_control", message=message, hint=hint, status=422))
+            return
         lingering = [g for g in self._keeper.lingering if g.plan == plan and g.query is not None and g.query.running]
         target = Batch(batch.verdicts, plan, Work.BUILD, batch.carrier)
         if not lingering:
@@ -425,6 +459,9 @@ class Orchestrator:
             if now - self._status_at >= STATUS_SECONDS:
                 self._status_at = now
                 self._take_reading()
+            if now - self._trimmed_at >= TRIM_SECONDS:
+                self._trimmed_at = now
+                self._retention.trim()
 
     def _take_reading(self) -> None:
         reading = self._meter.reading
@@ -432,6 +469,10 @@ class Orchestrator:
             self._health.bad(Subject.KAFKA, reading.trouble)
         else:
             self._health.good(Subject.KAFKA, f"Kafka at {self._settings.kafka.bootstrap_servers} answers again")
+        if (trouble := self.desk.trouble) is not None:
+            self._health.bad(Subject.CONTROL, trouble, said=True)
+        else:
+            self._health.good(Subject.CONTROL)
         if self._keeper.live is not None and reading.lag is not None:
             self._ledger.set_status(lag=reading.lag)
 

@@ -18,6 +18,7 @@ from turnout.broker import HOST, EmbeddedBroker, free_port
 from turnout.certificates import DAYS, Authority, Certificate
 from turnout.config import ALLOWED_URLS
 from turnout.kafka.security import jaas_quoted
+from turnout.testing import patience
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -152,7 +153,7 @@ class SecuredBroker:
             for name, value in broker_certificate(made).items()
         ]
         resource = kinds.ConfigResource(kinds.ConfigResource.Type.BROKER, "1", incremental_configs=changes)
-        self.admin().incremental_alter_configs([resource])[resource].result(30)
+        self.admin().incremental_alter_configs([resource])[resource].result(patience())
 
     def set_password(self, user: str, password: str) -> None:
         """Make a SCRAM user, or give it another password."""
@@ -160,18 +161,18 @@ class SecuredBroker:
         for mechanism in (kinds.ScramMechanism.SCRAM_SHA_256, kinds.ScramMechanism.SCRAM_SHA_512):
             info = kinds.ScramCredentialInfo(mechanism, 4096)
             asked = kinds.UserScramCredentialUpsertion(user, info, password.encode())
-            self.admin().alter_user_scram_credentials([asked])[user].result(30)  # Kafka takes one at a time
+            self.admin().alter_user_scram_credentials([asked])[user].result(patience())  # Kafka takes one at a time
 
     def allow(self, user: str, resource: str, name: str, *operations: str) -> None:
         """Let a user do some operations (READ, WRITE, DESCRIBE ...) on a TOPIC or a GROUP; `*` is any name."""
         for made in self.admin().create_acls(self._rules(user, resource, name, operations, "AclBinding")).values():
-            made.result(30)
+            made.result(patience())
 
     def disallow(self, user: str, resource: str, name: str, *operations: str) -> None:
         """Take back what `allow` gave."""
         rules = self._rules(user, resource, name, operations, "AclBindingFilter")
         for done in self.admin().delete_acls(rules).values():
-            done.result(30)
+            done.result(patience())
 
     @staticmethod
     def _rules(user: str, resource: str, name: str, operations: Iterable[str], kind: str) -> list[Any]:

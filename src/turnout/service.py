@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from turnout.config import Settings
-from turnout.decoders import decoders_of
 from turnout.errors import TurnoutError
 from turnout.orchestrator import Orchestrator
+from turnout.private_files import keep_private
+from turnout.schemas import schemas_of
 from turnout.server.access import Access
 from turnout.server.api import Services
 from turnout.server.app import Server, create_app
@@ -33,8 +34,9 @@ def run(settings: Settings, *, insecure: bool = False, on_ready: Callable[[str],
     """Run until SIGINT or SIGTERM; `on_ready` gets the address once the server listens."""
     _check_address(settings, insecure)
     access = Access.of(settings)
-    decoders_of(settings)  # a file without a schema is told before anything is started
+    schemas_of(settings)  # a file without a schema is told before anything is started
     allow_open_files(settings.server.max_connections)
+    keep_private(settings.data_dir, settings.spark)
     database = Database.open(settings.data_dir, settings.store.memory_limit)
     # The store is open: nobody else uses the folder.
     with _temporary_files(settings.data_dir / TEMPORARY):
@@ -50,13 +52,16 @@ def _run(settings: Settings, access: Access, database: Database, on_ready: Calla
             database,
             orchestrator,
             wait_seconds,
-            settings.server.max_viewers,
+            settings.server,
             tuple(settings.sources),
             settings.joined_views,
         )
         app = create_app(services, access)
         where = settings.server
-        server = Server(app, where.host, where.port, Doorkeeper(where.max_connections))
+        doorkeeper = Doorkeeper(
+            where.max_connections, share=where.max_connections_per_client, proxies=where.trusted_proxies
+        )
+        server = Server(app, where.host, where.port, doorkeeper, where.trusted_proxies)
         orchestrator.start()
         asyncio.run(_serve(server, on_ready))
     finally:

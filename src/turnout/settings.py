@@ -3,6 +3,7 @@
 Each is checked by itself here; how they fit together is in config_checks.py, and reading them in config.py.
 """
 
+import ipaddress
 import re
 from collections.abc import Mapping
 from enum import StrEnum
@@ -88,6 +89,14 @@ def _parsed_by(parse: Any) -> PlainValidator:
     return PlainValidator(check)
 
 
+def _network(text: str) -> str:
+    try:
+        return str(ipaddress.ip_network(text))
+    except ValueError:
+        shown = faults.describe(text)
+        raise ValueError(f"must look like 10.0.0.5 or 10.0.0.0/24, got {shown}") from None
+
+
 def _several(value: object) -> object:
     """One name, or a list of names."""
     return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
@@ -107,8 +116,11 @@ _ADDRESS = r"(\[[0-9a-f:.]+\]|[^\s,:\[\]]+):[0-9]{1,5}"
 Addresses = Annotated[str, _text_of(rf"{_ADDRESS}(\s*,\s*{_ADDRESS})*", "look like host:9092 or host1:9092,host2:9092")]
 _SITE = r"https?://(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:[0-9]{1,5})?"
 Origin = Annotated[str, _text_of(_SITE, "look like https://app.example or http://localhost:4200, without a path")]
+Network = Annotated[str, AfterValidator(_network)]
 NonEmpty = Annotated[str, _text_of(r"(?s:.*\S.*)", "not be empty")]
 Topic = Annotated[str, AfterValidator(parse_topic)]
+_SIGNS = "be a topic name in which * stands for any signs and ? for one, such as users-*"
+TopicPattern = Annotated[str, _text_of(r"[A-Za-z0-9._*?-]{1,249}", _SIGNS)]
 Column = Annotated[ColumnType, _parsed_by(ColumnType.parse)]
 JoinName = Annotated[Join, _parsed_by(parse_join)]
 StartAt = Annotated[Start, PlainValidator(Start.parse)]
@@ -146,6 +158,7 @@ class ControlSettings(_Model):
 
     topic: Topic = "control"
     ack_topic: Topic | None = None
+    topics: Annotated[tuple[TopicPattern, ...], BeforeValidator(_several)] = ()
     kafka: KafkaSettings | None = None
 
 
@@ -191,13 +204,23 @@ class SwapSettings(_Model):
 
 
 class ServerSettings(_Model):
-    """Where viewers connect, and how many."""
+    """Where viewers connect, how many, and how much of the server one client may have."""
 
     host: NonEmpty = "127.0.0.1"
     port: Whole = Field(10000, ge=0, le=65535)
     allowed_origins: tuple[Origin, ...] = ()
+    trusted_proxies: tuple[Network, ...] = ()
     max_connections: Whole = Field(1000, ge=1)
+    max_connections_per_client: Whole = Field(500, ge=1)
     max_viewers: Whole = Field(500, ge=1)
+    max_viewers_per_client: Whole = Field(100, ge=1)
+    max_subscriptions_per_client: Whole = Field(1000, ge=1)
+    max_reads: Whole = Field(16, ge=1)
+    max_reads_per_client: Whole = Field(4, ge=1)
+    query_timeout_seconds: Seconds = Field(30.0, gt=0)
+    max_answer_megabytes: Whole = Field(64, ge=1)
+    max_held_megabytes_per_client: Whole = Field(512, ge=1)
+    max_download_megabytes_per_client: Whole = Field(4096, ge=1)
 
     @model_validator(mode="after")
     def _viewers_fit(self) -> Self:
@@ -238,6 +261,10 @@ class StoreSettings(_Model):
 
     memory_limit: Annotated[str, _text_of(r"[0-9]*\.?[0-9]+ ?[kmgt]i?b", "look like 2GB or 512MiB")] = "2GB"
     log_rows: Whole = Field(10_000, ge=1)
+    control_rows: Whole = Field(10_000, ge=1)
+    swap_rows: Whole = Field(10_000, ge=1)
+    bad_rows: Whole = Field(100_000, ge=1)
+    keep_days: Annotated[float, BeforeValidator(_number), Field(gt=0, le=36_500)] | None = None
 
 
 class LogSettings(_Model):

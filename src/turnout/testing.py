@@ -1,11 +1,13 @@
 """Tools for tests against a real Kafka, for Turnout's own tests and for those of its users.
 
 ``EmbeddedBroker`` brings the broker; the functions here make topics, produce records and wait for conditions.
+Limits are there to end a hang, not to measure: TEST_PATIENCE=3 in the environment makes each three times as long.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -17,9 +19,12 @@ from confluent_kafka.cimpl import NewTopic
 
 from turnout.broker import EmbeddedBroker
 
-__all__ = ["EmbeddedBroker", "Record", "create_topic", "delete_topic", "produce", "wait_until"]
+__all__ = ["EmbeddedBroker", "Record", "create_topic", "delete_topic", "patience", "produce", "wait_until"]
 
 Value = Mapping[str, Any] | str | bytes | None
+
+HANG_SECONDS = 300.0
+"""What takes so long on an ordinary machine hangs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +38,26 @@ class Record:
     headers: Mapping[str, str | bytes] | None = None
 
 
+def patience(seconds: float = HANG_SECONDS) -> float:
+    """A limit for this machine: ``seconds`` times TEST_PATIENCE."""
+    return seconds * float(os.environ.get("TEST_PATIENCE") or 1)
+
+
 def wait_until(
-    predicate: Callable[[], object], timeout: float = 30, interval: float = 0.05, what: str = "the condition"
+    predicate: Callable[[], object],
+    timeout: float = HANG_SECONDS,
+    interval: float = 0.05,
+    what: str | Callable[[], str] = "the condition",
 ) -> None:
-    """Return when ``predicate`` is true; ``TimeoutError`` that names ``what`` when it stays false."""
-    deadline = time.monotonic() + timeout
+    """Return when ``predicate`` is true; ``TimeoutError`` that names ``what`` when it stays false.
+
+    ``timeout`` is in seconds of an ordinary machine; see ``patience``. ``what`` as a function is asked at the end.
+    """
+    limit = patience(timeout)
+    deadline = time.monotonic() + limit
     while not predicate():
         if time.monotonic() >= deadline:
-            raise TimeoutError(f"{what}: not within {timeout:g} s")
+            raise TimeoutError(f"{what() if callable(what) else what}: not within {limit:g} s")
         time.sleep(interval)
 
 
@@ -50,10 +67,10 @@ def create_topic(
     """Create a topic and return when every partition has a leader, so that it can be used at once."""
     admin = _admin(bootstrap)
     topic = NewTopic(name, num_partitions=partitions, replication_factor=replicas, config=dict(config or {}))
-    admin.create_topics([topic])[name].result(30)
+    admin.create_topics([topic])[name].result(patience())
 
     def led() -> bool:
-        found = admin.list_topics(name, timeout=10).topics[name].partitions
+        found = admin.list_topics(name, timeout=patience(60)).topics[name].partitions
         return len(found) == partitions and all(part.leader >= 0 for part in found.values())
 
     wait_until(led, what=f"topic {name} has leaders")
@@ -62,8 +79,8 @@ def create_topic(
 def delete_topic(bootstrap: str, name: str) -> None:
     """Delete a topic and return when the broker does not list it any more."""
     admin = _admin(bootstrap)
-    admin.delete_topics([name])[name].result(30)
-    wait_until(lambda: name not in admin.list_topics(timeout=10).topics, what=f"topic {name} is gone")
+    admin.delete_topics([name])[name].result(patience())
+    wait_until(lambda: name not in admin.list_topics(timeout=patience(60)).topics, what=f"topic {name} is gone")
 
 
 def produce(bootstrap: str, topic: str, records: Iterable[Value | Record | tuple[Any, ...]]) -> int:
@@ -91,11 +108,12 @@ def produce(bootstrap: str, topic: str, records: Iterable[Value | Record | tuple
         arguments = _arguments(_record(record))
         _send(producer, topic, arguments, delivered)
         count += 1
-    left = producer.flush(60)
+    limit = patience()
+    left = producer.flush(limit)
     if errors:
         raise KafkaException(errors[0])
     if left:
-        raise TimeoutError(f"{left} of {count} records to {topic} were not delivered within 60 s")
+        raise TimeoutError(f"{left} of {count} records to {topic} were not delivered within {limit:g} s")
     return count
 
 

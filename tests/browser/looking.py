@@ -15,12 +15,12 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
 
-from turnout.testing import wait_until
+from turnout.testing import patience, wait_until
 
 DESKTOP = {"width": 1400, "height": 860}
 PHONE = {"width": 390, "height": 780}
 # For machines that have much else to do; nothing is ever this slow otherwise.
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = patience()
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 # The id of the column `ID` (or `userId`); columns come and go with the tables.
@@ -65,7 +65,7 @@ def chromium() -> Iterator[Browser]:
     expect.set_options(timeout=PATIENCE_SECONDS * 1000)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
-            executable_path=path, args=["--no-sandbox"], timeout=2_000 * PATIENCE_SECONDS
+            executable_path=path, args=["--no-sandbox"], timeout=PATIENCE_SECONDS * 1000
         )
         yield browser
         browser.close()
@@ -100,14 +100,14 @@ class Visit:
         )
         return found
 
-    def wait_for(self, script: str, what: str, timeout: float = PATIENCE_SECONDS) -> None:
+    def wait_for(self, script: str, what: str) -> None:
         """Wait for a condition in the page. Not Playwright's own wait: that needs `eval`, which the page forbids."""
-        wait_until(lambda: self.page.evaluate(script), timeout=timeout, what=what)
+        wait_until(lambda: self.page.evaluate(script), what=what)
 
     def wait_for_none(self, script: str) -> None:
         """Wait until a script that lists what is wrong has nothing to tell: what moves is not at its place yet."""
         with suppress(TimeoutError):
-            wait_until(lambda: self.page.evaluate(script) == [], timeout=PATIENCE_SECONDS)
+            wait_until(lambda: self.page.evaluate(script) == [])
         assert self.page.evaluate(script) == []
 
     def wait_for_rows(self, letter: str = "") -> None:
@@ -115,7 +115,7 @@ class Visit:
             keys = self.keys()
             return bool(keys) and keys[0] != "" and keys[0].startswith(letter)
 
-        wait_until(here, timeout=PATIENCE_SECONDS, what=f"rows of {letter or 'any table'}")
+        wait_until(here, what=f"rows of {letter or 'any table'}")
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from looking import PATIENCE_SECONDS, PHONE, Visit, chromium, visiting
+from looking import PHONE, Visit, chromium, visiting
 from playwright.sync_api import Browser, Locator, Page, expect
 from playwright.sync_api import TimeoutError as PlaywrightTimeoutError
 
@@ -47,7 +47,7 @@ class Site:
     def show(self, letter: str) -> None:
         """Have the rows of one pair published."""
         message = {"usersTopic": f"page-users-{letter}", "accountsTopic": f"page-accounts-{letter}", "joinType": "left"}
-        answer = self.turnout.http.post("/api/control", json=message, timeout=180)
+        answer = self.turnout.http.post("/api/control", json=message)
         assert answer.status_code == 200, answer.text
 
     def write(self, source: str, letter: str, *values: dict[str, Any] | str) -> None:
@@ -133,7 +133,7 @@ def open_row(page: Page, place: Locator) -> None:
             expect(row).to_be_visible(timeout=2_000)
         return bool(row.is_visible())
 
-    wait_until(opened, timeout=PATIENCE_SECONDS, what="the row to open")
+    wait_until(opened, what="the row to open")
 
 
 def sort_by(page: Page, name: str, **how: Any) -> None:
@@ -184,9 +184,9 @@ def test_page_sorts_by_several_columns_and_the_server_does_it(visit: Visit, site
     sort_by(page, "age")
     sort_by(page, "ID", modifiers=["Shift"])
     expected = [row["ID"] for row in site.turnout.rows("final_ui", sort="-age,-ID", limit=20)]
-    wait_until(lambda: visit.keys()[:20] == expected, timeout=PATIENCE_SECONDS, what="the order of the server")
+    wait_until(lambda: visit.keys()[:20] == expected, what="the order of the server")
     page.reload()
-    wait_until(lambda: visit.keys()[:20] == expected, timeout=PATIENCE_SECONDS, what="the same order after a reload")
+    wait_until(lambda: visit.keys()[:20] == expected, what="the same order after a reload")
 
 
 @pytest.mark.usefixtures("many")

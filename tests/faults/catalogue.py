@@ -20,6 +20,8 @@ FAULTS = (
     Fault("terminate", "SIGTERM under load, and started again", processes.terminate),
     Fault("poisoned-batch", "hostile records, read live", hostile.poisoned_batch),
     Fault("poisoned-build", "hostile records, read by a build", hostile.poisoned_build),
+    Fault("strange-times", "records of any time, dates of any year; restarted", hostile.strange_times),
+    Fault("strange-control", "control messages of any time and any bytes; restarted", hostile.strange_control_times),
     Fault("hot-key", "a key with 100,000 rows on one side", hostile.hot_key),
     Fault("large-records", "records of 1 MB", hostile.large_records),
     Fault("many-bad-records", "a million distinct bad records", hostile.many_bad_records),

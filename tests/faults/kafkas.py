@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 
 from faults.proxy import Proxy
 from turnout.broker import HOST, EmbeddedBroker, free_port
-from turnout.testing import wait_until
+from turnout.testing import patience, wait_until
 
 CLUSTER_ID = "AGZhdWx0cy1jbHVzdGVyMQ"
 
@@ -105,7 +105,7 @@ class Cluster:
 
     def leaders(self, topic: str) -> dict[int, int]:
         """The node that leads each partition."""
-        found = AdminClient({"bootstrap.servers": self.bootstrap_servers}).list_topics(topic, timeout=10)
+        found = AdminClient({"bootstrap.servers": self.bootstrap_servers}).list_topics(topic, timeout=patience())
         return {number: part.leader for number, part in found.topics[topic].partitions.items()}
 
     def kill(self, node: int) -> None:

@@ -12,10 +12,9 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from turnout.testing import Record, wait_until
+from turnout.testing import Record, patience, wait_until
 
 TURN_SECONDS = 0.05
-FLUSH_SECONDS = 60
 NOT_OBJECTS = (b"{nope", b"[1, 2]", b"", b"\xff\xfe{}", b'{"userId": "cut', b"null", b"12")
 
 
@@ -96,7 +95,7 @@ class SteadyProducer:
             wait_until(partial(self._sees, topic, partitions), what=f"{partitions} partitions of {topic}")
 
     def _sees(self, topic: str, partitions: int) -> bool:
-        return len(self._producer.list_topics(topic, timeout=10).topics[topic].partitions) >= partitions
+        return len(self._producer.list_topics(topic, timeout=patience()).topics[topic].partitions) >= partitions
 
     def resume(self) -> None:
         self._idle.clear()
@@ -108,8 +107,8 @@ class SteadyProducer:
         self._idle.wait()
         if self._error is not None:
             raise self._error
-        left = self._producer.flush(FLUSH_SECONDS)
-        assert left == 0, f"{left} records could not be written within {FLUSH_SECONDS} s"
+        left = self._producer.flush(patience())
+        assert left == 0, f"{left} records could not be written"
 
     def close(self) -> None:
         self._closed.set()

@@ -13,7 +13,7 @@ import httpx
 from kafka_log import read_all
 from running import RunningTurnout
 from turnout.control import Outcome
-from turnout.testing import produce
+from turnout.testing import Record, produce
 
 OUTCOMES = frozenset(outcome.value for outcome in Outcome)
 
@@ -31,10 +31,11 @@ class ControlSender:
         self._numbers = itertools.count(1)
         self._written = 0
 
-    def send(self, message: Mapping[str, Any]) -> str:
+    def send(self, message: Mapping[str, Any], timestamp_ms: int | None = None) -> str:
         """Write a message to the control topic; its request id."""
         request = f"sent-{next(self._numbers)}"
-        self._written += produce(self._bootstrap, self._control, [{**message, "requestId": request}])
+        record = Record({**message, "requestId": request}, timestamp_ms=timestamp_ms)
+        self._written += produce(self._bootstrap, self._control, [record])
         self.sent.append(request)
         return request
 
@@ -51,7 +52,6 @@ class ControlSender:
                 "/api/control",
                 params={} if wait else {"wait": "false"},
                 json={**message, "requestId": request},
-                timeout=120,
             )
         except httpx.HTTPError:
             return {}

@@ -23,12 +23,13 @@ from faults.sender import ControlSender
 from kafka_log import read_all
 from running import RunningTurnout
 from turnout.joins import Duplicates, Join
-from turnout.testing import create_topic
+from turnout.testing import create_topic, patience
 
 USERS = {"userId": "string", "name": "string", "email": "string", "age": "int64"}
 ACCOUNTS = {"userId": "string", "accountType": "string", "balance": "double"}
 TABLES = ("users_ui", "accounts_ui", "final_ui", "bad_records")
-SETTLE_SECONDS = 60.0
+ANY_TIME = {"message.timestamp.after.max.ms": str(2**63 - 1), "message.timestamp.before.max.ms": str(2**63 - 1)}
+"""The settings of a topic whose records may be of any time."""
 
 Bag = Counter[Hashable]
 
@@ -97,7 +98,7 @@ class World:
         self._numbers = itertools.count(1)
         control, acks = f"{self._name}-control", f"{self._name}-outcomes"
         for topic in (control, acks):
-            create_topic(kafka.bootstrap_servers, topic, replicas=kafka.replicas)
+            create_topic(kafka.bootstrap_servers, topic, config=ANY_TIME, replicas=kafka.replicas)
         self.topics = self.make_topics()
         document: dict[str, Any] = {
             "control": {"topic": control, "ack_topic": acks},
@@ -107,6 +108,7 @@ class World:
             },
             "start": "earliest",
             "swap": {"linger_seconds": 1},
+            "store": {"bad_rows": 2_000_000},  # each is looked for
         }
         for source, topic in zip(document["sources"].values(), self.topics.pair, strict=True):
             source["topic"] = topic
@@ -136,7 +138,7 @@ class World:
             for process in family:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     process.kill()
-            psutil.wait_procs(family, timeout=10)
+            psutil.wait_procs(family, timeout=patience())
         self.turnout.close()
 
     @property
@@ -170,19 +172,19 @@ class World:
         """Records that Turnout has shown are about to be removed from Kafka; their rows must stay."""
         self.topics.gone += records
 
-    def settle(self, timeout_seconds: float = SETTLE_SECONDS) -> None:
+    def settle(self) -> None:
         """Pause the producer, and return when Turnout has taken everything that Kafka holds; TimeoutError if not."""
         self.producer.pause()
-        self._settled(self.records(), time.monotonic() + timeout_seconds)
+        self._settled(self.records(), time.monotonic() + patience())
 
     def compare(self) -> Comparison:
         """All tables and control messages, as they are now, against Kafka; only while the producer is paused."""
         return self._compare(self.expected(self.records(), self.turnout.status()["joinType"]))
 
-    def recover(self, since: float, timeout_seconds: float = SETTLE_SECONDS) -> Comparison:
-        """Pause the producer, and compare until all is equal or the time is over; `since` is when the fault ended."""
+    def recover(self, since: float) -> Comparison:
+        """Pause the producer, and compare until all is equal; `since` is when the fault ended."""
         self.producer.pause()
-        records, deadline = self.records(), since + timeout_seconds
+        records, deadline = self.records(), time.monotonic() + patience()
         while True:
             try:
                 expected = self._settled(records, deadline)
@@ -284,10 +286,9 @@ class World:
 
     def read(self, table: str) -> list[dict[str, Any]]:
         """All rows of a table, however many."""
-        response = self.turnout.http.get(f"/api/tables/{table}/rows", params={"format": "arrow"}, timeout=120)
+        response = self.turnout.http.get(f"/api/tables/{table}/rows", params={"format": "arrow"})
         response.raise_for_status()
-        rows: list[dict[str, Any]] = pa.ipc.open_stream(response.content).read_all().to_pylist()
-        return rows
+        return oracle.numbered(pa.ipc.open_stream(response.content).read_all())
 
     def said(self, *parts: str) -> bool:
         """Whether a line of Turnout's log has all these parts."""

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 
 from turnout.broker import EmbeddedBroker
 from turnout.errors import TurnoutError
-from turnout.testing import Record, create_topic, delete_topic, produce, wait_until
+from turnout.testing import Record, create_topic, delete_topic, patience, produce, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def consume(bootstrap: str, topic: str, count: int, partition: int = 0) -> list[
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "test", "enable.auto.commit": False})
     try:
         consumer.assign([TopicPartition(topic, partition, 0)])
-        messages = consumer.consume(count, timeout=60)
+        messages = consumer.consume(count, timeout=patience())
     finally:
         consumer.close()
     assert [message.error() for message in messages] == [None] * count
@@ -39,7 +39,7 @@ def consume(bootstrap: str, topic: str, count: int, partition: int = 0) -> list[
 
 def topics(bootstrap: str) -> set[str]:
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    return set(admin.list_topics(timeout=60).topics)
+    return set(admin.list_topics(timeout=patience()).topics)
 
 
 def living(session: int) -> list[psutil.Process]:
@@ -192,6 +192,6 @@ def test_serve_announces_its_address_and_stops_on_a_signal(tmp_path: Path, sign:
         address = line.split()[4]
         assert topics(address) == set()
         process.send_signal(sign)
-        assert process.wait(60) == 0
+        assert process.wait(patience()) == 0
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", int(address.partition(":")[2])), timeout=5)
+        socket.create_connection(("127.0.0.1", int(address.partition(":")[2])), timeout=patience())

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import tempfile
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from test_exactness import Case, Runner, batches, cases, compare
@@ -17,50 +15,37 @@ from kafka_log import read_all
 from lengths import BULK_EXAMPLES
 from oracle import Sent
 from turnout.broker import EmbeddedBroker
+from turnout.config import KafkaSettings
 from turnout.joins import Duplicates, Join
+from turnout.kafka.ends import EndWatch
+from turnout.kafka.topics import Topics, bulk_properties
 from turnout.offsets import Offsets
-from turnout.testing import create_topic, produce
+from turnout.testing import create_topic, delete_topic, produce, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from turnout.spark.generation import GenerationQuery
 
 
 class CatchingUp(Runner):
     """A generation that is fed pieces until it has caught up, then batches."""
 
     def feed(self, number: int, records: list[Sent], end: Offsets) -> None:
-        from turnout.spark.bulk import bulk_session, decode_bulk
-        from turnout.spark.catch_up import Piece
-        from turnout.spark.decode import readings_of
-        from turnout.spark.sampling import KAFKA_SCHEMA
-
-        progress = self.tables.progress()
-        if progress.views_built:
+        if self.tables.progress().views_built:
             super().feed(number, records, end)
-            return
-        before = Offsets.kept(progress.offsets, self._start)
-        times = [datetime.fromtimestamp(r.timestamp_ms / 1000, UTC) for r in records]
-        columns = [
-            [r.key for r in records],
-            [r.value for r in records],
-            [r.topic for r in records],
-            [r.partition for r in records],
-            [r.offset for r in records],
-            times,
-        ]
-        frame = bulk_session(self._spark).createDataFrame(pa.table(columns, schema=KAFKA_SCHEMA))
-        piece = Piece(before, before, end, last=end.reached(self.target))
-        self._query.take_piece(piece, decode_bulk(frame, readings_of(self._layout)))
+        else:
+            decoded = self.decoder.decode(self.raw(records))
+            self.writer.take(decoded, end, None, caught_up=end.reached(self.target))
 
 
-@pytest.mark.timeout(900)
 @settings(max_examples=BULK_EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(case=cases())
 def test_tables_equal_a_plain_computation_whatever_the_pieces(spark: SparkSession, case: Case) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
         # So that views of few rows, too, are built in parts; of keys that fall into no part there are some.
-        patched.setattr("turnout.spark.generation.SMALL_BATCH", 0)
-        patched.setattr("turnout.spark.generation.PART_ROWS", 5)
+        patched.setattr("turnout.spark.writing.SMALL_BATCH", 0)
+        patched.setattr("turnout.spark.writing.PART_ROWS", 5)
         runner = CatchingUp(spark, case, Path(folder))
         seen: list[Sent] = []
         built = case.caught_up_after == 0
@@ -74,45 +59,52 @@ def test_tables_equal_a_plain_computation_whatever_the_pieces(spark: SparkSessio
         runner.database.close()
 
 
-class LargeBatches(Runner):
-    """A generation whose batches are all so large that they are read in bulk, from a real Kafka."""
+def stream_of(runner: Runner, spark: SparkSession, bootstrap: str, folder: Path) -> GenerationQuery:
+    """What reads the topics of a runner from a real Kafka."""
+    from turnout.spark.generation import GenerationQuery, Kafka, Reading
 
-    bootstrap = ""
-
-    def _open(self) -> None:
-        from turnout.spark.generation import GenerationQuery, Reading
-
-        super()._open()
-        reading = Reading(
-            lambda: {"bootstrap.servers": self.bootstrap},
-            self._start,
-            self.target,
-            self._folder / "checkpoint",
-            1000,
-            ends=lambda topics: list(batches(self._case))[-1][2],
-        )
-        self._query = GenerationQuery(self._spark, self.tables, reading, Quiet())
+    kafka = KafkaSettings(bootstrap_servers=bootstrap)
+    topics = Topics(kafka)
+    reading = Reading(runner.start, runner.target, folder / "stream", 1000)
+    access = Kafka(
+        java=lambda: {"bootstrap.servers": bootstrap},
+        librdkafka=lambda: bulk_properties(kafka, anywhere=False),
+        ends=topics.end_offsets,
+        watch=EndWatch(kafka),
+    )
+    return GenerationQuery(spark, runner.tables, reading, access, Quiet())
 
 
-def test_large_batches_of_a_stream_are_read_in_bulk(
-    spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("many", [0, 1_000_000])
+def test_stream_gives_the_same_tables_in_bulk_and_through_spark(
+    spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, many: int
 ) -> None:
-    for module in ("generation", "bulk"):
-        monkeypatch.setattr(f"turnout.spark.{module}.FEW", 0)
-    monkeypatch.setattr(LargeBatches, "bootstrap", broker.bootstrap_servers)
+    monkeypatch.setattr("turnout.spark.read.live.MANY_RECORDS", many)
+    bootstrap = broker.bootstrap_servers
     odd = [b"nope", b'{"userId":"k1","age":"x","balance":[]}', b'{"userId":"\xff"}', b'{"userId":"k3","age":-0}']
     good = [b'{"userId":"k%d","name":"n","age":%d,"accountType":"a","balance":%d}' % (n % 7, n, n) for n in range(60)]
-    for topic in ("u", "a"):
-        create_topic(broker.bootstrap_servers, topic, 3)
-        values = [*good, *odd, None, *reversed(good)]
-        produce(broker.bootstrap_servers, topic, [(value, b"k1", n % 3) for n, value in enumerate(values)])
-    records = sorted(read_all(broker.bootstrap_servers, ["u", "a"]), key=lambda record: record.offset)
+    values = [*good, *odd, None, *reversed(good)]
+    # The last two are times that Spark's Kafka source cannot carry, or carries wrongly.
+    times = [5, 7, -1, 2**63 - 1, -(10**14)]
     joins = [Join.LEFT, Join.FULL, Join.INNER]
-    case = Case(records, [200], set(), 0, ("all", "latest"), None, Duplicates.LATEST, joins)
-    runner = LargeBatches(spark, case, tmp_path)
-    seen: list[Sent] = []
-    for number, part, end in batches(case):
-        runner._query.process_frame(cast(Any, None), number, end)
-        seen += part
-        compare(case, runner, seen, views=True)
-    runner.database.close()
+    for topic in ("u", "a"):
+        create_topic(bootstrap, topic, 3, {"message.timestamp.after.max.ms": str(2**63 - 1)})
+    case = Case([], [], set(), 0, ("all", "latest"), None, Duplicates.LATEST, joins)
+    runner = Runner(spark, case, tmp_path)
+    query = stream_of(runner, spark, bootstrap, tmp_path)
+    query.start()
+    try:
+        for begin in range(0, len(values), 25):
+            for topic in ("u", "a"):
+                part = enumerate(values[begin : begin + 25])
+                produce(bootstrap, topic, [(v, b"k1", n % 3, times[(begin + n) // 20 % 5]) for n, v in part])
+            sent = read_all(bootstrap, ["u", "a"])
+            read = Offsets({(record.topic, record.partition): record.offset + 1 for record in sent})
+            wait_until(lambda read=read: query.error or runner.read().reached(read))  # type: ignore[misc]
+            assert query.error is None
+            compare(case, runner, sent, views=True)
+    finally:
+        query.stop()
+        runner.database.close()
+        for topic in ("u", "a"):
+            delete_topic(bootstrap, topic)

@@ -50,9 +50,7 @@ def test_check_tells_topics_records_and_what_is_missing(tmp_path_factory: pytest
             assert found["source users"][1] == ("ok", "100 of the newest 100 records fit")
 
             producer.start([people.live()], 2000)
-            wait_until(
-                lambda: "not JSON" in str(checked(folder, document)[1]["source users"]), timeout=120, what="bad records"
-            )
+            wait_until(lambda: "not JSON" in str(checked(folder, document)[1]["source users"]), what="bad records")
         finally:
             producer.stop()
 

@@ -56,8 +56,8 @@ def assert_equal(turnout: RunningTurnout, bootstrap: str, topics: tuple[str, str
     users = oracle.Source("users", topics[0], "userId", USERS, latest=False)
     accounts = oracle.Source("accounts", topics[1], "userId", ACCOUNTS, latest=False)
     (left, left_bad), (right, right_bad) = oracle.read_source(users, records), oracle.read_source(accounts, records)
-    wait_until(lambda: turnout.total("users_ui") == len(left), timeout=30, what="all users to be read")
-    wait_until(lambda: turnout.total("accounts_ui") == len(right), timeout=30, what="all accounts to be read")
+    wait_until(lambda: turnout.total("users_ui") == len(left), what="all users to be read")
+    wait_until(lambda: turnout.total("accounts_ui") == len(right), what="all accounts to be read")
     assert oracle.bag(turnout.rows("users_ui")) == oracle.bag(kept.row for kept in left)
     assert oracle.bag(turnout.rows("accounts_ui")) == oracle.bag(kept.row for kept in right)
     expected = oracle.join_rows(users, left, accounts, right, Join.LEFT, Duplicates.LATEST)
@@ -112,6 +112,6 @@ def test_cluster_reads_swaps_and_loses_a_worker(place: Hosts, tmp_path: Path) ->
             wait_until(lambda: records_read(turnout) >= FIRST_PIECES, interval=0.01, what="the first pieces")
             lose_in_a_task(cluster.workers["one"])
             assert turnout.status()["progress"], "the catch-up was over when the worker was lost"
-            wait_until(lambda: turnout.status()["usersTopic"] == "b-users", timeout=60, what="the swap")
+            wait_until(lambda: turnout.status()["usersTopic"] == "b-users", what="the swap")
             assert_equal(turnout, bootstrap, ("b-users", "b-accounts"))
             assert "Lost executor" in (turnout.data_dir / "spark" / "spark.log").read_text()

@@ -14,7 +14,7 @@ import pytest
 from running import lives
 from turnout.broker import free_port
 from turnout.client import connect
-from turnout.testing import wait_until
+from turnout.testing import patience, wait_until
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT], ids=["ctrl-c"])
@@ -29,12 +29,12 @@ def test_demo_shows_joined_rows_moves_them_and_leaves_no_process(tmp_path: Path,
             start_new_session=True,
         )
     try:
-        wait_until(lambda: "Turnout is running" in output.read_text(), timeout=180, what=f"the banner of {output}")
-        assert "text/html" in httpx.get(f"http://127.0.0.1:{port}/", timeout=60).headers["content-type"]
+        wait_until(lambda: "Turnout is running" in output.read_text(), what=f"the banner of {output}")
+        assert "text/html" in httpx.get(f"http://127.0.0.1:{port}/", timeout=patience()).headers["content-type"]
         client = connect(f"http://127.0.0.1:{port}")
         joined = client.rows("final_ui", where="accountType is not null")
         assert joined.total > 100
-        wait_until(lambda: client.rows("bad_records").total > 0, timeout=60, what="a bad record to be shown")
+        wait_until(lambda: client.rows("bad_records").total > 0, what="a bad record to be shown")
         emails = {row["email"].split("@")[1] for row in joined.rows}
         assert client.control({"usersTopic": "users2", "accountsTopic": "accounts2"})["outcome"] == "applied"
         moved = {row["email"].split("@")[1] for row in client.rows("final_ui").rows}
@@ -45,7 +45,7 @@ def test_demo_shows_joined_rows_moves_them_and_leaves_no_process(tmp_path: Path,
     finally:
         family = psutil.Process(demo.pid).children(recursive=True)
         demo.send_signal(number)
-        code = demo.wait(timeout=60)
+        code = demo.wait(patience())
     assert code == 0, output.read_text()
     assert "Traceback" not in output.read_text()
     wait_until(lambda: not any(map(lives, family)), what="the end of all processes")

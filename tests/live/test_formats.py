@@ -16,7 +16,8 @@ from kafka_log import read_all
 from running import RunningTurnout
 from turnout.broker import EmbeddedBroker
 from turnout.config import parse
-from turnout.decoders import decoders_of
+from turnout.decoding import raw
+from turnout.schemas import Decoder, schemas_of, shape_of
 from turnout.testing import Record, create_topic, produce, wait_until
 
 USERS = {"userId": "string", "name": "string", "email": "string", "age": "int64"}
@@ -134,6 +135,8 @@ def test_protobuf_of_a_registry_with_references(registry: ApicurioRegistry, tmp_
         "views": {},
         "sources": {"a": source | {"format": "protobuf"}},
     }
-    decoder = decoders_of(parse(document, tmp_path, {}))["a"]
-    rows = decoder.read([b"\0" + number.to_bytes(4, "big") + b"\x02\x02\x0a\x01a\x12\x03\x0a\x01c"])
-    assert (rows.columns, rows.faults) == ({"userId": ["a"], "address": ['{"city":"c"}']}, [None])
+    settings = parse(document, tmp_path, {})
+    decoder = Decoder([shape_of("a", settings.sources["a"], 0)], schemas_of(settings))
+    decoded = decoder(raw([b"\0" + number.to_bytes(4, "big") + b"\x02\x02\x0a\x01a\x12\x03\x0a\x01c"]))
+    assert decoded.rows[0].select(["userId", "address"]).to_pylist() == [{"userId": "a", "address": '{"city":"c"}'}]
+    assert decoded.faults is None

@@ -17,16 +17,22 @@ from beside import beside
 from turnout.config import KafkaSettings
 from turnout.kafka.inbox import Acknowledgements, ControlRecord, Inbox
 from turnout.kafka.topics import Topics
-from turnout.testing import EmbeddedBroker, Record, create_topic, delete_topic, produce, wait_until
+from turnout.testing import EmbeddedBroker, Record, create_topic, delete_topic, patience, produce, wait_until
 
-SECONDS = 60.0
-"""For machines that have much else to do; nothing is ever this slow otherwise."""
+SECONDS = patience()
+"""The limit of all that is waited for."""
 
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
     with EmbeddedBroker(tmp_path_factory.mktemp("inbox")) as started:
         yield started
+
+
+@pytest.fixture(autouse=True)
+def _slow_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is told as an outage after a second gets more time here: warnings are counted."""
+    monkeypatch.setattr("turnout.kafka.inbox.LOOK_TIMEOUT_SECONDS", patience(2))
 
 
 @pytest.fixture
@@ -128,7 +134,7 @@ def test_inbox_is_as_prompt_as_a_client_that_does_nothing_else(kafka: str) -> No
             produce(kafka, "prompt", [value])
             wait_until(lambda value=value: value in reader.arrived and value in arrived, interval=0.002)  # type: ignore[misc]
         later = sorted(reader.arrived[value] - arrived[value] for value in numbers(0, 15))
-        assert later[len(later) // 2] < 0.05, later
+        assert later[len(later) // 2] < patience(0.05), later
 
 
 def test_inbox_idle_uses_hardly_any_cpu(kafka: str) -> None:
@@ -149,14 +155,14 @@ def test_inbox_idle_uses_hardly_any_cpu(kafka: str) -> None:
 def test_inbox_catches_up_behind_transaction_markers(kafka: str) -> None:
     create_topic(kafka, "markers")
     producer = Producer({"bootstrap.servers": kafka, "transactional.id": "inbox-markers"})
-    producer.init_transactions(30)
+    producer.init_transactions(SECONDS)
     producer.begin_transaction()
     producer.produce("markers", "kept")
-    producer.commit_transaction(30)
+    producer.commit_transaction(SECONDS)
     producer.begin_transaction()
     producer.produce("markers", "aborted")
     producer.flush(SECONDS)
-    producer.abort_transaction(30)
+    producer.abort_transaction(SECONDS)
     with reading(kafka, "markers") as (reader, inbox):
         assert inbox.caught_up.wait(SECONDS)
         assert reader.values == [b"kept"]
@@ -294,7 +300,7 @@ def test_inbox_survives_a_broker_that_stops_and_comes_back(
         broker.start()
         assert broker.bootstrap_servers == kafka
         produce(kafka, "outage", ["after"])
-        wait_until(lambda: reader.values == [b"before", b"after"], timeout=SECONDS, what="reading goes on")
+        wait_until(lambda: reader.values == [b"before", b"after"], what="reading goes on")
         wait_until(lambda: reader.news, what="the return is told")
         assert len(reader.warnings) == 1
         assert reader.news == ["control topic 'outage' is read"]

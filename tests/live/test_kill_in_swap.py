@@ -9,8 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import killing
 from kafka_log import read_all
 from lengths import LONG
@@ -39,7 +37,6 @@ def leftovers(turnout: RunningTurnout) -> list[str]:
     return sorted(path.name for path in (turnout.data_dir / "checkpoints").iterdir())
 
 
-@pytest.mark.timeout(600)
 def test_kill_in_each_state_of_a_swap_loses_no_message_and_no_row(
     broker: EmbeddedBroker, topic_name: Callable[[str], str], tmp_path: Path
 ) -> None:
@@ -84,7 +81,7 @@ def test_kill_in_each_state_of_a_swap_loses_no_message_and_no_row(
             flag.unlink()
             turnout.start()
             settled = partial(has_outcome, turnout, point)
-            wait_until(settled, timeout=180, what=f"an outcome of {point}")
+            wait_until(settled, what=f"an outcome of {point}")
             assert outcome_of(turnout, point) == ["applied"], point
             status = turnout.status()
             assert status["usersTopic"] == wanted, point
@@ -95,7 +92,6 @@ def test_kill_in_each_state_of_a_swap_loses_no_message_and_no_row(
             assert [row["outcome"] for row in applied] == ["applied"], point
             wait_until(
                 lambda: leftovers(turnout) == [f"g{turnout.status()['generation']}"],
-                timeout=60,
                 what=f"nothing left of {point}",
             )
     told: dict[str, set[str]] = {}

@@ -1,4 +1,4 @@
-"""Looking at a real Turnout on real Kafka: fifty subscribers through load and swaps, and each ends with the table."""
+"""Looking at a real Turnout on real Kafka: many subscribers through load and swaps, and each ends with the table."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import schemathesis
 
 from beside import beside
 from following import Follower, Socket, place_of, rows_of, sorted_rows_of
+from lengths import SUBSCRIBERS
 from running import RunningTurnout
-from serving import SECONDS
 from turnout.broker import EmbeddedBroker
 from turnout.messages import Snapshot, WindowRows
 from turnout.testing import create_topic, produce, wait_until
+from writing import writing
 
-SUBSCRIBERS = 50
 SWAPS = ("inner", "left", "full")
 
 
@@ -55,10 +55,11 @@ def steady_load(bootstrap: str) -> Iterator[None]:
 
     def run(stopped: threading.Event) -> None:
         turn = 0
-        while not stopped.wait(0.05):
-            turn += 1
-            produce(bootstrap, "look-users", [user(turn % 320, turn)])
-            produce(bootstrap, "look-accounts", [account(turn % 310, float(turn))])
+        with writing(bootstrap) as writer:
+            while not stopped.wait(0.05):
+                turn += 1
+                writer.write("look-users", [user(turn % 320, turn)])
+                writer.write("look-accounts", [account(turn % 310, float(turn))])
 
     with beside(run):
         yield
@@ -66,7 +67,7 @@ def steady_load(bootstrap: str) -> Iterator[None]:
 
 def swapped_to(turnout: RunningTurnout, join: str) -> int:
     """Wait for the swap; the generation that is published then."""
-    wait_until(lambda: turnout.status()["joinType"] == join, timeout=120, what=f"the swap to {join}")
+    wait_until(lambda: turnout.status()["joinType"] == join, what=f"the swap to {join}")
     return int(turnout.status()["generation"])
 
 
@@ -87,7 +88,7 @@ def test_subscribers_keep_their_sockets_through_swaps_and_hold_the_new_rows(
     produce(broker.bootstrap_servers, "look-users", [user(999)])
     produce(broker.bootstrap_servers, "look-accounts", [account(999)])
     last = {"where": "userId = u999, age = 0, balance = 1"}
-    wait_until(lambda: turnout.total("final_ui", **last) == 1, timeout=120, what="everything read")
+    wait_until(lambda: turnout.total("final_ui", **last) == 1, what="everything read")
     for subscriber in everyone:
         subscriber.settle()
         assert subscriber.swaps == len(SWAPS), "one message for each swap, on the socket it began with"
@@ -124,8 +125,8 @@ class Viewer:
         self.rows: list[list[Any]] = []
         self._read()
 
-    def _read(self, timeout: float = SECONDS) -> None:
-        message = self.socket.receive(timeout)
+    def _read(self) -> None:
+        message = self.socket.receive()
         assert isinstance(message, WindowRows), message
         self.swaps += message.generation != self.generation
         self.generation, self.rows = message.generation, message.rows

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kafka_log import read_all
 from orchestrated import Orchestrated, orchestrated
 from turnout.broker import EmbeddedBroker
-from turnout.testing import Record, create_topic, produce, wait_until
+from turnout.testing import Record, create_topic, patience, produce, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,7 +72,7 @@ def headers_of(bootstrap: str, topic: str) -> dict[str, bytes]:
 
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "headers"})
     consumer.assign([TopicPartition(topic, 0, 0)])
-    [message] = consumer.consume(1, 60)
+    [message] = consumer.consume(1, patience())
     consumer.close()
     headers: Any = message.headers()
     return dict(headers)
@@ -88,7 +88,7 @@ def test_max_rows_evicts_the_oldest_rows_and_says_so(
     ) as running:
         assert [row["userId"] for row in running.rows("users_ui")] == ["k3", "k4", "k5", "k6", "k7"]
         produce(broker.bootstrap_servers, users, [user(8), user(9)])
-        wait_until(lambda: running.rows("users_ui")[-1]["userId"] == "k9", timeout=60, what="the new rows")
+        wait_until(lambda: running.rows("users_ui")[-1]["userId"] == "k9", what="the new rows")
         for table in ("users_ui", "final_ui"):
             assert [row["userId"] for row in running.rows(table)] == ["k5", "k6", "k7", "k8", "k9"], table
         assert any("users_ui: 3 oldest rows evicted (max_rows)" in line for line in lines(running))
@@ -104,7 +104,7 @@ def test_tombstone_removes_the_row_of_its_key_and_its_place_in_the_view(
     ) as running:
         assert {row["name"] for row in running.rows("users_ui")} == {"later", "n2"}
         produce(broker.bootstrap_servers, users, [Record(None, key=b"k1")])
-        wait_until(lambda: len(running.rows("users_ui")) == 1, timeout=60, what="the row to go")
+        wait_until(lambda: len(running.rows("users_ui")) == 1, what="the row to go")
         assert [row["userId"] for row in running.rows("final_ui")] == ["k2"]
         assert running.rows("bad_records") == []
 

@@ -23,12 +23,13 @@ from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionTy
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
 from beside import beside
-from lengths import SWAPS
+from lengths import LONG, SWAPS
 from orchestrated import Orchestrated, orchestrated
 from turnout.broker import EmbeddedBroker
 from turnout.control import Outcome
 from turnout.store.database import Database
-from turnout.testing import create_topic, produce, wait_until
+from turnout.testing import create_topic, patience, produce, wait_until
+from writing import writing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,10 +61,16 @@ def topics(broker: EmbeddedBroker, topic_name: Callable[[str], str]) -> Topics:
 
 
 def fill(bootstrap: str, topics: Topics, which: int, numbers: range) -> None:
+    for topic, values in records(topics, which, numbers).items():
+        produce(bootstrap, topic, values)
+
+
+def records(topics: Topics, which: int, numbers: range) -> dict[str, list[dict[str, Any]]]:
     users, accounts = topics.users[which], topics.accounts[which]
-    produce(bootstrap, users, [{"userId": f"k{i}", "name": users, "email": "e", "age": i} for i in numbers])
-    half = [i for i in numbers if i % 2]
-    produce(bootstrap, accounts, [{"userId": f"k{i}", "accountType": accounts, "balance": i} for i in half])
+    return {
+        users: [{"userId": f"k{i}", "name": users, "email": "e", "age": i} for i in numbers],
+        accounts: [{"userId": f"k{i}", "accountType": accounts, "balance": i} for i in numbers if i % 2],
+    }
 
 
 def sections(topics: Topics, **more: Any) -> dict[str, Any]:
@@ -82,7 +89,7 @@ def sections(topics: Topics, **more: Any) -> dict[str, Any]:
 
 @dataclass
 class Reader:
-    """Reads all tables and the status in one transaction, as fast as it can, and notes what must not be."""
+    """Reads all tables and the status in one transaction, again and again, and notes what must not be."""
 
     database: Database
     reads: int = 0
@@ -90,7 +97,8 @@ class Reader:
     generations: set[int] = field(default_factory=set)
 
     def run(self, stopped: threading.Event) -> None:
-        while not stopped.is_set():
+        # The long form looks as fast as it can, which takes a whole core.
+        while not stopped.wait(0 if LONG else 0.01):
             try:
                 self.look()
             except Exception as error:
@@ -134,11 +142,13 @@ def load(bootstrap: str, topics: Topics) -> Iterator[None]:
     """New records in all topics all the time."""
 
     def run(stopped: threading.Event) -> None:
-        for number in itertools.count(20):
-            if stopped.wait(0.2):
-                return
-            for which in (0, 1):
-                fill(bootstrap, topics, which, range(number, number + 2))
+        with writing(bootstrap) as writer:
+            for number in itertools.count(20):
+                if stopped.wait(0.2):
+                    return
+                for which in (0, 1):
+                    for topic, values in records(topics, which, range(number, number + 2)).items():
+                        writer.write(topic, values)
 
     with beside(run):
         yield
@@ -195,11 +205,10 @@ def settled(running: Orchestrated, spark: SparkSession) -> Footprint:
         return (now.queries, len(now.schemas), len(now.checkpoints)) == (1, 1, 1)
 
     with contextlib.suppress(TimeoutError):  # what is left is told by what is asserted of the footprint
-        wait_until(alone, timeout=60)
+        wait_until(alone)
     return Footprint.of(running, spark)
 
 
-@pytest.mark.timeout(900)
 def test_swaps_under_load_show_no_mixture_and_leave_nothing_behind(
     broker: EmbeddedBroker, topics: Topics, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -210,7 +219,7 @@ def test_swaps_under_load_show_no_mixture_and_leave_nothing_behind(
         after = settled(running, spark)
         assert (after.queries, len(after.schemas), len(after.checkpoints)) == (1, 1, 1)
         # The threads of the load's producers end a moment after the producers, and with them their files.
-        wait_until(lambda: no_more(Footprint.of(running, spark), before, 5), timeout=60, what="nothing left behind")
+        wait_until(lambda: no_more(Footprint.of(running, spark), before, 5), what="nothing left behind")
     assert after.memory_mb <= before.memory_mb * 1.25 + 50
     assert after.data_mb <= before.data_mb * 1.25 + 20
 
@@ -259,7 +268,6 @@ def test_storm_of_messages_ends_in_the_combined_state(
         produce(bootstrap, topics.control, messages)
         wait_until(
             lambda: len(rows := running.rows("control_raw")) == len(messages) and all(r["outcome"] for r in rows),
-            timeout=120,
             what="an outcome for every message",
         )
         status = running.orchestrator.status()
@@ -312,7 +320,7 @@ def test_restart_comes_back_with_plan_and_data_and_reads_on(
         status = running.orchestrator.status()
         assert (status["generation"], status["usersTopic"], status["joinType"]) == (2, topics.users[1], "inner")
         assert running.rows("final_ui")[: len(shown)] == shown
-        wait_until(lambda: len(running.rows("users_ui")) == 24, timeout=60, what="what came meanwhile")
+        wait_until(lambda: len(running.rows("users_ui")) == 24, what="what came meanwhile")
 
 
 def test_rollback_is_immediate_while_the_old_generation_lingers(
@@ -324,7 +332,7 @@ def test_rollback_is_immediate_while_the_old_generation_lingers(
         fill(broker.bootstrap_servers, topics, 0, range(20, 25))
         back = running.send(action="rollback")
         assert (back.outcome, back.generation) == (Outcome.ROLLED_BACK, 1)
-        wait_until(lambda: len(running.rows("users_ui")) == 25, timeout=60, what="the old generation to go on reading")
+        wait_until(lambda: len(running.rows("users_ui")) == 25, what="the old generation to go on reading")
         again = running.send(action="rollback")
         assert (again.outcome, again.generation) == (Outcome.ROLLED_BACK, 2)
         assert {row["name"] for row in running.rows("users_ui")} == {topics.users[1]}
@@ -355,7 +363,7 @@ def reserve(bootstrap: str, topic: str) -> None:
         AclOperation.READ,
         AclPermissionType.ALLOW,
     )
-    admin.create_acls([rule])[rule].result(60)
+    admin.create_acls([rule])[rule].result(patience())
 
 
 def test_swap_with_start_latest_has_nothing_to_catch_up_on_and_reads_what_comes(
@@ -366,7 +374,7 @@ def test_swap_with_start_latest_has_nothing_to_catch_up_on_and_reads_what_comes(
         assert (answer.outcome, answer.generation) == (Outcome.APPLIED, 2)
         assert (running.rows("users_ui"), running.rows("final_ui")) == ([], [])
         fill(broker.bootstrap_servers, topics, 1, range(30, 34))
-        wait_until(lambda: len(running.rows("final_ui")) == 4, timeout=60, what="what comes")
+        wait_until(lambda: len(running.rows("final_ui")) == 4, what="what comes")
         assert {row["name"] for row in running.rows("final_ui")} == {topics.users[1]}
 
 
@@ -387,9 +395,7 @@ def test_rejected_and_failed_swaps_leave_the_old_generation_and_nothing_else(
         after = settled(running, spark)
         assert (after.queries, after.schemas, after.checkpoints) == (before.queries, ("g1",), before.checkpoints)
         # The threads of the load's producers end a moment after the producers.
-        wait_until(
-            lambda: Footprint.of(running, spark).threads <= before.threads + 3, timeout=60, what="no thread left behind"
-        )
+        wait_until(lambda: Footprint.of(running, spark).threads <= before.threads + 3, what="no thread left behind")
 
 
 def send_what_cannot_be_done(running: Orchestrated, topics: Topics, garbage: str, sealed: str) -> None:
@@ -406,7 +412,7 @@ def send_what_cannot_be_done(running: Orchestrated, topics: Topics, garbage: str
     assert stale.error is not None
     assert stale.error.status == 409
     assert "known: left, natural" in join.detail
-    wait_until(lambda: len(running.rows("users_ui")) > seen, timeout=60, what="the old generation to go on reading")
+    wait_until(lambda: len(running.rows("users_ui")) > seen, what="the old generation to go on reading")
 
 
 def test_build_that_times_out_is_cleaned_up(
@@ -421,7 +427,7 @@ def test_build_that_times_out_is_cleaned_up(
         assert (footprint.queries, footprint.schemas, footprint.checkpoints) == (1, ("g1",), ("g1",))
         assert running.rows("swaps")[-1]["outcome"] == "failed"
         fill(broker.bootstrap_servers, topics, 0, range(20, 21))
-        wait_until(lambda: len(running.rows("users_ui")) == 21, timeout=60, what="the old generation to go on reading")
+        wait_until(lambda: len(running.rows("users_ui")) == 21, what="the old generation to go on reading")
 
 
 def test_dry_run_reports_and_builds_nothing(
@@ -471,7 +477,7 @@ def test_log_tells_the_story_of_a_swap(
         raw: dict[str, Any] = {"usersTopic": topics.users[1], "surprise": 1}
         running.send(**raw)
         settled(running, spark)
-        wait_until(lambda: "closed generation 1" in [r["msg"] for r in running.rows("orchestrator_logs")], timeout=60)
+        wait_until(lambda: "closed generation 1" in [r["msg"] for r in running.rows("orchestrator_logs")])
         lines = [row["msg"] for row in running.rows("orchestrator_logs")]
         for start in ("control message raw: ", "building generation 2: ", "topics set: ", "swapped generation 1 "):
             assert sum(line.startswith(start) for line in lines) >= 1, start

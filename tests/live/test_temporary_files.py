@@ -58,7 +58,7 @@ def alone(tmp_path: Path) -> Alone:
 
 
 def children_end(family: list[psutil.Process]) -> None:
-    wait_until(lambda: not any(lives(one) for one in family), timeout=60, what="the end of all its processes")
+    wait_until(lambda: not any(lives(one) for one in family), what="the end of all its processes")
 
 
 def temporary_in(data_dir: Path) -> list[str]:

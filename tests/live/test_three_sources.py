@@ -201,7 +201,6 @@ def compare(case: Case, fed: FedGeneration, seen: list[Sent], *, views: bool) ->
     }
 
 
-@pytest.mark.timeout(900)
 @settings(max_examples=VIEWS_EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(case=cases())
 def test_views_of_three_sources_equal_a_plain_computation(spark: SparkSession, case: Case) -> None:

@@ -14,7 +14,7 @@ from turnout.errors import TurnoutError
 from turnout.kafka.topics import Topics, unknown_topic
 from turnout.offsets import Offsets
 from turnout.plan import Start
-from turnout.testing import EmbeddedBroker, Record, create_topic, produce, wait_until
+from turnout.testing import EmbeddedBroker, Record, create_topic, patience, produce, wait_until
 
 PROPERTIES = {
     "auto.create.topics.enable": "true",
@@ -43,7 +43,7 @@ def allow(bootstrap: str, topic: str, user: str, operation: AclOperation) -> Non
     rule = AclBinding(
         ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, f"User:{user}", "*", operation, AclPermissionType.ALLOW
     )
-    admin.create_acls([rule])[rule].result(60)
+    admin.create_acls([rule])[rule].result(patience())
 
 
 def code_of(error: pytest.ExceptionInfo[TurnoutError]) -> tuple[str, int]:
@@ -95,7 +95,7 @@ def test_topics_low_watermark_follows_deleted_records(kafka: str, topics: Topics
     assert topics.low_watermark("lows", 0) == 0
     assert topics.low_watermark("lows", 1) is None
     admin, cut = AdminClient({"bootstrap.servers": kafka}), TopicPartition("lows", 0, 2)
-    admin.delete_records([cut])[cut].result(60)
+    admin.delete_records([cut])[cut].result(patience())
     assert topics.low_watermark("lows", 0) == 2
     assert topics.start_offsets(["lows"], Start("earliest")) == Offsets({("lows", 0): 2})
     assert topics.sample("lows", 10) == [b"3"]
@@ -117,11 +117,11 @@ def test_topics_sample_is_the_newest_of_all_partitions(kafka: str, topics: Topic
 def test_topics_sample_looks_behind_transaction_markers(kafka: str, topics: Topics) -> None:
     create_topic(kafka, "markers")
     producer = Producer({"bootstrap.servers": kafka, "transactional.id": "markers"})
-    producer.init_transactions(30)
+    producer.init_transactions(patience())
     for number in range(6):
         producer.begin_transaction()
         producer.produce("markers", str(number))
-        producer.commit_transaction(30)
+        producer.commit_transaction(patience())
     full = Offsets({("markers", 0): 12})
     wait_until(lambda: topics.end_offsets(["markers"]) == full, what="the last marker, which comes after the commit")
     assert topics.sample("markers", 4) == [b"2", b"3", b"4", b"5"]
@@ -138,7 +138,7 @@ def test_topics_sample_looks_behind_compaction(kafka: str, topics: Topics) -> No
         produce(kafka, "compacted", [Record("last", key="k")])  # a new record ends the segment before it
         return topics.sample("compacted", 400)[0] == b"first"
 
-    wait_until(compacted, timeout=60, interval=0.1, what="the old records are compacted away")
+    wait_until(compacted, interval=0.1, what="the old records are compacted away")
 
 
 def test_topics_unreadable_topic_is_not_authorized(kafka: str, topics: Topics) -> None:
@@ -182,7 +182,7 @@ def test_topics_answer_many_threads(kafka: str, topics: Topics) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(120)
+        thread.join(patience())
     assert not wrong and not any(thread.is_alive() for thread in threads)
 
 
@@ -208,7 +208,7 @@ def test_unknown_topic_without_any_topic() -> None:
 def test_topics_unreachable_kafka_is_named_with_its_cause(
     address: str, cause: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    topics = Topics(KafkaSettings(bootstrap_servers=address), timeout_seconds=1)
+    topics = Topics(KafkaSettings(bootstrap_servers=address), timeout_seconds=patience(1))
 
     def message() -> str:
         with pytest.raises(TurnoutError) as caught:

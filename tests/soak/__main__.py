@@ -18,12 +18,13 @@ from rich.console import Console
 import oracle
 from faults.kafkas import OneBroker
 from faults.world import Comparison, World
+from patience import measure
 from soak import report
 from soak.events import Faults, Swaps
 from soak.sampling import Sampler
 from soak.viewers import Probe, Viewers
 from turnout.client import ChangesSubscription
-from turnout.testing import wait_until
+from turnout.testing import patience, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs" / "topics" / "guarantees.md"
@@ -100,7 +101,7 @@ def copies_differ(world: World, viewers: Viewers) -> list[str]:
     for subscription in viewers.copies():
         same = partial(is_copy, world, subscription)
         try:
-            wait_until(same, timeout=20, interval=0.5, what=f"the copy of {subscription!r}")
+            wait_until(same, interval=0.5, what=f"the copy of {subscription!r}")
         except TimeoutError as error:
             found.append(str(error))
     return found
@@ -131,7 +132,8 @@ def main() -> int:
     parser.add_argument("--no-kills", action="store_true", help="one process all the time, so that what it leaks shows")
     options = parser.parse_args()
     console = Console()
-    bounded(options.minutes * 60 + EXTRA_SECONDS)
+    measure()
+    bounded(options.minutes * 60 + patience(EXTRA_SECONDS))
     OUT.mkdir(parents=True, exist_ok=True)
     samples = OUT / "soak.csv"
     with tempfile.TemporaryDirectory(prefix="turnout-soak-") as folder, ExitStack() as opened:

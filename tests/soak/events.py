@@ -19,9 +19,7 @@ from faults.load import NOT_OBJECTS
 from faults.world import Topics, World
 from turnout.testing import Record, delete_topic, produce, wait_until
 
-DECIDED_SECONDS = 90
 CUT_SECONDS = 4
-BACK_SECONDS = 90
 POISON = (
     *NOT_OBJECTS,
     b'{"userId": ' + b"[" * 2000 + b"]" * 2000 + b"}",
@@ -86,7 +84,7 @@ class Swaps:
 
     def _malformed(self) -> None:
         self._world.control.send_raw(b'{"usersTopic": ')
-        wait_until(self._all_decided, timeout=DECIDED_SECONDS, what="the outcome of a malformed message")
+        wait_until(self._all_decided, what="the outcome of a malformed message")
         self.outcomes["rejected"] += 1
 
     def _all_decided(self) -> bool:
@@ -107,7 +105,7 @@ class Swaps:
             found.extend([outcome] if outcome else [])
             return bool(found)
 
-        wait_until(decided, timeout=DECIDED_SECONDS, interval=0.2, what=f"the outcome of {message}")
+        wait_until(decided, interval=0.2, what=f"the outcome of {message}")
         self.outcomes[found[0]] += 1
 
     def _published(self) -> tuple[str, str]:
@@ -121,7 +119,7 @@ class Swaps:
             found.append((status["usersTopic"], status["accountsTopic"]))
             return True
 
-        wait_until(told, timeout=BACK_SECONDS, what="the status")
+        wait_until(told, what="the status")
         return found[0]
 
     def _follow(self) -> None:
@@ -157,7 +155,7 @@ class Faults:
         name, play = next(self._kinds)
         play()
         ended = time.monotonic()
-        self._world.turnout.wait_ready(BACK_SECONDS)
+        self._world.turnout.wait_ready()
         self.played[name] += 1
         self.recovery_seconds.setdefault(name, []).append(time.monotonic() - ended)
         return name

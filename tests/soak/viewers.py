@@ -14,6 +14,7 @@ from confluent_kafka import Producer
 
 import turnout
 from turnout.client import Changes, ChangesSubscription, Client, State, WindowSubscription
+from turnout.testing import patience
 
 TABLES = ("users_ui", "accounts_ui", "final_ui")
 SORTS = ("userId", "-userId", "")
@@ -51,7 +52,7 @@ class Viewer:
 
     def close(self) -> None:
         self.client.close()
-        self._feeder.join(10)
+        self._feeder.join(patience())
 
 
 class Viewers:
@@ -111,7 +112,7 @@ class Probe:
         """Returns when Kafka has everything that was written."""
         self._stopping.set()
         self._thread.join()
-        self._producer.flush(30)
+        self._producer.flush(patience())
         self._client.close()
 
     def latency_ms(self) -> float | None:
@@ -141,7 +142,7 @@ class Probe:
         self._producer.produce(self._topic(), json.dumps(value), partition=0)
         self._producer.poll(0)
         with self._came:
-            if self._came.wait_for(lambda: key in self._seen, PROBE_TIMEOUT_SECONDS):
+            if self._came.wait_for(lambda: key in self._seen, patience(PROBE_TIMEOUT_SECONDS)):
                 taken = (time.monotonic() - began) * 1000
                 self._recent.append(taken)
                 self.latencies_ms.append(taken)

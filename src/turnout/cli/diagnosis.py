@@ -1,33 +1,34 @@
 """Looks at all that `turnout run` will need, and says what it found: file, Java, folders, Kafka, topics, records.
 
-It changes nothing. Records are looked at in plain Python: this is a diagnosis, the data path is Spark's.
+It changes nothing.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
-import math
 import os
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from turnout.cli.spark_check import look_at_spark
-from turnout.config import KafkaSettings, RegistrySettings, Settings, SourceSettings, SparkSettings, load
-from turnout.decoders import Decoder, decoders_of
+from turnout.config import Format, KafkaSettings, RegistrySettings, Settings, SourceSettings, SparkSettings, load
+from turnout.decoding import raw
 from turnout.errors import ConfigError, TurnoutError
 from turnout.java import find_java
 from turnout.registry import SchemaRegistry
+from turnout.schemas import Decoder, Schemas, schemas_of, shape_of
 
 if TYPE_CHECKING:
     from turnout.kafka.topics import Topics
 
 SAMPLE_RECORDS = 100
 _REASONS_SHOWN = 3
+_WORDS = {"not valid JSON": "not JSON", "not an object": "not a JSON object"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +54,16 @@ def diagnose(path: Path) -> list[Finding]:
     if len(settings.joined_views) < len(settings.views):
         found.append(_own_views(settings))
     try:
-        decoders = decoders_of(settings)
+        schemas = schemas_of(settings)
     except ConfigError as error:
         return [*map(_config_fault, error.faults), *found]
     if settings.schema_registry is not None:
         found.append(_registry(settings.schema_registry))
     data, control = _data_topics(settings), _control_topics(settings)
     if settings.control.kafka is None:
-        both = Cluster("kafka", settings.kafka, data | control, tuple(data), decoders)
+        both = Cluster("kafka", settings.kafka, data | control, tuple(data), schemas)
         return [*found, *_cluster(both, settings.sources)]
-    found += _cluster(Cluster("kafka", settings.kafka, data, tuple(data), decoders), settings.sources)
+    found += _cluster(Cluster("kafka", settings.kafka, data, tuple(data), schemas), settings.sources)
     return [*found, *_cluster(Cluster("control kafka", settings.control_kafka, control), {})]
 
 
@@ -126,8 +127,8 @@ class Cluster:
     kafka: KafkaSettings
     topics: Mapping[str, str]
     java: tuple[str, ...] = ()
-    decoders: Mapping[str, Decoder] = field(default_factory=dict)
-    """What reads the sources that are not JSON."""
+    schemas: Mapping[str, Schemas] = field(default_factory=dict)
+    """Those of the sources that are not JSON."""
 
 
 def _cluster(cluster: Cluster, sources: Mapping[str, SourceSettings]) -> Iterator[Finding]:
@@ -176,7 +177,7 @@ def _by_librdkafka(cluster: Cluster, sources: Mapping[str, SourceSettings]) -> I
         yield Finding(subject, "ok", f"{kafka.bootstrap_servers} answers: {len(known)} topics")
         for place, topic in cluster.topics.items():
             name = place.removeprefix("source ")
-            yield from _topic(client, place, topic, sources.get(name), cluster.decoders.get(name))
+            yield from _topic(client, place, topic, sources.get(name), cluster.schemas.get(name))
         if kafka.auth is not None and (group := client.group_refused(next(iter(cluster.topics.values())))):
             text = f"consumer group {group!r} may not be used with Turnout's Kafka identity"
             yield Finding(f"{subject} group", "warning", text, GROUP_DENIED.hint)
@@ -222,7 +223,7 @@ def _registry(registry: RegistrySettings) -> Finding:
 
 
 def _topic(
-    cluster: Topics, subject: str, topic: str, source: SourceSettings | None, decoder: Decoder | None
+    cluster: Topics, subject: str, topic: str, source: SourceSettings | None, schemas: Schemas | None
 ) -> Iterator[Finding]:
     from turnout.plan import Start
 
@@ -231,7 +232,7 @@ def _topic(
         records = cluster.start_offsets([topic], Start("earliest")).behind(end)
         yield Finding(subject, "ok", f"topic {topic}: partitions {len(end.next)}, records {records:,}")
         if source is not None and records:
-            yield judge(subject, source, cluster.sample(topic, SAMPLE_RECORDS), decoder)
+            yield judge(subject, source, cluster.sample(topic, SAMPLE_RECORDS), schemas)
     except TurnoutError as error:
         yield _failed(subject, error)
 
@@ -241,22 +242,22 @@ def _failed(subject: str, error: TurnoutError) -> Finding:
 
 
 def judge(
-    subject: str, source: SourceSettings, values: Sequence[bytes | None], decoder: Decoder | None = None
+    subject: str, source: SourceSettings, values: Sequence[bytes | None], schemas: Schemas | None = None
 ) -> Finding:
-    """Whether records fit the columns of their source; `decoder` reads them where they are not JSON."""
+    """Whether records fit the columns of their source; `schemas` are those of one that is not JSON."""
     if not values:
         return Finding(subject, "ok", "no record to look at")
-    reasons: Counter[str] = Counter()
-    fields: set[str] = set()
-    whole = 0
-    for value in values:
-        record, wrong = _read(value, source) if decoder is None or value is None else _decoded(value, decoder)
-        fields.update(record)
-        reasons.update(wrong)
-        whole += not wrong
+    decoded = Decoder([shape_of("source", source, 0)], {"source": schemas} if schemas is not None else {})(raw(values))
+    rows = decoded.rows[0]
+    fields = {name for name in source.columns if rows[name].null_count < rows.num_rows}
+    faults = decoded.faults.to_pylist() if decoded.faults is not None else []
+    fields |= {fault["field"] for fault in faults if fault["field"] is not None}
+    reasons = Counter(_reason(fault["field"], fault["reason"], source) for fault in faults)
+    whole = len(values) - len({fault["_id"] for fault in faults})
     text = f"{whole} of the newest {len(values)} records fit"
+    fields |= _undeclared(values) if schemas is None else set()
     if not fields:
-        hint = f"name a topic whose values are {'JSON objects' if decoder is None else source.format}, or set format"
+        hint = f"name a topic whose values are {'JSON objects' if schemas is None else source.format}, or set format"
         return Finding(subject, "fault", f"{text}: {_shown(reasons)}", hint)
     absent = [name for name in source.columns if name not in fields]
     if source.key in absent:
@@ -270,55 +271,21 @@ def judge(
     return Finding(subject, "ok", text)
 
 
+def _reason(field: str | None, reason: str, source: SourceSettings) -> str:
+    if source.format is not Format.JSON:
+        return f"{field}: {reason}" if field else reason
+    return f"{field} is not {source.columns[field].name}" if field else _WORDS.get(reason, reason)
+
+
+def _undeclared(values: Sequence[bytes | None]) -> set[str]:
+    """The fields of JSON records, declared or not."""
+    found: set[str] = set()
+    for value in values:
+        with contextlib.suppress(ValueError, RecursionError):
+            record = json.loads(value or b"null")
+            found |= record.keys() if isinstance(record, dict) else set()
+    return found
+
+
 def _shown(reasons: Counter[str]) -> str:
     return ", ".join(f"{reason} ({times}x)" for reason, times in reasons.most_common(_REASONS_SHOWN))
-
-
-def _read(value: bytes | None, source: SourceSettings) -> tuple[dict[str, object], list[str]]:
-    """The record, and what is wrong with it."""
-    if value is None:
-        # With `rows: latest` that is how a row is removed.
-        return {}, [] if source.rows == "latest" else ["null value"]
-    try:
-        record = json.loads(value, parse_constant=_no_constant)
-    except (ValueError, RecursionError):
-        return {}, ["not JSON"]
-    if not isinstance(record, dict):
-        return {}, ["not a JSON object"]
-    types = {name: column.name for name, column in source.columns.items()}
-    wrong = [name for name in types if record.get(name) is not None and not _fits(record[name], types[name])]
-    return record, [f"{name} is not {types[name]}" for name in wrong]
-
-
-def _decoded(value: bytes, decoder: Decoder) -> tuple[dict[str, object], list[str]]:
-    """The fields that have a value, and what is wrong with the record."""
-    rows = decoder.read([value])
-    record = {name: column[0] for name, column in rows.columns.items() if column[0] is not None}
-    return record, [f"{name}: {reason}" if name else reason for name, reason in rows.faults[0] or ()]
-
-
-def _no_constant(name: str) -> object:
-    raise ValueError(name)
-
-
-def _fits(value: object, column_type: str) -> bool:
-    if column_type == "string":
-        return True
-    if column_type == "boolean":
-        return isinstance(value, bool)
-    if column_type in ("date", "timestamp"):
-        return isinstance(value, str) and _is_moment(value, date if column_type == "date" else datetime)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    if column_type in ("int32", "int64"):
-        limit = 2 ** (int(column_type[3:]) - 1)
-        return isinstance(value, int) and -limit <= value < limit
-    return math.isfinite(value)
-
-
-def _is_moment(text: str, kind: type[date]) -> bool:
-    try:
-        kind.fromisoformat(text)
-    except ValueError:
-        return False
-    return True

@@ -61,12 +61,9 @@ def run(
     settings = settings.model_copy(update={"server": server})
     # Late: it loads Spark, and a fault of the file is told without that.
     from turnout import service
-    from turnout.kafka.security import secrets_of
+    from turnout.hidden_texts import hidden_texts
 
-    tokens = settings.access.tokens if settings.access else ()
-    hidden = {token.token.get_secret_value() for token in tokens if token.token}
-    hidden |= secrets_of(settings.kafka) | secrets_of(settings.control_kafka)
-    log_to_stderr(LogFormat(log_format or settings.log.format), hidden)
+    log_to_stderr(LogFormat(log_format or settings.log.format), hidden_texts(settings))
     service.run(settings, insecure=insecure, on_ready=lambda url: print(f"Turnout is at {url}", flush=True))
 
 

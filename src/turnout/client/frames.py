@@ -28,17 +28,33 @@ def to_arrow(columns: Sequence[Mapping[str, str]], rows: Sequence[Sequence[Any]]
 
 
 def to_pandas(table: pyarrow.Table) -> pandas.DataFrame:
+    """A `date` column with a year outside of 1 to 9999, which Python's `date` has not, is `datetime64[ms]`."""
+    import pyarrow as pa
+
+    from turnout.time_columns import fits_years
+
     _need("pandas")
+    for index, field in enumerate(table.schema):
+        if pa.types.is_date32(field.type) and not fits_years(table.column(index), 1, 9999):
+            table = table.set_column(index, field.name, table.column(index).cast(pa.timestamp("ms")))
     return table.to_pandas()
 
 
 def to_polars(table: pyarrow.Table) -> polars.DataFrame:
+    """A column with years beyond 262,000, which polars cannot show, is of texts."""
+    from turnout.time_columns import fits_years, is_time, iso_texts
+
+    for index, field in enumerate(table.schema):
+        if is_time(field.type) and not fits_years(table.column(index), -262_000, 262_000):
+            table = table.set_column(index, field.name, iso_texts(table.column(index)))
     frame: polars.DataFrame = _need("polars").from_arrow(table)
     return frame
 
 
 def _array(values: list[Any], type_name: str) -> pyarrow.Array:
     import pyarrow as pa
+
+    from turnout.time_columns import from_iso_texts
 
     plain = {
         "string": pa.string(),
@@ -53,7 +69,7 @@ def _array(values: list[Any], type_name: str) -> pyarrow.Array:
     if type_name in plain:
         return pa.array(values, plain[type_name])
     if type_name in texts:
-        return pa.array(values, pa.string()).cast(texts[type_name])
+        return from_iso_texts(values, texts[type_name])
     if type_name.startswith("decimal"):
         name = ColumnType.parse(type_name).name
         precision, scale = name.removeprefix("decimal(").rstrip(")").split(",")

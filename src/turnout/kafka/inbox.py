@@ -63,7 +63,7 @@ class Inbox:
     It starts at `after[partition]`, or at the earliest record. `deliver` runs on the thread, may block, and gets
     the same records again when it raises. `warn` is told each change for the worse once, and `info` (without one,
     `warn`) when it is over. `caught_up` is set when what the topic held at the start has been delivered; a topic
-    that does not exist holds nothing.
+    that does not exist holds nothing. `trouble` says why records do not come, to any thread.
     """
 
     def __init__(
@@ -87,6 +87,8 @@ class Inbox:
         self._targets: dict[int, int] | None = None
         self._ends_seen: dict[int, int] = {}
         self._trouble: str | None = None
+        self._trouble_text: str | None = None
+        self._undelivered: str | None = None
         self._cause: KafkaError | None = None
         self._failures = 0
         self._look_at = 0.0
@@ -100,6 +102,11 @@ class Inbox:
         self._make_clients()
         self._thread = threading.Thread(target=self._run, name="turnout-inbox", daemon=True)
         self._thread.start()
+
+    @property
+    def trouble(self) -> str | None:
+        """Why records do not come or cannot be taken over; a topic that is not there is no trouble."""
+        return self._undelivered or (self._trouble_text if self._trouble != "absent" else None)
 
     def _make_clients(self) -> None:
         files = files_of(self._kafka)
@@ -285,14 +292,15 @@ class Inbox:
                 if repr(error) != said:
                     said = repr(error)
                     first = records[0]
-                    self._say(
-                        self._warn,
+                    self._undelivered = (
                         f"{len(records)} control record(s) from partition {first.partition} offset {first.offset} on "
-                        f"could not be taken over ({said}); this is tried again until it works",
+                        f"could not be taken over ({said}); this is tried again until it works"
                     )
+                    self._say(self._warn, self._undelivered)
                 self._stopping.wait(pause)
                 pause = min(pause * 2, RETRY_MAX_SECONDS)
             else:
+                self._undelivered = None
                 self._next.update((record.partition, record.offset + 1) for record in records)
                 self._readable()
                 return
@@ -335,7 +343,7 @@ class Inbox:
         """Say `text` when the state changes: to None, all is well."""
         if trouble == self._trouble:
             return
-        self._trouble = trouble
+        self._trouble, self._trouble_text = trouble, text if trouble is not None else None
         self._say(self._info if trouble is None else self._warn, text)
 
     def _say(self, say: Say, text: str) -> None:

@@ -24,6 +24,7 @@ SHARED_PROPERTIES = frozenset(
         "client.id",
         "client.rack",
         "connections.max.idle.ms",
+        "isolation.level",
         "metadata.max.age.ms",
         "reconnect.backoff.max.ms",
         "reconnect.backoff.ms",
@@ -69,8 +70,11 @@ def java_properties(kafka: KafkaSettings, *, anywhere: bool = False) -> dict[str
     return properties
 
 
-def librdkafka_properties(kafka: KafkaSettings) -> dict[str, str]:
-    """The properties of librdkafka's clients; of the raw ones of Java only those that it shares."""
+def librdkafka_properties(kafka: KafkaSettings, *, anywhere: bool = False) -> dict[str, str]:
+    """The properties of librdkafka's clients; of the raw ones of Java only those that it shares.
+
+    For clients on other machines (`anywhere`) files are read here and passed as text.
+    """
     properties = {"bootstrap.servers": kafka.bootstrap_servers}
     properties |= {name: value for name, value in kafka.properties.items() if name in SHARED_PROPERTIES}
     if _HOSTNAME_CHECK in kafka.properties:
@@ -83,11 +87,11 @@ def librdkafka_properties(kafka: KafkaSettings) -> dict[str, str]:
     properties["security.protocol"] = auth.protocol.value
     if not auth.verify_hostname and auth.tls:
         properties[_HOSTNAME_CHECK] = "none"
-    properties |= _librdkafka_trust(auth) | _librdkafka_certificate(auth)
+    properties |= _librdkafka_trust(auth, anywhere) | _librdkafka_certificate(auth, anywhere)
     if auth.mechanism is not None:
         properties["sasl.mechanism"] = auth.mechanism.value
     if auth.oauth is not None:
-        properties |= _librdkafka_oauth(auth.oauth)
+        properties |= _librdkafka_oauth(auth.oauth, anywhere)
     elif auth.mechanism is not None:
         properties |= {"sasl.username": auth.username or "", "sasl.password": _revealed(auth.password)}
     return properties
@@ -153,7 +157,9 @@ def _java_trust(auth: AuthSettings, anywhere: bool) -> dict[str, str]:
     }
 
 
-def _librdkafka_trust(auth: AuthSettings) -> dict[str, str]:
+def _librdkafka_trust(auth: AuthSettings, anywhere: bool) -> dict[str, str]:
+    if auth.ca_file is not None and anywhere:
+        return {"ssl.ca.pem": _certificates("ca_file", auth.ca_file)}
     if auth.ca_file is not None:
         return {"ssl.ca.location": str(auth.ca_file)}
     if auth.truststore_file is None:
@@ -198,7 +204,12 @@ def _opened_keystore(file: Path, password: str) -> dict[str, str]:
     }
 
 
-def _librdkafka_certificate(auth: AuthSettings) -> dict[str, str]:
+def _librdkafka_certificate(auth: AuthSettings, anywhere: bool) -> dict[str, str]:
+    if anywhere:
+        # As Java gets it: opened, and as text.
+        opened = _java_certificate(auth, anywhere)
+        names = {"ssl.keystore.certificate.chain": "ssl.certificate.pem", "ssl.keystore.key": "ssl.key.pem"}
+        return {names[name]: text for name, text in opened.items() if name in names}
     password = {"ssl.key.password": _revealed(auth.key_password)} if auth.key_password else {}
     if auth.keystore_file is not None:
         if is_jks(auth.keystore_file):
@@ -216,7 +227,7 @@ def _librdkafka_certificate(auth: AuthSettings) -> dict[str, str]:
     }
 
 
-def _librdkafka_oauth(oauth: OAuthSettings) -> dict[str, str]:
+def _librdkafka_oauth(oauth: OAuthSettings, anywhere: bool) -> dict[str, str]:
     properties = {
         "sasl.oauthbearer.method": "oidc",
         "sasl.oauthbearer.token.endpoint.url": oauth.token_endpoint,
@@ -227,7 +238,9 @@ def _librdkafka_oauth(oauth: OAuthSettings) -> dict[str, str]:
         properties["sasl.oauthbearer.scope"] = oauth.scope
     if oauth.extensions:
         properties["sasl.oauthbearer.extensions"] = ",".join(f"{k}={v}" for k, v in oauth.extensions.items())
-    if oauth.ca_file is not None:
+    if oauth.ca_file is not None and anywhere:
+        properties["https.ca.pem"] = _certificates("oauth.ca_file", oauth.ca_file)
+    elif oauth.ca_file is not None:
         properties["https.ca.location"] = str(oauth.ca_file)
     return properties
 

@@ -58,8 +58,6 @@ class Topics:
     def _made(self) -> Consumer:
         properties = {
             **consumer_properties(self._kafka, "topics"),
-            # Spark reads uncommitted records by default, so the offsets that are aimed for must count them.
-            "isolation.level": "read_uncommitted",
             "error_cb": self._note,
         }
         return set_up(Consumer, properties)
@@ -340,6 +338,23 @@ def consumer_properties(kafka: KafkaSettings, role: str) -> dict[str, Any]:
         "fetch.queue.backoff.ms": 10,
         "fetch.wait.max.ms": 20,
         "log_level": 0,  # stderr is not for the client: what matters comes as an error
+    }
+
+
+def bulk_properties(kafka: KafkaSettings, *, anywhere: bool) -> dict[str, Any]:
+    """The properties of a consumer that reads ranges of offsets as fast as it can, in a task of Spark.
+
+    For tasks on other machines (`anywhere`) the files of `auth` are read here.
+    """
+    return {
+        **consumer_properties(kafka, "bulk"),
+        **librdkafka_properties(kafka, anywhere=anywhere),
+        # Where retention took the start of a range, it is read from the first record that is left.
+        "auto.offset.reset": "earliest",
+        "fetch.message.max.bytes": 4 << 20,
+        # What is fetched beyond the end of a range is fetched for nothing.
+        "queued.min.messages": 50_000,
+        "queued.max.messages.kbytes": 32 << 10,
     }
 
 

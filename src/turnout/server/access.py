@@ -7,6 +7,7 @@ what a viewer is sent, is decided elsewhere.
 from __future__ import annotations
 
 import binascii
+import contextlib
 import hashlib
 import hmac
 import re
@@ -24,12 +25,12 @@ from turnout.config import AccessSettings, Role, Settings, TokenSettings
 from turnout.config_checks import TAKEN_NAMES, token_faults
 from turnout.errors import ConfigError, TurnoutError
 from turnout.messages import PROTOCOL, TOKEN_PROTOCOL
-from turnout.server.api import json_response
-from turnout.server.limits import Buckets, Rates, TooOften, check_size, client_of
+from turnout.server.api import TRUSTED, json_response
+from turnout.server.limits import CLIENT, Buckets, Rates, TooOften, check_size, client_of
 from turnout.server.origins import PREFLIGHT_HEADERS, Origins, is_preflight
 
 IDENTITY = "turnout.identity"
-"""In the scope of an admitted request: its Identity. The page and the probes are served without one."""
+"""In the scope of an admitted request: its Identity. The page and the probes are served without one, too."""
 
 PUBLIC = ("/", "/healthz", "/readyz")
 """Paths that everybody may read."""
@@ -113,9 +114,11 @@ class Access:
         steers = scope["type"] == "http" and scope["method"] not in _READING
         if steers or scope["type"] == "websocket" or is_preflight(scope, headers):
             self.origins.check_origin(headers)
+        if self._tokens is None and scope["path"].startswith("/api/"):
+            self.origins.check_site(headers)
         if is_preflight(scope, headers) or _is_public(scope):
             self._count(self._reads, scope, None)
-            return None
+            return self._known(scope, headers) if scope["path"] == "/readyz" else None
         identity = self._identify(scope, headers)
         self._count(self._controls if steers else self._reads, scope, identity)
         if identity is None:
@@ -134,6 +137,12 @@ class Access:
             return Identity(_client_name(headers), Role.OPERATOR)
         token = _token(scope, headers)
         return None if token is None else self._bearer(self._tokens.find(token), client_of(scope))
+
+    def _known(self, scope: Scope, headers: Headers) -> Identity | None:
+        """Who asks for what everybody may see; a wrong token is counted, and is as good as none."""
+        with contextlib.suppress(TurnoutError):
+            return self._identify(scope, headers)
+        return None
 
     def _bearer(self, identity: Identity | None, client: str) -> Identity:
         """The bearer of a token, unless too many wrong ones came from there.
@@ -159,10 +168,13 @@ class Access:
         # A probe that is refused would restart a server that is only busy.
         if scope["path"] == "/healthz":
             return
-        who = f"token {identity.name}" if identity and self._tokens else client_of(scope)
-        wait = buckets.take(who)
+        wait = buckets.take(self.client(scope, identity))
         if wait:
             raise TooOften("too many requests came from this client", wait)
+
+    def client(self, scope: Scope, identity: Identity | None) -> str:
+        """Whom a request counts for."""
+        return f"token {identity.name}" if identity and self._tokens else client_of(scope)
 
 
 class Gate:
@@ -186,7 +198,8 @@ class Gate:
         if is_preflight(scope, headers):
             await Response(status_code=204, headers=PREFLIGHT_HEADERS)(scope, receive, send)
             return
-        await self._app(_without_token(scope, identity), receive, send)
+        admitted = {**_without_token(scope, identity), CLIENT: self._access.client(scope, identity)}
+        await self._app(admitted, receive, send)
 
     def _with_cors(self, origin: str | None, send: Send) -> Send:
         added = self._access.origins.answer_headers(origin)
@@ -208,6 +221,8 @@ async def refuse(scope: Scope, receive: Receive, send: Send, error: TurnoutError
         headers["WWW-Authenticate"] = "Bearer"
     if isinstance(error, TooOften):
         headers["Retry-After"] = str(error.retry_after)
+        # What was sent along is not looked at: to refuse each of many requests costs as much as to answer it.
+        headers["Connection"] = "close"
     await json_response(error.as_json(), error.status, headers)(scope, receive, send)
 
 
@@ -262,6 +277,7 @@ def _without_token(scope: Scope, identity: Identity | None) -> Scope:
         cleaned["subprotocols"] = [item for item in scope["subprotocols"] if not item.startswith(TOKEN_PROTOCOL)]
     if identity is not None:
         cleaned[IDENTITY] = identity
+        cleaned[TRUSTED] = True
     return cleaned
 
 

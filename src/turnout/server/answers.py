@@ -56,7 +56,7 @@ class Progress(_Answer):
     plan: str
     records: int
     lag: int
-    percent: int
+    percent: float
 
 
 class Status(_Answer):
@@ -77,7 +77,7 @@ class Status(_Answer):
     lingering: list[int]
     ready: bool
     reason: str
-    newestRecord: datetime | None  # noqa: N815
+    newestRecord: str | None  # noqa: N815
     time: datetime
 
 
@@ -132,5 +132,7 @@ class Alive(_Answer):
 
 
 class Ready(_Answer):
+    """`reason` where who asks has a token, or none is needed."""
+
     status: Literal["ready"]
-    reason: str
+    reason: str | None = None

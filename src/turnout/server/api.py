@@ -1,24 +1,25 @@
 """The HTTP calls that read: tables, rows, status, history, topics, liveness, readiness; and the shape of every error.
 
-All work on the store runs on worker threads; the event loop only routes. The calls that change something are
+All work on the store runs on threads (`reads.py`); the event loop only routes. The calls that change something are
 `control_api.py`; starting and stopping is `app.py`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
-from collections.abc import AsyncIterator, Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Protocol, TypeVar
+from io import BytesIO
+from typing import IO, Any, Protocol, TypeVar
 
 import anyio.to_thread
-from anyio import CapacityLimiter
 from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from turnout.desk import Ticket
@@ -27,23 +28,30 @@ from turnout.health import Readiness
 from turnout.measures import Measures
 from turnout.server import calls, metrics
 from turnout.server.calls import DEFAULT_ROWS, MAX_INT64, MAX_JSON_ROWS, Call, CallRoute
-from turnout.server.formats import Format, WindowFile, to_json, window_file, window_json
-from turnout.server.limits import Viewers
-from turnout.store.database import Database
+from turnout.server.formats import Export, Format, to_json, window_file, window_json
+from turnout.server.held import Held, Hold
+from turnout.server.limits import Viewers, caller
+from turnout.server.reads import Reading, Reads, cancelled
+from turnout.server.threads import Threads
+from turnout.settings import ServerSettings
+from turnout.store.database import Database, Readable
 from turnout.store.values import show
-from turnout.store.where import parse_columns, parse_sort, parse_terms
+from turnout.store.where import MAX_SMALL_FILTER, parse_columns, parse_sort, parse_terms, weight
 from turnout.store.windows import Window, list_tables, newest_record, read_window, store_faults
+from turnout.times import iso_text
 
 log = logging.getLogger(__name__)
 
 _CHUNK_BYTES = 256 * 1024
-# Whole-table files take long: they have threads of their own, so that small reads never wait for them.
-_READERS, _FILE_WRITERS = 16, 2
+_PROBES = 2
 # Kafka may be slow to say that it is away; nobody else waits for that.
 _TOPIC_READERS, _TOPICS_SECONDS = 2, 15.0
 
 STOPPING = "turnout.stopping"
 """In the scope of a request: a function that says whether the server stops."""
+
+TRUSTED = "turnout.trusted"
+"""In the scope of a request for what everybody may see: whether who asks may see everything else, too."""
 
 
 def content_security_policy(styles: str) -> str:
@@ -101,30 +109,34 @@ class Services:
     orchestrator: Orchestrator
     control_wait_seconds: float = 660.0
     """How long a request waits for its outcome: as long as a build may take, and some more."""
-    max_viewers: int = 500
+    limits: ServerSettings = field(default_factory=ServerSettings)
     sources: tuple[str, ...] = ()
     """Their names, for the fields that each source has."""
     views: tuple[str, ...] = ()
     """Those that have a join, for the same reason."""
 
-    def status(self) -> dict[str, Any]:
+    def status(self, store: Readable | None = None) -> dict[str, Any]:
         """The orchestrator's status, how fresh the tables are, and the time to hold that against."""
         with store_faults("read"):
             status = self.orchestrator.status()
-            return {**status, "newestRecord": newest_record(self.database), "time": datetime.now(UTC)}
+            newest = newest_record(store or self.database)
+            return {**status, "newestRecord": None if newest is None else iso_text(newest), "time": datetime.now(UTC)}
 
 
 class Api:
     """The calls, bound to their services."""
 
-    def __init__(self, services: Services, viewers: Viewers) -> None:
+    def __init__(self, services: Services, viewers: Viewers, reads: Reads, held: Held) -> None:
         self._services = services
         self._viewers = viewers
         self._database = services.database
         self._orchestrator = services.orchestrator
-        self._readers = CapacityLimiter(_READERS)
-        self._file_writers = CapacityLimiter(_FILE_WRITERS)
-        self._topic_readers = CapacityLimiter(_TOPIC_READERS)
+        self._reads = reads
+        self._held = held
+        limit = services.limits.max_download_megabytes_per_client
+        self._downloads = Held(limit * 1_000_000, "server.max_download_megabytes_per_client")
+        # Probes never wait for reads, nor for a Kafka that does not answer.
+        self._probes, self._topic_readers = Threads(_PROBES, "probe"), Threads(_TOPIC_READERS, "topics")
 
     def routes(self) -> list[CallRoute]:
         return [
@@ -140,29 +152,34 @@ class Api:
 
     async def tables(self, request: Request) -> Response:
         known_parameters(request.query_params)
-        found = await self._read(lambda: list_tables(self._database))
+        found = await self._read(request, list_tables)
         return json_response({"tables": [asdict(table) for table in found]})
 
     async def rows(self, request: Request) -> Response:
-        kind, window = window_of(request.path_params["name"], request.query_params)
-        if kind is Format.JSON:
-            return await self._json(window)
-        file = await self._in_thread(lambda: window_file(self._database, window, kind), self._file_writers)
-        return FileStream(file)
+        export, window = window_of(request.path_params["name"], request.query_params)
+        if export.kind is Format.JSON:
+            return await self._json(request, window)
+        hold = self._downloads.begin(caller(request.scope))
+        try:
+            file = await self._read(request, lambda store: window_file(store, window, export, hold), large=True)
+        except BaseException:
+            hold.release()
+            raise
+        return HeldResponse(file.content, hold, file.headers)
 
     async def swaps(self, request: Request) -> Response:
         known_parameters(request.query_params)
-        return await self._json(Window("swaps", limit=MAX_JSON_ROWS))
+        return await self._json(request, Window("swaps", limit=MAX_JSON_ROWS))
 
     async def status(self, request: Request) -> Response:
         known_parameters(request.query_params)
-        return json_response(await self._read(self._services.status))
+        return json_response(await self._read(request, self._services.status))
 
     async def topics(self, request: Request) -> Response:
         """Names for a form to complete; Kafka's own topics are left out."""
         known_parameters(request.query_params)
         with anyio.move_on_after(_TOPICS_SECONDS):
-            names = await self._in_thread(self._orchestrator.topics, self._topic_readers)
+            names = await self._topic_readers.run(self._orchestrator.topics)
             return json_response({"topics": sorted(name for name in names if not name.startswith("__"))})
         raise TurnoutError(
             code="kafka_unreachable",
@@ -174,51 +191,79 @@ class Api:
     async def healthz(self, _: Request) -> Response:
         return json_response({"status": "ok"})
 
-    async def readyz(self, _: Request) -> Response:
-        found = await self._read(self._orchestrator.readiness)
+    async def readyz(self, request: Request) -> Response:
+        found = await self._probes.run(self._orchestrator.readiness)
+        # Whoever needs no token to ask is told no addresses, topics or errors.
+        told = request.scope.get(TRUSTED, False)
         if not found.ready:
-            raise TurnoutError(code=found.code, message=found.reason, hint=found.hint, status=503)
-        return json_response({"status": "ready", "reason": found.reason})
+            short = calls.ERRORS[found.code].when
+            message, hint = (found.reason, found.hint) if told else (short, "with a token, this call tells more")
+            raise TurnoutError(code=found.code, message=message, hint=hint, status=503)
+        return json_response({"status": "ready"} | ({"reason": found.reason} if told else {}))
 
     async def metrics(self, request: Request) -> Response:
         known_parameters(request.query_params)
         viewers, subscriptions = self._viewers.count, dict(self._viewers.subscriptions)
-        body = await self._read(
+        body = await self._probes.run(
             lambda: metrics.scrape(self._database, self._orchestrator.measures(), viewers, subscriptions)
         )
         return Response(body, headers={"Content-Type": metrics.CONTENT_TYPE, "Cache-Control": "no-store"})
 
-    async def _json(self, window: Window) -> Response:
-        body = await self._read(lambda: window_json(read_window(self._database, window)))
-        return Response(body, media_type="application/json", headers={"Cache-Control": "no-store"})
+    async def _json(self, request: Request, window: Window) -> Response:
+        large = weight(window.where) > MAX_SMALL_FILTER
+        body = await self._read(request, lambda store: window_json(read_window(store, window)), large=large)
+        hold = self._held.begin(caller(request.scope))
+        hold.grow_to(len(body))
+        headers = {"Content-Type": "application/json", "Content-Length": str(len(body))}
+        return HeldResponse(BytesIO(body), hold, headers)
 
-    async def _read(self, work: Callable[[], T]) -> T:
-        return await self._in_thread(work, self._readers)
+    async def _read(self, request: Request, work: Callable[[Reading], T], *, large: bool = False) -> T:
+        """What `work` reads, for as long as the client waits for it."""
+        reading = asyncio.ensure_future(self._reads.run([caller(request.scope)], work, large=large))
+        gone = asyncio.ensure_future(_gone(request))
+        try:
+            await asyncio.wait([reading, gone], return_when=asyncio.FIRST_COMPLETED)
+            if not reading.done():
+                raise cancelled()  # to nobody
+            return reading.result()
+        finally:
+            reading.cancel()
+            gone.cancel()
 
-    async def _in_thread(self, work: Callable[[], T], limiter: CapacityLimiter) -> T:
-        # Abandoned on cancel: a stopping server does not wait for a query that nobody waits for.
-        return await anyio.to_thread.run_sync(work, limiter=limiter, abandon_on_cancel=True)
+
+async def _gone(request: Request) -> None:
+    """Until the client has gone: a read has no body that could come first."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
-class FileStream(StreamingResponse):
-    """A finished file on its way, closed whatever becomes of the client."""
+class HeldResponse(Response):
+    """An answer on its way in pieces, counted for its client until the last is taken, whatever becomes of it."""
 
-    def __init__(self, file: WindowFile) -> None:
-        super().__init__(self._chunks(), headers=file.headers | {"Cache-Control": "no-store"})
-        self._content = file.content
-
-    async def _chunks(self) -> AsyncIterator[bytes]:
-        while chunk := await anyio.to_thread.run_sync(self._content.read, _CHUNK_BYTES):
-            yield chunk
+    def __init__(self, content: IO[bytes], hold: Hold, headers: dict[str, str]) -> None:
+        super().__init__(headers=headers | {"Cache-Control": "no-store"})
+        self._content = content
+        self._hold = hold
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            await super().__call__(scope, receive, send)
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            more = True
+            while more:
+                chunk = await self._chunk()
+                more = len(chunk) == _CHUNK_BYTES
+                await send({"type": "http.response.body", "body": chunk, "more_body": more})
         finally:
             self._content.close()
+            self._hold.release()
+
+    async def _chunk(self) -> bytes:
+        if isinstance(self._content, BytesIO):
+            return self._content.read(_CHUNK_BYTES)
+        return await anyio.to_thread.run_sync(self._content.read, _CHUNK_BYTES)
 
 
-def window_of(table: str, query: QueryParams) -> tuple[Format, Window]:
+def window_of(table: str, query: QueryParams) -> tuple[Export, Window]:
     """The window and the format that a query string asks for."""
     known_parameters(query, calls.ROWS)
     kind = _format(query.get("format", Format.JSON.value))
@@ -230,7 +275,8 @@ def window_of(table: str, query: QueryParams) -> tuple[Format, Window]:
             hint=f"at most {MAX_JSON_ROWS}; take more by format=csv, arrow or parquet, or by offset",
         )
     columns = parse_columns(query.getlist("columns")) if "columns" in query else ()
-    return kind, Window(
+    guarded = _flag(query, "guard") and kind is Format.CSV
+    return Export(kind, guarded), Window(
         table,
         columns=columns or None,
         where=parse_terms(query.getlist("where")),
@@ -296,6 +342,15 @@ def _format(text: str) -> Format:
     except ValueError as error:
         hint = f"formats: {', '.join(Format)}"
         raise TurnoutError(code="bad_parameter", message=f"format: unknown {show(text)}", hint=hint) from error
+
+
+def _flag(query: QueryParams, name: str) -> bool:
+    text = query.get(name, "false").lower()
+    if text not in calls.FLAG:
+        raise TurnoutError(
+            code="bad_parameter", message=f"{name}: neither true nor false: {show(text)}", hint=f"such as {name}=true"
+        )
+    return calls.FLAG[text]
 
 
 def _whole(query: QueryParams, name: str, default: int | None) -> int | None:

@@ -11,7 +11,8 @@ import contextlib
 import functools
 import secrets
 import socket
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -45,16 +46,22 @@ from turnout.server.calls import OPENAPI, PAGE, CallRoute
 from turnout.server.connections import Connection, Doorkeeper, Socket
 from turnout.server.control_api import ControlApi
 from turnout.server.formats import to_json
+from turnout.server.held import Held
 from turnout.server.limits import Viewers
 from turnout.server.live.endpoint import Live
 from turnout.server.live.hub import Hub
 from turnout.server.openapi import document
+from turnout.server.reads import ReadLimits, Reads
 
 __all__ = ["Server", "Services", "create_app", "serve"]
 
 _STATIC = Path(__file__).parent / "static"
 _NONCE = "__CSP_NONCE__"
-_BACKLOG = 1024
+# As many are accepted in one go, while nobody else is served.
+_BACKLOG = 256
+# Each send to a viewer lets other threads run, and then the event loop waits so long for its turn: with Python's 5 ms,
+# a hundred sends take half a second while another thread works.
+_SWITCH_SECONDS = 0.0005
 # With uvicorn's own tick this keeps a stop within two seconds.
 _DRAIN_SECONDS = 1
 _PING_SECONDS = 20.0
@@ -65,10 +72,21 @@ _MAX_HEAD_BYTES = 32 * 1024
 def create_app(services: Services, access: Access | None = None, static: Path = _STATIC) -> ASGIApp:
     """The application: calls and page, behind the gate, with one error shape and security headers on everything."""
     access = access or Access()
-    hub = Hub(services.database, services.status)
-    viewers = Viewers(services.max_viewers)
+    limits = services.limits
+    reads = Reads(
+        services.database,
+        ReadLimits(
+            limits.max_reads,
+            limits.max_reads_per_client,
+            limits.query_timeout_seconds,
+            limits.max_answer_megabytes * 1_000_000,
+        ),
+    )
+    held = Held(limits.max_held_megabytes_per_client * 1_000_000, "server.max_held_megabytes_per_client")
+    hub = Hub(services.database, services.status, reads, held)
+    viewers = Viewers(limits)
     calls = [
-        *Api(services, viewers).routes(),
+        *Api(services, viewers, reads, held).routes(),
         *ControlApi(services).routes(),
         CallRoute("/", _Page(static), PAGE, ["GET"]),
     ]
@@ -167,20 +185,32 @@ class _SecurityHeaders:
 class Server:
     """One server. Its address is taken at once: a port in use shows before anything else starts."""
 
-    def __init__(self, app: ASGIApp, host: str, port: int, doorkeeper: Doorkeeper | None = None) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        host: str,
+        port: int,
+        doorkeeper: Doorkeeper | None = None,
+        trusted_proxies: Sequence[str] = (),
+    ) -> None:
         self._socket = _listen(host, port)
         self.host = host
         self.port: int = self._socket.getsockname()[1]
+        doorkeeper = doorkeeper or Doorkeeper()
         config = uvicorn.Config(
             self._with_stopping(app),
-            http=cast(Any, functools.partial(Connection, doorkeeper or Doorkeeper())),
-            ws=Socket,
+            http=cast(Any, functools.partial(Connection, doorkeeper)),
+            ws=cast(Any, functools.partial(Socket, doorkeeper)),
+            backlog=_BACKLOG,
             ws_max_size=MAX_MESSAGE_BYTES,
             ws_ping_interval=_PING_SECONDS,
             ws_ping_timeout=_PING_SECONDS,
             # A few bytes could otherwise become a message of many megabytes.
             ws_per_message_deflate=False,
             h11_max_incomplete_event_size=_MAX_HEAD_BYTES,
+            # Who else says where a request comes from is not believed, whatever the environment says.
+            proxy_headers=bool(trusted_proxies),
+            forwarded_allow_ips=list(trusted_proxies),
             lifespan="off",
             log_config=None,
             # Below that it logs addresses with their queries, and the headers of WebSockets with their tokens.
@@ -197,6 +227,7 @@ class Server:
 
     async def run(self, on_ready: Callable[[int], None] | None = None) -> None:
         """Serve until `stop()`; `on_ready` gets the real port once requests are answered."""
+        sys.setswitchinterval(_SWITCH_SECONDS)
         self._uvicorn.on_ready = (lambda: on_ready(self.port)) if on_ready else None
         try:
             await self._uvicorn.serve(sockets=[self._socket])

@@ -22,7 +22,7 @@ from turnout.server.formats import MEDIA_TYPES, Format
 DEFAULT_ROWS = 100
 MAX_JSON_ROWS = 100_000
 MAX_INT64 = 2**63 - 1
-WAIT = {"true": True, "1": True, "false": False, "0": False}
+FLAG = {"true": True, "1": True, "false": False, "0": False}
 
 Body = Literal["ControlMessage", "RollbackMessage"]
 
@@ -38,7 +38,9 @@ ERRORS: Mapping[str, ErrorCode] = {
     "bad_columns": ErrorCode(400, "a column of `columns` is wrong"),
     "bad_parameter": ErrorCode(400, "a value of a parameter is wrong"),
     "unknown_parameter": ErrorCode(400, "a parameter is not known"),
+    "answer_too_large": ErrorCode(400, "the rows have more bytes than an answer may"),
     "bad_request": ErrorCode(400, "this is no HTTP request"),
+    "bad_view": ErrorCode(400, "the SQL of a view cannot be used"),
     "unauthorized": ErrorCode(401, "no token, or one that is not known"),
     "forbidden": ErrorCode(403, "a viewer's token where an operator's is needed"),
     "foreign_origin": ErrorCode(403, "a page of another site sent the request"),
@@ -56,27 +58,33 @@ ERRORS: Mapping[str, ErrorCode] = {
     "bad_sample": ErrorCode(422, "the newest records of a topic do not fit its source"),
     "nothing_to_roll_back": ErrorCode(422, "there is no previous plan"),
     "too_many_requests": ErrorCode(429, "this client asks too often; `Retry-After` has the seconds to wait"),
+    "too_much_unread": ErrorCode(429, "this client has not read what it asked for before"),
     "headers_too_large": ErrorCode(431, "headers that are too large"),
     "internal_error": ErrorCode(500, "a fault of the server; its log has the details"),
     "build_failed": ErrorCode(502, "the swap failed; the published generation goes on"),
     "kafka_unreachable": ErrorCode(503, "Kafka is away"),
+    "registry_unreachable": ErrorCode(503, "the schema registry is away"),
+    "registry_refused": ErrorCode(503, "the schema registry refuses what was asked"),
     "starting": ErrorCode(503, "the server has just started"),
     "building": ErrorCode(503, "no generation is published yet"),
     "spark_gone": ErrorCode(503, "Spark ended and is started again"),
     "not_reading": ErrorCode(503, "the topics cannot be read"),
+    "control_not_read": ErrorCode(503, "control messages do not come or cannot be kept"),
     "failing": ErrorCode(503, "a step of the orchestrator fails"),
     "page_not_built": ErrorCode(503, "a source tree without `make setup`"),
     "too_many_connections": ErrorCode(503, "all connections are taken"),
     "store_unavailable": ErrorCode(503, "the store's disk is full or failing, or the store is closing"),
+    "query_timeout": ErrorCode(503, "the read took longer than `server.query_timeout_seconds` and was ended"),
     "build_timeout": ErrorCode(504, "the swap did not catch up in time; the published generation goes on"),
 }
 
 _EVERY_CALL = ("bad_request", "foreign_host", "url_too_long", "headers_too_large", "internal_error")
-_READING = ("unknown_parameter", "bad_parameter", "store_unavailable")
+_READING = ("unknown_parameter", "bad_parameter", "store_unavailable", "query_timeout", "foreign_origin")
 _STEERING = (
     *("unknown_parameter", "bad_parameter", "forbidden", "foreign_origin", "request_timeout", "generation_conflict"),
     *("message_too_large", "unsupported_media_type", "bad_control", "unknown_topic", "not_authorized", "bad_sample"),
     *("nothing_to_roll_back", "build_failed", "build_timeout", "kafka_unreachable", "spark_gone", "store_unavailable"),
+    *("bad_view", "registry_unreachable", "registry_refused"),
 )
 
 
@@ -144,7 +152,7 @@ _STEERED = {
     200: _json("the outcome", answers.Decided),
     202: _json("the message is taken, and has no outcome yet: do not send it again", answers.Taken),
 }
-_WAITING = (Parameter("wait", {"type": "string", "enum": list(WAIT)}, "false: answer as soon as the message is kept"),)
+_WAITING = (Parameter("wait", {"type": "string", "enum": list(FLAG)}, "false: answer as soon as the message is kept"),)
 
 PAGE = Call("page", "The page.", {200: Content("the page", {"text/html": None})}, errors=("page_not_built",))
 TABLES = Call("listTables", "Every table.", {200: _json("the tables", answers.Tables)}, errors=_READING)
@@ -167,8 +175,12 @@ ROWS = Call(
         _texts("where", "terms `column operator value` that must all hold, separated by commas"),
         _texts("columns", "columns to answer, in this order, separated by commas"),
         Parameter("format", {"type": "string", "enum": list(Format), "default": Format.JSON}, "what to answer"),
+        Parameter("guard", {"type": "string", "enum": list(FLAG)}, "CSV: true puts ' before texts like formulas"),
     ),
-    errors=(*_READING, "bad_where", "bad_sort", "bad_columns", "unknown_table", "not_found"),
+    errors=(
+        *(*_READING, "bad_where", "bad_sort", "bad_columns", "unknown_table", "not_found"),
+        *("answer_too_large", "too_much_unread"),
+    ),
 )
 STATUS = Call("readStatus", "The status row, and more.", {200: _json("the status", answers.Status)}, (), _READING)
 SWAPS = Call("listSwaps", "The history, oldest first.", {200: _json("the swaps", answers.Rows)}, (), _READING)
@@ -190,7 +202,7 @@ READYZ = Call(
     "Whether viewers can be sent here.",
     {200: _json("they can", answers.Ready)},
     errors=(
-        *("starting", "building", "spark_gone", "not_reading", "failing"),
+        *("starting", "building", "spark_gone", "not_reading", "control_not_read", "failing"),
         *("kafka_unreachable", "store_unavailable"),
     ),
 )

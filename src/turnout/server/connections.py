@@ -1,16 +1,24 @@
 """The open connections of a server: how many there may be, and how long one may keep its place without a request.
 
 Uvicorn waits for a first request for ever, counts no socket before it has one, and answers what is no HTTP in plain
-text; its protocol is extended here to do otherwise. What requests mean is decided elsewhere.
+text; its protocols are extended here to do otherwise. They are not its public interface: pyproject.toml has the one
+version series that this was tested with. What requests mean is decided elsewhere.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import fcntl
+import ipaddress
 import logging
 import resource
 import socket
 import sys
+import termios
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from typing import Any
 
@@ -24,7 +32,7 @@ from turnout.errors import TurnoutError
 from turnout.messages import CloseCode
 from turnout.server.api import SECURITY_HEADERS
 from turnout.server.formats import to_json
-from turnout.server.limits import check_size, headers_too_large
+from turnout.server.limits import Buckets, Rate, TooOften, check_size, headers_too_large, host_name
 
 log = logging.getLogger(__name__)
 
@@ -37,28 +45,121 @@ SLOW_SECONDS = 15.0
 
 _REFUSAL_SECONDS = 1.0
 _LAST_WORD_SECONDS = 5.0
-_REFUSED_AT_ONCE = 100
-# A reader that takes nothing for so long is gone.
+_REFUSED_AT_ONCE, _REFUSED_OF_ONE = 100, 10
+# Of one client: to open a connection, and to refuse a WebSocket, costs more than most requests.
+_ARRIVALS, _UPGRADES = Rate(per_second=200, burst=1000), Rate(per_second=20, burst=400)
+# Answered also where all connections are in use: whoever asks would restart a server that is only busy.
+_PROBES = tuple(f"GET {path} ".encode() for path in ("/healthz", "/readyz", "/metrics"))
+# Who takes nothing of an answer for so long is gone.
 _STALLED_SECONDS = 60.0
 # Spark, the store and Kafka have files of their own.
 _OTHER_FILES = 1024
 
 
 class Doorkeeper:
-    """How many may be in, and who of them is idle: those make room for who comes."""
+    """How many may be in, how many of one client, and who of them is idle: those make room for who comes."""
 
-    def __init__(self, most: int = MAX_CONNECTIONS, request_seconds: float = REQUEST_SECONDS) -> None:
+    def __init__(
+        self,
+        most: int = MAX_CONNECTIONS,
+        request_seconds: float = REQUEST_SECONDS,
+        share: int | None = None,
+        proxies: Iterable[str] = (),
+    ) -> None:
         self.most = most
+        self.share = share or most
         self.request_seconds = request_seconds
+        self._proxies = tuple(ipaddress.ip_network(network) for network in proxies)
         # In the order in which they became idle.
         self.idle: dict[Connection, None] = {}
+        self._arriving, self._upgrading = Buckets(_ARRIVALS), Buckets(_UPGRADES)
+        self._open: Counter[str] = Counter()
+        self._refused: Counter[str] = Counter()
 
-    def make_room(self) -> bool:
+    def enter(self, host: str) -> None:
+        self._open[host] += 1
+
+    def leave(self, host: str) -> None:
+        _one_less(self._open, host)
+
+    def admits(self, comer: Connection) -> bool:
+        """Whether there is a place for who comes, among its client's and among all; one that is idle makes room."""
+        if self._open[comer.host] > self.share and not self._is_proxy(comer):
+            return self._close_idle(comer.host)
+        return self._open.total() <= self.most or self._close_idle(comer.host) or self._close_idle()
+
+    def is_hasty(self, comer: Connection) -> bool:
+        """Whether its client opens connections faster than anybody needs them."""
+        return bool(self._arriving.take(comer.host)) and not self._is_proxy(comer)
+
+    def check_upgrade(self, comer: Connection) -> None:
+        """Refuse a WebSocket of a client that opens them faster than anybody needs them."""
+        if not self._is_proxy(comer) and (wait := self._upgrading.take(comer.host)):
+            raise TooOften("too many WebSockets were opened by this client", wait)
+
+    def refuse(self, comer: Connection) -> bool:
+        """Whether who has no place may at least say what it wants: some may, but not all of one client."""
+        if (
+            self._arriving.take(comer.host)
+            or self._refused.total() >= _REFUSED_AT_ONCE
+            or self._refused[comer.host] >= _REFUSED_OF_ONE
+        ):
+            return False
+        self._refused[comer.host] += 1
+        return True
+
+    def forget_refused(self, host: str) -> None:
+        _one_less(self._refused, host)
+
+    def _is_proxy(self, comer: Connection) -> bool:
+        address = ipaddress.ip_address(comer.client[0]) if self._proxies and comer.client else None
+        return any(address in network for network in self._proxies if address is not None)
+
+    def _close_idle(self, host: str | None = None) -> bool:
         """Close the connection that has been idle for longest, if there is one."""
         for connection in self.idle:
-            connection.make_room()
-            return True
+            if host is None or connection.host == host:
+                connection.make_room()
+                return True
         return False
+
+
+class _ReaderWatch:
+    """Watches whether a client takes what waits for it: slow is not stalled, as long as anything is taken."""
+
+    def __init__(self, protocol: H11Protocol | WebSocketsSansIOProtocol, give_up: Callable[[], None]) -> None:
+        self._protocol = protocol
+        self._give_up = give_up
+        self._timer: asyncio.TimerHandle | None = None
+        self._unread, self._since = 0, 0.0
+
+    def start(self, seconds: float) -> None:
+        """Give up when nothing was taken for so long."""
+        if self._timer is None:
+            self._unread, self._since = self._waiting_bytes(), self._protocol.loop.time()
+            self._timer = self._protocol.loop.call_later(seconds / 5, self._look, seconds)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self, seconds: float) -> None:
+        waiting, now = self._waiting_bytes(), self._protocol.loop.time()
+        if waiting != self._unread:
+            self._unread, self._since = waiting, now
+        if now - self._since < seconds:
+            self._timer = self._protocol.loop.call_later(seconds / 5, self._look, seconds)
+        else:
+            self._timer = None
+            self._give_up()
+
+    def _waiting_bytes(self) -> int:
+        """Also those that the system holds: of a slow client's, these are megabytes."""
+        unsent = array("i", [0])
+        with contextlib.suppress(OSError):  # closed, or not known here
+            fcntl.ioctl(self._protocol.transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, unsent)
+        return int(self._protocol.transport.get_write_buffer_size()) + unsent[0]
 
 
 class Connection(H11Protocol):
@@ -67,41 +168,52 @@ class Connection(H11Protocol):
     def __init__(self, doorkeeper: Doorkeeper, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._doorkeeper = doorkeeper
-        self._refused = self._answered = False
+        self.refused = self._answered = self._probing = False
+        self.host = "unknown"
         self._deadline: asyncio.TimerHandle | None = None
-        self._stalled: asyncio.TimerHandle | None = None
+        self._reader = _ReaderWatch(self, lambda: self.transport.abort())
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         # asyncio does so only for sockets that were made with a protocol number; without it, each answer on a
         # connection that is used again waits 40 ms for an acknowledgement.
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        over = len(self.connections) - self._doorkeeper.most
-        if over <= 0 or self._doorkeeper.make_room():
+        self.host = peer(self)
+        self._doorkeeper.enter(self.host)
+        if self._doorkeeper.is_hasty(self):
+            transport.abort()
+        elif self._doorkeeper.admits(self):
             self._begin_to_wait()
-        elif over <= _REFUSED_AT_ONCE:
-            # The answer waits for the request: browsers do not read one that comes before.
-            self._refused = True
+        elif self._doorkeeper.refuse(self):
+            # The answer waits for the request: browsers do not read one that comes before, and probes are let in.
+            self.refused = True
             self._deadline = self.loop.call_later(_REFUSAL_SECONDS, self._leave)
         else:
             transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end_waiting()
-        self._stop_stall()
+        self._reader.stop()
+        self._doorkeeper.leave(self.host)
+        if self.refused:
+            self._doorkeeper.forget_refused(self.host)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         if self._answered:
             return
-        if self._refused:
-            self._answer(_too_many_connections(self._doorkeeper.most))
-            return
+        if self.refused and not self._probing:
+            self._probing = data.startswith(_PROBES)
+            if not self._probing:
+                self._answer(_too_many_connections(self._doorkeeper))
+                return
         super().data_received(data)
         if self._is_busy():
             self._end_waiting()
 
     def on_response_complete(self) -> None:
+        if self._probing:
+            self.transport.close()  # one answer only, whatever else was sent along
         super().on_response_complete()
         if not self._is_busy() and not self.transport.is_closing():
             self._begin_to_wait()
@@ -110,10 +222,13 @@ class Connection(H11Protocol):
         self._end_waiting()
         try:
             check_size(dict(self.scope))
+            self._doorkeeper.check_upgrade(self)
         except TurnoutError as error:
             self._answer(error)
         else:
+            # The other protocol counts itself; this one hears nothing of the connection any more.
             super().handle_websocket_upgrade(event)
+            self._doorkeeper.leave(self.host)
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is no HTTP request; called while h11's error is handled."""
@@ -127,11 +242,11 @@ class Connection(H11Protocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._begin_stall()
+        self._reader.start(_STALLED_SECONDS)
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._stop_stall()
+        self._reader.stop()
 
     def make_room(self) -> None:
         """Go at once, whatever has come so far."""
@@ -156,16 +271,7 @@ class Connection(H11Protocol):
         """Go, but let a slow reader have the end of its last answer."""
         self._end_waiting()
         self.transport.close()
-        self._begin_stall()
-
-    def _begin_stall(self) -> None:
-        if self._stalled is None:
-            self._stalled = self.loop.call_later(_STALLED_SECONDS, self.transport.abort)
-
-    def _stop_stall(self) -> None:
-        if self._stalled is not None:
-            self._stalled.cancel()
-            self._stalled = None
+        self._reader.start(_STALLED_SECONDS)
 
     def _answer(self, error: TurnoutError) -> None:
         """Answer instead of the application, and end.
@@ -190,8 +296,15 @@ class Socket(WebSocketsSansIOProtocol):
     One whose client takes nothing is told why and given up: uvicorn would wait for it for ever.
     """
 
-    _watch: asyncio.TimerHandle | None = None
-    _unread, _unread_since = 0, 0.0
+    def __init__(self, doorkeeper: Doorkeeper, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._doorkeeper = doorkeeper
+        self._reader = _ReaderWatch(self, self._give_up)
+        self._last_word: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._doorkeeper.enter(peer(self))
 
     async def send(self, message: Any) -> None:
         await super().send(message)
@@ -201,26 +314,18 @@ class Socket(WebSocketsSansIOProtocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._unread, self._unread_since = self._waiting_bytes(), self.loop.time()
-        self._watch = self.loop.call_later(SLOW_SECONDS / 5, self._watch_reader)
+        self._reader.start(SLOW_SECONDS)
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._stop_watching()
+        self._reader.stop()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_watching()
+        self._reader.stop()
+        self._doorkeeper.leave(peer(self))
+        if self._last_word is not None:
+            self._last_word.cancel()
         super().connection_lost(exc)
-
-    def _watch_reader(self) -> None:
-        """Slow is not stalled: as long as anything is taken, it goes on."""
-        waiting, now = self._waiting_bytes(), self.loop.time()
-        if waiting != self._unread:
-            self._unread, self._unread_since = waiting, now
-        if now - self._unread_since < SLOW_SECONDS:
-            self._watch = self.loop.call_later(SLOW_SECONDS / 5, self._watch_reader)
-            return
-        self._give_up()
 
     def _give_up(self) -> None:
         """Say why, for a client that reads again in a moment, and end."""
@@ -229,15 +334,7 @@ class Socket(WebSocketsSansIOProtocol):
         self.conn.send_close(CloseCode.SLOW, reason)
         self.transport.write(b"".join(self.conn.data_to_send()))
         self.transport.close()
-        self._watch = self.loop.call_later(_LAST_WORD_SECONDS, self.transport.abort)
-
-    def _waiting_bytes(self) -> int:
-        return int(self.transport.get_write_buffer_size())
-
-    def _stop_watching(self) -> None:
-        if self._watch is not None:
-            self._watch.cancel()
-            self._watch = None
+        self._last_word = self.loop.call_later(_LAST_WORD_SECONDS, self.transport.abort)
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -275,11 +372,22 @@ def allow_open_files(connections: int) -> None:
         log.warning(told, allowed, connections)
 
 
-def _too_many_connections(most: int) -> TurnoutError:
+def _one_less(counter: Counter[str], host: str) -> None:
+    counter[host] -= 1
+    if counter[host] <= 0:
+        del counter[host]
+
+
+def peer(protocol: H11Protocol | WebSocketsSansIOProtocol) -> str:
+    """The client at the other end."""
+    return host_name(protocol.client[0]) if protocol.client else "unknown"
+
+
+def _too_many_connections(doorkeeper: Doorkeeper) -> TurnoutError:
     return TurnoutError(
         code="too_many_connections",
-        message=f"all {most} connections are in use",
-        hint="try again soon, or raise server.max_connections",
+        message=f"all {doorkeeper.most} connections are in use, or the {doorkeeper.share} of this client",
+        hint="try again soon, or raise server.max_connections or server.max_connections_per_client",
         status=503,
     )
 

@@ -22,7 +22,7 @@ from turnout.errors import TurnoutError
 from turnout.server import calls
 from turnout.server.access import identity_of
 from turnout.server.api import STOPPING, Services, json_response, known_parameters
-from turnout.server.calls import WAIT, CallRoute
+from turnout.server.calls import FLAG, CallRoute
 from turnout.store.values import show
 from turnout.store.windows import store_faults
 
@@ -153,11 +153,11 @@ def _rollback_message(body: bytes) -> bytes:
 def _wait(request: Request) -> bool:
     known_parameters(request.query_params, calls.CONTROL)
     text = request.query_params.get("wait", "true")
-    if text.lower() not in WAIT:
+    if text.lower() not in FLAG:
         raise TurnoutError(
             code="bad_parameter", message=f"wait: neither true nor false: {show(text)}", hint="such as wait=false"
         )
-    return WAIT[text.lower()]
+    return FLAG[text.lower()]
 
 
 def _error(answer: Answer) -> TurnoutError:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import tempfile
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from decimal import Decimal
 from enum import StrEnum
@@ -20,13 +21,18 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pa_parquet
 
 from turnout.errors import TurnoutError
-from turnout.store.database import Database
+from turnout.server.held import Hold
+from turnout.server.reads import Reading
 from turnout.store.windows import Window, WindowResult, open_window
+from turnout.time_columns import is_plain, is_time, iso_texts
 
 log = logging.getLogger(__name__)
 
 _IN_MEMORY_BYTES = 4 * 1024 * 1024
-_TIMESTAMP = "%Y-%m-%dT%H:%M:%SZ"
+_ENCODED_ROWS = 1_000
+_CSV_TIMESTAMP = "%Y-%m-%d %H:%M:%SZ"
+# A tab or an end of line comes before what a spreadsheet looks at.
+_FORMULA = r"^[=+\-@\t\r\n]"
 
 
 class Format(StrEnum):
@@ -52,6 +58,14 @@ class WindowFile:
     headers: dict[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class Export:
+    """What file to make; `guarded`: no cell of a CSV file can be taken for a formula."""
+
+    kind: Format
+    guarded: bool = False
+
+
 def to_json(value: object) -> bytes:
     """JSON bytes: NaN and infinities are null, times are UTC with Z, decimals are texts."""
     options = orjson.OPT_NAIVE_UTC | orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS
@@ -61,35 +75,52 @@ def to_json(value: object) -> bytes:
 def window_json(result: WindowResult) -> bytes:
     """The answer of one window."""
     names = result.rows.column_names
-    values = [for_json(column).to_pylist() for column in result.rows.columns]
-    return to_json(
+    head = to_json(
         {
             "table": result.table,
             "generation": result.generation,
             "version": result.version,
             "total": result.total,
             "columns": [asdict(column) for column in result.columns],
-            "rows": [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)],
         }
     )
+    rows = json_list(
+        result.rows, lambda columns: [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+    )
+    return b'%s,"rows":%s}' % (head[:-1], rows)
 
 
-def window_file(database: Database, window: Window, kind: Format) -> WindowFile:
+def json_list(rows: pa.Table | pa.RecordBatch, items: Callable[[list[list[Any]]], list[Any]]) -> bytes:
+    """What `items` makes of columns of values, as a JSON list.
+
+    In pieces: other threads, the event loop among them, do not run while one is encoded.
+    """
+    pieces = []
+    for start in range(0, rows.num_rows, _ENCODED_ROWS):
+        piece = rows.slice(start, _ENCODED_ROWS)
+        pieces.append(to_json(items([for_json(column).to_pylist() for column in piece.columns]))[1:-1])
+    return b"[%s]" % b",".join(pieces)
+
+
+def window_file(reading: Reading, window: Window, export: Export, hold: Hold) -> WindowFile:
     """The window as a file.
 
     It is written whole before the first byte is sent: the snapshot then lasts as long as the reading, never
     as long as a slow client, and an error on the way is still an error answer.
     """
+    kind = export.kind
     # Closed by the caller: the file outlives this function.
     content = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES)  # noqa: SIM115
     try:
-        with open_window(database, window) as stream:
-            _write(stream.rows, kind, content)
+        with open_window(reading, window) as stream:
+            _write(reading, stream.rows, export, content, hold)
             numbers = {"Generation": stream.generation, "Version": stream.version, "Total": stream.total}
         size = content.tell()
+        hold.grow_to(size)
         content.seek(0)
     except OSError as error:
         content.close()
+        reading.check()
         raise _unwritten(error) from error
     except BaseException:
         content.close()
@@ -102,12 +133,41 @@ def window_file(database: Database, window: Window, kind: Format) -> WindowFile:
     return WindowFile(content, headers | {f"X-Turnout-{name}": str(value) for name, value in numbers.items()})
 
 
-def _write(rows: pa.RecordBatchReader, kind: Format, content: IO[bytes]) -> None:
+def _write(reading: Reading, rows: pa.RecordBatchReader, export: Export, content: IO[bytes], hold: Hold) -> None:
     sink = pa.PythonFile(content, mode="w")
     # Leaving a writer's block ends its file but leaves `content` open.
-    with _writer(kind, sink, rows.schema) as writer:
+    with _writer(export.kind, sink, rows.schema) as writer:
         for batch in rows:
-            writer.write_batch(batch)
+            reading.check()
+            csv = export.kind is Format.CSV
+            odd = [i for i, c in enumerate(batch.columns) if csv and is_time(c.type) and not is_plain(c)]
+            batch = _with_texts(batch, odd)
+            batch = guarded(batch) if export.guarded else batch
+            if odd:  # its texts are of another type than the writer's column, but the same in a CSV file
+                pa_csv.write_csv(batch, sink, pa_csv.WriteOptions(include_header=False))
+            else:
+                writer.write_batch(batch)
+            hold.grow_to(content.tell())
+
+
+def _with_texts(batch: pa.RecordBatch, columns: Sequence[int]) -> pa.RecordBatch:
+    """Times that Arrow would write wrongly as their texts, in the form that Arrow gives to the others."""
+    for index in columns:
+        batch = batch.set_column(index, batch.schema.names[index], iso_texts(batch.column(index), _CSV_TIMESTAMP))
+    return batch
+
+
+def guarded(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Texts that a spreadsheet would take for a formula, with an apostrophe in front."""
+    columns = [_guarded(column) if pa.types.is_string(column.type) else column for column in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+
+
+def _guarded(texts: pa.StringArray) -> pa.StringArray:
+    apostrophe = pa.scalar("'", pa.string())
+    return pc.if_else(
+        pc.match_substring_regex(texts, _FORMULA), pc.binary_join_element_wise(apostrophe, texts, ""), texts
+    )
 
 
 def _writer(kind: Format, sink: pa.NativeFile, schema: pa.Schema) -> Any:
@@ -135,12 +195,12 @@ def _disposition(name: str) -> str:
 
 def for_json(column: pa.ChunkedArray) -> pa.ChunkedArray:
     kind = column.type
-    if pa.types.is_timestamp(kind):
-        return pc.strftime(column.cast(pa.timestamp("us")), format=_TIMESTAMP)
+    if is_time(kind):
+        return iso_texts(column)
     if pa.types.is_float32(kind):
         # By way of its shortest text, so that the float 0.1 is 0.1 and not 0.10000000149011612.
         return column.cast(pa.string()).cast(pa.float64())
-    if pa.types.is_decimal(kind) or pa.types.is_date(kind):
+    if pa.types.is_decimal(kind):
         return column.cast(pa.string())
     return column
 

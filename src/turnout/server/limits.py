@@ -12,10 +12,15 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 
 from starlette.types import Scope
 
 from turnout.errors import TurnoutError
+from turnout.settings import ServerSettings
+
+CLIENT = "turnout.client"
+"""In the scope of an admitted request: the client that it counts for."""
 
 MAX_URL_BYTES = 8_000
 MAX_HEADER_BYTES = 8_000
@@ -62,19 +67,23 @@ class Buckets:
     def __len__(self) -> int:
         return len(self._filled)
 
-    def wait_seconds(self, client: str) -> float:
-        """How long the client must wait before it may take; 0 when it need not."""
-        return max(0.0, (1 - self._level(client)) / self._rate.per_second)
+    def wait_seconds(self, client: str, amount: int = 1) -> float:
+        """How long the client must wait before it may take so many; 0 when it need not."""
+        return max(0.0, (amount - self._level(client)) / self._rate.per_second)
 
-    def take(self, client: str) -> float:
-        """Take one, or tell how long to wait for it."""
-        wait = self.wait_seconds(client)
+    def take(self, client: str, amount: int = 1) -> float:
+        """Take so many, or tell how long to wait for them."""
+        wait = self.wait_seconds(client, amount)
         if wait == 0:
-            self._filled[client] = self._level(client) - 1, self._clock()
-            self._filled.move_to_end(client)
-            if len(self._filled) > self._most:
-                self._filled.popitem(last=False)
+            self.spend(client, amount)
         return wait
+
+    def spend(self, client: str, amount: float) -> None:
+        """Take so much, also where it is not there: then the client waits longer."""
+        self._filled[client] = self._level(client) - amount, self._clock()
+        self._filled.move_to_end(client)
+        if len(self._filled) > self._most:
+            self._filled.popitem(last=False)
 
     def _level(self, client: str) -> float:
         level, then = self._filled.get(client, (float(self._rate.burst), 0.0))
@@ -82,29 +91,64 @@ class Buckets:
 
 
 class Viewers:
-    """Places for open subscriptions: so many, and no more."""
+    """Places for live connections and their subscriptions: so many in all, and so many for one client."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self.count = 0
+    def __init__(self, settings: ServerSettings) -> None:
+        self._most, self._share = settings.max_viewers, settings.max_viewers_per_client
+        self._most_subscriptions = settings.max_subscriptions_per_client
+        self._places: Counter[str] = Counter()
+        self._subscribed: Counter[str] = Counter()
         self.subscriptions: Counter[str] = Counter({"window": 0, "changes": 0, "status": 0})
-        """How many of each kind they have; counted by their connections."""
+        """How many of each kind there are."""
+
+    @property
+    def count(self) -> int:
+        return self._places.total()
 
     @contextmanager
-    def place(self) -> Iterator[None]:
+    def place(self, client: str) -> Iterator[None]:
         """Hold a place; TurnoutError, to be answered before the socket is accepted, when all are taken."""
         if self.count >= self._most:
-            raise TurnoutError(
-                code="too_many_viewers",
-                message=f"all {self._most} places for viewers are taken",
-                hint="try again soon, or raise server.max_viewers",
-                status=503,
-            )
-        self.count += 1
-        try:
+            raise _too_many_viewers(f"all {self._most} places for viewers are taken", "server.max_viewers")
+        if self._places[client] >= self._share:
+            told = f"this client has {self._share} places for viewers, which is the most for one"
+            raise _too_many_viewers(told, "server.max_viewers_per_client")
+        with _counted(self._places, client):
             yield
+
+    @contextmanager
+    def subscription(self, client: str, kind: str) -> Iterator[None]:
+        """Count a subscription; TurnoutError when its client has too many."""
+        if self._subscribed[client] >= self._most_subscriptions:
+            raise TurnoutError(
+                code="too_many_subscriptions",
+                message=f"this client has {self._most_subscriptions} subscriptions, which is the most",
+                hint="unsubscribe from some, or raise server.max_subscriptions_per_client",
+            )
+        self.subscriptions[kind] += 1
+        try:
+            with _counted(self._subscribed, client):
+                yield
         finally:
-            self.count -= 1
+            self.subscriptions[kind] -= 1
+
+
+@contextmanager
+def _counted(counter: Counter[str], client: str) -> Iterator[None]:
+    """One more for as long as the block runs; a client that has none is not remembered."""
+    counter[client] += 1
+    try:
+        yield
+    finally:
+        counter[client] -= 1
+        if not counter[client]:
+            del counter[client]
+
+
+def _too_many_viewers(message: str, setting: str) -> TurnoutError:
+    return TurnoutError(
+        code="too_many_viewers", message=message, hint=f"try again soon, or raise {setting}", status=503
+    )
 
 
 def check_size(scope: Scope) -> None:
@@ -130,10 +174,20 @@ def headers_too_large() -> TurnoutError:
     )
 
 
+def caller(scope: Scope) -> str:
+    """The client that an admitted request counts for: its token, or its address where there are no tokens."""
+    return str(scope.get(CLIENT) or client_of(scope))
+
+
 def client_of(scope: Scope) -> str:
-    """Where a request comes from. An IPv6 network counts as one: each of its machines has 2^64 addresses."""
+    """Where a request comes from."""
     client = scope.get("client")
-    host = str(client[0]) if client else "unknown"
+    return host_name(str(client[0]) if client else "unknown")
+
+
+@lru_cache(maxsize=_CLIENTS)
+def host_name(host: str) -> str:
+    """An address as a client. An IPv6 network counts as one: each of its machines has 2^64 addresses."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

@@ -19,6 +19,7 @@ from turnout import __version__
 from turnout.control import Outcome
 from turnout.errors import TurnoutError
 from turnout.measures import Measures
+from turnout.own_tables import BOOKS_OF_GENERATION, SHOWN_OF_STORE
 from turnout.store.database import Database
 
 _Values = dict[tuple[str, ...], float]
@@ -28,11 +29,8 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 _ROWS = """
 SELECT table_name, max(estimated_size) FROM duckdb_tables()
-WHERE database_name = current_database() AND table_name NOT IN ('versions', 'progress')
-AND schema_name = ? GROUP BY table_name
+WHERE database_name = current_database() AND schema_name = ? GROUP BY table_name
 """
-# The tables that all generations share, and that show under these names.
-_SHARED = ("orchestrator_logs", "control_raw", "swaps")
 _PHASES = {"build": "buildSeconds", "catch_up": "catchUpSeconds", "publish": "publishSeconds"}
 
 
@@ -76,8 +74,10 @@ class _State(Collector):
         )
         yield _gauge("turnout_kafka_up", "1 where Kafka answered when it was asked last", now.kafka_answers)
         if now.newest_record is not None:
-            age = max(0.0, time.time() - now.newest_record.timestamp())
+            age = max(0.0, time.time() - now.newest_record / 1000)
             yield _gauge("turnout_newest_record_age_seconds", "Age of the newest record that is shown", age)
+        text = "1 where messages of the control topic are taken, or there is no such topic"
+        yield _gauge("turnout_control_up", text, now.control_read)
         yield _gauge("turnout_control_waiting", "Control messages without an outcome yet", now.waiting_messages)
         yield CounterMetricFamily("turnout_spark_starts", "How often Spark was started", now.spark_starts)
         yield _gauge("turnout_viewers", "Open connections of WS /api/live", self._viewers)
@@ -109,20 +109,24 @@ class _Store(Collector):
         return size
 
     def _rows(self, cursor: duckdb.DuckDBPyConnection) -> Metric:
-        rows = dict(cursor.execute(_ROWS, [f"g{self._published}"]).fetchall())
+        own = cursor.execute(_ROWS, [f"g{self._published}"]).fetchall()
+        rows = {table: count for table, count in own if table not in BOOKS_OF_GENERATION}
         shared = cursor.execute(_ROWS, ["turnout"]).fetchall()
-        rows |= {table: count for table, count in shared if table in _SHARED}
+        rows |= {table: count for table, count in shared if table in SHOWN_OF_STORE[1:]}  # the status is one row
         return _gauges("turnout_table_rows", "Rows of a table, about: DuckDB's estimate", ["table"], _keyed(rows))
 
     def _swaps(self, cursor: duckdb.DuckDBPyConnection) -> Iterator[Metric]:
         swaps = CounterMetricFamily("turnout_swaps", "Swaps, since the store was made", labels=["outcome"])
-        counts = dict(cursor.execute("SELECT outcome, count(*) FROM turnout.swaps GROUP BY outcome").fetchall())
+        counts = _outcomes(cursor, "swaps")
         for outcome in (Outcome.APPLIED, Outcome.ROLLED_BACK, Outcome.FAILED):
             swaps.add_metric([outcome.value], counts.get(outcome.value, 0))
         yield swaps
         sums = ", ".join(f"coalesce(sum({column}), 0)" for column in _PHASES.values())
         row = cursor.execute(
-            f"SELECT count(*), {sums} FROM turnout.swaps WHERE outcome <> ?", [Outcome.FAILED.value]
+            f"SELECT coalesce(sum(count), 0), {sums} FROM (SELECT outcome, 1 AS count, {', '.join(_PHASES.values())} "
+            f"FROM turnout.swaps UNION ALL SELECT outcome, count, build, catchUp, publish FROM turnout.removed_rows "
+            f"WHERE name = 'swaps') WHERE outcome <> ?",
+            [Outcome.FAILED.value],
         ).fetchone()
         assert row is not None
         seconds = SummaryMetricFamily("turnout_swap_seconds", "Seconds of swaps that were made", labels=["phase"])
@@ -134,10 +138,19 @@ class _Store(Collector):
         messages = CounterMetricFamily(
             "turnout_control_messages", "Control messages, since the store was made", labels=["outcome"]
         )
-        counts = dict(cursor.execute("SELECT outcome, count(*) FROM turnout.control_raw GROUP BY outcome").fetchall())
+        counts = _outcomes(cursor, "control_raw")
         for outcome in Outcome:
             messages.add_metric([outcome.value], counts.get(outcome.value, 0))
         return messages
+
+
+def _outcomes(cursor: duckdb.DuckDBPyConnection, table: str) -> dict[str, int]:
+    """How many rows of each outcome a table has had, those that are not kept any more too."""
+    found = cursor.execute(
+        f"SELECT outcome, CAST(sum(count) AS BIGINT) FROM (SELECT outcome, 1 AS count FROM turnout.{table} UNION ALL "
+        f"SELECT outcome, count FROM turnout.removed_rows WHERE name = '{table}') GROUP BY outcome"
+    ).fetchall()
+    return dict(found)
 
 
 def _keyed(counts: Mapping[str, float]) -> _Values:

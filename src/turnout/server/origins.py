@@ -84,6 +84,17 @@ class Origins:
             status=403,
         )
 
+    def check_site(self, headers: Headers) -> None:
+        """Refuse what another site's page makes a browser read by an image or a script, which sends no Origin."""
+        if headers.get("sec-fetch-site") != "cross-site" or self.allows(headers.get("origin")):
+            return
+        raise TurnoutError(
+            code="foreign_origin",
+            message="a page of another site asked for this (Sec-Fetch-Site: cross-site)",
+            hint="open it in a tab of its own by its address, or add the site to server.allowed_origins",
+            status=403,
+        )
+
     def allows(self, origin: str | None) -> bool:
         return origin is not None and Site.parse(origin) in self._allowed
 

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
+from turnout.decode import Decoded
+from turnout.decoding import size_of
 from turnout.offsets import EARLIEST, Offsets
-from turnout.records import Decoded
-from turnout.spark.bulk import TASK_RECORDS, BulkReader
 from turnout.spark.engine import is_disconnected
+from turnout.spark.read.bulk import TASK_RECORDS, BulkReader
 from turnout.spark.results import is_too_large
 
 FIRST_PIECE = 20_000
@@ -81,7 +82,7 @@ def halves(piece: Piece) -> tuple[Piece, Piece] | None:
 
 def piece_records(piece: Piece, decoded: Decoded) -> int:
     """How many records the next piece should have: each costs a fixed time, and some are held in memory at once."""
-    each = decoded.nbytes / max(1, piece.before.behind(piece.end))
+    each = size_of(decoded) / max(1, piece.before.behind(piece.end))
     return max(1, min(LARGEST_PIECE, int(_PIECE_BYTES / each))) if each else LARGEST_PIECE
 
 
@@ -92,7 +93,6 @@ class CatchUp:
         self,
         name: str,
         reader: BulkReader,
-        kafka: Mapping[str, str],
         at: Offsets,
         plan: Callable[[Offsets, int], Piece],
         take: Callable[[Piece, Decoded], None],
@@ -102,7 +102,6 @@ class CatchUp:
         self.error: Exception | None = None
         """Why it ended before it was done, if that is not because it was stopped."""
         self._reader = reader
-        self._kafka = kafka
         self._plan = plan
         self._take = take
         self._at = at
@@ -169,4 +168,4 @@ class CatchUp:
             return self._read_once(piece)
 
     def _read_once(self, piece: Piece) -> Decoded:
-        return self._reader.read(self._kafka, piece.start, piece.end, piece.before.behind(piece.end))
+        return self._reader.read(piece.start, piece.end)

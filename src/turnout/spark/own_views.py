@@ -66,7 +66,7 @@ def _sample(source: SourceTable, keys: Iterable[int]) -> str:
             values = {
                 column: _value(kind, key if column == source.key else 0) for column, kind in source.columns.items()
             }
-            values |= {"_id": f"{key * _ROWS_OF_A_KEY + number}L", "_ts": "TIMESTAMP '2026-01-01'"}
+            values |= {"_id": f"{key * _ROWS_OF_A_KEY + number}L", "_ts": "0L"}
             rows.append(
                 "SELECT " + ", ".join(f"{value} AS `{name.replace('`', '``')}`" for name, value in values.items())
             )

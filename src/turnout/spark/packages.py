@@ -19,8 +19,8 @@ from pathlib import Path, PurePosixPath
 from turnout.errors import TurnoutError
 from turnout.jars import cache_folder, drop_unused
 
-NEEDED = ("pyarrow", "numpy", "fastavro")
-"""What `json_rows`, `formats`, and PySpark's own worker for `mapInArrow` import."""
+NEEDED = ("pyarrow", "numpy", "fastavro", "confluent-kafka")
+"""What the tasks of bulk reads, and PySpark's own worker for `mapInArrow`, import."""
 
 IF_THERE = ("protobuf",)
 """What they import for sources that can only be there if the package is."""
@@ -28,7 +28,7 @@ IF_THERE = ("protobuf",)
 FOLDER = "turnout-python"
 """What the unpacked archive is called in an executor's folder."""
 
-_FORM = 2
+_FORM = 3
 """Goes up when an archive of the same versions would have other files."""
 
 _PREFIX, _SUFFIX = "python-", ".tar.gz"

@@ -15,22 +15,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from turnout.config import Settings, SparkSettings
 from turnout.joins import KEY
 from turnout.layout import Layout, ViewTable
-from turnout.offsets import Offsets
 from turnout.plan import Plan
-from turnout.spark.bulk import bulk_session, decode_bulk
 from turnout.spark.class_archive import MAKING_SECONDS, write_at_exit
-from turnout.spark.decode import decode, readings_of
-from turnout.spark.sampling import KAFKA_SCHEMA, take_samples
-from turnout.spark.session import planned_session, start_session
-from turnout.spark.source import read_range
+from turnout.spark.read.live import FETCH, raw_records
+from turnout.spark.session import start_session
 from turnout.spark.views import ViewRunner
 
-_RECORD = b'{"userId": "u1", "name": "n", "email": "e", "age": 1, "accountType": "gold", "balance": 0.5}'
 _NO_KAFKA = {
     "kafka.bootstrap.servers": "127.0.0.1:1",
     "kafka.default.api.timeout.ms": "300",
@@ -44,23 +39,11 @@ def rehearse(session: SparkSession, folder: Path) -> None:
     """Each way that Turnout uses Spark, once."""
     settings = Settings()
     layout = Layout.of(settings, Plan.from_settings(settings))
-    readings = readings_of(layout)
-    take_samples(planned_session(session), layout, {topic: [_RECORD] for topic in layout.topics})
-    decode(_records(session, layout), readings).toArrow()
-    decode_bulk(_records(bulk_session(session), layout), readings)
+    session.sparkContext.parallelize([1], 1).mapPartitions(list).collect()
     for view in layout.views:
         _view(session, view, folder)
     _stream(session, layout, folder)
     _kafka(session, layout)
-
-
-def _records(session: SparkSession, layout: Layout) -> DataFrame:
-    rows = [
-        {"key": None, "value": value, "topic": topic, "partition": 0, "offset": 0, "timestamp": None}
-        for topic in layout.topics
-        for value in (_RECORD, b"[1]")
-    ]
-    return session.createDataFrame(pa.Table.from_pylist(rows, KAFKA_SCHEMA))
 
 
 def _view(session: SparkSession, view: ViewTable, folder: Path) -> None:
@@ -77,7 +60,7 @@ def _view(session: SparkSession, view: ViewTable, folder: Path) -> None:
 
 
 def _rows() -> pa.Table:
-    types = {KEY: pa.int64(), "_id": pa.int64(), "_ts": pa.timestamp("us", "UTC")}
+    types = {KEY: pa.int64(), "_id": pa.int64(), "_ts": pa.int64()}
     return pa.table({name: pa.nulls(1, kind) for name, kind in types.items()})
 
 
@@ -94,7 +77,7 @@ def _stream(session: SparkSession, layout: Layout, folder: Path) -> None:
         "timestamp",
     )
     query = (
-        decode(records, readings_of(layout))
+        raw_records(records, layout.topics)
         .writeStream.option("checkpointLocation", str(folder / "checkpoint"))
         .foreachBatch(lambda frame, _: frame.coalesce(1).toArrow())
         .start()
@@ -105,9 +88,9 @@ def _stream(session: SparkSession, layout: Layout, folder: Path) -> None:
 
 def _kafka(session: SparkSession, layout: Layout) -> None:
     """Kafka's clients, as far as they go when nobody answers."""
-    places = {(topic, 0): 0 for topic in layout.topics}
+    reader = session.read.format("kafka").options(**FETCH).options(**_NO_KAFKA)
     with contextlib.suppress(PySparkException, Py4JError):
-        read_range(session, _NO_KAFKA, Offsets(places), Offsets(places)).toArrow()
+        raw_records(reader.option("subscribe", layout.topics[0]).load(), layout.topics).toArrow()
     jvm: Any = session.sparkContext._jvm
     properties = jvm.java.util.HashMap()
     for name, value in _NO_KAFKA.items():

@@ -22,9 +22,9 @@ from pyspark.sql import SparkSession
 
 from turnout.config import SparkSettings
 from turnout.errors import TurnoutError
+from turnout.hidden_texts import SPARK_SECRET_NAMES
 from turnout.jars import resolve
 from turnout.java import find_java
-from turnout.kafka.security import SECRET_NAMES
 from turnout.spark.class_archive import archive_file, use
 from turnout.spark.cluster import carried, is_local, python_of_workers, reached_at
 from turnout.spark.folders import is_url
@@ -53,8 +53,8 @@ _SETTINGS = {
     "spark.sql.ansi.doubleQuotedIdentifiers": "true",
     "spark.sql.streaming.minBatchesToRetain": "3",
     "spark.sql.streaming.stopTimeout": "5s",
-    # How long a query that found nothing new rests: ten milliseconds keep a third of a core busy with asking.
-    "spark.sql.streaming.pollingDelay": "40ms",
+    # How long a query that has read nothing yet rests between two questions; later it is held in its last batch.
+    "spark.sql.streaming.pollingDelay": "100ms",
     # What a page of Spark's would show of queries and jobs that are over, which nobody looks at: 40 kB a swap.
     "spark.sql.ui.retainedExecutions": "10",
     "spark.ui.retainedJobs": "20",
@@ -72,11 +72,9 @@ _CHECKPOINTS_BY_PATH = {
     ),
 }
 
-# Walking a record's text by regular expression recurses (see json_text), so threads get a larger stack.
-# The code that Spark generates for `decode` is one long method, which the JVM would interpret for ever: a third slower.
 # A core file would hold every secret that the JVM knows.
 # Nobody reads the JVM's performance data, which would be a file in the system's temporary folder.
-_JAVA_OPTIONS = "-Xss4m -XX:-DontCompileHugeMethods -XX:-CreateCoredumpOnCrash -XX:-UsePerfData"
+_JAVA_OPTIONS = "-XX:-CreateCoredumpOnCrash -XX:-UsePerfData"
 
 FEW_CORES = 4
 """Up to so many cores, what the JVM compiles thoroughly and collects side by side is taken from the records' work."""
@@ -93,8 +91,10 @@ def java_options(cores: int) -> str:
 
 
 # Whatever Spark shows of properties and options, of these it shows only that they are set.
-_SECRET = rf"(?i)token|access[.]?key|{SECRET_NAMES}"
-_REDACTED = {"spark.redaction.regex": _SECRET, "spark.sql.redaction.options.regex": f"{_SECRET}|url"}
+_REDACTED = {
+    "spark.redaction.regex": SPARK_SECRET_NAMES,
+    "spark.sql.redaction.options.regex": f"{SPARK_SECRET_NAMES}|url",
+}
 _ADDED = {
     "spark.driver.extraJavaOptions": " ",
     "spark.executor.extraJavaOptions": " ",
@@ -222,7 +222,9 @@ def given_settings(ours: Mapping[str, str], conf: Mapping[str, str]) -> dict[str
 
 def visible_settings(settings: Mapping[str, str]) -> dict[str, str]:
     """What the JVM is started with, for everyone on the machine to see; the rest goes over py4j's socket."""
-    return {name: value for name, value in settings.items() if not re.search(_SECRET, name) or name in _REDACTED}
+    return {
+        name: value for name, value in settings.items() if not re.search(SPARK_SECRET_NAMES, name) or name in _REDACTED
+    }
 
 
 def _conf(master: str, values: Mapping[str, str]) -> SparkConf:

@@ -6,16 +6,15 @@ the keys that a batch touches are handed out, and the view's new rows are taken 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 
 import duckdb
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from turnout.decode import Decoded
 from turnout.joins import (
     LIFE_BITS,
     MOST_LIVES,
@@ -26,16 +25,19 @@ from turnout.joins import (
 )
 from turnout.layout import Layout, SourceTable, ViewTable
 from turnout.store.affected import KEPT, Affected, columns_of, evicted, hash_sql, keys_table, new, put, touched, was
-from turnout.store.database import next_version
+from turnout.store.database import next_version, sql_text
 from turnout.store.deltas import DeltaLog, TablePlace
 from turnout.store.exporting import Files, export_rows, has_key
 from turnout.store.feed import MAX_DELTA_ROWS, Feed, Wanted
 from turnout.store.identity import ties
 from turnout.store.narrow import narrowed, widened, widened_sql
 from turnout.store.quality import QualityCount, Sides, move_quality, write_quality
+from turnout.times import moment_sql
 
 _PLACE = 'topic, "partition", "offset"'
-_NONE: Mapping[int, pa.Table] = MappingProxyType({})
+_BAD_COLUMNS = ("ts", "topic", "partition", "offset", "field", "reason", "value")
+_FAULTS = "_faults"
+"""What is wrong with records of a batch, by the number of the source that reads them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,8 @@ class Place:
     schema: str
     layout: Layout
     feed: Feed
+    bad_rows: int
+    """How many rows of `bad_records` are kept."""
 
     def table(self, name: str) -> str:
         """The physical table of this generation."""
@@ -90,6 +94,7 @@ class Batch:
         self._lives: dict[tuple[str, int], int] = {(topic, partition): life for topic, partition, life in found}
         self.log = DeltaLog(cursor, self._wants)
         self.result = BatchResult()
+        self._has_faults = False
 
     @property
     def views_built(self) -> bool:
@@ -119,20 +124,20 @@ class Batch:
         cases = " ".join(f"WHEN {partition} THEN {life << LIFE_BITS}" for partition, life in own.items())
         return f"_id + CASE _id >> {OFFSET_BITS} {cases} ELSE 0 END" if cases else "_id"
 
-    def load(self, records: pa.Table | None, rows: Mapping[int, pa.Table] = _NONE) -> None:
-        """Take decoded records: source rows, and what is wrong with the others; `rows` are plain ones, by source."""
-        by_topic = {self._layout.sources[number].topic: table.num_rows for number, table in rows.items()}
-        self.result.records = (records.num_rows if records is not None else 0) + sum(by_topic.values())
-        if not self.result.records:
+    def load(self, decoded: Decoded) -> None:
+        """Take decoded records: the rows of sources, and what is wrong with records."""
+        self.result.records = decoded.records
+        if not decoded.records:
             return
-        parts = {f"_rows_{number}": table for number, table in rows.items()}
-        if records is not None and records.num_rows:
-            parts["_records"] = records
-        for name, table in parts.items():
-            self._cursor.register(name, table)
+        for number, rows in decoded.rows.items():
+            self._cursor.register(_rows(number), rows)
+        if decoded.faults is not None:
+            self._cursor.register(_FAULTS, decoded.faults)
+        self._has_faults = decoded.faults is not None
         waiting = []
         for index, source in enumerate(self._layout.sources):
-            coming = _coming(index, source, parts, self._place.table(source.table), self._ids(source.topic))
+            relation = _rows(index) if index in decoded.rows else f"{self._place.table(source.table)} WHERE false"
+            coming = _coming(source, relation, self._ids(source.topic))
             if self.views_built or source.latest or source.max_rows is not None:
                 self._keys.collect_new(source, coming)
                 waiting.append(source)
@@ -147,7 +152,7 @@ class Batch:
             self._keys.look_up(source, views)
         for source in waiting:
             self._merge(source) if source.latest else self._append(source, f"FROM {new(source)}")
-        if records is not None and any(_faults(records, index) for index in range(len(self._layout.sources))):
+        if self._has_faults:
             self._note_bad_records()
 
     def _run(self, sql: str) -> int:
@@ -193,18 +198,37 @@ class Batch:
             self._changed.append(source.table)
 
     def _note_bad_records(self) -> None:
-        faults = " UNION ALL ".join(
-            f"SELECT {self._ids(source.topic)} AS _id, _ts, {_PLACE}, unnest(faults_{index}) AS fault, _text "
-            f"FROM _records WHERE len(faults_{index}) > 0"
-            for index, source in enumerate(self._layout.sources)
+        # Sources that read one topic complain of the same.
+        faults = f"SELECT {self._placed()}, _ts, field, reason, text FROM {_FAULTS}"
+        self._run(
+            f"CREATE OR REPLACE TEMP TABLE _bad AS "
+            f"SELECT DISTINCT _id, _ts, {_PLACE}, field, reason, text FROM ({faults})"
         )
-        self.result.bad = self.log.add(
-            "bad_records",
-            f"INSERT INTO {self._place.schema}.bad_records SELECT DISTINCT _id, _ts, {_PLACE}, "
-            f"fault.field, fault.reason, _text FROM ({faults})",
-        )
+        self.result.bad = self._run("SELECT count(*) FROM _bad")
         if self.result.bad:
+            self._make_room_for_bad(self.result.bad)
+            newest = f"(FROM _bad ORDER BY _ts DESC, _id DESC LIMIT {self._place.bad_rows})"
+            shown = f"SELECT _id, {moment_sql('_ts')}, {_PLACE}, field, reason, text FROM {newest} ORDER BY _ts, _id"
+            self.log.add("bad_records", f"INSERT INTO {self._place.schema}.bad_records {shown}")
             self._changed.append("bad_records")
+
+    def _make_room_for_bad(self, coming: int) -> None:
+        """The rows that were written first go. Before others come: no row goes in the batch that it came in."""
+        table = f"{self._place.schema}.bad_records"
+        over = self._run(f"SELECT count(*) FROM {table}") + coming - self._place.bad_rows
+        if over > 0:
+            place = TablePlace("bad_records", table, _BAD_COLUMNS, ["_id"])
+            self.log.remove(place, f"rowid IN (SELECT rowid FROM {table} ORDER BY rowid LIMIT {over})")
+
+    def _placed(self) -> str:
+        """The SQL of where a faulty record was, and of the `_id` that it has among those of its topic."""
+        sources = list(enumerate(self._layout.sources))
+        topics = " ".join(f"WHEN {number} THEN {_literal(source.topic)}" for number, source in sources)
+        ids = " ".join(f"WHEN {number} THEN {self._ids(source.topic)}" for number, source in sources)
+        return (
+            f"CASE source {ids} END AS _id, CASE source {topics} END AS topic, "
+            f'CAST(_id >> {OFFSET_BITS} AS INTEGER) AS "partition", _id & {(1 << OFFSET_BITS) - 1} AS "offset"'
+        )
 
     def affected(self, view: ViewTable) -> dict[str, pa.Table] | None:
         """The shown rows of the keys that this batch touches, for each side of `view`; None where it touches none."""
@@ -316,11 +340,12 @@ class Batch:
         """The records that gave no row, as they came, with where from and why; None where there are none."""
         if not self.result.bad:
             return None
-        whole = " OR ".join(f"row_{i} IS NOT NULL" for i in range(len(self._layout.sources)))
-        faults = ", ".join(f"faults_{i}" for i in range(len(self._layout.sources)))
+        topics = [source.topic for source in self._layout.sources]
+        readers = " ".join(f"WHEN {_literal(topic)} THEN {topics.count(topic)}" for topic in dict.fromkeys(topics))
         letters = self._cursor.execute(
-            f"SELECT _key AS key, _value AS value, {_PLACE}, coalesce({faults})[1].reason AS reason "
-            f"FROM _records WHERE NOT ({whole})"
+            f"SELECT first(key) AS key, first(value) AS value, {_PLACE}, arg_min(reason, source) AS reason "
+            f"FROM (SELECT source, {self._placed()}, reason, key, value FROM {_FAULTS} WHERE whole) "
+            f"GROUP BY {_PLACE} HAVING count(DISTINCT source) = CASE topic {readers} END ORDER BY {_PLACE}"
         ).to_arrow_table()
         return letters if letters.num_rows else None
 
@@ -345,9 +370,13 @@ class Batch:
         )
 
 
-def _faults(records: pa.Table, index: int) -> bool:
-    """Whether anything is wrong with records of a source."""
-    return bool(pc.sum(pc.list_value_length(records.column(f"faults_{index}"))).as_py())
+def _literal(text: str) -> str:
+    return f"'{sql_text(text)}'"
+
+
+def _rows(number: int) -> str:
+    """The rows that came to a source, given by its number."""
+    return f"_rows_{number}"
 
 
 def _side(source: SourceTable) -> str:
@@ -355,18 +384,8 @@ def _side(source: SourceTable) -> str:
     return quoted(f"_side_{source.source}")
 
 
-def _coming(index: int, source: SourceTable, parts: Collection[str], table: str, ids: str) -> str:
-    """The rows of a source among the records of a batch, as a query: plain ones, and those of `decode`."""
-    plain = {column: quoted(column) for column in source.columns}
-    nested = {column: f"row_{index}.{quoted(column)}" for column in source.columns}
-    selected = []
-    if f"_rows_{index}" in parts:
-        selected.append(f"{_hashed(source, plain, ids)}, false AS _deleted FROM _rows_{index}")
-    if "_records" in parts:
-        selected.append(f"{_hashed(source, nested, ids)}, _deleted FROM _records WHERE row_{index} IS NOT NULL")
-    return " UNION ALL ".join(selected) or f"{_hashed(source, plain, ids)}, false AS _deleted FROM {table} WHERE false"
-
-
-def _hashed(source: SourceTable, values: Mapping[str, str], ids: str) -> str:
-    names = ", ".join(f"{value} AS {quoted(column)}" for column, value in values.items())
-    return f"SELECT {names}, {ids} AS _id, _ts, {hash_sql(values[source.key])} AS _hash"
+def _coming(source: SourceTable, relation: str, ids: str) -> str:
+    """The rows of a source among the records of a batch, as a query."""
+    names = ", ".join(quoted(column) for column in source.columns)
+    deleted = "_deleted" if source.latest else "false AS _deleted"
+    return f"SELECT {names}, {ids} AS _id, _ts, {hash_sql(quoted(source.key))} AS _hash, {deleted} FROM {relation}"

@@ -11,8 +11,9 @@ import re
 import shutil
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Protocol
 
 import duckdb
 
@@ -37,6 +38,12 @@ CREATE TABLE IF NOT EXISTS turnout.orchestrator_logs (
 CREATE TABLE IF NOT EXISTS turnout.control_raw (
     _id BIGINT, ts TIMESTAMP WITH TIME ZONE, "partition" INTEGER, "offset" BIGINT, requester VARCHAR,
     raw VARCHAR, requestId VARCHAR, outcome VARCHAR, detail VARCHAR, _acknowledged BOOLEAN);
+ALTER TABLE turnout.control_raw ADD COLUMN IF NOT EXISTS _milliseconds BIGINT;
+ALTER TABLE turnout.control_raw ADD COLUMN IF NOT EXISTS _arrived TIMESTAMP WITH TIME ZONE;
+CREATE TABLE IF NOT EXISTS turnout.control_places (
+    _id BIGINT, "partition" INTEGER, "offset" BIGINT, milliseconds BIGINT);
+CREATE TABLE IF NOT EXISTS turnout.removed_rows (
+    name VARCHAR, outcome VARCHAR, count BIGINT, build DOUBLE, catchUp DOUBLE, publish DOUBLE);
 CREATE TABLE IF NOT EXISTS turnout.swaps (
     _id BIGINT, ts TIMESTAMP WITH TIME ZONE, generation INTEGER, "from" VARCHAR, "to" VARCHAR, requester VARCHAR,
     requestId VARCHAR, controlOffset BIGINT, sourceOffsets VARCHAR, buildSeconds DOUBLE, catchUpSeconds DOUBLE,
@@ -47,8 +54,21 @@ CREATE OR REPLACE VIEW main.swaps AS FROM turnout.swaps;
 """
 
 
+class Readable(Protocol):
+    """What can be read: the store, or one read of it that others can end."""
+
+    @property
+    def max_bytes(self) -> int | None:
+        """The most bytes of a window's rows; None for any number."""
+
+    def read(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
+        """One snapshot: all that is read inside is of one moment."""
+
+
 class Database:
     """The open store. Threads share it; each transaction has a cursor of its own."""
+
+    max_bytes: int | None = None
 
     def __init__(self, path: Path, memory_limit: str) -> None:
         self.path = path
@@ -183,9 +203,9 @@ def store_failed(error: duckdb.Error) -> TurnoutError:
     )
 
 
-def sql_text(path: Path) -> str:
-    """A path for use inside an SQL string."""
-    return str(path).replace("'", "''")
+def sql_text(text: Path | str) -> str:
+    """A path or another text for use inside an SQL string."""
+    return str(text).replace("'", "''")
 
 
 def _unavailable(path: Path, error: Exception) -> TurnoutError:

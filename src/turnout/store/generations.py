@@ -23,8 +23,9 @@ _HASHING = "SELECT " + hash_sql("'turnout'") + " AS probe"
 class GenerationTables:
     """The schema `g<N>`. One thread writes it; readers see whole batches."""
 
-    def __init__(self, database: Database, generation: int, layout: Layout) -> None:
+    def __init__(self, database: Database, generation: int, layout: Layout, bad_rows: int = 100_000) -> None:
         self.database = database
+        self._bad_rows = bad_rows
         self.generation = generation
         self.layout = layout
         self.schema = f"g{generation}"
@@ -33,7 +34,7 @@ class GenerationTables:
         """Make the empty tables inside the caller's transaction; with nothing to catch up on, its views are built."""
         cursor.execute(f"CREATE SCHEMA {self.schema}")
         for source in self.layout.sources:
-            hidden = "_id BIGINT, _ts TIMESTAMP WITH TIME ZONE, _hash UBIGINT"
+            hidden = "_id BIGINT, _ts BIGINT, _hash UBIGINT"
             if source.latest:
                 hidden += ", _deleted BOOLEAN, _shown BOOLEAN"
             shape = f"{_declared(source.columns)}, {hidden}, {_row(identity.of_source(source))}"
@@ -117,7 +118,7 @@ class GenerationTables:
         """
         with self.database.transaction() as cursor:
             progress = self.progress(cursor)
-            place = Place(self.schema, self.layout, self.database.feed)
+            place = Place(self.schema, self.layout, self.database.feed, self._bad_rows)
             replayed = batch_id is not None and batch_id <= progress.batch_id
             batch = None if replayed else Batch(place, cursor, progress)
             yield batch

@@ -16,8 +16,21 @@ import duckdb
 from turnout.joins import quoted
 from turnout.plan import Plan
 from turnout.store.database import Database, next_version
+from turnout.times import moment_sql, now_milliseconds
 
 _TRIM_EVERY = 200
+_ARRIVE = f"""
+INSERT INTO turnout.control_raw (
+    _id, ts, "partition", "offset", requester, raw, detail, _milliseconds, _arrived)
+SELECT coalesce(max(_id), 0) + 1, {moment_sql("CAST($moment AS BIGINT)")}, $partition, $offset, $requester, $raw,
+    $refused, $moment, now()
+FROM turnout.control_raw
+HAVING count(*) FILTER (
+    coalesce(_milliseconds, epoch_ms(ts)) = $moment AND "partition" = $partition AND "offset" = $offset) = 0
+AND NOT EXISTS (
+    FROM turnout.control_places WHERE milliseconds = $moment AND "partition" = $partition AND "offset" = $offset)
+RETURNING _id
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +53,20 @@ class Arrival:
     requester: str
     partition: int | None = None
     offset: int | None = None
-    timestamp: datetime | None = None
+    timestamp_ms: int | None = None
+    refused: str | None = None
+    """Why it cannot be followed, where that is not to be seen in `raw`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A message that is kept and has no outcome yet."""
+
+    number: int
+    raw: str | None
+    requester: str
+    offset: int | None
+    refused: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,36 +154,36 @@ class Ledger:
         joins = dict.fromkeys(join.value for join in plan.joins.values())
         return {**topics, "joinType": ", ".join(joins)}
 
-    def arrive(self, arrivals: Sequence[Arrival]) -> list[int | None]:
-        """Keep messages before anything is done with them; the id of each, or None where it was there already."""
+    def arrive(self, arrivals: Sequence[Arrival]) -> list[Pending | None]:
+        """Keep messages before anything is done with them; None for one that was there already."""
         with self._database.write() as cursor:
-            ids = [self._arrive(cursor, arrival) for arrival in arrivals]
+            kept = [self._arrive(cursor, arrival) for arrival in arrivals]
             next_version(cursor, "turnout", "control_raw")
-        return ids
+        return kept
 
-    def _arrive(self, cursor: duckdb.DuckDBPyConnection, arrival: Arrival) -> int | None:
+    def _arrive(self, cursor: duckdb.DuckDBPyConnection, arrival: Arrival) -> Pending | None:
         # The time is part of a place: a control topic that was made anew counts its offsets from 0 again.
-        place = [arrival.timestamp or datetime.now(UTC), arrival.partition, arrival.offset]
-        row = cursor.execute(
-            'INSERT INTO turnout.control_raw (_id, ts, "partition", "offset", requester, raw) '
-            "SELECT coalesce(max(_id), 0) + 1, ?, ?, ?, ?, ? FROM turnout.control_raw "
-            'HAVING count(*) FILTER (ts = ? AND "partition" = ? AND "offset" = ?) = 0 RETURNING _id',
-            [*place, arrival.requester, arrival.raw, *place],
-        ).fetchone()
-        return row[0] if row else None
+        moment = now_milliseconds() if arrival.timestamp_ms is None else arrival.timestamp_ms
+        place = {"moment": moment, "partition": arrival.partition, "offset": arrival.offset}
+        given = {"requester": arrival.requester, "raw": arrival.raw, "refused": arrival.refused}
+        row = cursor.execute(_ARRIVE, place | given).fetchone()
+        return Pending(row[0], arrival.raw, arrival.requester, arrival.offset, arrival.refused) if row else None
 
-    def pending(self) -> list[tuple[int, str | None, str, int | None]]:
-        """Messages without an outcome, oldest first: id, raw text, requester, offset."""
+    def pending(self) -> list[Pending]:
+        """Messages without an outcome, oldest first."""
         with self._database.read() as cursor:
-            return cursor.execute(
-                'SELECT _id, raw, requester, "offset" FROM turnout.control_raw WHERE outcome IS NULL ORDER BY _id'
+            rows = cursor.execute(
+                'SELECT _id, raw, requester, "offset", detail FROM turnout.control_raw '
+                "WHERE outcome IS NULL ORDER BY _id"
             ).fetchall()
+        return [Pending(*row) for row in rows]
 
     def control_positions(self) -> dict[int, int]:
         """The next offset to read of each partition of the control topic."""
         with self._database.read() as cursor:
             rows = cursor.execute(
-                'SELECT "partition", max("offset") + 1 FROM turnout.control_raw '
+                'SELECT "partition", max("offset") + 1 FROM (SELECT "partition", "offset" FROM turnout.control_raw '
+                'UNION ALL SELECT "partition", "offset" FROM turnout.control_places) '
                 'WHERE "partition" IS NOT NULL GROUP BY 1'
             ).fetchall()
         return {int(partition): int(offset) for partition, offset in rows}

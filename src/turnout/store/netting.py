@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import duckdb
@@ -25,19 +26,17 @@ class ChangeSet:
     delete: list[str]
 
 
-class Netting:
-    """One thread at a time; small inputs, so one core."""
+class Netting(threading.local):
+    """Small inputs, so one core; each thread has a database of its own, so that none waits for another."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._connection = duckdb.connect(config={"threads": 1})
         self._connection.execute("SET TimeZone = 'UTC'")
 
     def change_set(self, delta: Delta, columns: Sequence[str]) -> ChangeSet:
         """Inserts, updates and deletes of the chosen columns."""
         chosen = ", ".join(quote(name) for name in columns)
-        with self._lock:
-            self._register(removed=delta.removed, added=delta.added)
+        with self._registered(removed=delta.removed, added=delta.added):
             insert = self._arrow(f"SELECT {chosen}, {ROW} FROM added ANTI JOIN removed USING ({ROW})")
             update = self._arrow(
                 f"SELECT {', '.join(f'a.{quote(name)}' for name in columns)}, a.{ROW} FROM added a "
@@ -54,17 +53,22 @@ class Netting:
         found = [*(condition for condition, _ in filters), *keys]
         sql = ", ".join(f"{expression} AS _{number}" for number, expression in enumerate(found))
         parameters = [value for _, values in filters for value in values]
-        with self._lock:
-            self._register(changed=pa.concat_tables([delta.removed.select(columns), delta.added.select(columns)]))
+        with self._registered(changed=pa.concat_tables([delta.removed.select(columns), delta.added.select(columns)])):
             answer = compact(self._arrow(f"SELECT {sql} FROM changed", parameters))
         kept = dict(zip(filters, (pc.fill_null(mask, False) for mask in answer.columns), strict=False))
         placed = dict(zip(keys, answer.columns[len(filters) :], strict=True))
         return Sifted(_side(delta.removed, 0, kept, placed), _side(delta.added, delta.removed.num_rows, kept, placed))
 
-    def _register(self, **tables: pa.Table) -> None:
-        """Under names that queries know."""
+    @contextmanager
+    def _registered(self, **tables: pa.Table) -> Iterator[None]:
+        """Under names that queries know; not held longer than needed."""
         for name, table in tables.items():
             self._connection.register(name, table)
+        try:
+            yield
+        finally:
+            for name in tables:
+                self._connection.unregister(name)
 
     def _arrow(self, sql: str, parameters: Sequence[object] = ()) -> pa.Table:
         return self._connection.execute(sql, list(parameters)).to_arrow_table()

@@ -10,10 +10,18 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from turnout.store.database import Database
+from turnout.store.database import Readable
 from turnout.store.holding import KEY, Order
 from turnout.store.identity import ROW, ties
-from turnout.store.windows import Window, WindowResult, chosen_columns, open_snapshot, split_name, store_faults
+from turnout.store.windows import (
+    Window,
+    WindowResult,
+    chosen_columns,
+    collected,
+    open_snapshot,
+    split_name,
+    store_faults,
+)
 
 GONE = (-1, 0)
 """The place of a table that is not there any more."""
@@ -51,7 +59,7 @@ class Positions:
         return generation, self.generations[generation].get(plain, 0)
 
 
-def track_window(database: Database, window: Window) -> TrackedWindow:
+def track_window(database: Readable, window: Window) -> TrackedWindow:
     """The window's rows with their identities and their places in its order."""
     with open_snapshot(database) as snapshot:
         table, total = snapshot.prepare(window)
@@ -62,13 +70,13 @@ def track_window(database: Database, window: Window) -> TrackedWindow:
         # A whole table is followed by its changes, which have no places.
         places = [] if window.limit is None else [f"{order.key} AS {KEY}"]
         extra = [*places, f"{identity} AS {ROW}"]
-        rows = snapshot.select(table, window, extra).to_arrow_table()
+        rows = collected(snapshot.select(table, window, extra), database, window)
         version = snapshot.version(table)
         result = WindowResult(window.table, table.generation, version, total, chosen, rows.select(names))
         return TrackedWindow(result, rows, order)
 
 
-def read_positions(database: Database, generations: Collection[int] = ()) -> Positions:
+def read_positions(database: Readable, generations: Collection[int] = ()) -> Positions:
     """Where all tables are now; of the published generation, and of `generations` where they live."""
     with store_faults("read"), database.read() as cursor:
         row = cursor.execute("SELECT generation FROM turnout.published").fetchone()

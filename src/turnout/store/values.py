@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal
 
+from turnout import times
 from turnout.columns import ColumnType
 from turnout.errors import TurnoutError
 
@@ -106,17 +107,33 @@ def _decimal(value: object, column: ColumnType) -> Decimal:
     return number
 
 
-def _date(value: object, _: ColumnType) -> date:
+def _date(value: object, _: ColumnType) -> date | str:
+    """As a `date`, or as the text that the store casts where that has no such year."""
     if not isinstance(value, str):
         raise TypeError
-    return date.fromisoformat(value.strip())
+    days = times.parse_date(value)
+    try:
+        return date(1970, 1, 1) + timedelta(days=days)
+    except OverflowError:
+        return _in_store(times.duckdb_date, days)
 
 
-def _timestamp(value: object, _: ColumnType) -> datetime:
+def _timestamp(value: object, _: ColumnType) -> datetime | str:
+    """As a `datetime`, or as the text that the store casts where that has no such year."""
     if not isinstance(value, str):
         raise TypeError
-    moment = datetime.fromisoformat(value.strip())
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    microseconds = times.parse_moment(value)
+    try:
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)
+    except OverflowError:
+        return _in_store(times.duckdb_moment, microseconds)
+
+
+def _in_store(text: Callable[[int], str], number: int) -> str:
+    try:
+        return text(number)
+    except ValueError as error:
+        raise _RefusedError(str(error)) from error
 
 
 _READERS: dict[str, Callable[[object, ColumnType], object]] = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from enum import StrEnum
 
 import orjson
@@ -18,6 +19,12 @@ from turnout.errors import TurnoutError
 from turnout.store.values import parse_value, show
 
 MAX_TERMS = 100
+MAX_VALUES = 5_000
+"""Values of all `in` and `not in` lists of a filter together."""
+
+
+MAX_SMALL_FILTER = 16
+"""A filter of a greater weight is large: what it costs is for who asked for it to wait for."""
 
 
 class Op(StrEnum):
@@ -113,7 +120,14 @@ def parse_terms(raw: str | Sequence[str | Mapping[str, object]]) -> tuple[Term, 
             raise _bad(f"where: a term is a text or an object, got {show(item)}")
         if len(terms) > MAX_TERMS:
             raise _bad(f"where: more than {MAX_TERMS} terms", "use `in (...)` for many values of one column")
+    if sum(len(term.value) for term in terms if isinstance(term.value, tuple)) > MAX_VALUES:
+        raise _bad(f"where: more than {MAX_VALUES} values in lists", "split them over several requests")
     return tuple(terms)
+
+
+def weight(terms: Sequence[Term]) -> int:
+    """How much a filter asks for: its terms, where each value of a list counts as one."""
+    return sum(len(term.value) if isinstance(term.value, tuple) else 1 for term in terms)
 
 
 def parse_sort(raw: str | Sequence[str]) -> tuple[SortKey, ...]:
@@ -186,12 +200,26 @@ def _compile(term: Term, column: ColumnType) -> tuple[str, list[object]]:
     given = term.value if isinstance(term.value, tuple) else (term.value,)
     values = [parse_value(value, column, f"where: column {show(term.column)}") for value in given]
     # The cast makes both sides one type: 0.1 equals the float 0.1, and no comparison can fail while it runs.
-    slot = f"CAST(? AS {column.duckdb})"
     if term.op is Op.IN:
-        return f"{name} IN ({', '.join([slot] * len(values))})", values
+        return f"{name} IN ({_listed_values(column)})", [_texts(values)]
     if term.op is Op.NOT_IN:
-        return f"({name} IS NULL OR {name} NOT IN ({', '.join([slot] * len(values))}))", values
-    return _COMPARE[term.op].format(name, slot), values
+        return f"({name} IS NULL OR {name} NOT IN ({_listed_values(column)}))", [_texts(values)]
+    return _COMPARE[term.op].format(name, f"CAST(? AS {column.duckdb})"), values
+
+
+def _listed_values(column: ColumnType) -> str:
+    """The values of one list parameter as a subquery: a hash lookup for each row, however long the list is."""
+    # A float is read by way of a double, as a single value is: texts may round otherwise.
+    read = "DOUBLE" if column.name == "float" else column.duckdb
+    return f"SELECT CAST(unnest(CAST(CAST(? AS VARCHAR[]) AS {read}[])) AS {column.duckdb})"
+
+
+def _texts(values: Sequence[object]) -> tuple[str, ...]:
+    """The values of a list as one parameter.
+
+    As texts: in a Python list DuckDB takes NaN for null, and all decimals for as short as the first.
+    """
+    return tuple(value.isoformat() if isinstance(value, date) else str(value) for value in values)
 
 
 def _terms_of_text(text: str) -> Iterator[Term]:

@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cached_property
 
 import duckdb
@@ -21,7 +20,7 @@ import pyarrow as pa
 from turnout.columns import ColumnType
 from turnout.errors import TurnoutError
 from turnout.store import identity
-from turnout.store.database import Database
+from turnout.store.database import Readable
 from turnout.store.values import show
 from turnout.store.where import SortKey, Term, compile_sort, compile_where, known_column, quote
 
@@ -30,6 +29,7 @@ log = logging.getLogger(__name__)
 _ROWID = "_rowid"
 _OF_GENERATION = re.compile(r"(.+)@([0-9]{1,9})", re.ASCII | re.DOTALL)
 _STREAM_BATCH_ROWS = 50_000
+_COUNTED_ROWS = 2_000
 _CATALOG = """
 SELECT schema_name, table_name, column_name, data_type FROM duckdb_columns()
 WHERE database_name = current_database() AND NOT internal ORDER BY schema_name, table_name, column_index
@@ -95,24 +95,24 @@ class TableInfo:
     version: int
 
 
-def read_window(database: Database, window: Window) -> WindowResult:
+def read_window(database: Readable, window: Window) -> WindowResult:
     """The window's rows in memory."""
     with open_snapshot(database) as snapshot:
         table, total = snapshot.prepare(window)
-        rows = snapshot.select(table, window).to_arrow_table()
+        rows = collected(snapshot.select(table, window), database, window)
         return WindowResult(
             window.table, table.generation, snapshot.version(table), total, chosen_columns(table, window), rows
         )
 
 
-def newest_record(database: Database) -> datetime | None:
-    """The time of the newest Kafka record that is shown."""
+def newest_record(database: Readable) -> int | None:
+    """The time of the newest Kafka record that is shown, in milliseconds since 1970."""
     with open_snapshot(database) as snapshot:
         return snapshot.newest()
 
 
 @contextmanager
-def open_window(database: Database, window: Window) -> Iterator[WindowStream]:
+def open_window(database: Readable, window: Window) -> Iterator[WindowStream]:
     """The window's rows as a stream, for tables that memory should not hold.
 
     The block keeps a snapshot open, and DuckDB cannot reclaim what it still sees: drain it into a file, not
@@ -126,7 +126,7 @@ def open_window(database: Database, window: Window) -> Iterator[WindowStream]:
         yield WindowStream(window.table, table.generation, version, total, chosen_columns(table, window), reader)
 
 
-def list_tables(database: Database) -> list[TableInfo]:
+def list_tables(database: Readable) -> list[TableInfo]:
     """All tables, by name."""
     with open_snapshot(database) as snapshot:
         found = [snapshot.table(name) for name in snapshot.names]
@@ -140,6 +140,23 @@ def list_tables(database: Database) -> list[TableInfo]:
             )
             for table in found
         ]
+
+
+def collected(selected: duckdb.DuckDBPyConnection, store: Readable, window: Window) -> pa.Table:
+    """The rows of a window in memory; TurnoutError where one that has an end has more bytes than may be."""
+    if store.max_bytes is None or window.limit is None:
+        return selected.to_arrow_table()
+    reader, batches, size = selected.to_arrow_reader(_COUNTED_ROWS), [], 0
+    for batch in reader:
+        size += batch.nbytes
+        if size > store.max_bytes:
+            raise TurnoutError(
+                code="answer_too_large",
+                message=f"the rows have more than the {store.max_bytes // 1_000_000} MB allowed",
+                hint="ask for fewer rows or columns, or for a file: format=arrow",
+            )
+        batches.append(batch)
+    return pa.Table.from_batches(batches, reader.schema)
 
 
 @contextmanager
@@ -210,15 +227,14 @@ class _Snapshot:
             known_column(name, table.columns, "columns", "bad_columns")
         compile_sort(window.sort, table.columns)
 
-    def newest(self) -> datetime | None:
-        """The latest record time in any published table."""
+    def newest(self) -> int | None:
+        """The latest record time in any published table, in milliseconds since 1970."""
         dated = [name for name in self.names if "_ts" in self._catalog["main", name]]
         if not dated:
             return None
-        # As a number: the driver reads a time with a zone only with a package that nothing else needs.
-        parts = " UNION ALL ".join(f"SELECT epoch_us(max(_ts)) AS us FROM main.{quote(name)}" for name in dated)
-        row = self._cursor.execute(f"SELECT max(us) FROM ({parts})").fetchone()
-        return datetime.fromtimestamp(row[0] / 1e6, UTC) if row and row[0] is not None else None
+        parts = " UNION ALL ".join(f"SELECT max(_ts) AS ms FROM main.{quote(name)}" for name in dated)
+        row = self._cursor.execute(f"SELECT max(ms) FROM ({parts})").fetchone()
+        return row[0] if row else None
 
     def count(self, table: _Table, condition: str, parameters: list[object]) -> int:
         return self._scalar(f"SELECT count(*) FROM {table.source} WHERE {condition}", parameters)
@@ -289,7 +305,7 @@ def split_name(name: str) -> tuple[str, int | None]:
 
 
 @contextmanager
-def open_snapshot(database: Database) -> Iterator[_Snapshot]:
+def open_snapshot(database: Readable) -> Iterator[_Snapshot]:
     with store_faults("read"), database.read() as cursor:
         # Arrow carries the session's zone into every file; it must not be that of the machine.
         cursor.execute("SET TimeZone = 'UTC'")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 
 from faults.scenarios import bulk
 from faults.stage import Stage
-from faults.world import ACCOUNTS, USERS, Comparison, World
-from turnout.testing import produce
+from faults.world import ACCOUNTS, ANY_TIME, USERS, Comparison, Topics, World
+from turnout.testing import Record, produce
 
 LOAD_SECONDS = 2
 BULK_RECORDS = 45_000
@@ -18,6 +19,10 @@ HOT_ROWS = 100_000
 LARGE_BYTES = 990_000
 WIDE_COLUMNS = 1000
 BAD_RECORDS = 1_000_000
+STRANGE_TIMES = (1_794_787_200_000_000, 2**63 - 1, 10**17, -2, -62_135_596_800_001, -(10**17), -(2**63) + 1)
+"""Milliseconds: microseconds sent as such, and what no clock and no `datetime` has."""
+
+STRANGE_DAYS = ("58844-07-17", "-0043-03-15", "5881580-07-10", "294247-01-10", "0000-02-29", "9999999-01-01")
 
 
 def poison() -> list[bytes]:
@@ -74,6 +79,53 @@ def poisoned_build(stage: Stage) -> Comparison:
     return world.recover(began)
 
 
+def strange_times(stage: Stage) -> Comparison:
+    """Records of any time, with dates of any year: read live, by a build, and after a restart."""
+    columns = USERS | {"born": "date", "seen": "timestamp"}
+    with World(stage.new_folder(), stage.kafka, user_columns=columns) as world:
+        for _ in range(2):  # the second time they are there before the build
+            topics = world.make_topics(config=ANY_TIME)
+            _write_strange_times(world, topics)
+            world.move(topics)
+            world.producer.resume()
+            _write_strange_times(world, topics)
+            world.settle()
+            began = time.monotonic()
+            world.turnout.stop()
+            world.turnout.start()
+        assert world.turnout.http.get("/api/status").json()["newestRecord"] == "+292278994-08-17T07:12:55.807Z"
+        return world.recover(began)
+
+
+def _write_strange_times(world: World, topics: Topics) -> None:
+    users: list[Record] = []
+    accounts: list[Record] = []
+    for number, (moment, born) in enumerate(itertools.product(STRANGE_TIMES, STRANGE_DAYS)):
+        user = {"userId": f"s{number % 9}", "name": "n", "email": "e", "age": number, "born": born, "seen": born}
+        account = {"userId": f"s{number % 9}", "accountType": "a", "balance": number}
+        users += [Record(value, None, number % 2, moment) for value in (user, b"{bad %d" % number)]
+        accounts.append(Record(account, None, number % 2, moment))
+    produce(world.bootstrap, topics.users, users)
+    produce(world.bootstrap, topics.accounts, accounts)
+
+
+def strange_control_times(stage: Stage) -> Comparison:
+    """Control messages of any time, and records that are no message; the last one is good, and Turnout restarts."""
+    world = stage.world()
+    for value in (b"\xff" * 300_000, b"{" + b" " * 900_000, b"\x1b[2J\n", None):
+        world.control.send_raw(value)
+    for number, moment in enumerate(STRANGE_TIMES):
+        world.control.send({"joinType": ("inner", "left")[number % 2]}, moment)
+        world.control.send_raw(b"\xff")
+    last = world.control.send({"joinType": "full"})
+    world.settle()
+    assert world.control.outcome(last) == "applied"
+    began = time.monotonic()
+    world.turnout.stop()
+    world.turnout.start()
+    return world.recover(began)
+
+
 def hot_key(stage: Stage) -> Comparison:
     """One key has 100,000 rows on the left, and its account changes all the time."""
     world = stage.world()
@@ -116,4 +168,4 @@ def many_bad_records(stage: Stage) -> Comparison:
     """A million distinct records that are no JSON: each has its row in bad_records."""
     world = stage.world()
     bulk.write(world.bootstrap, world.topics.users, (b"{bad %d" % n for n in range(BAD_RECORDS)))
-    return world.recover(time.monotonic(), timeout_seconds=120)
+    return world.recover(time.monotonic())

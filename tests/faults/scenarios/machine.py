@@ -80,7 +80,7 @@ def disk_full(stage: Stage) -> Comparison:
         fill(disk / "filler")
         values = (f'{{"userId": "u{n}", "name": "{"x" * 500}"}}'.encode() for n in range(5000))
         bulk.write(world.bootstrap, world.topics.users, values)
-        wait_until(lambda: "No space left on device" in world.turnout.reason(), timeout=40, what="it to be told")
+        wait_until(lambda: "No space left on device" in world.turnout.reason(), what="it to be told")
         fill(disk / "filler")
         world.control.send({"joinType": "inner"})
         time.sleep(FULL_SECONDS)

@@ -54,14 +54,14 @@ def kill_worker(stage: Stage) -> Comparison:
         workers[:] = [worker for child in java.children() if _is_daemon(child) for worker in child.children()]
         return bool(workers)
 
-    wait_until(found, timeout=60, interval=0.01, what="a Python worker")
+    wait_until(found, interval=0.01, what="a Python worker")
     for worker in workers:
         worker.kill()
     killed = time.monotonic()
-    wait_until(lambda: world.control.outcome(request), timeout=60, what="an outcome")
+    wait_until(lambda: world.control.outcome(request), what="an outcome")
     assert world.control.outcome(request) == "applied", world.turnout.rows("control_raw", sort="-ts", limit=1)
     world.follow(large)
-    return world.recover(killed, timeout_seconds=120)
+    return world.recover(killed)
 
 
 def _is_daemon(process: psutil.Process) -> bool:

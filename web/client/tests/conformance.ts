@@ -1,4 +1,4 @@
-// Run by tests/test_web.py against the real server, as built: prints every event as one line of JSON, until its input ends.
+// Run by tests/browser/test_web.py against the real server, as built: prints every event as one line of JSON, until its input ends.
 
 import { connect } from "../dist/index.js";
 

@@ -65,6 +65,13 @@ export function age(milliseconds: number): string {
   return `${Math.floor(elapsed / 86_400)} d`;
 }
 
+// A record can be of a year that no browser knows: that is no age.
+export function ago(milliseconds: number): string {
+  if (Number.isNaN(milliseconds)) return "unknown";
+  const text = age(milliseconds);
+  return text === "now" ? text : `${text} ago`;
+}
+
 export function percent(part: number, whole: number): string {
   if (whole <= 0) return "-";
   const share = (100 * part) / whole;

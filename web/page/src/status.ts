@@ -3,7 +3,7 @@
 
 import type { Status } from "@turnout/client";
 import { byId, element, say, setText } from "./dom";
-import { age, compact, rate, words } from "./format";
+import { ago, compact, rate, words } from "./format";
 import { Sparkline } from "./spark";
 
 const TICK_MS = 1000;
@@ -59,7 +59,7 @@ export class Header {
     if (!this.status) return;
     const newest = this.status.newestRecord;
     const elapsed = typeof newest === "string" ? Date.now() + this.skewMs - Date.parse(newest) : null;
-    const fresh = this.set("fresh", "newest record", elapsed === null ? "-" : agoText(elapsed));
+    const fresh = this.set("fresh", "newest record", elapsed === null ? "-" : ago(elapsed));
     fresh.box.classList.toggle("stale", elapsed !== null && elapsed > STALE_MS);
     fresh.box.title = typeof newest === "string" ? newest : "";
   }
@@ -97,8 +97,6 @@ export function describePlan(status: Status): string {
   const topics = topicFields(status).map((field) => `${field.replace(/Topic$/, "")} from ${textOf(status[field])}`);
   return [...topics, `${textOf(status.joinType)} join`].join(", ");
 }
-
-const agoText = (elapsed: number): string => (age(elapsed) === "now" ? "now" : `${age(elapsed)} ago`);
 
 function textOf(value: unknown): string {
   if (value === null || value === undefined) return "-";

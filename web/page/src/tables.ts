@@ -10,31 +10,32 @@ const OPERATIONS = ["join_quality", "bad_records", "swaps", "control_raw", "orch
 const JOURNALS = ["bad_records", "swaps", "control_raw", "orchestrator_logs"];
 
 // What is read first in tables about how things went; the other columns follow in their own order.
-const READ_FIRST: Record<string, string[]> = {
-  bad_records: ["ts", "topic", "reason", "field", "value"],
-  control_raw: ["ts", "outcome", "requester", "raw", "detail"],
-  swaps: ["ts", "generation", "outcome", "from", "to"],
-};
-const EXAMPLES: Record<string, string> = {
-  bad_records: "reason contains JSON, topic = users",
-  control_raw: "outcome = rejected, raw contains users",
-  orchestrator_logs: "level = ERROR, msg contains swap",
-  orchestrator_status: "state = live",
-  swaps: "outcome = failed, generation >= 2",
-};
+// Maps, not objects: a table may have the name of something that every object has, such as constructor.
+const READ_FIRST = new Map([
+  ["bad_records", ["ts", "topic", "reason", "field", "value"]],
+  ["control_raw", ["ts", "outcome", "requester", "raw", "detail"]],
+  ["swaps", ["ts", "generation", "outcome", "from", "to"]],
+]);
+const EXAMPLES = new Map([
+  ["bad_records", "reason contains JSON, topic = users"],
+  ["control_raw", "outcome = rejected, raw contains users"],
+  ["orchestrator_logs", "level = ERROR, msg contains swap"],
+  ["orchestrator_status", "state = live"],
+  ["swaps", "outcome = failed, generation >= 2"],
+]);
 
 const baseName = (table: string): string => table.split("@")[0] ?? table;
 
 // The places of the columns, in the order to show them.
 export function inReadingOrder(table: string, columns: readonly Column[]): number[] {
-  const first = (READ_FIRST[baseName(table)] ?? []).map((name) => columns.findIndex((column) => column.name === name));
+  const first = (READ_FIRST.get(baseName(table)) ?? []).map((name) => columns.findIndex((column) => column.name === name));
   const known = first.filter((i) => i >= 0);
   return [...known, ...[...columns.keys()].filter((i) => !known.includes(i))];
 }
 
 // How to write a condition, with columns that are there.
 export function exampleOf(table: string, columns: readonly Column[]): string {
-  const known = EXAMPLES[baseName(table)];
+  const known = EXAMPLES.get(baseName(table));
   if (known) return known;
   const counted = columns.find(({ type }) => isNumeric(type));
   const text = columns.find(({ name, type }) => type === "string" && !/id$/i.test(name));

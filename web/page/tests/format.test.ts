@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { age, columnWidth, compact, copyText, percent, prettyJson, rate, seconds, valueText } from "../src/format";
+import { age, ago, columnWidth, compact, copyText, percent, prettyJson, rate, seconds, valueText } from "../src/format";
 import { linePath, points, Recent } from "../src/spark";
 import { exampleOf, grouped, inReadingOrder } from "../src/tables";
 import { whatChanged } from "../src/timeline";
@@ -40,6 +40,12 @@ test("counts and rates stay short", () => {
 test("ages and durations are read at a glance", () => {
   expect([-500, 999, 1_000, 61_000, 7_200_000, 200_000_000].map(age)).toEqual(["now", "now", "1 s", "1 min", "2 h", "2 d"]);
   expect([0.0491, 1.25, 12.4, 61, null].map(seconds)).toEqual(["49 ms", "1.3 s", "12 s", "1 min 1 s", "-"]);
+});
+
+test("the age of a record of any time has a text", () => {
+  const now = Date.parse("2026-01-01T00:00:00Z");
+  const times = ["2025-12-31T23:59:55Z", "+058844-07-17T00:00:00Z", "-271821-04-20T00:00:00Z", "+292278994-08-17T07:12:55.807Z"];
+  expect(times.map((text) => ago(now - Date.parse(text)))).toEqual(["5 s ago", "now", "100020454 d ago", "unknown"]);
 });
 
 test("percent never rounds some to none, or most to all", () => {
@@ -89,6 +95,9 @@ test("columns of journals come in reading order, all of them once", () => {
   const columns = ["ts", "partition", "raw", "outcome"].map((name) => ({ name, type: "string" }));
   expect(inReadingOrder("control_raw@3", columns)).toEqual([0, 3, 2, 1]);
   expect(inReadingOrder("final_ui", columns)).toEqual([0, 1, 2, 3]);
+  for (const name of ["constructor", "toString", "__proto__", "hasOwnProperty"]) {
+    expect(inReadingOrder(name, columns)).toEqual([0, 1, 2, 3]);
+  }
 });
 
 test("the example of a condition has columns of the table", () => {
@@ -98,6 +107,7 @@ test("the example of a condition has columns of the table", () => {
     { name: "name", type: "string" },
   ];
   expect(exampleOf("people", columns)).toBe("age >= 30, name contains an");
+  expect(exampleOf("constructor", columns)).toBe("age >= 30, name contains an");
 });
 
 test("whatChanged names only what is different", () => {

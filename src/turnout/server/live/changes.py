@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 import pyarrow as pa
 
 from turnout.errors import TurnoutError
+from turnout.own_tables import SHOWN_OF_STORE
 from turnout.server.live.encoding import changes_body, current_body, problem_body
 from turnout.server.live.outbox import ChangesSlot
 from turnout.server.live.retrying import retried
 from turnout.server.live.snapshots import Snapshot
-from turnout.server.live.windows import Place, Readers, of_generation
+from turnout.server.live.windows import MAX_DELTAS, Place, Readers, clients_of, of_generation
+from turnout.server.reads import Reading
 from turnout.store.feed import Delta, Wanted
 from turnout.store.identity import ROW
 from turnout.store.netting import ChangeSet
@@ -28,9 +30,10 @@ from turnout.store.windows import Window, split_name
 
 KEPT_CHANGES = 2_000
 KEPT_BYTES = 32 * 1024 * 1024
-COMPARED = frozenset({"orchestrator_status", "orchestrator_logs", "control_raw", "swaps", "join_quality"})
+COMPARED = frozenset({*SHOWN_OF_STORE, "join_quality"})
 _LATE_SECONDS = 1.0
 _AGAIN_SECONDS = 0.02
+_ROOM_SECONDS = 0.2
 
 Reason = Literal["subscribed", "swap", "behind"]
 
@@ -89,7 +92,7 @@ class SharedChanges:
         self._ended = ended
         self._compares = split_name(window.table)[0] in COMPARED
         self._followers: dict[ChangesSlot, Place | None] = {}
-        self._joining: set[asyncio.Task[None]] = set()
+        self._joining: dict[ChangesSlot, asyncio.Task[None]] = {}
         self._history = History()
         self._place: Place | None = None
         self._known: TrackedWindow | None = None
@@ -119,17 +122,22 @@ class SharedChanges:
     def leave(self, slot: ChangesSlot) -> bool:
         """A follower less; whether any is left."""
         self._followers.pop(slot, None)
+        if (joining := self._joining.pop(slot, None)) is not None:
+            joining.cancel()
         return bool(self._followers)
 
     def close(self) -> None:
         self._task.cancel()
-        for task in self._joining:
+        for task in self._joining.values():
             task.cancel()
 
     def told(self, place: Place, deltas: Mapping[Place, Delta | None]) -> None:
         """The table is at `place`. `deltas` tells what led to a place, or None where that was not collected."""
         self._told = place
-        self._deltas |= of_generation(deltas, place[0])
+        if not self._compares:
+            self._deltas = of_generation(self._deltas | dict(deltas), place[0])
+            if len(self._deltas) > MAX_DELTAS:
+                self._deltas.clear()  # what is missed is told by a snapshot
         self._woken.set()
 
     # -- one follower, until it is with the others
@@ -146,20 +154,27 @@ class SharedChanges:
         return True
 
     def _bring(self, slot: ChangesSlot, reason: Reason, seen: Place | None = None) -> None:
-        task = asyncio.ensure_future(self._bring_in(slot, reason, seen))
-        self._joining.add(task)
-        task.add_done_callback(self._joining.discard)
+        if (earlier := self._joining.pop(slot, None)) is not None:
+            earlier.cancel()
+        task = self._joining[slot] = asyncio.ensure_future(self._bring_in(slot, reason, seen))
+        task.add_done_callback(lambda done: self._joining.pop(slot) if self._joining.get(slot) is done else None)
 
     async def _bring_in(self, slot: ChangesSlot, reason: Reason, seen: Place | None) -> None:
         fault = f"a snapshot of {self.window.table} cannot be read"
         try:
             while slot in self._followers:
-                snapshot = await retried(lambda: self._snapshot(reason), fault)
+                await self._room(slot.client)
+                snapshot = await retried(lambda: self._snapshot(reason, [slot]), fault)
                 if slot in self._followers and self._admit(slot, snapshot, seen):
                     return
                 await asyncio.sleep(_AGAIN_SECONDS)
         except TurnoutError as error:
             self._refuse(slot, error)
+
+    async def _room(self, client: str) -> None:
+        """Until the client has read enough of what it asked for before: a whole table is large."""
+        while not self._readers.held.has_room(client):
+            await asyncio.sleep(_ROOM_SECONDS)
 
     def _admit(self, slot: ChangesSlot, snapshot: Snapshot, seen: Place | None) -> bool:
         """Let a follower in; False where its snapshot and what all were told do not meet: it is read again."""
@@ -175,7 +190,7 @@ class SharedChanges:
         if place == seen:
             slot.put_current(current_body(self.window.table, *place))
         else:
-            slot.put_snapshot(snapshot.parts())
+            self._put_snapshot(slot, snapshot)
         for body in later:
             slot.put(body)
         self._followers[slot] = max(place, self._place)
@@ -187,12 +202,17 @@ class SharedChanges:
         if not self._followers:
             self._ended()
 
-    async def _snapshot(self, reason: Reason) -> Snapshot:
+    async def _snapshot(self, reason: Reason, slots: Iterable[ChangesSlot]) -> Snapshot:
         """All rows. Where tables are compared, those that the next comparison starts from."""
-        tracked, threads = self._known, self._readers.threads
+        tracked, reads = self._known, self._readers.reads
         if tracked is None:
-            tracked = await threads.run(lambda: track_window(self._readers.database, self.window))
-        return Snapshot(tracked, reason, threads)
+            tracked = await reads.run(clients_of(slots), lambda store: track_window(store, self.window))
+        return Snapshot(tracked, reason, reads)
+
+    def _put_snapshot(self, slot: ChangesSlot, snapshot: Snapshot) -> None:
+        """Counted until the last part was sent: parts that wait keep it alive."""
+        self._readers.held.keep(slot.client, snapshot, int(snapshot.tracked.rows.nbytes))
+        slot.put_snapshot(snapshot.parts(slot.client))
 
     # -- all followers
 
@@ -235,26 +255,26 @@ class SharedChanges:
         assert self._place is not None
         generation, since = self._place
 
-        def encode() -> bytes:
+        def encode(_: Reading) -> bytes:
             changes = self._readers.netting.change_set(delta, self._columns)
             return self._body(changes, generation, since, version)
 
-        self._emit(_Change(since, version, await self._readers.threads.run(encode)))
+        self._emit(_Change(since, version, await self._readers.reads.run(clients_of(self._followers), encode)))
 
     async def _compare(self) -> None:
         """One change from what the table was to what it is, however many versions lie between."""
         known = self._known
         assert known is not None
 
-        def read() -> tuple[TrackedWindow, bytes | None]:
-            fresh = track_window(self._readers.database, self.window)
+        def read(store: Reading) -> tuple[TrackedWindow, bytes | None]:
+            fresh = track_window(store, self.window)
             if fresh.result.generation != known.result.generation:
                 return fresh, None
             delta = Delta(_with_ids(known), _with_ids(fresh))
             changes = self._readers.netting.change_set(delta, self._columns)
             return fresh, self._body(changes, fresh.result.generation, known.result.version, fresh.result.version)
 
-        fresh, body = await self._readers.threads.run(read)
+        fresh, body = await self._readers.reads.run(clients_of(self._followers), read)
         if body is None:
             await self._start_over("swap")
             return
@@ -264,11 +284,11 @@ class SharedChanges:
     async def _start_over(self, reason: Reason) -> None:
         """A snapshot for all: another generation, or changes that are not known."""
         self._known = None
-        snapshot = await self._snapshot(reason)
+        snapshot = await self._snapshot(reason, self._followers)
         self._stand_at(snapshot.tracked)
         for slot, place in self._followers.items():
             if place is not None and not (place[0] == self._place_now[0] and place[1] >= self._place_now[1]):
-                slot.put_snapshot(snapshot.parts())
+                self._put_snapshot(slot, snapshot)
                 self._followers[slot] = self._place_now
 
     def _stand_at(self, tracked: TrackedWindow) -> None:

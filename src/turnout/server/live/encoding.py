@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from turnout.errors import TurnoutError
 from turnout.messages import SNAPSHOT_PART_ROWS
-from turnout.server.formats import for_json, to_json
+from turnout.server.formats import json_list, to_json
 from turnout.store.identity import ROW
 from turnout.store.tracking import TrackedWindow
 from turnout.store.windows import Column
@@ -25,8 +25,7 @@ def message(kind: str, identity: str | None, body: bytes) -> str:
 
 def rows_json(rows: pa.Table | pa.RecordBatch) -> bytes:
     """Rows as lists in the order of the columns."""
-    columns = [for_json(column).to_pylist() for column in rows.columns]
-    return to_json(list(zip(*columns, strict=True)))
+    return json_list(rows, lambda columns: list(zip(*columns, strict=True)))
 
 
 def window_head(table: str, generation: int, version: int, total: int) -> bytes:

@@ -11,17 +11,20 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import duckdb
 
 from turnout.errors import TurnoutError
+from turnout.server.held import Held
 from turnout.server.live.changes import SharedChanges
 from turnout.server.live.encoding import status_body
 from turnout.server.live.merging import Merger
 from turnout.server.live.outbox import ChangesSlot, NewestSlot
-from turnout.server.live.threads import Threads
 from turnout.server.live.windows import Place, Readers, SharedWindow
+from turnout.server.reads import Reads
+from turnout.server.threads import Threads
 from turnout.store.database import Database
 from turnout.store.feed import Commit, Delta, Wanted
 from turnout.store.netting import Netting
@@ -33,30 +36,44 @@ log = logging.getLogger(__name__)
 RESUME_SECONDS = 60.0
 """How long the changes of a table are followed after its last follower left: it may come back."""
 
+KEPT_FOR_ONE = 8
+"""How many tables are followed on for one client that has left."""
+
+MAX_COMMITS = 500
+"""Commits that wait to be told; what is missed is found by its versions."""
+
 STATUS_SECONDS = 1.0
 _ROUND_SECONDS = 0.02
 _RETRY_SECONDS = 0.5
-_READERS = 2
 
 Shared = SharedWindow | SharedChanges
 K = TypeVar("K")
 
 
+@dataclass(frozen=True, slots=True)
+class _Leaving:
+    """A table that the last follower has left, for now."""
+
+    client: str
+    timer: asyncio.TimerHandle
+    end: Callable[[], None]
+
+
 class Hub:
     """All that is followed. Used on one event loop only, except for `_heard`."""
 
-    def __init__(self, database: Database, status: Callable[[], dict[str, Any]]) -> None:
+    def __init__(self, database: Database, status: Callable[[], dict[str, Any]], reads: Reads, held: Held) -> None:
         self._database = database
         self._status = status
         netting = Netting()
-        self._readers = Readers(database, netting, Threads(_READERS), Merger(netting))
+        self._readers = Readers(reads, held, netting, Merger(netting))
         # Threads of their own: however many windows have to be read, all others hear of what changed.
-        self._looking, self._asking = Threads(1), Threads(1)
+        self._looking, self._asking = Threads(1, "positions"), Threads(1, "status")
         self._windows: dict[str, SharedWindow] = {}
         self._changes: dict[Window, SharedChanges] = {}
-        self._leaving: dict[Window, asyncio.TimerHandle] = {}
+        self._leaving: dict[Window, _Leaving] = {}
         self._status_viewers: set[NewestSlot] = set()
-        self._commits: deque[Commit] = deque()
+        self._commits: deque[Commit] = deque(maxlen=MAX_COMMITS)
         self._woken = asyncio.Event()
         self._status_woken = asyncio.Event()
         self._published = -1
@@ -86,8 +103,8 @@ class Hub:
             ended = self._forgetting(self._changes, window)
             shared = self._changes[window] = SharedChanges(window, self._readers, ended)
             self._want()
-        if timer := self._leaving.pop(window, None):
-            timer.cancel()
+        if leaving := self._leaving.pop(window, None):
+            leaving.timer.cancel()
         made = slot(shared.fall_behind)
         shared.join(made, seen)
         return made, lambda: self._leave_changes(shared, made)
@@ -132,7 +149,11 @@ class Hub:
             self._leaving.pop(shared.window, None)
             self._forget(self._changes, shared.window)
 
-        self._leaving[shared.window] = self._loop.call_later(RESUME_SECONDS, end)
+        self._leaving[shared.window] = _Leaving(slot.client, self._loop.call_later(RESUME_SECONDS, end), end)
+        of_client = [leaving for leaving in self._leaving.values() if leaving.client == slot.client]
+        for leaving in of_client[:-KEPT_FOR_ONE]:
+            leaving.timer.cancel()
+            leaving.end()
 
     def _forgetting(self, known: dict[K, Any], key: K) -> Callable[[], None]:
         return lambda: self._forget(known, key)
@@ -178,6 +199,7 @@ class Hub:
             except Exception as error:
                 # Mostly the store is in trouble, which others tell; what was missed is found by its versions.
                 _note("positions", error)
+                self._commits.clear()
                 self._woken.set()
                 await asyncio.sleep(_RETRY_SECONDS)
             await asyncio.sleep(_ROUND_SECONDS)

@@ -1,19 +1,20 @@
 """Changes are merged into windows many at a time, on one thread: what a change means to all of them is one query.
 
-Windows are served in the order in which they ask; one that has waited takes all that came meanwhile at once.
+Clients take turns, and one window that has waited takes all that came meanwhile at once. Windows with large filters
+have a thread of their own, which rests as long as it works: what they cost, only they wait for.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Generic, TypeVar
 
-from turnout.server.live.threads import Threads
+from turnout.server.threads import Threads
+from turnout.server.turns import Turns
 from turnout.store.feed import Delta
 from turnout.store.holding import Order, Sifted
 from turnout.store.netting import Netting
@@ -21,6 +22,7 @@ from turnout.store.netting import Netting
 log = logging.getLogger(__name__)
 
 MOST_AT_ONCE = 64
+MOST_LARGE_AT_ONCE = 4
 
 T = TypeVar("T")
 
@@ -41,30 +43,52 @@ class _Waiting(Generic[T]):
 
 
 class Merger(Generic[T]):
-    """Lives on the event loop; its work runs on a thread of its own."""
+    """Lives on the event loop; its work runs on threads of its own."""
 
     def __init__(self, netting: Netting) -> None:
+        self._small = _Lane[T](netting, MOST_AT_ONCE, rests=False)
+        self._large = _Lane[T](netting, MOST_LARGE_AT_ONCE, rests=True)
+
+    async def merge(
+        self, due: Callable[[], Due[T] | None], clients: Collection[str] = (), *, large: bool = False
+    ) -> T | None:
+        """What the window makes of its changes; None where the table has to be read. `due` is asked in its turn."""
+        return await (self._large if large else self._small).merge(due, clients)
+
+
+class _Lane(Generic[T]):
+    """One thread, and who waits for it."""
+
+    def __init__(self, netting: Netting, most: int, *, rests: bool) -> None:
         self._netting = netting
-        self._thread = Threads(1)
-        self._waiting: deque[_Waiting[T]] = deque()
+        self._most = most
+        self._rests = rests
+        self._thread = Threads(1, "merge", yielding=rests)
+        self._waiting: Turns[str, _Waiting[T]] = Turns()
         self._working: asyncio.Task[None] | None = None
 
-    async def merge(self, due: Callable[[], Due[T] | None]) -> T | None:
-        """What the window makes of its changes; None where the table has to be read. `due` is asked in its turn."""
+    async def merge(self, due: Callable[[], Due[T] | None], clients: Collection[str]) -> T | None:
         waiting = _Waiting(due, asyncio.get_running_loop().create_future())
-        self._waiting.append(waiting)
+        self._waiting.put(min(clients, key=self._waiting.waiting, default=""), waiting)
         if self._working is None or self._working.done():
             self._working = asyncio.ensure_future(self._work())
         return await waiting.answer
 
     async def _work(self) -> None:
-        while self._waiting:
-            turn = [self._waiting.popleft() for _ in range(min(MOST_AT_ONCE, len(self._waiting)))]
+        loop = asyncio.get_running_loop()
+        while turn := self._turn():
+            began = loop.time()
             try:
                 await self._take(turn)
             except Exception as error:
                 for waiting in turn:
                     _settle(waiting.answer, error)
+            if self._rests:
+                await asyncio.sleep(loop.time() - began)
+
+    def _turn(self) -> list[_Waiting[T]]:
+        taken = (self._waiting.take() for _ in range(self._most))
+        return [waiting for _, waiting in filter(None, taken)]
 
     async def _take(self, turn: Sequence[_Waiting[T]]) -> None:
         # Those that were cancelled meanwhile have left.

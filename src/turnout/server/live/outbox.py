@@ -24,8 +24,13 @@ class Slot:
 
     def __init__(self, outbox: Outbox, identity: str) -> None:
         self._outbox = outbox
+        self.client = outbox.client
         self.id = identity
         self.closed = False
+
+    def clear(self) -> None:
+        """Drop what waits."""
+        raise NotImplementedError
 
     def take(self) -> str | Awaitable[str] | None:
         """The next message, or what makes it, or None."""
@@ -47,6 +52,9 @@ class NewestSlot(Slot):
         self._waiting = (kind, body)
         self._ready()
 
+    def clear(self) -> None:
+        self._waiting = None
+
     def take(self) -> str | None:
         waiting, self._waiting = self._waiting, None
         return message(waiting[0], self.id, waiting[1]) if waiting else None
@@ -64,7 +72,7 @@ class ChangesSlot(Slot):
 
     def put_snapshot(self, parts: Iterable[Part]) -> None:
         """All rows anew: what waits and was not sent says nothing any more."""
-        self._clear()
+        self.clear()
         self._waiting.extend(("snapshot", part) for part in parts)
         self._ready()
 
@@ -74,7 +82,7 @@ class ChangesSlot(Slot):
 
     def put_problem(self, body: bytes) -> None:
         """The end of the subscription."""
-        self._clear()
+        self.clear()
         self._waiting.append(("error", body))
         self._ready()
 
@@ -85,7 +93,7 @@ class ChangesSlot(Slot):
         self._changes += 1
         self._bytes += len(body)
         if self._changes > MAX_WAITING_CHANGES or self._bytes > MAX_WAITING_BYTES:
-            self._clear()
+            self.clear()
             self._behind = True
         self._ready()
 
@@ -109,10 +117,10 @@ class ChangesSlot(Slot):
         try:
             return message(kind, self.id, await part())
         except TurnoutError as error:
-            self._clear()
+            self.clear()
             return message("error", self.id, problem_body(error))
 
-    def _clear(self) -> None:
+    def clear(self) -> None:
         self._waiting.clear()
         self._changes = self._bytes = 0
         self._behind = False
@@ -121,7 +129,8 @@ class ChangesSlot(Slot):
 class Outbox:
     """Everything that waits for one client; subscriptions take turns."""
 
-    def __init__(self) -> None:
+    def __init__(self, client: str) -> None:
+        self.client = client
         self._first: deque[str] = deque()
         self._slots: dict[Slot, None] = {}
         self._woken = asyncio.Event()
@@ -137,6 +146,7 @@ class Outbox:
 
     def remove(self, slot: Slot) -> None:
         slot.closed = True
+        slot.clear()
         self._slots.pop(slot, None)
 
     async def next(self) -> str:

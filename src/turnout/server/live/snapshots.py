@@ -11,7 +11,7 @@ from functools import partial
 from turnout.server.live.encoding import snapshot_part, snapshot_starts
 from turnout.server.live.outbox import Part
 from turnout.server.live.retrying import retried
-from turnout.server.live.threads import Threads
+from turnout.server.reads import Reading, Reads
 from turnout.store.tracking import TrackedWindow
 
 KEPT_PARTS = 2
@@ -21,24 +21,26 @@ KEPT_PARTS = 2
 class Snapshot:
     """Rows that were read, and why they are sent. Used on the event loop; encoding runs on threads."""
 
-    def __init__(self, tracked: TrackedWindow, reason: str, threads: Threads) -> None:
+    def __init__(self, tracked: TrackedWindow, reason: str, reads: Reads) -> None:
         self.tracked = tracked
         self._reason = reason
-        self._threads = threads
+        self._reads = reads
         self._encoded: dict[int, asyncio.Future[bytes]] = {}
 
-    def parts(self) -> list[Part]:
-        """What to call for the body of each message."""
-        return [partial(self._body, start) for start in snapshot_starts(self.tracked)]
+    def parts(self, client: str) -> list[Part]:
+        """What to call for the body of each message; who calls first pays for it."""
+        return [partial(self._body, client, start) for start in snapshot_starts(self.tracked)]
 
-    async def _body(self, start: int) -> bytes:
+    async def _body(self, client: str, start: int) -> bytes:
         if start not in self._encoded:
-            self._encoded[start] = asyncio.ensure_future(self._encode(start))
+            self._encoded[start] = asyncio.ensure_future(self._encode(client, start))
             for oldest in list(self._encoded)[:-KEPT_PARTS]:
                 del self._encoded[oldest]
         # Shielded: who leaves takes it from nobody else.
         return await asyncio.shield(self._encoded[start])
 
-    async def _encode(self, start: int) -> bytes:
-        work = partial(snapshot_part, self.tracked, self._reason, start)
-        return await retried(lambda: self._threads.run(work), "a snapshot cannot be encoded")
+    async def _encode(self, client: str, start: int) -> bytes:
+        def encode(_: Reading) -> bytes:
+            return snapshot_part(self.tracked, self._reason, start)
+
+        return await retried(lambda: self._reads.run([client], encode), "a snapshot cannot be encoded")

@@ -7,23 +7,24 @@ them; further down, a change is held against the filter and the order. So a larg
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from turnout.errors import TurnoutError
+from turnout.server.held import Held as HeldBytes
 from turnout.server.live.encoding import current_body, joined, problem_body, window_head, window_rows
 from turnout.server.live.merging import Due, Merger
-from turnout.server.live.outbox import NewestSlot
+from turnout.server.live.outbox import NewestSlot, Slot
 from turnout.server.live.retrying import retried
-from turnout.server.live.threads import Threads
-from turnout.store.database import Database
+from turnout.server.reads import Reading, Reads
 from turnout.store.feed import Delta, Wanted
 from turnout.store.holding import Held, Order, Sifted, hold
 from turnout.store.identity import WITHOUT_ORDER
 from turnout.store.netting import Netting
 from turnout.store.tracking import track_window
+from turnout.store.where import MAX_SMALL_FILTER, weight
 from turnout.store.windows import Column, Window, split_name
 
 Place = tuple[int, int]
@@ -35,6 +36,14 @@ SECONDS_BETWEEN = 0.1
 MAX_HELD_ROWS = 2_000
 SPARE_ROWS = 100
 """Rows that are held beyond a window's end: as many may leave it before the table is read again."""
+
+MAX_DELTAS = 200
+"""Changes that wait for a window; with more than that the table is read again."""
+
+
+def clients_of(slots: Iterable[Slot]) -> set[str]:
+    """Whose work it is."""
+    return {slot.client for slot in slots}
 
 
 def of_generation(deltas: Mapping[Place, Delta | None], generation: int) -> dict[Place, Delta | None]:
@@ -56,6 +65,10 @@ class _Shown:
     def total(self) -> int:
         return self.held.total
 
+    @property
+    def size(self) -> int:
+        return len(self.rows) + int(self.held.rows.nbytes)
+
     def differs(self, other: _Shown) -> bool:
         """Whether a viewer would see a difference; a version alone is none."""
         return (self.rows, self.total, self.place[0]) != (other.rows, other.total, other.place[0])
@@ -68,9 +81,9 @@ class _Shown:
 class Readers:
     """What following works with."""
 
-    database: Database
+    reads: Reads
+    held: HeldBytes
     netting: Netting
-    threads: Threads
     merger: Merger[_Shown]
 
 
@@ -79,6 +92,7 @@ class SharedWindow:
 
     def __init__(self, window: Window, readers: Readers, ended: Callable[[], None]) -> None:
         self.window = window
+        self._large = weight(window.where) > MAX_SMALL_FILTER
         self._readers = readers
         self._ended = ended
         self._viewers: dict[NewestSlot, Place | None] = {}
@@ -99,6 +113,7 @@ class SharedWindow:
         self._viewers[slot] = seen
         if self._shown is not None:
             self._send_to(slot, self._shown)
+            self._count(self._shown)
 
     def leave(self, slot: NewestSlot) -> bool:
         """A viewer less; whether any is left."""
@@ -112,6 +127,8 @@ class SharedWindow:
         """The table is at `place`. `deltas` tells what led to a place, or None where that was not collected."""
         # Also what leads beyond the place: it was committed after that was looked up.
         self._deltas |= of_generation(deltas, place[0])
+        if len(self._deltas) > MAX_DELTAS:
+            self._deltas.clear()
         self._place = place
         if not self._is_current():
             self._stale.set()
@@ -137,9 +154,11 @@ class SharedWindow:
         if self._is_current():
             return
         shown = self._shown
-        fresh = await self._readers.merger.merge(self._due) if shown else None
+        clients = clients_of(self._viewers)
+        fresh = await self._readers.merger.merge(self._due, clients, large=self._large) if shown else None
         if fresh is None:
-            fresh = await self._readers.threads.run(self._read)
+            fresh = await self._readers.reads.run(clients_of(self._viewers), self._read, large=self._large)
+            self._count(fresh)
         self._shown = fresh
         self._forget(fresh.place)
         if shown is None or shown.differs(fresh):
@@ -208,9 +227,9 @@ class SharedWindow:
     def _visible(self, held: Held) -> pa.RecordBatch:
         return held.rows.slice(self.window.offset, self.window.limit) if self._holds_first else held.rows
 
-    def _read(self) -> _Shown:
+    def _read(self, store: Reading) -> _Shown:
         wanted = replace(self.window, offset=0, limit=self._most) if self._holds_first else self.window
-        tracked = track_window(self._readers.database, wanted)
+        tracked = track_window(store, wanted)
         result = tracked.result
         held = hold(tracked.rows, wanted.limit or 0, result.total)
         encoded = window_rows(self._visible(held), result.columns, self.window.offset)
@@ -232,6 +251,19 @@ class SharedWindow:
             slot.put("current", current_body(self.window.table, *shown.place))
         else:
             slot.put("rows", shown.body(self.window.table))
+
+    def _count(self, shown: _Shown) -> None:
+        """Count the window for its clients; one that has too much by it loses it."""
+        held = self._readers.held
+        for client in clients_of(self._viewers):
+            held.keep(client, self, shown.size)
+            if not held.has_room(client):
+                for slot in [slot for slot in self._viewers if slot.client == client]:
+                    slot.put("error", problem_body(held.too_much()))
+                    del self._viewers[slot]
+                held.keep(client, self, 0)
+        if not self._viewers:
+            self._ended()
 
     def _end(self, error: TurnoutError) -> None:
         """The window cannot be read, or not any more: its generation was retired."""

@@ -1,0 +1,186 @@
+"""Avro: a record's bytes -> its fields, by the schema that it was written with."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from turnout.decode.times import DAY, Day, Moment, time_text
+
+NOT_A_RECORD = "not an Avro record"
+
+Definition = tuple[str, ...]
+"""The texts of a schema and of those that it refers to, itself last."""
+
+_OWN = "turnout-"
+"""Before the names of logical types that we read ourselves: the library's end at the year 9999."""
+_DEEPEST = 100
+"""Levels of a record whose type is part of itself."""
+
+
+def reader(definition: Definition, columns: Sequence[str]) -> Callable[[bytes], Mapping[str, Any] | str]:
+    """What reads records of this schema; ValueError where it is none. A reason stands in place of a bad record."""
+    import fastavro
+
+    named: dict[str, Any] = {}
+    try:
+        for text in definition:
+            schema = fastavro.parse_schema(_with_own_times(json.loads(text)), named)
+    except Exception as error:  # fastavro and json have no base in common, and a schema can be anything
+        raise ValueError(str(error).partition("\n")[0] or type(error).__name__) from None
+    smallest = sizes(named)
+    if any(_least_bytes(items, smallest) == 0 for items in _items([schema, *named.values()])):
+        raise ValueError("it has an array of nothing, which can be of any length")
+    recursive = is_recursive(named)
+    read_one = _opened(recursive)
+
+    def read(payload: bytes) -> Mapping[str, Any] | str:
+        stream = io.BytesIO(payload)
+        record: Any = read_one(stream, schema, None)
+        if stream.tell() != len(payload):
+            raise ValueError("bytes are left over")
+        if not isinstance(record, dict):
+            return NOT_A_RECORD
+        if recursive and not _shallow(record):
+            raise ValueError("nested too deep")
+        return record
+
+    return read
+
+
+def _opened(careful: bool) -> Callable[..., Any]:
+    """fastavro, told how to read times; with `careful` in plain Python.
+
+    A record of a hundred thousand levels is an error to its Python form, and ends its C form.
+    """
+    import fastavro
+    from fastavro import _read_py
+
+    own = {f"{kind}-{_OWN}{logical}": read for (kind, logical), read in _readers().items()}
+    fastavro.read.LOGICAL_READERS.update(own)
+    return _read_py.schemaless_reader if careful else fastavro.schemaless_reader
+
+
+def _readers() -> Mapping[tuple[str, str], Callable[..., Any]]:
+    def day(value: int, *_: Any) -> Any:
+        return Day(value)
+
+    def millis(value: int, *_: Any) -> Any:
+        return Moment(value * 1000)
+
+    def micros(value: int, *_: Any) -> Any:
+        return Moment(value)
+
+    def nanos(value: int, *_: Any) -> Any:
+        return Moment(value // 1000)
+
+    def time_millis(value: int, *_: Any) -> Any:
+        return _time(value * 1000, value)
+
+    def time_micros(value: int, *_: Any) -> Any:
+        return _time(value, value)
+
+    times = {"millis": millis, "micros": micros, "nanos": nanos}
+    moments = {("long", f"{local}timestamp-{unit}"): own for local in ("", "local-") for unit, own in times.items()}
+    others = {("int", "date"): day, ("int", "time-millis"): time_millis, ("long", "time-micros"): time_micros}
+    return moments | others
+
+
+def _time(microseconds: int, sent: int) -> str | int:
+    return time_text(microseconds) if 0 <= microseconds < DAY else sent
+
+
+def _with_own_times(node: Any) -> Any:
+    """The schema with our names of the logical types that we read."""
+    if isinstance(node, list):
+        return [_with_own_times(branch) for branch in node]
+    if not isinstance(node, dict):
+        return node
+    known = {
+        key: _with_own_times(value) if key in ("type", "items", "values") else value for key, value in node.items()
+    }
+    if isinstance(fields := node.get("fields"), list):
+        known["fields"] = [_with_own_times(field) for field in fields]
+    logical = node.get("logicalType")
+    if isinstance(node.get("type"), str) and (node["type"], logical) in _readers():
+        known["logicalType"] = f"{_OWN}{logical}"
+    return known
+
+
+def _shallow(record: Any) -> bool:
+    level = [record]
+    for _ in range(_DEEPEST):
+        level = [
+            inner
+            for node in level
+            for inner in (node.values() if isinstance(node, dict) else node)
+            if isinstance(inner, dict | list)
+        ]
+        if not level:
+            return True
+    return False
+
+
+def is_recursive(named: Mapping[str, Any]) -> bool:
+    """Whether a type of these is part of itself."""
+    parts = {name: set(_names(schema, own=name)) & named.keys() for name, schema in named.items()}
+    while plain := [name for name, used in parts.items() if not used & parts.keys()]:
+        for name in plain:
+            del parts[name]
+    return bool(parts)
+
+
+def sizes(named: Mapping[str, Any]) -> dict[str, float]:
+    """The fewest bytes that a value of each named type takes; infinite where it has no end."""
+    known: dict[str, float] = dict.fromkeys(named, math.inf)
+    for _ in named:
+        known = {name: _least_bytes(schema, known, own=name) for name, schema in named.items()}
+    return known
+
+
+def _least_bytes(kind: Any, named: Mapping[str, float], own: str | None = None) -> float:
+    if isinstance(kind, str):
+        fixed = {"null": 0, "float": 4, "double": 8}
+        return named[kind] if kind in named else fixed.get(kind, 1)
+    if isinstance(kind, list):
+        return 1 + min((_least_bytes(branch, named) for branch in kind), default=0)
+    name = kind.get("name")
+    if own is None and name in named:
+        return named[name]
+    if kind["type"] in ("record", "error"):
+        return sum(_least_bytes(field["type"], named) for field in kind["fields"])
+    if kind["type"] == "fixed":
+        return int(kind["size"])
+    return _least_bytes(kind["type"], named)
+
+
+def _names(node: Any, own: str | None = None) -> Iterator[str]:
+    """The names of types in a schema; `own` is that of the schema itself, which is not a part of it."""
+    if isinstance(node, str):
+        yield node
+    elif isinstance(node, list):
+        for branch in node:
+            yield from _names(branch)
+    elif isinstance(node, dict):
+        if own is None and "name" in node:
+            yield node["name"]
+        for inner in _inner(node):
+            yield from _names(inner)
+
+
+def _items(node: Any) -> Iterator[Any]:
+    """The types of the items of every array in a schema."""
+    if isinstance(node, dict) and "items" in node:
+        yield node["items"]
+    for inner in node if isinstance(node, list) else _inner(node) if isinstance(node, dict) else ():
+        yield from _items(inner)
+
+
+def _inner(node: Mapping[str, Any]) -> list[Any]:
+    """The types right below one."""
+    fields = [field["type"] for field in node.get("fields", ())]
+    nested = [node["type"]] if isinstance(node.get("type"), dict | list) else []
+    return [*fields, *nested, *(node[key] for key in ("items", "values") if key in node)]

@@ -1,0 +1,213 @@
+"""Column types: what each is in Arrow, and which values fit it. The one definition for all formats.
+
+A value that is not of the declared type does not fit; in a string column everything fits, as its JSON text. Dates are
+days and timestamps microseconds since 1970, as whole numbers.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import re
+import struct
+from collections.abc import Callable, Mapping
+from decimal import ROUND_HALF_UP, Context, Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from turnout.decode.times import (
+    LAST_DAY,
+    Day,
+    Moment,
+    date_text,
+    holds_moment,
+    moment_text,
+    parse_date,
+    parse_timestamp,
+)
+
+Fit = Callable[[Any], Any]
+"""The value of a column; None where it does not fit."""
+
+_DECIMAL = re.compile(r"decimal\(([0-9]+),([0-9]+)\)")
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_LONGEST_WHOLE = 20
+_SECOND = 1_000_000
+_ARROW: Mapping[str, pa.DataType] = {
+    "string": pa.string(),
+    "boolean": pa.bool_(),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+}
+
+
+class Whole(str):
+    """A JSON number without fraction and exponent, as it was sent."""
+
+    __slots__ = ()
+
+
+class Fraction(str):
+    """Any other JSON number, as it was sent."""
+
+    __slots__ = ()
+
+
+class Structure(str):
+    """A JSON object or array, as it was sent."""
+
+    __slots__ = ()
+
+
+def arrow_type(kind: str) -> pa.DataType:
+    """The Arrow type of a column, by the name of its type."""
+    decimal = _DECIMAL.fullmatch(kind)
+    return pa.decimal128(int(decimal[1]), int(decimal[2])) if decimal else _ARROW[kind]
+
+
+def arrow_array(values: list[Any], kind: str) -> pa.Array:
+    """Values that fit a column, as Arrow."""
+    return pa.array(values, arrow_type(kind))
+
+
+def fit_of(kind: str) -> Fit:
+    """How values become those of a column, by the name of its type."""
+    decimal = _DECIMAL.fullmatch(kind)
+    return _decimal(int(decimal[1]), int(decimal[2])) if decimal else _FITS[kind]
+
+
+def key_of(kind: str) -> Callable[[str], Any]:
+    """How the text of a Kafka key becomes a value of the key's column; None where it is the text of none."""
+    fit = fit_of(kind)
+
+    def read(text: str) -> Any:
+        if kind == "string":
+            return text
+        if kind == "boolean":
+            return {"true": True, "false": False}.get(text)
+        if kind in ("int32", "int64"):
+            value = fit(Whole(text)) if re.fullmatch(r"0|-?[1-9][0-9]*", text) else None
+        elif kind.startswith("decimal"):
+            value = fit(text)
+            return value if value is not None and f"{value:f}" == text else None
+        else:
+            value = fit(text) if kind in ("date", "timestamp") else None
+        return value
+
+    return read
+
+
+def text_of(value: object) -> str:
+    """A value as text: of numbers and structures their JSON, of anything else what JSON would have between quotes."""
+    if isinstance(value, str):
+        return value
+    plain = _plain(value)
+    return plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else "NaN" if math.isnan(value) else f"{'-' * (value < 0)}Infinity"
+    if isinstance(value, Day):
+        return date_text(value)
+    if isinstance(value, Moment):
+        return moment_text(value)
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, Mapping):
+        return {text_of(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return f"{value:f}" if isinstance(value, Decimal) else str(value)
+
+
+def _string(value: object) -> str:
+    return text_of(value) + ""
+
+
+def _boolean(value: object) -> bool | None:
+    return value if value is True or value is False else None
+
+
+def _whole(bits: int) -> Fit:
+    least, most = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
+
+    def fit(value: object) -> int | None:
+        if type(value) is Whole and len(value) <= _LONGEST_WHOLE:
+            value = int(value)
+        return value if type(value) is int and least <= value <= most else None
+
+    return fit
+
+
+def _double(value: object) -> float | None:
+    if type(value) in (Whole, Fraction, int) or isinstance(value, Decimal):
+        value = float(value)  # type: ignore[arg-type]
+    return value if type(value) is float and math.isfinite(value) else None
+
+
+def _float(value: object) -> float | None:
+    number = _double(value)
+    if number is None:
+        return None
+    try:
+        struct.pack("<f", number)  # the native form would say infinity
+    except OverflowError:
+        return None
+    return number
+
+
+def _decimal(precision: int, scale: int) -> Fit:
+    step = Decimal(1).scaleb(-scale)
+    digits = Context(prec=400)
+
+    def fit(value: object) -> Decimal | None:
+        if isinstance(value, bool | Day | Moment | Structure) or not isinstance(value, int | float | str | Decimal):
+            return None
+        if isinstance(value, str) and not _NUMBER.fullmatch(value):
+            return None
+        try:
+            number = Decimal(repr(value) if isinstance(value, float) else value)
+            rounded = number.quantize(step, ROUND_HALF_UP, digits)
+        except ArithmeticError:
+            return None
+        return rounded if rounded.is_finite() and len(rounded.as_tuple().digits) <= precision else None
+
+    return fit
+
+
+def _date(value: object) -> int | None:
+    if type(value) is str:
+        return parse_date(value)
+    return int(value) if type(value) is Day and abs(value) <= LAST_DAY else None
+
+
+def _timestamp(value: object) -> int | None:
+    """A text without a zone is in UTC; a whole number of JSON is seconds since 1970."""
+    if type(value) is str:
+        return parse_timestamp(value)
+    if type(value) is Whole and len(value) <= _LONGEST_WHOLE:
+        value = Moment(int(value) * _SECOND)
+    if type(value) is Day:
+        value = Moment(value * 86_400 * _SECOND)
+    return int(value) if type(value) is Moment and holds_moment(value) else None
+
+
+_FITS: Mapping[str, Fit] = {
+    "string": _string,
+    "boolean": _boolean,
+    "int32": _whole(32),
+    "int64": _whole(64),
+    "float": _float,
+    "double": _double,
+    "date": _date,
+    "timestamp": _timestamp,
+}

@@ -1,0 +1,145 @@
+"""Raw records -> rows and faults of every source, by Arrow where records are plain and one by one where not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from turnout.decode.json_plain import FEWEST, PlainReader
+from turnout.decode.reading import HEADER, ExactReader, Faults, Record, schema_id
+from turnout.decode.shape import RAW, Decoded, SourceShape, joined_batches
+
+Decode = Callable[[pa.RecordBatch | pa.Table], Decoded]
+
+_PIECE_RECORDS = 16_384
+_PIECE_BYTES = 4 << 20
+_LONGEST_PAUSE = 64
+
+
+def open_decoder(sources: Sequence[SourceShape]) -> Decode:
+    """What decodes batches of RAW for these sources. It is for one thread, and learns how records look."""
+    readers = [_SourceReader(number, source) for number, source in enumerate(sources)]
+    topics: dict[int, list[_SourceReader]] = {}
+    for reader in readers:
+        topics.setdefault(reader.source.topic, []).append(reader)
+
+    def decode(records: pa.RecordBatch | pa.Table) -> Decoded:
+        faults = Faults()
+        rows: list[list[pa.Table]] = [[] for _ in sources]
+        left: list[pa.RecordBatch] = []
+        for batch in _batches(records):
+            for topic, some in _by_topic(batch):
+                own = topics.get(topic, [])
+                known = _known(some, own, left)
+                for reader in own:
+                    rows[reader.number] += reader.read(known, faults)
+        left_over = joined_batches(left)
+        return Decoded(
+            {n: pa.concat_tables([sources[n].schema.empty_table(), *tables]) for n, tables in enumerate(rows)},
+            faults.table(),
+            left_over,
+            records.num_rows - (left_over.num_rows if left_over is not None else 0),
+        )
+
+    return decode
+
+
+def _batches(records: pa.RecordBatch | pa.Table) -> list[pa.RecordBatch]:
+    chosen = records.select(RAW.names)
+    batches = chosen.to_batches() if isinstance(chosen, pa.Table) else [chosen]
+    return [batch.cast(RAW) if batch.schema != RAW else batch for batch in batches if batch.num_rows]
+
+
+def _by_topic(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+    topics = pc.unique(batch["_topic"]).to_pylist()
+    for topic in topics:
+        yield topic, batch if len(topics) == 1 else batch.filter(pc.equal(batch["_topic"], topic))
+
+
+def _known(records: pa.RecordBatch, readers: Sequence[_SourceReader], left: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """The records whose schemas all sources know, or know that they lack; the others go to `left`."""
+    partial = [reader.source for reader in readers if reader.source.framed and not reader.source.complete]
+    if not partial:
+        return records
+    headers = pc.binary_slice(records["value"], 0, HEADER)
+    known = [{None, *source.schemas, *source.unusable} for source in partial]
+    unknown = [
+        header
+        for header in headers.unique().to_pylist()
+        if header is not None and any(schema_id(header) not in some for some in known)
+    ]
+    if not unknown:
+        return records
+    missing = pc.is_in(headers, pa.array(unknown, pa.binary()))
+    left.append(records.filter(missing))
+    return records.filter(pc.invert(missing))
+
+
+class _SourceReader:
+    """The two readers of a source, and when which is used."""
+
+    def __init__(self, number: int, source: SourceShape) -> None:
+        self.number = number
+        self.source = source
+        self._exact = ExactReader(number, source)
+        self._plain = PlainReader(source.columns) if source.form == "json" else None
+        self._pause = 0
+        self._paused = 0
+
+    def read(self, records: pa.RecordBatch, faults: Faults) -> list[pa.Table]:
+        """The rows of these records of its topic."""
+        return [table for piece in _pieces(records) for table in self._piece(piece, faults)]
+
+    def _piece(self, records: pa.RecordBatch, faults: Faults) -> list[pa.Table]:
+        if self._plain is None:
+            return self._one_by_one(records, faults)
+        if self._paused:
+            # Most records were odd of late: trying each piece would cost more than it saves.
+            self._paused -= 1
+            return self._one_by_one(records, faults)
+        tables = []
+        odd = np.ones(records.num_rows, dtype=bool)
+        ids = records.select(["_id", "_ts"])
+        for places, table in self._plain.read(records["value"]):
+            odd[places] = False
+            tables.append(self._with_ids(table, ids if len(places) == len(odd) else ids.take(pa.array(places))))
+        left = np.flatnonzero(odd)
+        if len(left):
+            some = records if len(left) == records.num_rows else records.take(pa.array(left))
+            tables += self._one_by_one(some, faults)
+        self._note(len(left), records.num_rows)
+        return tables
+
+    def _note(self, odd: int, count: int) -> None:
+        if odd * 2 <= count:
+            self._pause = 0
+        elif count >= FEWEST:
+            self._pause = min(2 * self._pause or 1, _LONGEST_PAUSE)
+            self._paused = self._pause
+
+    def _with_ids(self, table: pa.Table, ids: pa.RecordBatch) -> pa.Table:
+        columns = [*table.columns, *ids.columns]
+        if self.source.tombstones:
+            columns.append(pa.array(np.zeros(ids.num_rows, dtype=bool)))
+        return pa.table(columns, schema=self.source.schema)
+
+    def _one_by_one(self, records: pa.RecordBatch, faults: Faults) -> list[pa.Table]:
+        each: Iterator[Record] = zip(*(records[name].to_pylist() for name in RAW.names[1:]), strict=True)
+        table = self._exact.read(each, faults)
+        return [table] if table is not None else []
+
+
+def _pieces(records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The records in pieces that are not too large to try again."""
+    values = records["value"]
+    ends = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1]
+    ends = ends.astype(np.int64)  # so that it is not converted for each search
+    start = 0
+    while start < len(values):
+        fits = int(np.searchsorted(ends, ends[start] + _PIECE_BYTES, "right")) - 1
+        stop = min(max(fits, start + 1), start + _PIECE_RECORDS, len(values))
+        yield records.slice(start, stop - start)
+        start = stop

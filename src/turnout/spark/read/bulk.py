@@ -1,0 +1,111 @@
+"""Bulk reads: ranges of offsets as one Spark job, whose tasks read Kafka by librdkafka and decode (`task`)."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from pyspark import cloudpickle
+from pyspark.sql import SparkSession
+
+import turnout.decode
+from turnout.decode import Decoded, merge
+from turnout.decode import read as read_file
+from turnout.decoding import RecordDecoder
+from turnout.errors import TurnoutError
+from turnout.offsets import Offsets
+from turnout.spark.cluster import runs_here
+from turnout.spark.folders import scratch
+from turnout.spark.read import task
+from turnout.spark.read.task import Left, Range
+from turnout.spark.session import pool
+
+TASK_RECORDS = 60_000
+"""About how many records a task reads: the jobs of other generations wait for the end of one."""
+
+SMALLEST_TASK = 5_000
+"""Fewer records are not worth a task of their own."""
+
+_NUMBERS = itertools.count()
+
+
+def carry_code() -> None:
+    """Send the code of tasks with them, for workers that have no Turnout."""
+    for module in (task, turnout.decode):
+        cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+
+
+class BulkReader:
+    """Reads ranges of offsets for one generation: its jobs have the tag and the pool `name`."""
+
+    def __init__(
+        self, session: SparkSession, name: str, decoder: RecordDecoder, properties: Callable[[], Mapping[str, Any]]
+    ) -> None:
+        """`properties` are those of librdkafka's consumer, asked for at each read: files that they name may change."""
+        self._session = session
+        self._context = session.sparkContext
+        self._name = name
+        self._decoder = decoder
+        self._properties = properties
+        if not runs_here(session):
+            carry_code()
+
+    def read(self, start: Offsets, end: Offsets) -> Decoded:
+        """The records of the partitions of `start`, from there to `end`."""
+        ranges = split(self._decoder.topics, start, end, self.cores)
+        if not ranges:
+            return Decoded({})
+        with self._folder() as folder:
+            job = task.task(self._properties(), self._decoder.decode.for_workers(), folder)
+            self._context.addJobTag(self._name)
+            with pool(self._session, self._name):
+                left = self._context.parallelize(ranges, len(ranges)).mapPartitions(job).collect()
+            return self._taken(left)
+
+    def _taken(self, left: Sequence[Left]) -> Decoded:
+        errors = dict.fromkeys(one.error for one in left if one.error is not None)
+        if errors:
+            raise TurnoutError(code="kafka_unreadable", message="; ".join(errors), status=503)
+        # A file can be removed once it is mapped: its rows stay as long as somebody has them.
+        parts = [read_file(one.file if one.file is not None else one.data) for one in left]
+        return self._decoder.complete(merge(parts))
+
+    @contextlib.contextmanager
+    def _folder(self) -> Iterator[str | None]:
+        """A folder that tasks see too, for a block; None where they are on other machines."""
+        if not runs_here(self._session):
+            yield None
+            return
+        folder = scratch(self._session) / f"bulk-{self._name}-{next(_NUMBERS)}"
+        folder.mkdir(parents=True)
+        try:
+            yield str(folder)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    @property
+    def cores(self) -> int:
+        """How many tasks can run at once now."""
+        return int(self._context.defaultParallelism)
+
+    def cancel(self) -> None:
+        """End what is being read."""
+        with contextlib.suppress(Exception):  # a JVM that is gone has no jobs
+            self._context.cancelJobsWithTag(self._name)
+
+
+def split(topics: Sequence[str], start: Offsets, end: Offsets, cores: int) -> list[Range]:
+    """The ranges of a job's tasks: about `TASK_RECORDS` each, or less where some cores would have nothing to do."""
+    total = sum(max(0, end.next[place] - max(0, first)) for place, first in start.next.items())
+    size = max(SMALLEST_TASK, min(TASK_RECORDS, -(-total // cores)))
+    ranges = []
+    for (topic, partition), first in start.next.items():
+        until = end.next[topic, partition]
+        edges = [first, *range(max(0, first) + size, until, size), until]
+        ranges += [
+            Range(topic, topics.index(topic), partition, a, b) for a, b in itertools.pairwise(edges) if max(a, 0) < b
+        ]
+    return ranges

@@ -1,0 +1,208 @@
+"""What a Spark task does in a bulk read: take a range of offsets from Kafka by librdkafka, decode it, leave the rows.
+
+No record passes the JVM. On a cluster a worker gets this module and `turnout.decode` by value, so it imports nothing
+else of Turnout.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import pyarrow as pa
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from turnout.decode import RAW, Decoded, SourceShape, merge, open_decoder, write
+
+OFFSET_BITS = 44
+
+MESSAGES = 20_000
+"""How many records are decoded at once."""
+
+SILENCE_SECONDS = 30.0
+"""A range of which nothing comes for so long cannot be read."""
+
+LOOK_SECONDS = 1.0
+"""After so long without a record it is looked whether the partition is still there."""
+
+_PROMPT_SECONDS = 0.05
+_NICE = 10
+"""How much a worker stands back: while many records are read, the batches of the published tables come first."""
+
+_GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
+_REFUSED = (
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError._AUTHENTICATION,
+    KafkaError.SASL_AUTHENTICATION_FAILED,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Offsets of one partition, from `start` (negative: its first) up to, not with, `end`."""
+
+    topic: str
+    number: int
+    """The topic's number in the list of topics."""
+    partition: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What a task leaves of its range: rows in a file or as bytes, or why they could not be read."""
+
+    file: str | None = None
+    data: bytes | None = None
+    error: str | None = None
+
+
+Task = Callable[[Iterable[Range]], Iterator[Left]]
+
+
+def task(properties: Mapping[str, Any], sources: Sequence[SourceShape], folder: str | None) -> Task:
+    """For `mapPartitions` over ranges. With a `folder`, which driver and workers both see, rows are left there."""
+
+    def run(ranges: Iterable[Range]) -> Iterator[Left]:
+        os.nice(max(0, _NICE - os.nice(0)))
+        decode = open_decoder(sources)
+        for one in ranges:
+            try:
+                batches = read(kept_consumer(properties), one)
+                yield _left(merge([decode(batch) for batch in batches]), folder)
+            except Unreadable as error:
+                yield Left(error=str(error))
+
+    return run
+
+
+def _left(decoded: Decoded, folder: str | None) -> Left:
+    if folder is None:
+        sink = pa.BufferOutputStream()
+        write(decoded, sink)
+        return Left(data=sink.getvalue().to_pybytes())
+    file = f"{folder}/{uuid.uuid4().hex}"
+    with pa.OSFile(file, "wb") as sink:
+        write(decoded, sink)
+    return Left(file=file)
+
+
+class Unreadable(Exception):  # noqa: N818 - a range is not an error
+    """A range that cannot be read now; it says why."""
+
+
+def read(consumer: KeptConsumer, wanted: Range) -> Iterator[pa.RecordBatch]:
+    """The records of a range, as far as they are there.
+
+    A partition that is gone has none. The range ends at its last offset, at a record behind it (offsets can lack their
+    record: compaction, transactions), or at the end of the partition.
+    """
+    consumer.reported = None
+    heard, following = time.monotonic(), max(wanted.start, 0)
+    look_at = heard + LOOK_SECONDS
+    consumer.client.assign([TopicPartition(wanted.topic, wanted.partition, wanted.start)])
+    try:
+        while following < wanted.end:
+            # Only a full batch comes at once: `consume` waits for the last record that it was asked for.
+            messages = consumer.client.consume(min(MESSAGES, wanted.end - following), timeout=_PROMPT_SECONDS)
+            found: list[Any] = []
+            ended = False
+            for message in messages:
+                error = message.error()
+                if error is None:
+                    found.append(message)
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    ended = True
+                elif error.code() in _GONE:
+                    return
+                elif error.code() in _REFUSED:
+                    raise Unreadable(_words(wanted, error))
+                else:
+                    consumer.note(error)
+            if found:
+                following = found[-1].offset() + 1
+                yield _batch(found, wanted)
+            if ended:
+                return
+            if found:
+                heard = time.monotonic()
+                look_at = heard + LOOK_SECONDS
+                continue
+            trouble = consumer.reported
+            refused = trouble is not None and trouble.code() in _REFUSED
+            if refused or time.monotonic() - heard > SILENCE_SECONDS:
+                raise Unreadable(_words(wanted, trouble))
+            if time.monotonic() > look_at:
+                if _is_gone(consumer, wanted):
+                    return
+                look_at = time.monotonic() + LOOK_SECONDS
+    finally:
+        consumer.client.unassign()
+
+
+def _is_gone(consumer: KeptConsumer, wanted: Range) -> bool:
+    """Whether the partition was deleted: of such a one the client just hears nothing."""
+    try:
+        found = consumer.client.list_topics(wanted.topic, timeout=LOOK_SECONDS).topics[wanted.topic]
+    except KafkaException:
+        return False
+    if found.error is not None:
+        return found.error.code() in _GONE
+    return wanted.partition not in found.partitions
+
+
+def _batch(messages: Sequence[Any], wanted: Range) -> pa.RecordBatch:
+    if messages[0].offset() < wanted.start or messages[-1].offset() >= wanted.end:
+        # Behind the range, or before it: the topic was made anew, and has lower offsets.
+        messages = [one for one in messages if wanted.start <= one.offset() < wanted.end]
+    place = wanted.partition << OFFSET_BITS
+    count = len(messages)
+    columns = [
+        pa.repeat(pa.scalar(wanted.number, pa.int32()), count),
+        pa.array([place | message.offset() for message in messages], pa.int64()),
+        pa.array([message.timestamp()[1] for message in messages], pa.int64()),
+        pa.array([message.key() for message in messages], pa.binary()),
+        pa.array([message.value() for message in messages], pa.binary()),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=RAW)
+
+
+def _words(wanted: Range, error: KafkaError | None) -> str:
+    why = f": {error.str()}" if error is not None else ""
+    return f"Kafka gave no records of topic {wanted.topic!r} partition {wanted.partition}{why}"
+
+
+class KeptConsumer:
+    """A consumer, and what its connections reported last."""
+
+    def __init__(self, properties: Mapping[str, Any]) -> None:
+        self.properties = dict(properties)
+        self.reported: KafkaError | None = None
+        self.client = Consumer({**properties, "error_cb": self.note})
+
+    def note(self, error: KafkaError) -> None:
+        # "All brokers are down" follows the error that says why.
+        if error.code() != KafkaError._ALL_BROKERS_DOWN or self.reported is None:
+            self.reported = error
+
+
+def kept_consumer(properties: Mapping[str, Any]) -> KeptConsumer:
+    """This process's consumer with these properties, made at its first use: connecting takes longer than most ranges.
+
+    It is kept outside of this module, of which a worker on a cluster has a new copy for each task.
+    """
+    place: Any = sys.modules.setdefault("turnout_kept_consumer", ModuleType("turnout_kept_consumer"))
+    kept: KeptConsumer | None = getattr(place, "consumer", None)
+    if kept is None or kept.properties != properties:
+        if kept is not None:
+            kept.client.close()
+        kept = place.consumer = KeptConsumer(properties)
+    return kept

@@ -1,0 +1,178 @@
+"""What a generation read -> its tables: decoded records and views in one transaction of the store a batch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from turnout.decode import Decoded
+from turnout.decoding import RecordDecoder, newest
+from turnout.layout import Layout, ViewTable
+from turnout.offsets import Lost, Offsets
+from turnout.spark.dead_letters import DeadLetters
+from turnout.spark.folders import Folder, room
+from turnout.spark.views import ViewRunner
+from turnout.store.batches import Batch
+from turnout.store.generations import GenerationTables
+
+SMALL_BATCH = 20_000
+"""Up to this many records one task is faster than several."""
+
+PART_ROWS = 600_000
+"""About how many rows of both sides one task joins while a view is built, at most."""
+
+MOST_ROWS_HELD = 4_800_000
+"""About how many rows of both sides all tasks together join at once: the driver has their results in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchReport:
+    """One finished batch."""
+
+    generation: int
+    batch_id: int | None
+    """None while catching up, which has no stream."""
+    records: int
+    bad: int
+    evicted: Mapping[str, int]
+    offsets: Offsets
+    views_built: bool
+    seconds: float
+    newest_record: int | None = None
+    """Milliseconds since 1970."""
+
+
+Gap = tuple[str, int, int, int]
+"""Topic, partition, and the offsets from the first to the second, not with it, that no record was read of."""
+
+
+class Listener(Protocol):
+    """Hears of batches and losses after their transaction, on the thread that stores; must not block."""
+
+    def batch_done(self, report: BatchReport) -> None: ...
+
+    def lost(self, generation: int, lost: Lost) -> None: ...
+
+    def gaps(self, found: Sequence[Gap]) -> None: ...
+
+    def denied(self, topic: str, read: Offsets) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Workplace:
+    """Where a writer works: the session, where reading starts, and the folder for files on their way to views."""
+
+    session: SparkSession
+    start: Offsets
+    folder: Folder
+    shared: bool
+    """Whether executors see the folder by its path."""
+
+
+class Writer:
+    """Writes what one generation read; one thread at a time."""
+
+    def __init__(
+        self,
+        place: Workplace,
+        tables: GenerationTables,
+        decoder: RecordDecoder,
+        views: ViewRunner,
+        letters: DeadLetters,
+        listener: Listener,
+    ) -> None:
+        self._place = place
+        self._tables = tables
+        self._layout: Layout = tables.layout
+        self._decoder = decoder
+        self._views = views
+        self._letters = letters
+        self._listener = listener
+        self._name = f"g{tables.generation}"
+
+    def take_records(self, records: pa.Table, end: Offsets, batch_id: int, *, caught_up: bool) -> None:
+        """Decode and write raw records, after which everything before `end` is read."""
+        self.take(self._decoder.decode(records), end, batch_id, caught_up=caught_up)
+
+    def take(self, decoded: Decoded, end: Offsets, batch_id: int | None, *, caught_up: bool) -> None:
+        """Write decoded records; the views are built with the first batch that has caught up."""
+        began = time.monotonic()
+        before = Offsets.kept(self._tables.progress().offsets, self._place.start)
+        lost, gaps = self._missing(before, end, decoded)
+        with self._tables.batch(batch_id) as batch:
+            if batch is None:
+                return
+            caught_up = batch.views_built or caught_up
+            for one in lost:
+                if one.deleted:
+                    batch.begin_life(one.topic, one.partition)
+            batch.load(decoded)
+            self._letters.send(batch)
+            self._write_views(batch, caught_up=caught_up)
+            batch.finish(batch_id, end.to_json(), views_built=caught_up)
+        for one in lost:
+            self._listener.lost(self._tables.generation, one)
+        if gaps:
+            self._listener.gaps(gaps)
+        self._listener.batch_done(
+            BatchReport(
+                generation=self._tables.generation,
+                batch_id=batch_id,
+                records=batch.result.records,
+                bad=batch.result.bad,
+                evicted=batch.result.evicted,
+                offsets=end,
+                views_built=caught_up,
+                seconds=time.monotonic() - began,
+                newest_record=newest(decoded),
+            )
+        )
+
+    def _write_views(self, batch: Batch, *, caught_up: bool) -> None:
+        for view in self._layout.views:
+            if batch.views_built:
+                self._update(batch, view)
+            elif caught_up:
+                self._build(batch, view)
+
+    def _update(self, batch: Batch, view: ViewTable) -> None:
+        """The view's rows of the keys that a batch touches."""
+        if batch.result.records <= SMALL_BATCH:
+            rows = batch.affected(view)
+            if rows is not None:
+                batch.replace(view, [self._views.over_rows(view, rows)])
+            return
+        # On all cores, without a search for the newest where no key has several rows: half the time in a large batch.
+        with room(self._place.session, self._place.folder, shared=self._place.shared) as files:
+            cores = self._place.session.sparkContext.defaultParallelism
+            sql, parts = batch.export_affected(view, files.folder, cores)
+            batch.replace(view, self._views.over_parts(sql, parts, self._name, files.frame, own=view.own))
+
+    def _build(self, batch: Batch, view: ViewTable) -> None:
+        """The view over everything; unless it is small, by parts of its keys, through files: none needs much memory."""
+        if batch.size(view) <= SMALL_BATCH:
+            batch.build(view, [self._views.over_rows(view, batch.everything(view))])
+            return
+        cores = self._place.session.sparkContext.defaultParallelism
+        rows = min(PART_ROWS, MOST_ROWS_HELD // cores)
+        with room(self._place.session, self._place.folder, shared=self._place.shared) as files:
+            sql, parts = batch.export(view, files.folder, cores * (batch.size(view) // (cores * rows) + 1))
+            batch.build(view, self._views.over_parts(sql, parts, self._name, files.frame, own=view.own))
+
+    def _missing(self, before: Offsets, end: Offsets, decoded: Decoded) -> tuple[list[Lost], list[Gap]]:
+        """Partitions that were deleted, and ranges without a record, which may be lost: compaction leaves them too."""
+        first = self._decoder.firsts(decoded)
+        lost: list[Lost] = []
+        gaps: list[Gap] = []
+        for (topic, partition), start in before.next.items():
+            until = end.next.get((topic, partition))
+            if until is None or until < start:
+                lost.append(Lost(topic, partition, start, until))
+            elif (found := first.get((topic, partition), until)) > start:
+                gaps.append((topic, partition, start, found))
+        return lost, gaps

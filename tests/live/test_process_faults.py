@@ -1,0 +1,139 @@
+"""What goes wrong with Turnout's own process: a full disk, a killed JVM, signals, a second process on its folder."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from running import RunningTurnout
+from small_disk import fill, small_disk
+from turnout.broker import EmbeddedBroker
+from turnout.testing import Record, create_topic, produce, wait_until
+from two_topics import (
+    USERS,
+    TopicName,
+    account,
+    assert_ends_soon,
+    assert_tables_are_exact,
+    ended,
+    load,
+    running,
+    sections,
+    user,
+    wait_reason,
+    wait_said,
+    wait_total,
+    watched,
+)
+
+
+def test_full_disk_is_told_and_left_without_harm(tmp_path: Path, broker: EmbeddedBroker, topic_name: TopicName) -> None:
+    address = broker.bootstrap_servers
+    topics = (topic_name("users"), topic_name("accounts"))
+    for topic in topics:
+        create_topic(address, topic)
+    produce(address, topics[0], [user(n) for n in range(100)])
+    data = str(tmp_path / "disk" / "data")
+    with (
+        small_disk(tmp_path / "disk", 64) as disk,
+        running(tmp_path, address, **sections(*topics, data_dir=data)) as turnout,
+    ):
+        wait_total(turnout, "final_ui", 100)
+        with watched(turnout, allowed=(200, 503)):
+            fill(disk / "filler")
+            produce(address, topics[0], [Record({**user(n), "email": "e" * 500}) for n in range(100, 5000)])
+            produce(address, topics[1], [account(n) for n in range(100)])
+            wait_reason(turnout, "No space left on device", "room")
+            assert turnout.answer("/healthz") == 200
+            fill(disk / "filler")
+            deadline = time.monotonic() + 8  # several tries on the full disk
+            wait_until(lambda: time.monotonic() > deadline)
+            (disk / "filler").unlink()
+            freed = time.monotonic()
+            turnout.wait_ready()
+            print(f"ready {time.monotonic() - freed:.1f} s after there was room")
+        assert_tables_are_exact(turnout, address, topics)
+        assert_ends_soon(turnout, signal.SIGTERM)
+        turnout.start()
+        assert_tables_are_exact(turnout, address, topics)
+        assert_ends_soon(turnout, signal.SIGTERM)
+
+
+def test_spark_that_is_killed_comes_back_by_itself_and_loses_and_doubles_nothing(
+    tmp_path: Path, broker: EmbeddedBroker, topic_name: TopicName
+) -> None:
+    address = broker.bootstrap_servers
+    topics = (topic_name("users"), topic_name("accounts"))
+    for topic in topics:
+        create_topic(address, topic, partitions=2)
+    produce(address, topics[0], [user(n) for n in range(100)])
+    with running(tmp_path, address, **sections(*topics, swap={"linger_seconds": 600})) as turnout:
+        with load(address, topics, per_second=200), watched(turnout):
+            # A generation lingers beside the published one, and another is being built.
+            assert turnout.http.post("/api/control", json={"joinType": "inner"}).json()["outcome"] == "applied"
+            java = turnout.java()
+            turnout.http.post("/api/control?wait=false", json={"joinType": "full", "requestId": "third"})
+            wait_until(lambda: turnout.status()["progress"], interval=0.01, what="a build")
+            java.kill()
+            killed = time.monotonic()
+            wait_reason(turnout, f"Spark's JVM (process {java.pid}) was killed by SIGKILL")
+            assert turnout.http.get("/readyz").json()["error"]["code"] == "spark_gone"
+            assert turnout.answer("/healthz") == 200
+            shown = turnout.total("users_ui@1")
+            turnout.wait_ready()
+            print(f"ready {time.monotonic() - killed:.1f} s after the kill")
+            [third] = [row for row in turnout.rows("control_raw") if row["requestId"] == "third"]
+            assert third["outcome"] == "failed"
+            assert "was killed by SIGKILL" in third["detail"]
+            wait_until(lambda: turnout.total("users_ui@1") > shown, what="what lingers to read again")
+            back = turnout.http.post("/api/rollback").json()
+            assert (back["outcome"], back["generation"]) == ("rolled_back", 1)
+        assert_tables_are_exact(turnout, address, topics)
+        wait_said(turnout, "Spark runs again, and generation 2 reads")
+        assert "unexpected error" not in turnout.log()
+        assert_ends_soon(turnout, signal.SIGTERM)
+
+
+def test_process_ends_soon_under_load_and_takes_new_columns_up(
+    tmp_path: Path, broker: EmbeddedBroker, topic_name: TopicName
+) -> None:
+    address = broker.bootstrap_servers
+    topics = (topic_name("users"), topic_name("accounts"))
+    for topic in topics:
+        create_topic(address, topic, partitions=2)
+    turnout = RunningTurnout(tmp_path / "turnout", address, **sections(*topics))
+    with ended(turnout):
+        with load(address, topics, per_second=400):
+            turnout.start()
+            wait_until(lambda: turnout.total("final_ui") > 1000, what="rows")
+            assert_second_process_is_refused(turnout)
+            assert_ends_soon(turnout, signal.SIGINT)
+            turnout.start(ready=False)
+            wait_until(
+                lambda: (turnout.answer("/healthz"), turnout.answer("/readyz")) == (200, 503),
+                what="answers while Spark starts",
+            )
+            assert_ends_soon(turnout, signal.SIGTERM)
+
+            changed = turnout.config.read_text().replace("age: int64", "age: int64\n      city: string")
+            turnout.config.write_text(changed)
+            turnout.start(ready=False)
+            wait_until(lambda: turnout.answer("/healthz") == 200, what="an answer")
+            assert "city" not in turnout.rows("users_ui", limit=1)[0]
+            turnout.wait_ready()
+            assert "city" in turnout.rows("users_ui", limit=1)[0]
+            assert turnout.status()["usersTopic"] == topics[0]
+        assert_tables_are_exact(turnout, address, topics, USERS | {"city": "string"})
+        assert_ends_soon(turnout, signal.SIGTERM)
+
+
+def assert_second_process_is_refused(first: RunningTurnout) -> None:
+    command = [sys.executable, "-m", "turnout", "run", "-c", str(first.config), "--port", "0"]
+    second = subprocess.run(command, capture_output=True, text=True)
+    assert second.returncode == 1
+    assert "Traceback" not in second.stderr
+    assert f"error: another turnout (process {first.pid}) uses data_dir {first.data_dir}" in second.stderr
+    assert first.answer("/readyz") == 200

@@ -1,0 +1,50 @@
+"""One list of Turnout's own tables, and the store has no other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from filling import USER_1, Filling
+from serving import application
+from test_metrics import samples
+from turnout import own_tables
+from turnout.store.database import Database
+from turnout.store.ledger import Ledger
+
+
+@pytest.fixture
+def filling(tmp_path: Path) -> Iterator[Filling]:
+    database = Database.open(tmp_path)
+    filling = Filling(database)
+    Ledger(database, list(filling.settings.sources), 10)
+    filling.swap(users=[USER_1])
+    yield filling
+    database.close()
+
+
+def tables(filling: Filling, schema: str) -> set[str]:
+    with filling.database.read() as cursor:
+        sql = "SELECT table_name FROM duckdb_tables() WHERE schema_name = ?"
+        return {name for (name,) in cursor.execute(sql, [schema]).fetchall()}
+
+
+def test_the_list_has_every_table_of_the_store(filling: Filling) -> None:
+    assert tables(filling, "turnout") == {*own_tables.SHOWN_OF_STORE, *own_tables.BOOKS_OF_STORE}
+
+
+def test_the_list_has_every_table_of_a_generation(filling: Filling) -> None:
+    assert filling.tables is not None
+    configured = {s.table for s in filling.tables.layout.sources} | {v.table for v in filling.tables.layout.views}
+    own = {*own_tables.SHOWN_OF_GENERATION, *own_tables.BOOKS_OF_GENERATION}
+    assert tables(filling, filling.tables.schema) == configured | own
+
+
+def test_metrics_tell_of_no_table_that_nobody_can_read(filling: Filling) -> None:
+    client = TestClient(application(filling.database))
+    # The metrics of the stand-in for the orchestrator are of generation 0, which shows nothing.
+    shown = {table["name"] for table in client.get("/api/tables").json()["tables"]}
+    assert {labels for name, labels in samples(client) if name == "turnout_table_rows"} <= shown
