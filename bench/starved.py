@@ -8,8 +8,8 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from context import Bench
@@ -30,7 +30,7 @@ def measure(bench: Bench) -> dict[str, Any]:
     one, other = (bench.pair(f"swap-{name}", bench.sizes.swap_rows) for name in ("a", "b"))
     topics = fresh_topics(bench.bootstrap, "starved")
     results: dict[str, Any] = {"loops": LOOPS, "rows": bench.sizes.swap_rows, "alone": {}, "starved": {}}
-    ways = {"alone": nullcontext, "starved": busy_loops}
+    ways: dict[str, Callable[[], AbstractContextManager[None]]] = {"alone": nullcontext, "starved": busy_loops}
     with bench.own_folder("starved") as folder, running(folder, bench.bootstrap, topics, "latest") as side:
         with Load(bench.bootstrap, topics, PER_SECOND).running():
             wait_flowing(side)
