@@ -30,11 +30,7 @@ def measure(bench: Bench) -> dict[str, Any]:
     one, other = (bench.pair(f"swap-{name}", bench.sizes.swap_rows) for name in ("a", "b"))
     topics = fresh_topics(bench.bootstrap, "starved")
     results: dict[str, Any] = {"loops": LOOPS, "rows": bench.sizes.swap_rows, "alone": {}, "starved": {}}
-<<<<<<< HEAD
-    ways: dict[str, Callable[[], AbstractContextManager[Any]]] = {"alone": nullcontext, "starved": busy_loops}
-=======
     ways: dict[str, Callable[[], AbstractContextManager[None]]] = {"alone": nullcontext, "starved": busy_loops}
->>>>>>> bench
     with bench.own_folder("starved") as folder, running(folder, bench.bootstrap, topics, "latest") as side:
         with Load(bench.bootstrap, topics, PER_SECOND).running():
             wait_flowing(side)
