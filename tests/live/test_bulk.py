@@ -56,7 +56,8 @@ def reader_of(spark: SparkSession, bootstrap: str, decoder: RecordDecoder) -> Bu
     from turnout.spark.read.bulk import BulkReader
 
     kafka = KafkaSettings(bootstrap_servers=bootstrap)
-    return BulkReader(spark, "g1", decoder, lambda: bulk_properties(kafka, anywhere=False))
+    options = {"kafka.bootstrap.servers": bootstrap}
+    return BulkReader(spark, "g1", decoder, lambda: bulk_properties(kafka, anywhere=False), lambda: options)
 
 
 def plainly(decoder: RecordDecoder, records: Sequence[Sent]) -> Decoded:
@@ -76,6 +77,13 @@ def seen(decoded: Decoded) -> tuple[list[str], list[str], int]:
     rows = [repr(row) for row in decoded.rows[0].to_pylist()] if decoded.rows else []
     faults = [repr(row) for row in decoded.faults.to_pylist()] if decoded.faults is not None else []
     return sorted(rows), sorted(faults), decoded.records
+
+
+@pytest.fixture(autouse=True, params=["by tasks", "through Spark"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few records are read through Spark's own source, unless it cannot give them as they are."""
+    if request.param == "by tasks":
+        monkeypatch.setattr("turnout.spark.read.bulk.FEW_RECORDS", 0)
 
 
 @pytest.fixture

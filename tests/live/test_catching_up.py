@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +22,7 @@ from turnout.joins import Duplicates, Join
 from turnout.kafka.ends import EndWatch
 from turnout.kafka.topics import Topics, bulk_properties
 from turnout.offsets import Offsets
-from turnout.testing import create_topic, delete_topic, produce, wait_until
+from turnout.testing import create_topic, produce, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -77,7 +79,12 @@ def stream_of(runner: Runner, spark: SparkSession, bootstrap: str, folder: Path)
 
 @pytest.mark.parametrize("many", [0, 1_000_000])
 def test_stream_gives_the_same_tables_in_bulk_and_through_spark(
-    spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, many: int
+    spark: SparkSession,
+    broker: EmbeddedBroker,
+    tmp_path: Path,
+    topic_name: Callable[[str], str],
+    monkeypatch: pytest.MonkeyPatch,
+    many: int,
 ) -> None:
     monkeypatch.setattr("turnout.spark.read.live.MANY_RECORDS", many)
     bootstrap = broker.bootstrap_servers
@@ -87,24 +94,25 @@ def test_stream_gives_the_same_tables_in_bulk_and_through_spark(
     # The last two are times that Spark's Kafka source cannot carry, or carries wrongly.
     times = [5, 7, -1, 2**63 - 1, -(10**14)]
     joins = [Join.LEFT, Join.FULL, Join.INNER]
-    for topic in ("u", "a"):
+    prefix = topic_name("")
+    topics = (f"{prefix}u", f"{prefix}a")
+    for topic in topics:
         create_topic(bootstrap, topic, 3, {"message.timestamp.after.max.ms": str(2**63 - 1)})
     case = Case([], [], set(), 0, ("all", "latest"), None, Duplicates.LATEST, joins)
-    runner = Runner(spark, case, tmp_path)
+    runner = Runner(spark, case, tmp_path, prefix)
     query = stream_of(runner, spark, bootstrap, tmp_path)
     query.start()
     try:
         for begin in range(0, len(values), 25):
-            for topic in ("u", "a"):
+            for topic in topics:
                 part = enumerate(values[begin : begin + 25])
                 produce(bootstrap, topic, [(v, b"k1", n % 3, times[(begin + n) // 20 % 5]) for n, v in part])
-            sent = read_all(bootstrap, ["u", "a"])
+            sent = read_all(bootstrap, topics)
             read = Offsets({(record.topic, record.partition): record.offset + 1 for record in sent})
             wait_until(lambda read=read: query.error or runner.read().reached(read))  # type: ignore[misc]
             assert query.error is None
-            compare(case, runner, sent, views=True)
+            named = [replace(record, topic=record.topic.removeprefix(prefix)) for record in sent]
+            compare(case, runner, named, views=True)
     finally:
         query.stop()
         runner.database.close()
-        for topic in ("u", "a"):
-            delete_topic(bootstrap, topic)

@@ -162,11 +162,23 @@ def cases(draw: st.DrawFn) -> Case:
     )
 
 
-def settings_of(case: Case, folder: Path) -> Settings:
-    users: dict[str, Any] = {"topic": "u", "table": "users_ui", "key": "userId", "columns": USERS, "rows": case.rows[0]}
+def settings_of(case: Case, folder: Path, prefix: str = "") -> Settings:
+    users: dict[str, Any] = {
+        "topic": f"{prefix}u",
+        "table": "users_ui",
+        "key": "userId",
+        "columns": USERS,
+        "rows": case.rows[0],
+    }
     if case.max_rows:
         users["max_rows"] = case.max_rows
-    accounts = {"topic": "a", "table": "accounts_ui", "key": "userId", "columns": ACCOUNTS, "rows": case.rows[1]}
+    accounts = {
+        "topic": f"{prefix}a",
+        "table": "accounts_ui",
+        "key": "userId",
+        "columns": ACCOUNTS,
+        "rows": case.rows[1],
+    }
     view = {"left": "users", "right": "accounts", "on": "userId", "duplicates": case.duplicates.value}
     views = {f"by_{join}": view | {"join": join.value} for join in case.joins}
     return parse({"sources": {"users": users, "accounts": accounts}, "views": views}, folder, {})
@@ -185,11 +197,20 @@ def batches(case: Case) -> Iterator[tuple[int, list[Sent], Offsets]]:
 class Runner(FedGeneration):
     """The generation of a case."""
 
-    def __init__(self, spark: SparkSession, case: Case, folder: Path) -> None:
+    def __init__(self, spark: SparkSession, case: Case, folder: Path, prefix: str = "") -> None:
+        """`prefix` stands before the names of its topics, which are real ones then."""
         self._case = case
-        before = Offsets({(t, p): 0 for t in ("u", "a") for p in range(3)})
+        self._prefix = prefix
+        before = Offsets({(f"{prefix}{t}", p): 0 for t in ("u", "a") for p in range(3)})
         target = list(batches(case))[case.caught_up_after - 1][2] if case.caught_up_after else before
-        super().__init__(spark, settings_of(case, folder), folder, before, target)
+        super().__init__(spark, settings_of(case, folder, prefix), folder, before, target)
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        found = super().rows(table)
+        for row in found:
+            if "topic" in row:
+                row["topic"] = row["topic"].removeprefix(self._prefix)
+        return found
 
 
 def compare(case: Case, runner: Runner, records: list[Sent], *, views: bool) -> None:

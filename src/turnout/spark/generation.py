@@ -85,7 +85,9 @@ class GenerationQuery:
         self._failure: Exception | None = None
         self._checkpoint = folder_at(session, reading.checkpoint)
         decoder = RecordDecoder(tables.layout, kafka.schemas)
-        self._bulk = BulkReader(session, self._name, RecordDecoder(tables.layout, kafka.schemas), kafka.librdkafka)
+        self._bulk = BulkReader(
+            session, self._name, RecordDecoder(tables.layout, kafka.schemas), kafka.librdkafka, self._options
+        )
         self._writer = Writer(
             Workplace(session, reading.start, self._checkpoint, reading.shared),
             tables,

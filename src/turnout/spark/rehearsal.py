@@ -22,7 +22,7 @@ from turnout.joins import KEY
 from turnout.layout import Layout, ViewTable
 from turnout.plan import Plan
 from turnout.spark.class_archive import MAKING_SECONDS, write_at_exit
-from turnout.spark.read.live import FETCH, raw_records
+from turnout.spark.read.source import FETCH, raw_records
 from turnout.spark.session import start_session
 from turnout.spark.views import ViewRunner
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import shutil
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -18,8 +19,10 @@ from turnout.decoding import RecordDecoder
 from turnout.errors import TurnoutError
 from turnout.offsets import Offsets
 from turnout.spark.cluster import runs_here
+from turnout.spark.engine import is_disconnected
 from turnout.spark.folders import scratch
 from turnout.spark.read import task
+from turnout.spark.read.source import FEW_RECORDS, read_few
 from turnout.spark.read.task import Left, Range
 from turnout.spark.session import pool
 
@@ -42,14 +45,24 @@ class BulkReader:
     """Reads ranges of offsets for one generation: its jobs have the tag and the pool `name`."""
 
     def __init__(
-        self, session: SparkSession, name: str, decoder: RecordDecoder, properties: Callable[[], Mapping[str, Any]]
+        self,
+        session: SparkSession,
+        name: str,
+        decoder: RecordDecoder,
+        properties: Callable[[], Mapping[str, Any]],
+        options: Callable[[], Mapping[str, str]],
     ) -> None:
-        """`properties` are those of librdkafka's consumer, asked for at each read: files that they name may change."""
+        """`properties` are those of librdkafka's consumer, `options` those of Spark's source for the same Kafka.
+
+        Both are asked for at each read: files that they come from may change.
+        """
         self._session = session
         self._context = session.sparkContext
         self._name = name
         self._decoder = decoder
         self._properties = properties
+        self._options = options
+        self._decoding = threading.Lock()
         if not runs_here(session):
             carry_code()
 
@@ -58,6 +71,10 @@ class BulkReader:
         ranges = split(self._decoder.topics, start, end, self.cores)
         if not ranges:
             return Decoded({})
+        if sum(one.end - max(0, one.start) for one in ranges) <= FEW_RECORDS:
+            decoded = self._read_few(start, end)
+            if decoded is not None:
+                return decoded
         with self._folder() as folder:
             job = task.task(self._properties(), self._decoder.decode.for_workers(), folder)
             self._context.addJobTag(self._name)
@@ -65,13 +82,29 @@ class BulkReader:
                 left = self._context.parallelize(ranges, len(ranges)).mapPartitions(job).collect()
             return self._taken(left)
 
+    def _read_few(self, start: Offsets, end: Offsets) -> Decoded | None:
+        """Through Spark's own source; None where it cannot give the records, or a topic is gone meanwhile."""
+        self._context.addJobTag(self._name)
+        try:
+            with pool(self._session, self._name):
+                records = read_few(self._session, self._options(), self._decoder.topics, start, end)
+        except Exception as error:
+            if is_disconnected(error):
+                raise
+            return None
+        if records is None:
+            return None
+        with self._decoding:
+            return self._decoder.decode(records)
+
     def _taken(self, left: Sequence[Left]) -> Decoded:
         errors = dict.fromkeys(one.error for one in left if one.error is not None)
         if errors:
             raise TurnoutError(code="kafka_unreadable", message="; ".join(errors), status=503)
         # A file can be removed once it is mapped: its rows stay as long as somebody has them.
         parts = [read_file(one.file if one.file is not None else one.data) for one in left]
-        return self._decoder.complete(merge(parts))
+        with self._decoding:
+            return self._decoder.complete(merge(parts))
 
     @contextlib.contextmanager
     def _folder(self) -> Iterator[str | None]:

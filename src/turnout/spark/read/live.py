@@ -19,58 +19,21 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from turnout.decode import RAW, Decoded
+from turnout.decode import Decoded
 from turnout.joins import OFFSET_BITS
 from turnout.offsets import EARLIEST, Offsets
 from turnout.spark.callbacks import CallbackConnections
 from turnout.spark.folders import Folder
 from turnout.spark.read.bulk import BulkReader
+from turnout.spark.read.source import FETCH, FEW_RECORDS, as_they_came, raw_records
 from turnout.spark.session import pool
 
 MANY_RECORDS = 40_000
 """A batch of more records is read in bulk: they would take longer through the JVM than workers take to start."""
 
-FEW_RECORDS = 20_000
-"""Up to so many records one task is faster than several, and batches that wait are stored as one."""
-
 CALM_RATE = 100.0
 CALM_SECONDS = 0.3
 """With fewer records a second, batches begin no sooner after each other: each costs as much as 1,000 records."""
-
-# Spark turns Kafka's milliseconds into microseconds, of which the calendar before 1582 is another.
-_LEAST_MILLISECONDS = -12_219_292_800_000 + 20 * 86_400_000
-
-FETCH = {
-    "kafka.max.poll.records": "10000",
-    "kafka.max.partition.fetch.bytes": str(8 << 20),
-    "kafka.fetch.max.bytes": str(64 << 20),
-    # A fetch never waits for records that are not there yet: Spark asks for each partition's first and last offset
-    # after every fetch, and the broker answers only when the fetch ahead of that question is answered.
-    "kafka.fetch.max.wait.ms": "0",
-    "kafka.allow.auto.create.topics": "false",
-    # Records of a transaction are read when it is committed, and never if it is aborted.
-    "kafka.isolation.level": "read_committed",
-    # A topic that is deleted between two questions is asked for until this time is over (a minute by default), and
-    # the other topics wait as long. Kafka wants the second not to be longer than the first.
-    "kafka.default.api.timeout.ms": "10000",
-    "kafka.request.timeout.ms": "10000",
-    "fetchOffset.numRetries": "2",
-    "fetchOffset.retryIntervalMs": "500",
-    # A topic that is deleted, or records that retention took, end nothing; what is lost is found and told.
-    "failOnDataLoss": "false",
-}
-
-
-def raw_records(frame: DataFrame, topics: Sequence[str]) -> DataFrame:
-    """Records of Spark's Kafka source as `RAW` has them; nothing for Spark to plan but a projection."""
-    numbers = " ".join(f"WHEN {_literal(topic)} THEN {number}" for number, topic in enumerate(topics))
-    return frame.selectExpr(
-        f"CAST(CASE topic {numbers} END AS INT) AS _topic",
-        f"(CAST(`partition` AS BIGINT) << {OFFSET_BITS}) | `offset` AS _id",
-        "unix_millis(timestamp) AS _ts",
-        "key",
-        "value",
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +168,7 @@ class LiveStream:
         behind = self._read.behind(end)
         anew = self._read.made_anew(end)
         if behind <= MANY_RECORDS and not anew:
-            records = self._through_spark(frame, behind)
+            records = as_they_came(frame.coalesce(1) if behind <= FEW_RECORDS else frame)
             if records is not None:
                 return Arrival(batch_id, end, self._unread(records))
         start = self._read.up_to(end)
@@ -213,18 +176,6 @@ class LiveStream:
             # Spark skips to the end of a topic that was deleted and made anew between two batches.
             start = Offsets({**start.next, **dict.fromkeys(anew.next, EARLIEST)})
         return Arrival(batch_id, end, decoded=self._bulk.read(start, end))
-
-    def _through_spark(self, frame: DataFrame, behind: int) -> pa.Table | None:
-        """The records as Spark's source gives them; None where it cannot give some of them as they are."""
-        try:
-            records: pa.Table = (frame.coalesce(1) if behind <= FEW_RECORDS else frame).toArrow()
-        except Exception as error:
-            if "overflow" not in str(error):
-                raise
-            return None
-        if records.num_rows and pc.min(records["_ts"]).as_py() < _LEAST_MILLISECONDS:
-            return None
-        return records.cast(RAW)
 
     def _unread(self, records: pa.Table) -> pa.Table:
         """Without what was read before: Spark reads a topic that it may see again from its start."""
@@ -303,8 +254,3 @@ def _first(waiting: list[Arrival]) -> tuple[Arrival, list[Arrival]]:
 def _goes_on(before: Offsets, after: Offsets) -> bool:
     """Whether no partition came, went or was made anew between the two."""
     return before.next.keys() == after.next.keys() and before.made_anew(after) is None
-
-
-def _literal(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"

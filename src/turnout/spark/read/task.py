@@ -32,7 +32,7 @@ LOOK_SECONDS = 1.0
 """After so long without a record it is looked whether the partition is still there."""
 
 _PROMPT_SECONDS = 0.05
-_NICE = 10
+_NICE = 5
 """How much a worker stands back: while many records are read, the batches of the published tables come first."""
 
 _GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
