@@ -5,22 +5,25 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
+import pyarrow as pa
 import pytest
-from test_exactness import Case, Runner
 
 from fed import Quiet
-from turnout.joins import Duplicates, Join
+from filling import Filling, _joined
+from turnout.decode import RAW, Decoded
+from turnout.decoding import RecordDecoder
+from turnout.layout import ViewTable
 from turnout.offsets import Offsets
+from turnout.store.database import Database
+from turnout.store.generations import GenerationTables
 from turnout.testing import wait_until
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from turnout.spark.generation import GenerationQuery
 
-CASE = Case([], [], set(), 0, ("all", "all"), None, Duplicates.LATEST, [Join.LEFT, Join.FULL])
+START = Offsets({("users", 0): 0, ("accounts", 0): 0})
 
 
 class Gate:
@@ -61,35 +64,59 @@ class Stream:
         return True
 
 
+class Reader:
+    """Reads nothing, as there is nothing."""
+
+    cores = 2
+
+    def __init__(self, session: object, name: str, decoder: RecordDecoder, properties: object) -> None:
+        self._decoder = decoder
+
+    def read(self, start: Offsets, end: Offsets) -> Decoded:
+        return self._decoder.decode(RAW.empty_table())
+
+    def cancel(self) -> None: ...
+
+
+class Views:
+    """A view's SQL in DuckDB, which understands the same text."""
+
+    def __init__(self, session: object) -> None: ...
+
+    def over_rows(self, view: ViewTable, rows: dict[str, pa.Table]) -> pa.Table:
+        return _joined(view, rows)
+
+
 @pytest.fixture
-def runner(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runner]:
-    monkeypatch.setattr("turnout.spark.generation.LiveStream", Stream)
+def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[GenerationTables]:
+    for name, stand_in in (("LiveStream", Stream), ("BulkReader", Reader), ("ViewRunner", Views)):
+        monkeypatch.setattr(f"turnout.spark.generation.{name}", stand_in)
     Stream.deeds.clear()
-    made = Runner(spark, CASE, tmp_path)
-    with made.database.write() as cursor:
+    database = Database.open(tmp_path)
+    made = Filling(database).generation()
+    with database.write() as cursor:
         cursor.execute("UPDATE g1.progress SET views_built = false")
     yield made
-    made.database.close()
+    database.close()
 
 
-def query_of(
-    runner: Runner, spark: SparkSession, folder: Path, ends: Callable[[Sequence[str]], Offsets]
-) -> GenerationQuery:
+def query_of(tables: GenerationTables, folder: Path, ends: Callable[[Sequence[str]], Offsets]) -> GenerationQuery:
     from turnout.spark.generation import GenerationQuery, Kafka, Reading
 
-    kafka = Kafka(java=lambda: {"bootstrap.servers": "127.0.0.1:9"}, librdkafka=dict, ends=ends, watch=Still())
-    return GenerationQuery(spark, runner.tables, Reading(runner.start, runner.start, folder, 10), kafka, Quiet())
+    kafka = Kafka(java=dict, librdkafka=dict, ends=ends, watch=Still())
+    session: Any = None
+    return GenerationQuery(session, tables, Reading(START, START, folder, 10), kafka, Quiet())
 
 
-def test_catch_up_that_ends_after_a_stop_starts_no_stream(spark: SparkSession, runner: Runner, tmp_path: Path) -> None:
+def test_catch_up_that_ends_after_a_stop_starts_no_stream(tables: GenerationTables, tmp_path: Path) -> None:
     gate = Gate()
 
     def ends(topics: Sequence[str]) -> Offsets:
-        if runner.tables.progress().views_built:  # the question before the stream starts
+        if tables.progress().views_built:  # the question before the stream starts
             gate.passed()
-        return runner.start
+        return START
 
-    query = query_of(runner, spark, tmp_path / "stream", ends)
+    query = query_of(tables, tmp_path / "stream", ends)
     query.start()
     assert gate.reached.wait(60)
     assert not query.stop(timeout_seconds=0.1)
@@ -99,17 +126,17 @@ def test_catch_up_that_ends_after_a_stop_starts_no_stream(spark: SparkSession, r
 
 
 def test_stream_that_starts_while_a_stop_gives_up_is_stopped(
-    spark: SparkSession, runner: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tables: GenerationTables, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate = Gate()
-    numbered = runner.tables.number_from_start
+    numbered = tables.number_from_start
 
     def slowly() -> None:
         gate.passed()
         numbered()
 
-    monkeypatch.setattr(runner.tables, "number_from_start", slowly)
-    query = query_of(runner, spark, tmp_path / "stream", lambda topics: runner.start)
+    monkeypatch.setattr(tables, "number_from_start", slowly)
+    query = query_of(tables, tmp_path / "stream", lambda topics: START)
     query.start()
     assert gate.reached.wait(60)
     assert not query.stop(timeout_seconds=0.1)
