@@ -115,7 +115,7 @@ test: setup browser ## what a change must pass: lint and the audit, then all tes
 	@$(MAKE) --no-print-directory -j 3 lint audit test-web
 	$(PYTEST) $(ARGS)
 
-test-fast: $(STAMP) ## the tests without a broker, Spark and a browser: under 40 seconds
+test-fast: $(STAMP) page ## the tests without a broker, Spark and a browser: under 40 seconds
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder tests/test_*.py $(ARGS)
 
 test-web: $(CLIENT) ## the tests of the web parts alone
@@ -124,7 +124,7 @@ test-web: $(CLIENT) ## the tests of the web parts alone
 test-long: setup ## the long forms: 200 swaps, 20 kills, 250 random histories (about 20 minutes)
 	LONG_TESTS=1 $(BIN)/pytest $$(grep -lr 'from lengths import' tests --include='test_*.py') $(ARGS)
 
-faults: setup faketime ## play every fault against real parts (about 9 minutes; ARGS="--list", "--only NAME", "--write-docs")
+faults: setup faketime ## play every fault against real parts (about 13 minutes; ARGS="--list", "--only NAME", "--write-docs")
 	PYTHONPATH=tests $(BIN)/python -m faults $(ARGS)
 
 # What lets a fault change the clock of one process. Without it that fault says so, and the others are played.

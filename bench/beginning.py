@@ -1,4 +1,8 @@
-"""Start: from the command `turnout run` to the first row over HTTP, with the jars in the cache."""
+"""Start: from the command `turnout run` to the first row over HTTP, with the jars in the cache; then a first swap.
+
+The swap is what somebody does who tries the demo: small topics, 20 records a second in all, a page that has been open
+for a moment, and nothing of the kind done before in that process.
+"""
 
 from __future__ import annotations
 
@@ -8,28 +12,38 @@ from typing import Any
 import httpx
 
 from context import Bench
-from turnout_side import BUILD_SECONDS, running
+from load import Load
+from turnout_side import BUILD_SECONDS, TurnoutSide, running, swap_seconds
 
 ROWS = 1_000
+PER_SECOND = 10
+LOOK_SECONDS = 3.0
 
 
 def measure(bench: Bench) -> dict[str, Any]:
-    """Seconds of some starts, each with an empty data folder."""
-    pair = bench.pair("start", ROWS)
-    taken = []
+    """Seconds of some starts, each with an empty data folder, and of the first swap of each."""
+    pair, other = bench.pair("start", ROWS), bench.pair("start-other", ROWS)
+    taken, swaps = [], []
     for number in range(bench.sizes.runs):
         bench.say(f"start, run {number + 1} of {bench.sizes.runs}")
         with (
             bench.own_folder(f"start-{number}") as folder,
             running(folder, bench.bootstrap, pair.topics, ready=False) as side,
         ):
-            began = time.monotonic()
-            while not _has_rows(side.http):
-                if time.monotonic() > began + BUILD_SECONDS:
-                    raise TimeoutError(f"no row within {BUILD_SECONDS} s; log:\n{side.log()}")
-                time.sleep(0.05)
-            taken.append(time.monotonic() - began)
-    return {"seconds": taken}
+            taken.append(_first_row(side))
+            with Load(bench.bootstrap, pair.topics, PER_SECOND).running():
+                time.sleep(LOOK_SECONDS)
+                swaps.append(swap_seconds(side, other, start="latest"))
+    return {"seconds": taken, "first_swap": swaps}
+
+
+def _first_row(side: TurnoutSide) -> float:
+    began = time.monotonic()
+    while not _has_rows(side.http):
+        if time.monotonic() > began + BUILD_SECONDS:
+            raise TimeoutError(f"no row within {BUILD_SECONDS} s; log:\n{side.log()}")
+        time.sleep(0.05)
+    return time.monotonic() - began
 
 
 def _has_rows(http: httpx.Client) -> bool:

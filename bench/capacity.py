@@ -24,7 +24,7 @@ def measure(bench: Bench) -> dict[str, Any]:
             bench.own_folder(f"capacity-{share:g}") as folder,
             running(folder, bench.bootstrap, pair.topics, ready=False) as side,
         ):
-            seconds = first_build(side, pair)["seconds"]
+            seconds = first_build(side, pair).seconds
             time.sleep(min(SETTLE_SECONDS, 2 * bench.sizes.seconds))
             python = psutil.Process(side.pid).memory_info().rss / 2**20
             taken.append(

@@ -13,14 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import environments
+import processors
 import raw
 from context import Bench
 from environments import Unavailable
 from processes import Peer, PeerFailed
+from processors import Usage
 from records import NEWEST, Pair
 from turnout import jars
 from turnout.testing import wait_until
-from turnout_side import first_build, running, swap_seconds
+from turnout_side import SHORT_LINGER, first_build, running, swap_seconds
 
 PEERS = Path(__file__).resolve().parent / "peers"
 START_SECONDS = 90
@@ -35,11 +37,12 @@ def measure(bench: Bench) -> Results:
     pairs = {name: bench.pair(f"catch-up-{n}", bench.sizes.records, n) for name, n in VARIANTS.items()}
     results: Results = {"records": bench.sizes.records, "not_run": {}, "memory_mb": {}, "start_up": {}}
     results["variants"] = {name: {} for name in VARIANTS}
+    results["processors"] = {}
     # How often each at most, over each variant: the slow ones once over the first, to end in time.
     systems: list[tuple[str, tuple[int, int], Callable[[Bench, Results, str, Pair], None]]] = [
         ("raw", (3, 3), _raw),
-        ("Deephaven", (3, 3), _deephaven),
-        ("Kafka Streams", (3, 1), _kafka_streams),
+        ("Deephaven", (3, 2), _deephaven),
+        ("Kafka Streams", (1, 1), _kafka_streams),
         ("PySpark stateful", (1, 0), _spark),
         ("Pathway", (1, 0), _pathway),
         ("Flink SQL", (1, 0), _flink),
@@ -75,6 +78,12 @@ def _note(results: Results, variant: str, name: str, seconds: float) -> None:
     results["variants"][variant].setdefault(name, []).append(seconds)
 
 
+def _note_usage(results: Results, variant: str, way: str, name: str, usage: Usage) -> None:
+    if usage:
+        measure = f"catch-up, {variant}, {way}"
+        results["processors"].setdefault(measure, {}).setdefault(name, []).append(usage)
+
+
 def _turnout(bench: Bench, results: Results, pairs: dict[str, Pair]) -> None:
     """Cold on the first variant, then warm to the other and back, in each process; once cold on the other."""
     first, other = pairs
@@ -83,15 +92,19 @@ def _turnout(bench: Bench, results: Results, pairs: dict[str, Pair]) -> None:
         bench.say(f"catch-up, {cold} cold{', then both warm' if warm else ''}: Turnout, {number + 1} of {len(turns)}")
         with (
             bench.own_folder(f"catch-up-{number}") as folder,
-            running(folder, bench.bootstrap, pairs[cold].topics, ready=False) as side,
+            running(folder, bench.bootstrap, pairs[cold].topics, ready=False, swap=SHORT_LINGER) as side,
         ):
             built = first_build(side, pairs[cold])
-            _note(results, cold, "Turnout cold", built["seconds"])
-            _note(results, cold, "Turnout cold, as polled", built["seen_seconds"])
-            _remember(results, cold, "Turnout", built["memory_mb"], built["start_up_seconds"], built["peak_mb"])
+            _note(results, cold, "Turnout cold", built.seconds)
+            _note(results, cold, "Turnout cold, as polled", built.seen_seconds)
+            _note_usage(results, cold, "start before it", "Turnout", built.start_usage)
+            _note_usage(results, cold, "cold", "Turnout", built.usage)
+            _remember(results, cold, "Turnout", built.memory_mb, built.start_up_seconds, built.peak_mb)
             for variant in warm:
                 wait_until(lambda: not side.status()["lingering"], 60, what="the generation before is retired")
+                before = processors.snapshot(side.pid)
                 _note(results, variant, "Turnout warm", swap_seconds(side, pairs[variant]))
+                _note_usage(results, variant, "warm", "Turnout", processors.used(before, processors.snapshot(side.pid)))
                 if not side.complete(pairs[variant]):
                     raise RuntimeError("the swap was published before it was complete")
 
@@ -112,13 +125,19 @@ def _peer(results: Results, variant: str, name: str, command: list[str], *, warm
     began = time.monotonic()
     with Peer(command, more) as peer:
         peer.wait("started", START_SECONDS)
-        started = time.monotonic() - began
+        started, before = time.monotonic() - began, processors.snapshot(peer.pid)
         cold = peer.wait("cold", CATCH_UP_SECONDS)["seconds"]
+        after = processors.snapshot(peer.pid)
         _note(results, variant, f"{name} cold", cold)
         _remember(results, variant, name, peer.memory_mb, started)
-        peer.go_on()
         if warm:
+            nothing = processors.Snapshot(began)
+            _note_usage(results, variant, "start before it", name, processors.used(nothing, before))
+            _note_usage(results, variant, "cold", name, processors.used(before, after))
+            peer.go_on()
             _note(results, variant, f"{name} warm", peer.wait("warm", CATCH_UP_SECONDS)["seconds"])
+            _note_usage(results, variant, "warm", name, processors.used(after, processors.snapshot(peer.pid)))
+        peer.go_on()
 
 
 def _topics(bench: Bench, pair: Pair) -> list[str]:

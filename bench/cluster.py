@@ -16,6 +16,7 @@ from turnout_side import TurnoutSide, running, swap_seconds
 
 MOST_RECORDS = 300_000
 CORES = (1, 2)
+MOST_RUNS = 2
 MEMORY = "1g"
 JOINS = ("natural", "left")
 """The same rows by two names: each swap builds everything anew."""
@@ -39,10 +40,11 @@ def measure(bench: Bench) -> dict[str, Any]:
             spark = {"master": cluster.master, "conf": conf}
             with running(folder, bench.bootstrap, pair.topics, spark=spark) as side:
                 bench.say(f"cluster, {cores} worker cores: the first build is done")
-                for number in range(bench.sizes.runs):
+                runs = min(MOST_RUNS, bench.sizes.runs)
+                for number in range(runs):
                     before = _used(cluster, side)
                     seconds = swap_seconds(side, pair, joinType=JOINS[number % 2])
-                    bench.say(f"cluster, {cores} worker cores, run {number + 1} of {bench.sizes.runs}: {seconds:.1f} s")
+                    bench.say(f"cluster, {cores} worker cores, run {number + 1} of {runs}: {seconds:.1f} s")
                     taken.setdefault(str(cores), []).append(seconds)
                     after = _used(cluster, side)
                     used.setdefault(str(cores), []).append({part: after[part] - before[part] for part in after})

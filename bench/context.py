@@ -25,9 +25,12 @@ class Sizes:
     records: int = 1_000_000
     runs: int = 3
     seconds: float = 10.0
-    compile_seconds: float = 25.0
-    """How long load flows before a latency is measured: all are JVMs, which compile what they run often."""
+    compile_seconds: float = 15.0
+    """How long load flows before it is measured what it costs: all are JVMs, which compile what they run often."""
+    first_seconds: float = 30.0
+    """How long the latency of a fresh process is followed; its steady one is measured after that."""
     sustained_seconds: float = 60.0
+    idle_seconds: float = 20.0
     swap_rows: int = 100_000
     swaps: int = 10
     growth: tuple[int, ...] = (100_000, 1_000_000, 5_000_000)
@@ -36,7 +39,18 @@ class Sizes:
         return asdict(self)
 
 
-QUICK = Sizes(20_000, 1, 5.0, 0.0, 10.0, 5_000, 3, (5_000, 20_000, 50_000))
+QUICK = Sizes(
+    records=20_000,
+    runs=1,
+    seconds=5.0,
+    compile_seconds=0.0,
+    first_seconds=5.0,
+    sustained_seconds=10.0,
+    idle_seconds=5.0,
+    swap_rows=5_000,
+    swaps=3,
+    growth=(5_000, 20_000, 50_000),
+)
 
 
 @dataclass(slots=True)

@@ -14,10 +14,12 @@ import orjson
 from websockets.asyncio.client import connect
 
 import environments
+import processors
 from context import Bench
 from environments import Unavailable
 from load import Load
 from processes import Peer, PeerFailed
+from processors import Usage
 from turnout.broker import free_port
 from turnout.testing import create_topic, wait_until
 from turnout_side import TurnoutSide, running
@@ -28,27 +30,44 @@ FOLDER = Path(__file__).resolve().parent
 
 
 def measure(bench: Bench) -> dict[str, Any]:
-    """p50 and p99 of each run: Turnout, Deephaven as shipped (a cycle of one second), Deephaven with one of 100 ms."""
+    """p50 and p99 of each run: Turnout, Deephaven as shipped (a cycle of one second), Deephaven with one of 100 ms.
+
+    Turnout's first seconds are told apart from its steady state, which is measured after them.
+    """
     runs, seconds = bench.sizes.runs, bench.sizes.seconds
     results: dict[str, Any] = {"per_second": PER_SECOND, "not_run": {}}
+    usages: dict[str, list[Usage]] = {}
     topics = fresh_topics(bench.bootstrap, "latency")
     with (
         bench.own_folder("latency") as folder,
         running(folder, bench.bootstrap, topics, "latest") as side,
         Load(bench.bootstrap, topics, PER_SECOND).running(),
     ):
-        bench.say(f"latency: Turnout, {runs} times {seconds:g} s")
         wait_flowing(side)
-        time.sleep(bench.sizes.compile_seconds)
-        results["Turnout"] = [quantiles(of_changes(side, seconds)) for _ in range(runs)]
-    for name, cycle in (("Deephaven", None), ("Deephaven, 100 ms cycle", 100)):
+        results["first_seconds"] = bench.sizes.first_seconds
+        bench.say(f"latency: Turnout, its first {bench.sizes.first_seconds:g} s, then {runs} times {seconds:g} s")
+        results["first"] = [quantiles(of_changes(side, bench.sizes.first_seconds, 0.0))]
+        results["Turnout"], usages["Turnout"] = _several(side, seconds, runs)
+    for name, cycle, most in (("Deephaven", None, 3), ("Deephaven, 100 ms cycle", 100, 2)):
+        runs = min(most, bench.sizes.runs)
         bench.say(f"latency: {name}, {runs} times {seconds:g} s")
         try:
-            ages = deephaven(bench, cycle, PER_SECOND)
+            ages, usages[name] = deephaven(bench, cycle, PER_SECOND, runs)
             results[name] = [quantiles(one) for one in ages]
         except (Unavailable, PeerFailed, RuntimeError) as error:
             results["not_run"][name] = str(error)
+    load = f"latency, {PER_SECOND} records/s in each topic"
+    results["processors"] = {load: {name: taken for name, taken in usages.items() if any(taken)}}
     return results
+
+
+def _several(side: TurnoutSide, seconds: float, runs: int) -> tuple[list[dict[str, float]], list[Usage]]:
+    taken, usages = [], []
+    for _ in range(runs):
+        before = processors.snapshot(side.pid)
+        taken.append(quantiles(of_changes(side, seconds)))
+        usages.append(processors.used(before, processors.snapshot(side.pid)))
+    return taken, usages
 
 
 def wait_flowing(side: TurnoutSide) -> None:
@@ -149,22 +168,26 @@ async def _follow_window(address: str, warm_up: float, seconds: float) -> list[f
     return ages
 
 
-def deephaven(bench: Bench, cycle_ms: int | None, per_second: int) -> list[list[float]]:
+def deephaven(bench: Bench, cycle_ms: int | None, per_second: int, runs: int) -> tuple[list[list[float]], list[Usage]]:
     """The same for a client that is subscribed to Deephaven's joined table, by its own Python client."""
-    bootstrap, seconds, runs = bench.bootstrap, bench.sizes.seconds, bench.sizes.runs
+    bootstrap, seconds = bench.bootstrap, bench.sizes.seconds
     interpreter = str(environments.python("deephaven"))
     topics = fresh_topics(bootstrap, f"latency-deephaven-{cycle_ms or 'shipped'}")
     command = [interpreter, str(FOLDER / "peers" / "deephaven_join.py"), "serve", "--bootstrap", bootstrap]
     command += ["--users", topics[0], "--accounts", topics[1], "--port", str(free_port())]
     command += ["--cycle-ms", str(cycle_ms)] if cycle_ms else []
-    results = []
+    results, usages = [], []
     with Peer(command) as server, Load(bootstrap, topics, per_second).running():
         port = server.wait("serving", 90)["port"]
-        time.sleep(bench.sizes.compile_seconds)
+        # As long as for Turnout, less what the client takes to start.
+        time.sleep(max(0.0, bench.sizes.first_seconds - 5))
         for _ in range(runs):
             viewer = [interpreter, str(FOLDER / "peers" / "deephaven_viewer.py"), "--port", str(port)]
             viewer += ["--warm-up", str(WARM_UP_SECONDS), "--seconds", str(seconds)]
             with Peer(viewer) as client:
+                client.wait("ready", 60)
+                before = processors.snapshot(server.pid)
                 said = client.wait("ages", WARM_UP_SECONDS + seconds + 60)
+                usages.append(processors.used(before, processors.snapshot(server.pid)))
                 results.append([*said["users"], *said["accounts"]])
-    return results
+    return results, usages

@@ -57,6 +57,10 @@ class Peer:
         self._errors.close()
 
     @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
     def memory_mb(self) -> float:
         return tree_mb(self._process.pid)
 

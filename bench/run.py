@@ -22,18 +22,21 @@ from rich.console import Console  # noqa: E402
 from rich.table import Table  # noqa: E402
 
 import beginning  # noqa: E402
-import beside  # noqa: E402
 import capacity  # noqa: E402
 import catch_up  # noqa: E402
 import chart  # noqa: E402
 import cluster  # noqa: E402
+import during_build  # noqa: E402
 import environments  # noqa: E402
 import growth  # noqa: E402
+import idle  # noqa: E402
 import latency  # noqa: E402
 import machine  # noqa: E402
 import report  # noqa: E402
+import starved  # noqa: E402
 import sustained  # noqa: E402
 import swaps  # noqa: E402
+import usage_table  # noqa: E402
 import viewers  # noqa: E402
 from context import QUICK, Bench, Sizes  # noqa: E402
 from turnout.broker import EmbeddedBroker  # noqa: E402
@@ -48,10 +51,12 @@ MEASURES: dict[str, Callable[[Bench], Any]] = {
     "latency": latency.measure,
     "sustained": sustained.measure,
     "swap": swaps.measure,
-    "beside": beside.measure,
+    "beside": during_build.measure,
     "growth": growth.measure,
     "viewers": viewers.measure,
     "start": beginning.measure,
+    "idle": idle.measure,
+    "starved": starved.measure,
     "cluster": cluster.measure,
     "capacity": capacity.measure,
 }
@@ -66,10 +71,11 @@ def main() -> int:
     console = Console(width=None if sys.stdout.isatty() else 180)
     if options.markdown or options.write_readme:
         return _show(options, console)
-    sizes, names = _sizes(options), options.only or [name for name in MEASURES if name not in BY_NAME_ONLY]
+    sizes, names = _sizes(options), _names(options)
     full = sizes == Sizes() and not options.quick
     file = RESULTS if full else TRIAL
-    document = json.loads(file.read_text()) if file.exists() and options.only else {"measures": {}}
+    document = json.loads(file.read_text()) if file.exists() and _some(options) else {"measures": {}}
+    document.setdefault("took_seconds", {})
     document |= machine.describe() | {"sizes": sizes.to_json(), "written": datetime.now(UTC).isoformat("T", "seconds")}
     with console.status("Installing the peers where they are not there ..."):
         environments.install(names)
@@ -80,7 +86,7 @@ def main() -> int:
         file.parent.mkdir(exist_ok=True)
         file.write_text(json.dumps(document, indent=1) + "\n")
 
-    failed = _measure(names, sizes, document["measures"], keep, console)
+    failed = _measure(names, sizes, document, keep, console)
     _print(document, console)
     if full:
         chart.write(document, ROOT / "bench" / "chart.svg", console)
@@ -92,7 +98,15 @@ def main() -> int:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", nargs="+", choices=list(MEASURES), help="these measures; others keep their results")
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        action="extend",
+        default=[],
+        choices=list(MEASURES),
+        help="these measures; others keep their results",
+    )
+    parser.add_argument("--starved", action="store_true", help="the same as --only starved")
     parser.add_argument("--records", type=int, help="records in each of the two topics (1,000,000)")
     parser.add_argument("--runs", type=int, help="runs of the short measures; medians are shown (3)")
     parser.add_argument(
@@ -107,6 +121,15 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def _some(options: argparse.Namespace) -> list[str]:
+    """The measures that were asked for by name."""
+    return [*options.only, *(["starved"] if options.starved and "starved" not in options.only else [])]
+
+
+def _names(options: argparse.Namespace) -> list[str]:
+    return _some(options) or [name for name in MEASURES if name not in BY_NAME_ONLY]
+
+
 def _sizes(options: argparse.Namespace) -> Sizes:
     sizes = QUICK if options.quick else Sizes()
     given = {
@@ -116,7 +139,7 @@ def _sizes(options: argparse.Namespace) -> Sizes:
 
 
 def _measure(
-    names: list[str], sizes: Sizes, results: dict[str, Any], keep: Callable[[], None], console: Console
+    names: list[str], sizes: Sizes, document: dict[str, Any], keep: Callable[[], None], console: Console
 ) -> dict[str, str]:
     """Each measure in turn, on one broker; what fails does not end the others. Answers the reasons."""
     failed = {}
@@ -132,7 +155,8 @@ def _measure(
             began = time.monotonic()
             console.rule(name)
             try:
-                results[name] = MEASURES[name](bench)
+                document["measures"][name] = MEASURES[name](bench)
+                document["took_seconds"][name] = time.monotonic() - began
                 keep()
             except Exception as error:
                 traceback.print_exc()
@@ -149,7 +173,18 @@ def _print(document: dict[str, Any], console: Console) -> None:
         style = {True: "green", False: "red", None: ""}[row.met]
         table.add_row(*row.cells, style=style)
     console.print(table)
+    if usages := usage_table.rows(document["measures"]):
+        console.print(_usages(usages))
     console.print(report.describe(document), highlight=False)
+
+
+def _usages(usages: list[tuple[str, ...]]) -> Table:
+    table = Table(title=usage_table.TITLE, caption=usage_table.NOTE)
+    for place, column in enumerate(usage_table.COLUMNS):
+        table.add_column(column, overflow="fold", justify="left" if place < 2 else "right")
+    for usage in usages:
+        table.add_row(*usage)
+    return table
 
 
 def _show(options: argparse.Namespace, console: Console) -> int:

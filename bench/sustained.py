@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 
+import processors
 from context import Bench
 from latency import fresh_topics, of_window, quantiles, wait_flowing
 from load import Load
@@ -33,9 +34,9 @@ def measure(bench: Bench) -> dict[str, Any]:
         before = side.status()["records"]
         with lags(side) as lag:
             with Load(bench.bootstrap, topics, PER_SECOND // 2).running():
-                started = time.monotonic()
+                started, begin = time.monotonic(), processors.snapshot(side.pid)
                 ages = of_window(side, seconds)
-                lasted = time.monotonic() - started
+                lasted, usage = time.monotonic() - started, processors.used(begin, processors.snapshot(side.pid))
             during = list(lag)
             drained = _drained(side)
         records = side.status()["records"] - before
@@ -46,6 +47,7 @@ def measure(bench: Bench) -> dict[str, Any]:
         "lag": during,
         "lag_at_end": during[-1],
         "drain_seconds": drained,
+        "processors": {f"{PER_SECOND:,} records/s": {"Turnout": [usage]}} if usage else {},
     }
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 
 from context import Bench
+from records import Pair
 from turnout_side import TurnoutSide, running, swap_seconds
 
 _PAUSE_SECONDS = 0.5
@@ -45,14 +46,15 @@ def measure(bench: Bench) -> dict[str, Any]:
             # `earliest` nobody may see less than all rows.
             complete = bench.sizes.swap_rows if start == "earliest" else 0
             with reading(http, complete, reads):
-                results[name] = [_swap(side, other if turn % 2 == 0 else one, start) for turn in range(count)]
+                results[name] = [paused_swap(side, other if turn % 2 == 0 else one, start) for turn in range(count)]
             results[f"{name} reads"] = {"answers": reads.answers, "errors": reads.errors}
             if complete:
                 results[f"{name} reads"]["incomplete"] = reads.incomplete
         return results
 
 
-def _swap(side: TurnoutSide, pair: Any, start: str) -> float:
+def paused_swap(side: TurnoutSide, pair: Pair, start: str) -> float:
+    """A swap, a moment after what was before it."""
     time.sleep(_PAUSE_SECONDS)
     return swap_seconds(side, pair, start=start)
 

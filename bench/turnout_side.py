@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ import psutil
 from confluent_kafka import Producer
 from websockets.sync.client import ClientConnection, connect
 
+import processors
 from processes import tree_mb
+from processors import Usage
 from records import NEWEST, Pair
 from running import RunningTurnout
 from turnout.settings import default_sources
@@ -24,6 +27,8 @@ from turnout.testing import create_topic, wait_until
 
 TABLES = ("users_ui", "accounts_ui", "final_ui")
 BUILD_SECONDS = 300
+SHORT_LINGER = {"linger_seconds": 1}
+"""For measures that wait until the replaced generation is retired: what is measured is the same, the wait shorter."""
 
 _numbers = itertools.count(1)
 
@@ -37,7 +42,7 @@ class TurnoutSide(RunningTurnout):
         bootstrap: str,
         topics: tuple[str, str],
         start: str = "earliest",
-        spark: dict[str, Any] | None = None,
+        **sections: Any,
     ) -> None:
         number = next(_numbers)
         self.bootstrap = bootstrap
@@ -46,8 +51,8 @@ class TurnoutSide(RunningTurnout):
         sources = default_sources()
         for source, topic in zip(("users", "accounts"), topics, strict=True):
             sources[source]["topic"] = topic
-        sections = {"control": {"topic": self.control}, "sources": sources, "start": start, "spark": spark or {}}
-        super().__init__(folder / f"turnout-{number}", bootstrap, **sections)
+        own = {"control": {"topic": self.control}, "sources": sources, "start": start, "spark": {}}
+        super().__init__(folder / f"turnout-{number}", bootstrap, **own | sections)
 
     @property
     def live(self) -> str:
@@ -90,14 +95,14 @@ def running(
     start: str = "earliest",
     *,
     ready: bool = True,
-    spark: dict[str, Any] | None = None,
+    **sections: Any,
 ) -> Iterator[TurnoutSide]:
-    """Turnout for a block; `ready` waits until the first generation is shown. `spark` is that section of its file."""
-    side = TurnoutSide(folder, bootstrap, topics, start, spark)
+    """Turnout for a block; `ready` waits until the first generation is shown. `sections` are those of its file."""
+    side = TurnoutSide(folder, bootstrap, topics, start, **sections)
     try:
         side.start(ready=False)
         if ready:
-            side.wait_ready(BUILD_SECONDS)
+            side.wait_ready()
         yield side
     finally:
         side.close()
@@ -126,29 +131,46 @@ def _until_generation(socket: ClientConnection, wanted: Any) -> None:
             missing.discard(message["id"])
 
 
-def first_build(side: TurnoutSide, pair: Pair) -> dict[str, float]:
-    """A cold catch-up: by the history of swaps, checked against what HTTP showed meanwhile."""
+@dataclass(frozen=True, slots=True)
+class FirstBuild:
+    """A cold catch-up: its seconds by the history of swaps, and what was seen from outside meanwhile."""
+
+    seconds: float
+    seen_seconds: float
+    start_up_seconds: float
+    memory_mb: float
+    peak_mb: float
+    start_usage: Usage
+    """Processor seconds from the start of the process to the start of the build; empty if that was too quick to see."""
+    usage: Usage
+
+
+def first_build(side: TurnoutSide, pair: Pair) -> FirstBuild:
+    """Wait for the first generation of a process that was started just now."""
     started, building, peak = time.monotonic(), 0.0, 0.0
+    nothing = begin = processors.Snapshot(started)
     while side.answer("/readyz") != 200:
         if time.monotonic() > started + BUILD_SECONDS:
             raise TimeoutError(f"no first generation within {BUILD_SECONDS} s; log:\n{side.log()}")
         peak = max(peak, side.memory_mb)
         if not building and side.answer("/healthz") == 200 and side.status().get("progress"):
-            building = time.monotonic()
+            building, begin = time.monotonic(), processors.snapshot(side.pid)
         time.sleep(0.1)
     ready = time.monotonic()
     wait_until(lambda: side.complete(pair), BUILD_SECONDS, what="the complete join")
-    seen = time.monotonic()
+    seen, end = time.monotonic(), processors.snapshot(side.pid)
     swap = side.rows("swaps")[0]
     seconds = swap["buildSeconds"] + swap["catchUpSeconds"] + swap["publishSeconds"]
     building = building or ready - seconds  # too quick to be seen
-    return {
-        "seconds": seconds,
-        "seen_seconds": seen - building,
-        "start_up_seconds": building - started,
-        "memory_mb": side.memory_mb,
-        "peak_mb": max(peak, side.memory_mb),
-    }
+    return FirstBuild(
+        seconds=seconds,
+        seen_seconds=seen - building,
+        start_up_seconds=building - started,
+        memory_mb=side.memory_mb,
+        peak_mb=max(peak, side.memory_mb),
+        start_usage=processors.used(nothing, begin),
+        usage=processors.used(begin, end) if begin is not nothing else {},
+    )
 
 
 def _family(pid: int) -> list[psutil.Process]:

@@ -38,7 +38,8 @@ class RunningTurnout:
         self.log_file = folder / "turnout.log"
         document = {
             "kafka": {"bootstrap_servers": bootstrap},
-            "server": {"port": self.port},
+            # All viewers of tests come from one address.
+            "server": {"port": self.port, "max_viewers_per_client": 500},
             "data_dir": str(self.data_dir),
             "spark": {"driver_memory": "1g"},
             **sections,

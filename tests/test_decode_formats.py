@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import uuid
@@ -236,6 +237,26 @@ def test_avro_lengths_beyond_the_record_are_bad() -> None:
         b"\xff" * 50,
     ):
         assert read(source, length + b"abc") == [(None, [(None, "not valid Avro")])]
+
+
+@pytest.mark.parametrize("text", [b"\xff", b"\xed\xa0\x80", b"\xf4\x90\x80\x80"])
+def test_texts_that_are_not_utf8_make_a_bad_record(text: bytes) -> None:
+    inside = bytes([len(text) * 2]) + text
+    for kind in ("string", {"type": "map", "values": "int"}):
+        payload = inside if kind == "string" else b"\2" + inside + b"\2\0"
+        source = avro(record(("a", kind)), {"a": "string"})
+        assert read(source, payload) == [(None, [(None, "not valid Avro")])]
+    for syntax in ("proto2", "proto3"):
+        of = "optional string a = 1; map<string, string> b = 2;"
+        source = protobuf(f'syntax = "{syntax}"; message M {{ {of} }}', {"b": "string", "a": "string"})
+        field = b"\x0a" + bytes([len(text)]) + text
+        for payload in (field, b"\x12" + bytes([len(field)]) + field):
+            [(row, faults)] = read(source, payload)
+            if syntax == "proto2" and payload == field:
+                # There such a text is bytes, and shown as these.
+                assert (row, faults) == ({"a": base64.b64encode(text).decode(), "b": "{}"}, [])
+            else:
+                assert (row, faults) == (None, [(None, "not valid Protobuf")])
 
 
 def test_avro_record_that_is_nested_without_end_is_a_bad_one() -> None:

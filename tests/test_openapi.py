@@ -31,6 +31,7 @@ from serving import STATUS, Steering, small_store
 from turnout.control import ControlMessage, ControlRejected, Outcome, parse_message
 from turnout.desk import Answer, Ticket
 from turnout.joins import Join
+from turnout.server import calls
 from turnout.server.access import Access, Identity, Tokens
 from turnout.server.app import Services, create_app
 from turnout.server.calls import ERRORS
@@ -176,6 +177,18 @@ def test_errors_that_the_server_raises_are_known_with_their_status() -> None:
     known = {(code, error.status) for code, error in ERRORS.items()}
     assert {(code, status) for code, status in raised if code not in elsewhere} <= known
     assert len(raised) > 15
+
+
+def test_errors_of_a_swap_are_known_with_their_status() -> None:
+    modules = ("registry", "builder", "orchestrator", "swap", "control", "kafka/topics", "spark/own_views")
+    raised = {pair for module in modules for pair in raised_in(SERVER.parent / f"{module}.py")}
+    assert raised <= {(code, error.status) for code, error in ERRORS.items()}
+    assert {code for code, _ in raised} <= set(calls.CONTROL.codes)
+
+
+def test_progress_of_a_build_is_a_part_of_a_percent(database: Database) -> None:
+    progress = document(create_app(Services(database, Steered())))["components"]["schemas"]["Progress"]
+    assert progress["properties"]["percent"]["type"] == "number"
 
 
 def raised_in(path: Path) -> Iterator[tuple[str, int]]:

@@ -13,6 +13,7 @@ import fastavro
 import pytest
 
 from decoding import found, raw, shape
+from turnout.cli.diagnosis import judge
 from turnout.config import Format, Settings, parse
 from turnout.decode import SourceShape, open_decoder
 from turnout.errors import ConfigError, TurnoutError
@@ -300,3 +301,14 @@ def test_workers_leave_records_of_schemas_that_are_not_known_yet() -> None:
     assert decoded.records == 5
     last = reading.decoder(decoded.left_over)
     assert (last.rows[0]["id"].to_pylist(), last.faults, last.left_over) == (["a"], None, None)
+
+
+def test_check_judges_records_by_their_format(tmp_path: Path) -> None:
+    schema = record(("userId", "string"), ("age", "string"))
+    tmp_path.joinpath("a.avsc").write_text(json.dumps(schema))
+    settings = settings_of(tmp_path, format="avro", schema_file="a.avsc")
+    schemas, source = schemas_of(settings)["a"], settings.sources["a"]
+    warned = judge("source a", source, [encoded(schema, {"userId": "a", "age": "x"})], schemas)
+    assert warned.level == "warning" and "age: expected int64, got x" in warned.text
+    failed = judge("source a", source, [b"\xff"], schemas)
+    assert (failed.level, failed.text) == ("fault", "0 of the newest 1 records fit: not valid Avro (1x)")

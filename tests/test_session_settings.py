@@ -53,7 +53,7 @@ def test_redaction_of_the_configuration_adds_to_ours() -> None:
 
 
 def test_scratch_of_a_killed_session_is_cleared_and_its_log_is_not(tmp_path: Path) -> None:
-    for name in ("blockmgr-1", "spark-2", "bulk-3", "build"):
+    for name in ("blockmgr-1", "spark-2", "bulk-3", "build", "tmp"):
         (tmp_path / name / "below").mkdir(parents=True)
     (tmp_path / "spark.log").touch()
     clear_scratch(tmp_path)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from turnout.columns import ColumnType
 from turnout.errors import TurnoutError
 from turnout.store.where import (
+    MAX_VALUES,
     Op,
     SortKey,
     Term,
@@ -21,6 +22,7 @@ from turnout.store.where import (
     parse_columns,
     parse_sort,
     parse_terms,
+    weight,
 )
 
 COLUMNS = {
@@ -206,6 +208,8 @@ def test_text_operator_on_a_number_is_refused() -> None:
         ('name = "bo, \\"b\\" %_\'"', [3]),
         ("ratio=0.1", [1]),
         ("price>=1.5", [2]),
+        ("price<100000", [1, 2]),
+        ("price=1E+5", []),
         ("day<2026-02-01", [1]),
         ("at>2026-01-31T12:00:00Z", [2]),
         ("active=true", [1]),
@@ -341,3 +345,50 @@ def _assert_only_our_words(text: str, parameters: list[object]) -> None:
     )
     assert re.fullmatch(rf"TRUE|(?:{part})(?: AND (?:{part}))*", text), text
     assert text.count("?") == len(parameters)
+
+
+_LISTED: dict[str, list[object]] = {
+    "name": ["", "a", "A", "a,b", "'", "null", "\x00"],
+    "age": [0, -1, 2**63 - 1, -(2**63), 7],
+    "small": [0, -1, 2**31 - 1],
+    "ratio": [0.1, "nan", "inf", -0.0, 16777217, 1e-45],
+    "balance": [0.1, "nan", "-inf", 0, 1e308],
+    "price": ["1.5", "1E+5", "-0.01", "12345678.90"],
+    "day": ["0001-01-01", "2026-01-31", "9999-12-31"],
+    "at": ["2026-01-31T12:00:00Z", "2026-01-31T13:00:00+01:00", "9999-12-31T23:59:59.999999Z"],
+    "active": [True, False],
+}
+
+
+@pytest.mark.parametrize("column", sorted(_LISTED))
+@pytest.mark.parametrize("op", ["in", "not in"])
+def test_list_means_what_its_values_mean_one_by_one(column: str, op: str) -> None:
+    """Nulls, NaN, zeros of both signs and decimals, too."""
+    values, kind = _LISTED[column], COLUMNS[column]
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute(f'CREATE TABLE t ("{column}" {kind.duckdb})')
+        connection.execute("INSERT INTO t VALUES (NULL)")
+        for value in values:
+            _, parameters = compile_where(parse_terms([{"column": column, "op": "=", "value": value}]), COLUMNS)
+            connection.execute(f"INSERT INTO t SELECT CAST(? AS {kind.duckdb})", parameters)
+        for size in (1, 2, len(values)):
+            listed = values[:size]
+            text, parameters = compile_where(parse_terms([{"column": column, "op": op, "value": listed}]), COLUMNS)
+            single = "=" if op == "in" else "!="
+            terms = [
+                compile_where(parse_terms([{"column": column, "op": single, "value": v}]), COLUMNS) for v in listed
+            ]
+            joined = (" OR " if op == "in" else " AND ").join(term for term, _ in terms)
+            wanted = f"SELECT rowid FROM t WHERE {joined} ORDER BY rowid"
+            found = connection.execute(f"SELECT rowid FROM t WHERE {text} ORDER BY rowid", parameters).fetchall()
+            assert found == connection.execute(wanted, [p for _, given in terms for p in given]).fetchall()
+
+
+def test_values_of_lists_are_one_parameter_and_bounded() -> None:
+    text, parameters = compile_where(parse_terms("age in (1, 2, 3), name not in (a, b)"), COLUMNS)
+    assert (text.count("?"), len(parameters)) == (2, 2)
+    terms = [{"column": "age", "op": "in", "value": list(range(MAX_VALUES // 2 + 1))}] * 2
+    with pytest.raises(TurnoutError, match=f"more than {MAX_VALUES} values"):
+        parse_terms(terms)
+    assert weight(parse_terms("age in (1, 2, 3), name = a")) == 4

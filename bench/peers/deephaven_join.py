@@ -32,8 +32,7 @@ def main() -> None:
     else:
         for event in ("cold", "warm"):
             kept.append(catch_up(options, event))
-            if event == "cold":
-                sys.stdin.readline()  # go on when the memory of this moment has been looked at
+            sys.stdin.readline()  # go on when memory and processor time of this moment have been looked at
 
 
 kept = []

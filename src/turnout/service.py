@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import shutil
 import signal
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from turnout.config import Settings
@@ -38,8 +39,11 @@ def run(settings: Settings, *, insecure: bool = False, on_ready: Callable[[str],
     keep_private(settings.data_dir, settings.spark)
     database = Database.open(settings.data_dir, settings.store.memory_limit)
     # The store is open: nobody else uses the folder.
-    temporary = settings.data_dir / TEMPORARY
-    _use_for_temporary_files(temporary)
+    with _temporary_files(settings.data_dir / TEMPORARY):
+        _run(settings, access, database, on_ready)
+
+
+def _run(settings: Settings, access: Access, database: Database, on_ready: Callable[[str], None] | None) -> None:
     engine = Engine(settings.spark, settings.data_dir / "spark")
     orchestrator = Orchestrator(settings, database, engine)
     try:
@@ -62,14 +66,19 @@ def run(settings: Settings, *, insecure: bool = False, on_ready: Callable[[str],
         asyncio.run(_serve(server, on_ready))
     finally:
         _end(orchestrator, engine, database)
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _use_for_temporary_files(folder: Path) -> None:
-    """Nothing of ours is to stay in the system's temporary folder, whichever way this process ends."""
+@contextlib.contextmanager
+def _temporary_files(folder: Path) -> Iterator[None]:
+    """Make temporary files in `folder`: nothing is to stay in the system's, whichever way this process ends."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(mode=0o700)
-    tempfile.tempdir = str(folder)
+    before, tempfile.tempdir = tempfile.tempdir, str(folder)
+    try:
+        yield
+    finally:
+        tempfile.tempdir = before
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 async def _serve(server: Server, on_ready: Callable[[str], None] | None) -> None:

@@ -250,7 +250,7 @@ class SparkSettings(_Model):
 
     master: NonEmpty = "local[*]"
     conf: Properties = Field(default_factory=dict)
-    driver_memory: Annotated[str, _text_of(r"[1-9][0-9]*[kmgt]b?", "look like 2g or 512m")] = "2g"
+    driver_memory: Annotated[str, _text_of(r"[1-9][0-9]*[kmgt]b?", "look like 2g or 512m")] = "1g"
     max_records_per_batch: Whole = Field(250_000, ge=1)
     ship_packages: bool = True
     shared_dir: NonEmpty | None = None

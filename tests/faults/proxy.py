@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from turnout.broker import HOST, free_port
+from turnout.testing import patience
 
 _CHUNK = 64 * 1024
 
@@ -63,7 +64,7 @@ class Proxy:
         self._do(self._heal())
 
     def _do(self, work: Coroutine[Any, Any, None]) -> None:
-        asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(patience())
 
     async def _set_flowing(self, flowing: bool) -> None:
         self._flowing.set() if flowing else self._flowing.clear()

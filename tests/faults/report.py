@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
+from faults.attacks.attackers import ATTACKS
+from faults.attacks.play import Attacked, what
 from faults.catalogue import FAULTS
 from faults.stage import Played
 
 HEAD = ("fault", "recovered in", "rows compared", "lost", "doubled")
 MARKS = ("<!-- faults -->", "<!-- /faults -->")
+ATTACK_HEAD = ("attack", "gap before", "gap during", "ratio", "slowest probe")
+ATTACK_MARKS = ("<!-- attacks -->", "<!-- /attacks -->")
 
 
 def cells(played: Played) -> tuple[str, ...]:
@@ -44,13 +48,44 @@ def table(played: Sequence[Played]) -> Table:
 
 def write(file: Path, played: Sequence[Played]) -> None:
     """Put the rows between the marks; rows of faults that were not played now stay as they are."""
-    before, rest = file.read_text(encoding="utf-8").split(MARKS[0])
-    old, after = rest.split(MARKS[1])
-    rows = {line.split(" | ")[0].removeprefix("| "): line for line in old.splitlines() if line.startswith("| ")}
-    rows |= {one.fault.what: _line(cells(one)) for one in played}
-    lines = [_line(HEAD), "|---|---:|---:|---:|---:|", *(rows[f.what] for f in FAULTS if f.what in rows)]
-    shown = "\n".join(lines)
-    file.write_text(f"{before}{MARKS[0]}\n{shown}\n{MARKS[1]}{after}", encoding="utf-8")
+    rows = {one.fault.what: cells(one) for one in played}
+    _put(file, MARKS, HEAD, rows, [fault.what for fault in FAULTS])
+
+
+def attack_cells(attacked: Attacked) -> tuple[str, ...]:
+    before, during = attacked.before, attacked.during
+    gaps = (f"{before.median * 1000:.0f} ms", f"{during.median * 1000:.0f} ms", f"{attacked.ratio:.2f}")
+    return (what(attacked.name), *gaps, f"{during.slowest_probe:.2f} s")
+
+
+def attack_table(played: Sequence[Attacked]) -> Table:
+    shown = Table()
+    for number, name in enumerate(ATTACK_HEAD):
+        shown.add_column(name, justify="right" if number else "left")
+    for one in played:
+        shown.add_row(*attack_cells(one), style=None if one.good else "red")
+    return shown
+
+
+def write_attacks(file: Path, played: Sequence[Attacked]) -> None:
+    rows = {what(one.name): attack_cells(one) for one in played}
+    _put(file, ATTACK_MARKS, ATTACK_HEAD, rows, [what(name) for name in ATTACKS])
+
+
+def _put(
+    file: Path,
+    marks: tuple[str, str],
+    head: Sequence[str],
+    rows: Mapping[str, Sequence[str]],
+    order: Sequence[str],
+) -> None:
+    before, rest = file.read_text(encoding="utf-8").split(marks[0])
+    old, after = rest.split(marks[1])
+    lines = {line.split(" | ")[0].removeprefix("| "): line for line in old.splitlines() if line.startswith("| ")}
+    lines |= {name: _line(row) for name, row in rows.items()}
+    ruler = f"|---|{'---:|' * (len(head) - 1)}"
+    shown = "\n".join([_line(head), ruler, *(lines[name] for name in order if name in lines)])
+    file.write_text(f"{before}{marks[0]}\n{shown}\n{marks[1]}{after}", encoding="utf-8")
 
 
 def _line(row: Sequence[str]) -> str:

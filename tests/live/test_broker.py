@@ -112,6 +112,15 @@ def test_broker_restart_keeps_port_and_records_and_stop_leaves_no_process(tmp_pa
         produce(first, "made-by-itself", ["x"])
 
 
+def test_broker_has_its_temporary_files_in_its_folder_and_removes_them(tmp_path: Path) -> None:
+    left = tmp_path / "tmp" / "left-by-a-kill"
+    left.mkdir(parents=True)
+    with EmbeddedBroker(tmp_path) as broker:
+        assert not left.exists()
+        assert f"-Djava.io.tmpdir={tmp_path / 'tmp'}" in psutil.Process(broker.pid).cmdline()
+    assert not (tmp_path / "tmp").exists()
+
+
 def test_broker_that_cannot_format_its_folder_shows_the_end_of_its_log(tmp_path: Path) -> None:
     broker = EmbeddedBroker(tmp_path, properties={"log.retention.hours": "soon"})
     with pytest.raises(TurnoutError, match="could not be formatted") as caught:

@@ -23,7 +23,7 @@ from turnout.kafka.topics import bulk_properties
 from turnout.layout import Layout
 from turnout.offsets import EARLIEST, Offsets
 from turnout.plan import Plan
-from turnout.testing import Record, create_topic, delete_topic, produce
+from turnout.testing import Record, create_topic, delete_topic, patience, produce
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -149,7 +149,7 @@ def test_what_is_gone_is_passed_over(
     reader = reader_of(spark, broker.bootstrap_servers, decoder)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     for done in admin.delete_records([TopicPartition(topic, 0, 100)]).values():
-        done.result(60)
+        done.result(patience())
     start, end = Offsets({(topic, 0): 20, (topic, 1): 140}), Offsets({(topic, 0): 150, (topic, 1): 150})
     assert decoder.firsts(reader.read(start, end)) == {(topic, 0): 100, (topic, 1): 140}
     delete_topic(broker.bootstrap_servers, topic)

@@ -100,7 +100,7 @@ def test_stream_gives_the_same_tables_in_bulk_and_through_spark(
                 produce(bootstrap, topic, [(v, b"k1", n % 3, times[(begin + n) // 20 % 5]) for n, v in part])
             sent = read_all(bootstrap, ["u", "a"])
             read = Offsets({(record.topic, record.partition): record.offset + 1 for record in sent})
-            wait_until(lambda read=read: query.error or runner.read().reached(read), 120)  # type: ignore[misc]
+            wait_until(lambda read=read: query.error or runner.read().reached(read))  # type: ignore[misc]
             assert query.error is None
             compare(case, runner, sent, views=True)
     finally:

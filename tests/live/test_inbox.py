@@ -32,7 +32,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]
 @pytest.fixture(autouse=True)
 def _slow_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is told as an outage after a second gets more time here: warnings are counted."""
-    monkeypatch.setattr("turnout.kafka.inbox.LOOK_TIMEOUT_SECONDS", patience(5))
+    monkeypatch.setattr("turnout.kafka.inbox.LOOK_TIMEOUT_SECONDS", patience(2))
 
 
 @pytest.fixture

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from turnout.testing import patience
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -19,7 +21,7 @@ _JAVA_OBJECT = b"\xac\xed\x00\x05t\x00\x05hello"
 def answer_to(port: int, body: bytes) -> str:
     """What a port of Spark's says to a request that anybody could send; empty where it hangs up."""
     head = struct.pack(">BqI", _RPC_REQUEST, 1, len(body))
-    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=patience()) as connection:
         connection.sendall(struct.pack(">q", 8 + len(head) + len(body)) + head + body)
         heard = b""
         while len(heard) < 8 or len(heard) < struct.unpack(">q", heard[:8])[0]:

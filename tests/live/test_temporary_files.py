@@ -7,7 +7,6 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -59,7 +58,7 @@ def alone(tmp_path: Path) -> Alone:
 
 
 def children_end(family: list[psutil.Process]) -> None:
-    wait_until(lambda: not any(lives(one) for one in family), timeout=60, what="the end of all its processes")
+    wait_until(lambda: not any(lives(one) for one in family), what="the end of all its processes")
 
 
 def temporary_in(data_dir: Path) -> list[str]:
@@ -74,10 +73,10 @@ def test_nothing_stays_in_the_temporary_folder(broker: EmbeddedBroker, tmp_path:
     for topic in ("temporary-users", "temporary-accounts", "temporary-control"):
         create_topic(bootstrap, topic, 1)
     produce(bootstrap, "temporary-users", [{"userId": f"k{n}", "name": "n", "age": n} for n in range(45_000)])
-    users: dict[str, Any] = {"topic": "temporary-users", "table": "users_ui", "key": "userId"}
-    accounts: dict[str, Any] = {"topic": "temporary-accounts", "table": "accounts_ui", "key": "userId"}
-    users |= {"columns": {"userId": "string", "name": "string", "age": "int64"}}
-    accounts |= {"columns": {"userId": "string", "balance": "double"}}
+    columns = {"userId": "string", "name": "string", "age": "int64"}
+    users = {"topic": "temporary-users", "table": "users_ui", "key": "userId", "columns": columns}
+    columns = {"userId": "string", "balance": "double"}
+    accounts = {"topic": "temporary-accounts", "table": "accounts_ui", "key": "userId", "columns": columns}
     turnout = RunningTurnout(
         tmp_path,
         bootstrap,

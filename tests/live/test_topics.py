@@ -43,7 +43,7 @@ def allow(bootstrap: str, topic: str, user: str, operation: AclOperation) -> Non
     rule = AclBinding(
         ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, f"User:{user}", "*", operation, AclPermissionType.ALLOW
     )
-    admin.create_acls([rule])[rule].result(60)
+    admin.create_acls([rule])[rule].result(patience())
 
 
 def code_of(error: pytest.ExceptionInfo[TurnoutError]) -> tuple[str, int]:
@@ -95,7 +95,7 @@ def test_topics_low_watermark_follows_deleted_records(kafka: str, topics: Topics
     assert topics.low_watermark("lows", 0) == 0
     assert topics.low_watermark("lows", 1) is None
     admin, cut = AdminClient({"bootstrap.servers": kafka}), TopicPartition("lows", 0, 2)
-    admin.delete_records([cut])[cut].result(60)
+    admin.delete_records([cut])[cut].result(patience())
     assert topics.low_watermark("lows", 0) == 2
     assert topics.start_offsets(["lows"], Start("earliest")) == Offsets({("lows", 0): 2})
     assert topics.sample("lows", 10) == [b"3"]
@@ -117,11 +117,11 @@ def test_topics_sample_is_the_newest_of_all_partitions(kafka: str, topics: Topic
 def test_topics_sample_looks_behind_transaction_markers(kafka: str, topics: Topics) -> None:
     create_topic(kafka, "markers")
     producer = Producer({"bootstrap.servers": kafka, "transactional.id": "markers"})
-    producer.init_transactions(30)
+    producer.init_transactions(patience())
     for number in range(6):
         producer.begin_transaction()
         producer.produce("markers", str(number))
-        producer.commit_transaction(30)
+        producer.commit_transaction(patience())
     full = Offsets({("markers", 0): 12})
     wait_until(lambda: topics.end_offsets(["markers"]) == full, what="the last marker, which comes after the commit")
     assert topics.sample("markers", 4) == [b"2", b"3", b"4", b"5"]

@@ -120,7 +120,7 @@ def test_jobs_of_a_batch_leave_the_query_in_its_pool(spark: SparkSession, tmp_pa
     with pool(spark, "g7"):
         query = source.writeStream.foreachBatch(on_batch).option("checkpointLocation", str(tmp_path)).start()
     try:
-        wait_until(lambda: len(found) >= 4 or not query.isActive, timeout=60, what="two batches")
+        wait_until(lambda: len(found) >= 4 or not query.isActive, what="two batches")
     finally:
         query.stop()
     assert found[:4] == ["g7", "g8", "g7", "g8"]

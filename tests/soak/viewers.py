@@ -52,7 +52,7 @@ class Viewer:
 
     def close(self) -> None:
         self.client.close()
-        self._feeder.join(10)
+        self._feeder.join(patience())
 
 
 class Viewers:
@@ -112,7 +112,7 @@ class Probe:
         """Returns when Kafka has everything that was written."""
         self._stopping.set()
         self._thread.join()
-        self._producer.flush(30)
+        self._producer.flush(patience())
         self._client.close()
 
     def latency_ms(self) -> float | None:

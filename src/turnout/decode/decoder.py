@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from turnout.decode.json_plain import FEWEST, PlainReader
-from turnout.decode.reading import ExactReader, Faults, Record, schema_id
+from turnout.decode.reading import HEADER, ExactReader, Faults, Record, schema_id
 from turnout.decode.shape import RAW, Decoded, SourceShape, joined_batches
 
 Decode = Callable[[pa.RecordBatch | pa.Table], Decoded]
@@ -62,19 +61,21 @@ def _by_topic(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
 
 def _known(records: pa.RecordBatch, readers: Sequence[_SourceReader], left: list[pa.RecordBatch]) -> pa.RecordBatch:
     """The records whose schemas all sources know, or know that they lack; the others go to `left`."""
-    unknown: npt.NDArray[np.bool_] | None = None
-    for reader in readers:
-        source = reader.source
-        if source.complete or not source.framed:
-            continue
-        known = {None, *source.schemas, *source.unusable}
-        values = records["value"].to_pylist()
-        missing = np.array([value is not None and schema_id(value) not in known for value in values], dtype=bool)
-        unknown = missing if unknown is None else unknown | missing
-    if unknown is None or not unknown.any():
+    partial = [reader.source for reader in readers if reader.source.framed and not reader.source.complete]
+    if not partial:
         return records
-    left.append(records.filter(pa.array(unknown)))
-    return records.filter(pa.array(~unknown))
+    headers = pc.binary_slice(records["value"], 0, HEADER)
+    known = [{None, *source.schemas, *source.unusable} for source in partial]
+    unknown = [
+        header
+        for header in headers.unique().to_pylist()
+        if header is not None and any(schema_id(header) not in some for some in known)
+    ]
+    if not unknown:
+        return records
+    missing = pc.is_in(headers, pa.array(unknown, pa.binary()))
+    left.append(records.filter(missing))
+    return records.filter(pc.invert(missing))
 
 
 class _SourceReader:
@@ -90,21 +91,21 @@ class _SourceReader:
 
     def read(self, records: pa.RecordBatch, faults: Faults) -> list[pa.Table]:
         """The rows of these records of its topic."""
+        return [table for piece in _pieces(records) for table in self._piece(piece, faults)]
+
+    def _piece(self, records: pa.RecordBatch, faults: Faults) -> list[pa.Table]:
         if self._plain is None:
             return self._one_by_one(records, faults)
-        return [table for piece in _pieces(records) for table in self._piece(self._plain, piece, faults)]
-
-    def _piece(self, plain: PlainReader, records: pa.RecordBatch, faults: Faults) -> list[pa.Table]:
         if self._paused:
             # Most records were odd of late: trying each piece would cost more than it saves.
             self._paused -= 1
             return self._one_by_one(records, faults)
         tables = []
         odd = np.ones(records.num_rows, dtype=bool)
-        for places, table in plain.read(records["value"]):
+        ids = records.select(["_id", "_ts"])
+        for places, table in self._plain.read(records["value"]):
             odd[places] = False
-            chosen = records if len(places) == records.num_rows else records.take(pa.array(places))
-            tables.append(self._with_ids(table, chosen))
+            tables.append(self._with_ids(table, ids if len(places) == len(odd) else ids.take(pa.array(places))))
         left = np.flatnonzero(odd)
         if len(left):
             some = records if len(left) == records.num_rows else records.take(pa.array(left))
@@ -119,10 +120,10 @@ class _SourceReader:
             self._pause = min(2 * self._pause or 1, _LONGEST_PAUSE)
             self._paused = self._pause
 
-    def _with_ids(self, table: pa.Table, records: pa.RecordBatch) -> pa.Table:
-        columns = [*table.columns, records["_id"], records["_ts"]]
+    def _with_ids(self, table: pa.Table, ids: pa.RecordBatch) -> pa.Table:
+        columns = [*table.columns, *ids.columns]
         if self.source.tombstones:
-            columns.append(pa.array(np.zeros(records.num_rows, dtype=bool)))
+            columns.append(pa.array(np.zeros(ids.num_rows, dtype=bool)))
         return pa.table(columns, schema=self.source.schema)
 
     def _one_by_one(self, records: pa.RecordBatch, faults: Faults) -> list[pa.Table]:
@@ -135,9 +136,10 @@ def _pieces(records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """The records in pieces that are not too large to try again."""
     values = records["value"]
     ends = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1]
+    ends = ends.astype(np.int64)  # so that it is not converted for each search
     start = 0
     while start < len(values):
-        fits = int(np.searchsorted(ends, int(ends[start]) + _PIECE_BYTES, "right")) - 1
+        fits = int(np.searchsorted(ends, ends[start] + _PIECE_BYTES, "right")) - 1
         stop = min(max(fits, start + 1), start + _PIECE_RECORDS, len(values))
         yield records.slice(start, stop - start)
         start = stop

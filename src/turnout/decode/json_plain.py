@@ -31,6 +31,9 @@ _MISSES = 8
 """How many attempts may fail at first, and how many records each further one must have brought."""
 _RECORDS_A_MISS = 128
 _ROW = re.compile(r" in row ([0-9]+)$")
+_CHANGED = re.compile(r"Column\(/(.*)\) changed from (string to number|number to string) in row 0$", re.DOTALL)
+_MINUS_ZERO = re.compile(rb":\s*-0\s*[,}]")
+_SURELY_HELD_SECONDS = 9 * 10**12
 _SPECIAL = "[][:,\\s-](?:NaN|Inf)"
 # Arrow looks the power of ten of a decimal up in a table, without a look at its length.
 _LARGE_SCALE = '[:\\s"][+-]?[0-9.]*[eE][+-]?[0-9]{2}|[0-9]{30}'
@@ -44,7 +47,8 @@ class PlainReader:
         self._fewest = fewest
         self._decimals = any(kind.startswith("decimal") for kind in columns.values())
         self._strict = True
-        self._numbers_as_times = False
+        self._numbers: set[str] = set()
+        """Columns of texts and times that come as whole numbers."""
 
     def read(self, values: pa.BinaryArray) -> list[tuple[Places, pa.Table]]:
         """The rows of plain values, in runs: where the values stand, and their columns."""
@@ -55,6 +59,8 @@ class PlainReader:
         if self._decimals:
             mask &= ~pc.fill_null(pc.match_substring_regex(values, _LARGE_SCALE), True).to_numpy(zero_copy_only=False)
         places = np.flatnonzero(mask)
+        if len(places) < self._fewest:
+            return []
         joined = _Joined.of(values, places, strict)
         found: list[tuple[Places, pa.Table]] = []
         pending = [(0, len(joined.places))]
@@ -92,7 +98,7 @@ class PlainReader:
             except pa.ArrowInvalid:
                 return None, None
         try:
-            return (self._typed(table) if table is not None else None), None
+            return (self._typed(table, joined.lines(start, stop)) if table is not None else None), None
         except pa.ArrowInvalid:
             return None, None
 
@@ -101,13 +107,11 @@ class PlainReader:
         if self._strict and error.endswith("unexpected field"):
             self._strict = False
             return False
-        before, after = ("number", "string") if self._numbers_as_times else ("string", "number")
-        if error.endswith(f"changed from {before} to {after} in row 0") and any(
-            kind == "timestamp" and f"(/{name})" in error for name, kind in self._kinds.items()
-        ):
-            self._numbers_as_times = not self._numbers_as_times
-            return True
-        return False
+        changed = _CHANGED.search(error)
+        if changed is None or self._kinds.get(changed[1]) not in ("string", "timestamp"):
+            return False
+        self._numbers ^= {changed[1]}
+        return True
 
     def _parsed(self, joined: _Joined, start: int, stop: int) -> pa.Table | None:
         """What Arrow makes of values in lines, if that is one row for each.
@@ -116,25 +120,26 @@ class PlainReader:
         no { follows on a }, so no value can go on in the next: as many rows as values means one row for each.
         """
         data = joined.lines(start, stop)
-        fields = [(name, self._read_as(kind)) for name, kind in self._kinds.items()]
+        fields = [(name, self._read_as(name, kind)) for name, kind in self._kinds.items()]
         parsing = pj.ParseOptions(
             explicit_schema=pa.schema(fields),
             # In a field that is ignored, NaN is too.
             unexpected_field_behavior="error" if self._strict else "ignore",
-            newlines_in_values=joined.broken,
+            newlines_in_values=True,
         )
         # All in one block: then Arrow counts rows from the first.
         reading = pj.ReadOptions(use_threads=False, block_size=data.size + 1)
         table = pj.read_json(pa.BufferReader(data), parse_options=parsing, read_options=reading)
         return table.select(list(self._kinds)) if table.num_rows == stop - start else None
 
-    def _read_as(self, kind: str) -> pa.DataType:
-        if kind == "timestamp":
-            return pa.int64() if self._numbers_as_times else pa.string()
+    def _read_as(self, name: str, kind: str) -> pa.DataType:
+        if name in self._numbers:
+            return pa.int64()
         # Rounded once to a double, as everywhere, and only then to a float.
-        return {"date": pa.string(), "float": pa.float64()}.get(kind) or arrow_type(kind)
+        others = {"date": pa.string(), "timestamp": pa.string(), "float": pa.float64()}
+        return others.get(kind) or arrow_type(kind)
 
-    def _typed(self, table: pa.Table) -> pa.Table | None:
+    def _typed(self, table: pa.Table, lines: pa.Buffer) -> pa.Table | None:
         """The columns in their declared types; None or ArrowInvalid where a value may not fit."""
         columns = []
         for (_, kind), column in zip(self._kinds.items(), table.columns, strict=True):
@@ -146,6 +151,10 @@ class PlainReader:
                 found = _times(column)
             elif kind == "date":
                 found = column.cast(pa.date32())
+            elif kind == "string" and pa.types.is_integer(column.type):
+                if pc.any(pc.equal(column, 0)).as_py() and _MINUS_ZERO.search(lines):
+                    return None
+                found = column.cast(pa.string())
             else:
                 found = column
                 if kind.startswith("decimal"):
@@ -160,7 +169,8 @@ def _times(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_integer(column.type):
         seconds = pa.timestamp("s", "UTC")
         limits = pc.min_max(column)
-        if limits["min"].is_valid and not -(10**12) < limits["min"].as_py() <= limits["max"].as_py() < 10**12:
+        furthest = max(abs(limits["min"].as_py() or 0), abs(limits["max"].as_py() or 0))
+        if furthest > _SURELY_HELD_SECONDS:
             raise pa.ArrowInvalid("beyond what is surely held")
         return column.cast(seconds).cast(kind)
     try:
@@ -172,7 +182,7 @@ def _times(column: pa.ChunkedArray) -> pa.ChunkedArray:
 class _Joined:
     """Values in lines, that are surely text without anything that Arrow's reader takes for what it is not."""
 
-    __slots__ = ("_data", "_starts", "broken", "places")
+    __slots__ = ("_data", "_starts", "places")
 
     def __init__(self, values: pa.BinaryArray, places: Places) -> None:
         whole = pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
@@ -180,20 +190,19 @@ class _Joined:
         offsets = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1]
         self._starts = offsets - offsets[0] + np.arange(len(values) + 1)
         self.places = places
-        self.broken = bool(np.count_nonzero(self._bytes() == ord("\n")) > len(values) - 1)
-        """Whether values have line breaks of their own."""
 
     @classmethod
     def of(cls, values: pa.BinaryArray, places: Places, strict: bool) -> _Joined:
         """Those of `values` at these places that are such; without `strict` also special numbers count as not."""
-        joined = cls(values if len(places) == len(values) else values.take(pa.array(places)), places)
-        if joined.is_text() and (strict or not joined.has_special_number()):
-            return joined
-        chosen = values.take(pa.array(places))
-        odd = pc.or_(pc.match_substring(chosen, b"\0"), pc.match_substring_regex(chosen, _SPECIAL))
-        good: Mask = ~odd.to_numpy(zero_copy_only=False)
-        good &= np.fromiter((_is_utf8(value.as_buffer()) for value in chosen), bool, len(chosen))
-        return cls(chosen.filter(pa.array(good)), places[good])
+        chosen = values if len(places) == len(values) else values.take(pa.array(places))
+        joined = cls(chosen, places)
+        good: Mask = np.ones(len(chosen), dtype=bool)
+        if not joined.is_text():
+            good &= ~pc.match_substring(chosen, b"\0").to_numpy(zero_copy_only=False)
+            good &= np.fromiter((_is_utf8(value.as_buffer()) for value in chosen), bool, len(chosen))
+        if not strict and joined.has_special_number():
+            good &= ~pc.match_substring_regex(chosen, _SPECIAL).to_numpy(zero_copy_only=False)
+        return joined if good.all() else cls(chosen.filter(pa.array(good)), places[good])
 
     def lines(self, start: int, stop: int) -> pa.Buffer:
         return self._data.slice(int(self._starts[start]), int(self._starts[stop] - self._starts[start]) - 1)

@@ -122,6 +122,7 @@ class ExactReader:
                 if isinstance(found, str):
                     faults.add(self._number, record, None, found, self._shown(value))
                     continue
+                text: str | None = None
                 for name, kind, own, fit, values in columns:
                     given = found.get(name)
                     if given is None or type(given) is own:
@@ -130,8 +131,9 @@ class ExactReader:
                     fitting = fit(given)
                     values.append(fitting)
                     if fitting is None:
+                        text = self._shown(value) if text is None else text
                         reason = f"expected {kind}, got {text_of(given)[:_SHOWN_IN_REASON]}"
-                        faults.add(self._number, record, name, reason, self._shown(value))
+                        faults.add(self._number, record, name, reason, text)
             ids.append(number)
             times.append(time)
             deleted.append(value is None)

@@ -7,6 +7,7 @@ what a viewer is sent, is decided elsewhere.
 from __future__ import annotations
 
 import binascii
+import contextlib
 import hashlib
 import hmac
 import re
@@ -117,7 +118,7 @@ class Access:
             self.origins.check_site(headers)
         if is_preflight(scope, headers) or _is_public(scope):
             self._count(self._reads, scope, None)
-            return self._identify(scope, headers) if scope["path"] == "/readyz" else None
+            return self._known(scope, headers) if scope["path"] == "/readyz" else None
         identity = self._identify(scope, headers)
         self._count(self._controls if steers else self._reads, scope, identity)
         if identity is None:
@@ -136,6 +137,12 @@ class Access:
             return Identity(_client_name(headers), Role.OPERATOR)
         token = _token(scope, headers)
         return None if token is None else self._bearer(self._tokens.find(token), client_of(scope))
+
+    def _known(self, scope: Scope, headers: Headers) -> Identity | None:
+        """Who asks for what everybody may see; a wrong token is counted, and is as good as none."""
+        with contextlib.suppress(TurnoutError):
+            return self._identify(scope, headers)
+        return None
 
     def _bearer(self, identity: Identity | None, client: str) -> Identity:
         """The bearer of a token, unless too many wrong ones came from there.

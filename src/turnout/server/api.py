@@ -275,11 +275,7 @@ def window_of(table: str, query: QueryParams) -> tuple[Export, Window]:
             hint=f"at most {MAX_JSON_ROWS}; take more by format=csv, arrow or parquet, or by offset",
         )
     columns = parse_columns(query.getlist("columns")) if "columns" in query else ()
-    guarded = _flag(query, "guard")
-    if guarded and kind is not Format.CSV:
-        raise TurnoutError(
-            code="bad_parameter", message=f"guard: means nothing for {kind.value}", hint="it is for format=csv"
-        )
+    guarded = _flag(query, "guard") and kind is Format.CSV
     return Export(kind, guarded), Window(
         table,
         columns=columns or None,

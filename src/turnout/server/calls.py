@@ -40,6 +40,7 @@ ERRORS: Mapping[str, ErrorCode] = {
     "unknown_parameter": ErrorCode(400, "a parameter is not known"),
     "answer_too_large": ErrorCode(400, "the rows have more bytes than an answer may"),
     "bad_request": ErrorCode(400, "this is no HTTP request"),
+    "bad_view": ErrorCode(400, "the SQL of a view cannot be used"),
     "unauthorized": ErrorCode(401, "no token, or one that is not known"),
     "forbidden": ErrorCode(403, "a viewer's token where an operator's is needed"),
     "foreign_origin": ErrorCode(403, "a page of another site sent the request"),
@@ -60,8 +61,12 @@ ERRORS: Mapping[str, ErrorCode] = {
     "too_much_unread": ErrorCode(429, "this client has not read what it asked for before"),
     "headers_too_large": ErrorCode(431, "headers that are too large"),
     "internal_error": ErrorCode(500, "a fault of the server; its log has the details"),
+    "bad_config": ErrorCode(500, "the Kafka client does not take its settings"),
     "build_failed": ErrorCode(502, "the swap failed; the published generation goes on"),
     "kafka_unreachable": ErrorCode(503, "Kafka is away"),
+    "registry_unreachable": ErrorCode(503, "the schema registry is away"),
+    "registry_refused": ErrorCode(503, "the schema registry refuses what was asked"),
+    "closed": ErrorCode(503, "Turnout is stopping"),
     "starting": ErrorCode(503, "the server has just started"),
     "building": ErrorCode(503, "no generation is published yet"),
     "spark_gone": ErrorCode(503, "Spark ended and is started again"),
@@ -81,6 +86,7 @@ _STEERING = (
     *("unknown_parameter", "bad_parameter", "forbidden", "foreign_origin", "request_timeout", "generation_conflict"),
     *("message_too_large", "unsupported_media_type", "bad_control", "unknown_topic", "not_authorized", "bad_sample"),
     *("nothing_to_roll_back", "build_failed", "build_timeout", "kafka_unreachable", "spark_gone", "store_unavailable"),
+    *("bad_view", "registry_unreachable", "registry_refused", "bad_config", "closed"),
 )
 
 
@@ -184,7 +190,7 @@ TOPICS = Call(
     "listTopics",
     "The names of topics, without Kafka's own.",
     {200: _json("the names", answers.Topics)},
-    errors=(*_READING, "kafka_unreachable"),
+    errors=(*_READING, "kafka_unreachable", "bad_config", "closed"),
 )
 CONTROL = Call(
     "control", "Send a control message.", _STEERED, parameters=_WAITING, errors=_STEERING, body="ControlMessage"

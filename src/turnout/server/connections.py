@@ -8,11 +8,15 @@ version series that this was tested with. What requests mean is decided elsewher
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import fcntl
 import ipaddress
 import logging
 import resource
 import socket
 import sys
+import termios
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
@@ -151,7 +155,11 @@ class _ReaderWatch:
             self._give_up()
 
     def _waiting_bytes(self) -> int:
-        return int(self._protocol.transport.get_write_buffer_size())
+        """Also those that the system holds: of a slow client's, these are megabytes."""
+        unsent = array("i", [0])
+        with contextlib.suppress(OSError):  # closed, or not known here
+            fcntl.ioctl(self._protocol.transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, unsent)
+        return int(self._protocol.transport.get_write_buffer_size()) + unsent[0]
 
 
 class Connection(H11Protocol):

@@ -29,8 +29,8 @@ from turnout.time_columns import is_plain, is_time, iso_texts
 log = logging.getLogger(__name__)
 
 _IN_MEMORY_BYTES = 4 * 1024 * 1024
-_CSV_TIMESTAMP = "%Y-%m-%d %H:%M:%SZ"
 _ENCODED_ROWS = 1_000
+_CSV_TIMESTAMP = "%Y-%m-%d %H:%M:%SZ"
 # A tab or an end of line comes before what a spreadsheet looks at.
 _FORMULA = r"^[=+\-@\t\r\n]"
 

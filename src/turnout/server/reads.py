@@ -219,4 +219,4 @@ class Reads:
 
 
 def cancelled() -> TurnoutError:
-    return TurnoutError(code="cancelled", message="nobody waits for this read any more", status=503)
+    return TurnoutError(code="query_timeout", message="the read was ended: nobody waits for it any more", status=503)

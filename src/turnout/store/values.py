@@ -104,7 +104,8 @@ def _decimal(value: object, column: ColumnType) -> Decimal:
         raise _RefusedError("out of range")
     if not isinstance(exponent, int) or -exponent > scale:
         raise _RefusedError(f"more than {scale} digits after the point")
-    return number
+    # Written out: DuckDB takes 1E+5 for 1.
+    return Decimal(format(number, "f"))
 
 
 def _date(value: object, _: ColumnType) -> date | str:

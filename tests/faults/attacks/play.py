@@ -35,11 +35,6 @@ class Attacked:
     during: Seen
 
     @property
-    def what(self) -> str:
-        """The first sentence that describes it."""
-        return " ".join((ATTACKS[self.name].__doc__ or "").split()).rstrip(".")
-
-    @property
     def ratio(self) -> float:
         return self.during.median / self.before.median
 
@@ -48,7 +43,12 @@ class Attacked:
         return self.ratio < MOST
 
 
-def attacks(names: Sequence[str], folder: Path) -> Iterator[Attacked]:
+def what(name: str) -> str:
+    """An attack in a sentence."""
+    return " ".join((ATTACKS[name].__doc__ or "").split()).rstrip(".")
+
+
+def play(names: Sequence[str], folder: Path) -> Iterator[Attacked]:
     """Play them; each as soon as it is known."""
     with _server(folder) as url, asyncio.Runner() as runner:
         viewers = Viewers(url)

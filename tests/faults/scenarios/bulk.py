@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 from confluent_kafka import Producer
 
+from turnout.testing import patience
+
 
 def users(bootstrap: str, topic: str, count: int) -> None:
     """So many users, each with a key of its own, over two partitions."""
@@ -24,4 +26,4 @@ def write(bootstrap: str, topic: str, values: Iterable[bytes]) -> None:
                 producer.poll(0.05)
             else:
                 break
-    assert producer.flush(60) == 0
+    assert producer.flush(patience()) == 0

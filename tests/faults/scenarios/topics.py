@@ -14,7 +14,7 @@ from faults.kafkas import Cluster
 from faults.stage import Stage
 from faults.world import Comparison, World
 from kafka_log import read_all
-from turnout.testing import create_topic, delete_topic, wait_until
+from turnout.testing import create_topic, delete_topic, patience, wait_until
 
 LOAD_SECONDS = 2
 
@@ -40,7 +40,7 @@ def partitions_added(stage: Stage) -> Comparison:
     time.sleep(LOAD_SECONDS)
     admin = AdminClient({"bootstrap.servers": world.bootstrap})
     for made in admin.create_partitions([NewPartitions(topic, 5) for topic in world.topics.pair]).values():
-        made.result(10)
+        made.result(patience())
     world.producer.pause()
     world.producer.write_to(world.topics.pair, 5)
     world.producer.resume()
@@ -61,7 +61,7 @@ def retention(stage: Stage) -> Comparison:
     world.producer.pause()
     place = TopicPartition(world.topics.users, 0, read + 50)
     admin = AdminClient({"bootstrap.servers": world.bootstrap})  # a request dies with its client
-    admin.delete_records([place])[place].result(10)
+    admin.delete_records([place])[place].result(patience())
     world.forget([record for record in shown if record.partition == 0])
     stage.kafka.proxy.heal()
     found = world.recover(time.monotonic())

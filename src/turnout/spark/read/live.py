@@ -179,9 +179,10 @@ class LiveStream:
         try:
             if self._query is not None:
                 self._query.stop()
-                # The JVM holds what is called for a batch, and that would hold the query: neither could ever go.
-                self._query = None
         finally:
+            # The JVM holds what is called for a batch, and that would hold the query: neither could ever go. One that
+            # did not stop in time was told to, and goes when it has ended.
+            self._query = None
             self._callbacks.close()
         return ended
 

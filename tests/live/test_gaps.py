@@ -10,7 +10,7 @@ import pytest
 from turnout.errors import TurnoutError
 from turnout.gaps import MOST_WAITING, Gap, Gaps
 from turnout.offsets import Lost
-from turnout.testing import wait_until
+from turnout.testing import patience, wait_until
 
 
 class Broker:
@@ -25,7 +25,7 @@ class Broker:
         self.closed = False
 
     def low_watermark(self, topic: str, partition: int) -> int | None:
-        self.answers.wait(60)
+        self.answers.wait(patience())
         self.asked += 1
         if self.away:
             raise TurnoutError(code="kafka_unreachable", message="no answer", status=503)

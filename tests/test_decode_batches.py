@@ -146,6 +146,15 @@ def test_times_as_numbers_are_read_by_arrow_too(watched: Watched) -> None:
     assert watched.plain > 9_000
 
 
+def test_whole_numbers_in_text_columns_are_read_by_arrow_too(watched: Watched) -> None:
+    texts = ["0", "7", "-12", "9223372036854775807", "-9223372036854775808"] * 1_000
+    texts[2_500:2_503] = ["-0", "12.50", "9223372036854775808"]
+    values = [b'{"id":%s}' % text.encode() for text in texts] + [b'{"id":"0%d"}' % i for i in range(5_000)]
+    results = found(open_decoder([shape(COLUMNS)])(raw(values)), len(values))
+    assert [row and row["id"] for row, _ in results] == [*texts, *(f"0{i}" for i in range(5_000))]
+    assert watched.plain > 9_000
+
+
 def test_two_sources_of_one_topic_each_read_all_of_it() -> None:
     values = [b'{"id":"a"}', b'{"id":"b","age":1}', b'{"id":"c","age":"1"}', None, b'{"id":"d"}'] * 300
     decoded = open_decoder([shape(COLUMNS), shape(OTHER, name="o", tombstones=True)])(raw(values, [b"x"] * 1500))

@@ -1,0 +1,117 @@
+"""The bench's own arithmetic: processor seconds by kind, and from results to rows."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psutil
+
+import report
+import usage_table
+from processors import JVM, KINDS, OTHER, PYTHON, WORKERS, Snapshot, snapshot, used
+
+BUSY = "import time\nwhile time.process_time() < {seconds}: pass\n"
+ENDS_A_CHILD = f"""
+import subprocess, sys
+input()
+subprocess.run([sys.executable, "-c", {BUSY.format(seconds=0.3)!r}], check=True)
+{BUSY.format(seconds=0.3)}
+print("done", flush=True)
+input()
+"""
+
+
+@contextmanager
+def started(program: str) -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_processor_seconds_hold_what_ended_children_used() -> None:
+    with started(ENDS_A_CHILD) as process:
+        assert process.stdin is not None and process.stdout is not None
+        before = snapshot(process.pid)
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == b"done\n"
+        usage = used(before, snapshot(process.pid))
+    assert usage[PYTHON] > 0.2
+    assert usage[OTHER] > 0.2
+
+
+def test_processor_seconds_of_threads_and_of_those_that_ended_are_all_of_the_process() -> None:
+    before, after = Snapshot(10.0), Snapshot(14.0)
+    before.by_process.update({JVM: 10.0, WORKERS: 1.0})
+    before.threads.update({(1, 1): ("JVM compiler", 4.0), (2, 1): (JVM, 3.0), (3, 1): ("Spark tasks", 3.0)})
+    after.by_process.update({JVM: 20.0, WORKERS: 1.5})
+    # Thread 2 has ended, and its number is another's now.
+    after.threads.update({(1, 1): ("JVM compiler", 5.0), (2, 9): ("JVM collector", 2.0), (3, 1): ("Spark tasks", 6.0)})
+    usage = used(before, after)
+    assert usage == dict.fromkeys(KINDS, 0.0) | {
+        "JVM compiler": 1.0,
+        "JVM collector": 2.0,
+        "Spark tasks": 3.0,
+        "JVM, threads that ended": 4.0,
+        "Python workers": 0.5,
+        "wall": 4.0,
+    }
+
+
+def test_processor_seconds_of_a_process_that_is_gone_are_none() -> None:
+    with started("input()") as process:
+        before = snapshot(process.pid)
+    assert not psutil.pid_exists(process.pid)
+    assert used(before, snapshot(process.pid)) == {}
+
+
+def test_a_row_tells_which_of_two_targets_is_met() -> None:
+    latency = {"p50_ms": 170.0, "p99_ms": 410.0}
+    results = {
+        "latency": {
+            "per_second": 200,
+            "not_run": {"Deephaven": "no network", "Deephaven, 100 ms cycle": "no network"},
+            "Turnout": [latency],
+            "first": [{"p50_ms": 200.0, "p99_ms": 900.0}],
+            "first_seconds": 30.0,
+        }
+    }
+    met = {row.measure: row.cells[-1] for row in report.rows(results) if row.target}
+    assert met == {
+        "latency, 200 records/s in each topic, p50": "the first",
+        "latency, 200 records/s in each topic, p99": "no",
+        "latency in the first 30 s after the first row, p50": "yes",
+        "latency in the first 30 s after the first row, p99": "no",
+    }
+
+
+def test_rows_of_a_starved_machine_are_ratios_to_itself_alone() -> None:
+    alone = {"latency": [{"p50_ms": 100.0, "p99_ms": 200.0}], "latest": [0.3, 0.4, 0.5], "earliest": [2.0]}
+    starved = {"latency": [{"p50_ms": 250.0, "p99_ms": 900.0}], "latest": [0.8], "earliest": [9.0]}
+    results = {"starved": {"loops": 2, "rows": 100_000, "alone": alone, "starved": starved}}
+    assert [(row.ratio, row.met) for row in report.rows(results)] == [
+        ("2.50 x", True),
+        ("4.50 x", False),
+        ("2.00 x", True),
+        ("4.50 x", False),
+    ]
+
+
+def test_the_table_of_processor_seconds_has_medians_of_all_runs() -> None:
+    usages = [dict.fromkeys(KINDS, 0.0) | {PYTHON: seconds, JVM: 1.0, "wall": 10.0} for seconds in (1.0, 2.0, 9.0)]
+    results = {"latency": {"processors": {"latency": {"Turnout": usages}}}, "swap": {"latest": [0.1]}}
+    [row] = usage_table.rows(results)
+    shown = dict(zip(usage_table.COLUMNS, row, strict=True))
+    assert {name: value for name, value in shown.items() if value} == {
+        "measure": "latency",
+        "system": "Turnout",
+        "in": "10.0 s",
+        "all": "3.00",
+        "other threads": "1.00",
+        "Python": "2.00",
+    }

@@ -1,0 +1,192 @@
+"""Reads of clients: places, shares, time limits, and what ends one."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from serving import SECONDS
+from turnout.errors import TurnoutError
+from turnout.server.reads import Reading, ReadLimits, Reads
+from turnout.server.turns import Turns
+from turnout.store.database import Database
+
+ENDLESS = "SELECT count(*) FROM range(1000000000) a, range(1000000000) b WHERE a.range + b.range = -1"
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    opened = Database.open(tmp_path)
+    yield opened
+    opened.close()
+
+
+class Works:
+    """Work that begins, and ends when it is told to."""
+
+    def __init__(self) -> None:
+        self.begun: list[str] = []
+        self._go = threading.Event()
+
+    def work(self, name: str) -> Callable[[Reading], str]:
+        def wait(_: Reading) -> str:
+            self.begun.append(name)
+            assert self._go.wait(SECONDS)
+            return name
+
+        return wait
+
+    def end(self) -> None:
+        self._go.set()
+
+
+def endless(reading: Reading) -> None:
+    with reading.read() as cursor:
+        cursor.execute(ENDLESS).fetchall()
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(SECONDS):
+        while not holds():
+            await asyncio.sleep(0.005)
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(SECONDS):
+            await test()
+
+    asyncio.run(bounded())
+
+
+def test_read_that_takes_too_long_is_ended_with_a_clear_error(database: Database) -> None:
+    async def test() -> None:
+        reads = Reads(database, ReadLimits(timeout_seconds=0.2))
+        with pytest.raises(TurnoutError) as caught:
+            await reads.run(["a"], endless)
+        assert (caught.value.code, caught.value.status) == ("query_timeout", 503)
+        assert "0.2 s" in caught.value.message
+        await until(lambda: reads.running == 0)
+
+    run(test)
+
+
+def test_read_that_nobody_waits_for_is_interrupted_and_keeps_its_place_until_it_has_ended(database: Database) -> None:
+    async def test() -> None:
+        reads = Reads(database, ReadLimits(places=2, share=2, timeout_seconds=SECONDS))
+        works = Works()
+        abandoned = asyncio.ensure_future(reads.run(["a"], works.work("abandoned")))
+        interrupted = asyncio.ensure_future(reads.run(["a"], endless))
+        await until(lambda: works.begun == ["abandoned"] and reads.running == 2)
+        waiting = asyncio.ensure_future(reads.run(["b"], works.work("waiting")))
+        abandoned.cancel()
+        await asyncio.sleep(0)
+        assert reads.running == 2, "its thread works on"
+        interrupted.cancel()
+        await until(lambda: "waiting" in works.begun)
+        works.end()
+        assert await waiting == "waiting"
+        await until(lambda: reads.running == 0)
+
+    run(test)
+
+
+def test_read_is_interrupted_in_each_of_its_statements(database: Database) -> None:
+    def many(reading: Reading) -> None:
+        with reading.read() as cursor:
+            while True:
+                cursor.execute("SELECT count(*) FROM range(100000)").fetchall()
+
+    async def test() -> None:
+        with pytest.raises(TurnoutError, match="took longer"):
+            await Reads(database, ReadLimits(timeout_seconds=0.1)).run(["a"], many)
+
+    run(test)
+
+
+def test_client_has_a_share_and_others_are_served_beside_it(database: Database) -> None:
+    async def test() -> None:
+        reads, works = Reads(database, ReadLimits(places=4, share=2)), Works()
+        greedy = [asyncio.ensure_future(reads.run(["greedy"], works.work(f"g{number}"))) for number in range(6)]
+        other = asyncio.ensure_future(reads.run(["other"], works.work("other")))
+        await until(lambda: "other" in works.begun)
+        assert sorted(works.begun) == ["g0", "g1", "other"]
+        works.end()
+        assert await asyncio.gather(*greedy, other) == ["g0", "g1", "g2", "g3", "g4", "g5", "other"]
+
+    run(test)
+
+
+def test_large_reads_leave_most_places_to_all_others(database: Database) -> None:
+    async def test() -> None:
+        reads, works = Reads(database, ReadLimits(places=8, share=4)), Works()
+        large = [
+            asyncio.ensure_future(reads.run([f"c{number}"], works.work("large"), large=True)) for number in range(5)
+        ]
+        small = asyncio.ensure_future(reads.run(["c0"], works.work("small")))
+        await until(lambda: "small" in works.begun)
+        assert works.begun.count("large") == 2
+        works.end()
+        await asyncio.gather(*large, small)
+
+    run(test)
+
+
+def test_read_for_several_clients_counts_for_the_one_with_least_to_do(database: Database) -> None:
+    async def test() -> None:
+        reads, works = Reads(database, ReadLimits(places=4, share=1)), Works()
+        busy = [asyncio.ensure_future(reads.run(["busy"], works.work("busy"))) for _ in range(3)]
+        shared = asyncio.ensure_future(reads.run(["busy", "quiet"], works.work("shared")))
+        await until(lambda: "shared" in works.begun)
+        works.end()
+        await asyncio.gather(*busy, shared)
+
+    run(test)
+
+
+def test_client_that_reads_all_the_time_has_one_place_and_rests(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("turnout.server.reads._LONG_SECONDS", 0.0)
+
+    async def test() -> None:
+        reads, works = Reads(database, ReadLimits(places=4, share=4)), Works()
+        reads._unspent.spend("a", 1000)
+        first = asyncio.ensure_future(reads.run(["a"], works.work("first")))
+        second = asyncio.ensure_future(reads.run(["a"], works.work("second")))
+        other = asyncio.ensure_future(reads.run(["b"], works.work("other")))
+        await until(lambda: {"first", "other"} <= set(works.begun))
+        assert "second" not in works.begun
+        works.end()
+        assert list(await asyncio.gather(first, second, other)) == ["first", "second", "other"]
+
+    run(test)
+
+
+def test_read_that_leaves_while_it_waits_takes_no_place(database: Database) -> None:
+    async def test() -> None:
+        reads, works = Reads(database, ReadLimits(places=1, share=1)), Works()
+        first = asyncio.ensure_future(reads.run(["a"], works.work("first")))
+        gone = asyncio.ensure_future(reads.run(["b"], works.work("gone")))
+        stays = asyncio.ensure_future(reads.run(["c"], works.work("stays")))
+        await until(lambda: works.begun == ["first"])
+        gone.cancel()
+        await asyncio.sleep(0)
+        works.end()
+        assert list(await asyncio.gather(first, stays)) == ["first", "stays"]
+        assert works.begun == ["first", "stays"]
+
+    run(test)
+
+
+def test_turns_go_round_the_clients_and_each_is_served_in_its_order() -> None:
+    turns: Turns[str, int] = Turns()
+    for number in range(4):
+        turns.put("many", number)
+    turns.put("few", 10)
+    turns.remove("many", 2)
+    assert [turns.take() for _ in range(5)] == [("many", 0), ("few", 10), ("many", 1), ("many", 3), None]
