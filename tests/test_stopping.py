@@ -121,7 +121,9 @@ def test_catch_up_that_ends_after_a_stop_starts_no_stream(tables: GenerationTabl
     assert gate.reached.wait(60)
     assert not query.stop(timeout_seconds=0.1)
     gate.opened.set()
-    wait_until(lambda: not query.running, what="the catch-up to end")
+    catch_up = query._catch_up
+    assert catch_up is not None
+    wait_until(lambda: not catch_up.running, what="the catch-up to end")
     assert Stream.deeds == []
 
 
@@ -141,5 +143,7 @@ def test_stream_that_starts_while_a_stop_gives_up_is_stopped(
     assert gate.reached.wait(60)
     assert not query.stop(timeout_seconds=0.1)
     gate.opened.set()
-    wait_until(lambda: not query.running, what="the stream to be stopped")
+    catch_up = query._catch_up
+    assert catch_up is not None
+    wait_until(lambda: not catch_up.running, what="the catch-up to end")
     assert Stream.deeds == ["started", "stopped"]
