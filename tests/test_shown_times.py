@@ -85,6 +85,12 @@ def test_csv_has_the_same_texts_with_a_blank(client: TestClient) -> None:
     assert [line.replace('"', "") for line in lines] == ["name,day,at", *shown]
 
 
+def test_guarded_csv_has_no_cell_that_begins_with_a_sign(client: TestClient) -> None:
+    text = client.get(ROWS, params={"format": "csv", "guard": "true"}).text
+    assert '"\'+058844-07-17"' in text
+    assert '"+' not in text
+
+
 def test_arrow_and_parquet_have_the_numbers(client: TestClient) -> None:
     params = {"sort": "name", "format": "arrow"}
     read = pa.ipc.open_stream(client.get(ROWS, params=params).content).read_all()
