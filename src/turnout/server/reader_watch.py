@@ -35,8 +35,9 @@ class ReaderWatch:
 
     def _look(self, seconds: float) -> None:
         waiting, now = self._waiting_bytes(), self._protocol.loop.time()
-        if waiting != self._unread:
-            self._unread, self._since = waiting, now
+        if waiting < self._unread:
+            self._since = now
+        self._unread = waiting
         if now - self._since < seconds:
             self._timer = self._protocol.loop.call_later(seconds / 5, self._look, seconds)
         else:
