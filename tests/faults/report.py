@@ -15,7 +15,7 @@ from faults.stage import Played
 
 HEAD = ("fault", "recovered in", "rows compared", "lost", "doubled")
 MARKS = ("<!-- faults -->", "<!-- /faults -->")
-ATTACK_HEAD = ("attack", "gap before", "gap during", "ratio", "slowest probe")
+ATTACK_HEAD = ("attack", "gap without", "gap during", "ratio", "slowest probe")
 ATTACK_MARKS = ("<!-- attacks -->", "<!-- /attacks -->")
 
 
@@ -53,8 +53,8 @@ def write(file: Path, played: Sequence[Played]) -> None:
 
 
 def attack_cells(attacked: Attacked) -> tuple[str, ...]:
-    before, during = attacked.before, attacked.during
-    gaps = (f"{before.median * 1000:.0f} ms", f"{during.median * 1000:.0f} ms", f"{attacked.ratio:.2f}")
+    without, during = attacked.without, attacked.during
+    gaps = (f"{without.median * 1000:.0f} ms", f"{during.median * 1000:.0f} ms", f"{attacked.ratio:.2f}")
     return (what(attacked.name), *gaps, f"{during.slowest_probe:.2f} s")
 
 

@@ -8,17 +8,13 @@ version series that this was tested with. What requests mean is decided elsewher
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import fcntl
 import ipaddress
 import logging
 import resource
 import socket
 import sys
-import termios
-from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from http import HTTPStatus
 from typing import Any
 
@@ -33,6 +29,7 @@ from turnout.messages import CloseCode
 from turnout.server.api import SECURITY_HEADERS
 from turnout.server.formats import to_json
 from turnout.server.limits import Buckets, Rate, TooOften, check_size, headers_too_large, host_name
+from turnout.server.reader_watch import ReaderWatch
 
 log = logging.getLogger(__name__)
 
@@ -124,44 +121,6 @@ class Doorkeeper:
         return False
 
 
-class _ReaderWatch:
-    """Watches whether a client takes what waits for it: slow is not stalled, as long as anything is taken."""
-
-    def __init__(self, protocol: H11Protocol | WebSocketsSansIOProtocol, give_up: Callable[[], None]) -> None:
-        self._protocol = protocol
-        self._give_up = give_up
-        self._timer: asyncio.TimerHandle | None = None
-        self._unread, self._since = 0, 0.0
-
-    def start(self, seconds: float) -> None:
-        """Give up when nothing was taken for so long."""
-        if self._timer is None:
-            self._unread, self._since = self._waiting_bytes(), self._protocol.loop.time()
-            self._timer = self._protocol.loop.call_later(seconds / 5, self._look, seconds)
-
-    def stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _look(self, seconds: float) -> None:
-        waiting, now = self._waiting_bytes(), self._protocol.loop.time()
-        if waiting != self._unread:
-            self._unread, self._since = waiting, now
-        if now - self._since < seconds:
-            self._timer = self._protocol.loop.call_later(seconds / 5, self._look, seconds)
-        else:
-            self._timer = None
-            self._give_up()
-
-    def _waiting_bytes(self) -> int:
-        """Also those that the system holds: of a slow client's, these are megabytes."""
-        unsent = array("i", [0])
-        with contextlib.suppress(OSError):  # closed, or not known here
-            fcntl.ioctl(self._protocol.transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, unsent)
-        return int(self._protocol.transport.get_write_buffer_size()) + unsent[0]
-
-
 class Connection(H11Protocol):
     """One connection, from its first byte to its last, or until it becomes a WebSocket."""
 
@@ -171,7 +130,7 @@ class Connection(H11Protocol):
         self.refused = self._answered = self._probing = False
         self.host = "unknown"
         self._deadline: asyncio.TimerHandle | None = None
-        self._reader = _ReaderWatch(self, lambda: self.transport.abort())
+        self._reader = ReaderWatch(self, lambda: self.transport.abort())
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -299,7 +258,7 @@ class Socket(WebSocketsSansIOProtocol):
     def __init__(self, doorkeeper: Doorkeeper, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._doorkeeper = doorkeeper
-        self._reader = _ReaderWatch(self, self._give_up)
+        self._reader = ReaderWatch(self, self._give_up)
         self._last_word: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

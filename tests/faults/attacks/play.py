@@ -1,4 +1,4 @@
-"""Attacks are played one after the other beside the same viewers; each is measured before and during it."""
+"""Attacks are played one after the other beside the same viewers; each is measured before, during and after it."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _HTTP = httpx.Limits(max_keepalive_connections=0)
 
 @dataclass(frozen=True, slots=True)
 class Attacked:
-    """What the viewers saw of one attack."""
+    """What the viewers saw of one attack: without it, just before and some seconds after, and during it."""
 
     name: str
-    before: Seen
+    without: Seen
     during: Seen
 
     @property
     def ratio(self) -> float:
-        return self.during.median / self.before.median
+        return self.during.median / self.without.median
 
     @property
     def good(self) -> bool:
@@ -67,7 +67,9 @@ async def _attacked(name: str, url: str, viewers: Viewers) -> Attacked:
         await asyncio.sleep(SETTLE_SECONDS)
         during = await _seen(url, viewers)
     await asyncio.sleep(SETTLE_SECONDS)
-    return Attacked(name, before, during)
+    after = await _seen(url, viewers)
+    slowest = max(before.slowest_probe, after.slowest_probe)
+    return Attacked(name, Seen([*before.gaps, *after.gaps], slowest), during)
 
 
 async def _seen(url: str, viewers: Viewers) -> Seen:
