@@ -13,7 +13,7 @@ from test_exactness import Case, Runner
 from fed import Quiet
 from turnout.joins import Duplicates, Join
 from turnout.offsets import Offsets
-from turnout.testing import wait_until
+from turnout.testing import patience, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,7 +32,7 @@ class Gate:
 
     def passed(self) -> None:
         self.reached.set()
-        assert self.opened.wait(60)
+        assert self.opened.wait(patience())
 
 
 class Still:
@@ -91,7 +91,7 @@ def test_catch_up_that_ends_after_a_stop_starts_no_stream(spark: SparkSession, r
 
     query = query_of(runner, spark, tmp_path / "stream", ends)
     query.start()
-    assert gate.reached.wait(60)
+    assert gate.reached.wait(patience())
     assert not query.stop(timeout_seconds=0.1)
     gate.opened.set()
     wait_until(lambda: not query.running, what="the catch-up to end")
@@ -111,7 +111,7 @@ def test_stream_that_starts_while_a_stop_gives_up_is_stopped(
     monkeypatch.setattr(runner.tables, "number_from_start", slowly)
     query = query_of(runner, spark, tmp_path / "stream", lambda topics: runner.start)
     query.start()
-    assert gate.reached.wait(60)
+    assert gate.reached.wait(patience())
     assert not query.stop(timeout_seconds=0.1)
     gate.opened.set()
     wait_until(lambda: not query.running, what="the stream to be stopped")
