@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
-import pytest
 
 from lengths import LEAK_SWAPS, LONG
 from orchestrated import Orchestrated, orchestrated
@@ -97,8 +96,8 @@ def _instances(spark: SparkSession) -> dict[str, int]:
 
 def settled(spark: SparkSession) -> Held:
     """What is held once nothing lingers."""
-    wait_until(lambda: len(spark.streams.active) == 1, timeout=60, what="an end of lingering")
-    wait_until(lambda: Held.of(spark).queries == 1, timeout=60, what="no query but that of the generation")
+    wait_until(lambda: len(spark.streams.active) == 1, what="an end of lingering")
+    wait_until(lambda: Held.of(spark).queries == 1, what="no query but that of the generation")
     held = Held.of(spark)
     for _ in range(2):
         held = held.least(Held.of(spark))
@@ -112,7 +111,6 @@ def swap(running: Orchestrated, pairs: list[tuple[str, str]], numbers: range) ->
         assert answer.outcome is Outcome.APPLIED, answer
 
 
-@pytest.mark.timeout(3600)
 def test_swaps_between_empty_topics_leave_nothing_in_either_process(
     broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path, topic_name: Callable[[str], str]
 ) -> None:

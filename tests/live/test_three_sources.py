@@ -206,8 +206,8 @@ def compare(case: Case, fed: FedGeneration, seen: list[Sent], *, views: bool) ->
 def test_views_of_three_sources_equal_a_plain_computation(spark: SparkSession, case: Case) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
         if case.in_parts:
-            patched.setattr("turnout.spark.generation.SMALL_BATCH", 0)
-            patched.setattr("turnout.spark.generation.PART_ROWS", 5)
+            patched.setattr("turnout.spark.writing.SMALL_BATCH", 0)
+            patched.setattr("turnout.spark.writing.PART_ROWS", 5)
         before = Offsets({(source, partition): 0 for source in COLUMNS for partition in range(2)})
         target = list(batches(case))[case.caught_up_after - 1][2] if case.caught_up_after else before
         fed = FedGeneration(spark, configured(case, Path(folder)), Path(folder), before, target)
