@@ -284,8 +284,9 @@ def describe(document: Results) -> str:
     load = machine["load_before"]
     busy = f" In the minute before, the machine had other work (load {load:.1f})." if load > 1 else ""
     versions = ", ".join(f"{name} {version}" for name, version in document["versions"].items())
-    took = sum(document.get("took_seconds", {}).values()) / 60
-    lasted = f" These measures took {took:.0f} minutes." if took else ""
+    took = document.get("took_seconds", {})
+    known = set(took) >= set(document["measures"])
+    lasted = f" These measures took {sum(took.values()) / 60:.0f} minutes." if known else ""
     return (
         f"{machine['cores']} cores ({machine['processor']}), {machine['memory_gib']:.0f} GiB, {machine['system']}; "
         f"everything, the broker and the viewers too, on that one machine. {versions}. Medians, with the least and the "
