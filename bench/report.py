@@ -56,11 +56,12 @@ def rows(measures: Results) -> list[Row]:
 
 
 def spread(values: list[float], unit: str = " s", digits: int = 1) -> str:
-    """The median, and the least and the most where there are several."""
+    """The median, the least and the most, and how many there were where they are fewer than three."""
     middle = f"{statistics.median(values):,.{digits}f}{unit}"
     if len(values) == 1:
         return f"{middle} (1 run)"
-    return f"{middle} ({min(values):,.{digits}f}-{max(values):,.{digits}f})"
+    few = "2 runs, " if len(values) == 2 else ""
+    return f"{middle} ({few}{min(values):,.{digits}f}-{max(values):,.{digits}f})"
 
 
 def _catch_up(results: Results) -> Iterator[Row]:
