@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -61,6 +61,8 @@ class Bench:
     folder: Path
     bootstrap: str
     console: Console
+    peers: Sequence[str] = ()
+    """Those to run beside Turnout in a catch-up; all where none is named."""
     _pairs: dict[str, Pair] = field(default_factory=dict)
 
     def say(self, text: str) -> None:

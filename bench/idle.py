@@ -42,4 +42,4 @@ def _follow(bench: Bench, side: TurnoutSide, results: dict[str, Any], load: str)
     used, usage = tree_cpu_seconds(side.pid) - before, processors.used(begin, processors.snapshot(side.pid))
     results["cores"][load] = used / (time.monotonic() - began)
     if usage:
-        results["processors"][load] = {"Turnout": [usage]}
+        results["processors"][f"idle, {load}"] = {"Turnout": [usage]}

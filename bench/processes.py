@@ -15,7 +15,9 @@ from typing import Any, Self
 
 import psutil
 
-STOP_SECONDS = 5
+STOP_SECONDS = 2
+KILLED_SECONDS = 30
+"""The memory of a large process is given back before it is gone."""
 
 
 class PeerFailed(Exception):  # noqa: N818 - reported as the peer's result
@@ -53,7 +55,7 @@ class Peer:
                 self._process.wait(STOP_SECONDS)
             except (ProcessLookupError, subprocess.TimeoutExpired):
                 continue
-        self._process.wait(STOP_SECONDS)
+        self._process.wait(KILLED_SECONDS)
         self._errors.close()
 
     @property

@@ -56,11 +56,12 @@ def rows(measures: Results) -> list[Row]:
 
 
 def spread(values: list[float], unit: str = " s", digits: int = 1) -> str:
-    """The median, and the least and the most where there are several."""
+    """The median, the least and the most, and how many there were where they are fewer than three."""
     middle = f"{statistics.median(values):,.{digits}f}{unit}"
     if len(values) == 1:
         return f"{middle} (1 run)"
-    return f"{middle} ({min(values):,.{digits}f}-{max(values):,.{digits}f})"
+    few = "2 runs, " if len(values) == 2 else ""
+    return f"{middle} ({few}{min(values):,.{digits}f}-{max(values):,.{digits}f})"
 
 
 def _catch_up(results: Results) -> Iterator[Row]:
@@ -284,8 +285,9 @@ def describe(document: Results) -> str:
     load = machine["load_before"]
     busy = f" In the minute before, the machine had other work (load {load:.1f})." if load > 1 else ""
     versions = ", ".join(f"{name} {version}" for name, version in document["versions"].items())
-    took = sum(document.get("took_seconds", {}).values()) / 60
-    lasted = f" These measures took {took:.0f} minutes." if took else ""
+    took = document.get("took_seconds", {})
+    known = set(took) >= set(document["measures"])
+    lasted = f" These measures took {sum(took.values()) / 60:.0f} minutes." if known else ""
     return (
         f"{machine['cores']} cores ({machine['processor']}), {machine['memory_gib']:.0f} GiB, {machine['system']}; "
         f"everything, the broker and the viewers too, on that one machine. {versions}. Medians, with the least and the "

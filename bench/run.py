@@ -72,7 +72,7 @@ def main() -> int:
     if options.markdown or options.write_readme:
         return _show(options, console)
     sizes, names = _sizes(options), _names(options)
-    full = sizes == Sizes() and not options.quick
+    full = sizes == Sizes() and not options.peers
     file = RESULTS if full else TRIAL
     document = json.loads(file.read_text()) if file.exists() and _some(options) else {"measures": {}}
     document.setdefault("took_seconds", {})
@@ -86,7 +86,7 @@ def main() -> int:
         file.parent.mkdir(exist_ok=True)
         file.write_text(json.dumps(document, indent=1) + "\n")
 
-    failed = _measure(names, sizes, document, keep, console)
+    failed = _measure(options, document, keep, console)
     _print(document, console)
     if full:
         chart.write(document, ROOT / "bench" / "chart.svg", console)
@@ -105,6 +105,9 @@ def _options() -> argparse.Namespace:
         default=[],
         choices=list(MEASURES),
         help="these measures; others keep their results",
+    )
+    parser.add_argument(
+        "--peers", nargs="+", choices=catch_up.ALL_PEERS, default=[], help="of catch-up; all without it"
     )
     parser.add_argument("--starved", action="store_true", help="the same as --only starved")
     parser.add_argument("--records", type=int, help="records in each of the two topics (1,000,000)")
@@ -139,7 +142,7 @@ def _sizes(options: argparse.Namespace) -> Sizes:
 
 
 def _measure(
-    names: list[str], sizes: Sizes, document: dict[str, Any], keep: Callable[[], None], console: Console
+    options: argparse.Namespace, document: dict[str, Any], keep: Callable[[], None], console: Console
 ) -> dict[str, str]:
     """Each measure in turn, on one broker; what fails does not end the others. Answers the reasons."""
     failed = {}
@@ -150,8 +153,8 @@ def _measure(
         tempfile.TemporaryDirectory(dir=out, prefix="run-") as folder,
         EmbeddedBroker(Path(folder) / "broker", heap="1g") as broker,
     ):
-        bench = Bench(sizes, Path(folder), broker.bootstrap_servers, console)
-        for name in names:
+        bench = Bench(_sizes(options), Path(folder), broker.bootstrap_servers, console, options.peers)
+        for name in _names(options):
             began = time.monotonic()
             console.rule(name)
             try:

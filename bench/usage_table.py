@@ -22,6 +22,7 @@ _SHOWN = {
     "Python": (PYTHON,),
     "Python workers": (WORKERS,),
 }
+_MEASURES = ("catch-up", "latency", "sustained", "idle")
 COLUMNS = ("measure", "system", "in", "all", *_SHOWN)
 
 
@@ -29,8 +30,8 @@ def rows(measures: dict[str, Any]) -> list[tuple[str, ...]]:
     """A row for each measure and system of which processor time was taken."""
     return [
         _row(name, system, usages)
-        for results in measures.values()
-        for name, systems in results.get("processors", {}).items()
+        for measure in _MEASURES
+        for name, systems in sorted(measures.get(measure, {}).get("processors", {}).items())
         for system, usages in systems.items()
     ]
 

@@ -78,7 +78,7 @@ def measure(bench: Bench) -> dict[str, Any]:
         running(folder, bench.bootstrap, pair.topics) as side,
         Load(bench.bootstrap, pair.accounts, pair.keys, CHANGES_A_SECOND).running(),
     ):
-        for viewers, stalled in ((0, False), (1, False), (10, False), (50, False), (50, True), (200, False)):
+        for viewers, stalled in ((0, False), (1, False), (50, False), (50, True), (200, False)):
             bench.say(f"viewers: {viewers}{', one more that reads nothing' if stalled else ''}")
             results.append({**_measure(side, viewers, bench.sizes.seconds, stalled), "stalled": float(stalled)})
     bench.drop(name)
