@@ -13,10 +13,18 @@ def words_of(exception: Any) -> list[str]:
     """An exception and its causes, outermost first, each as `Class: message` without a stack trace."""
     words: list[str] = []
     while exception is not None and len(words) < _DEEPEST:
-        message = str(exception.getMessage() or "").split("\n\tat ")[0]
+        message = _said(str(exception.getMessage() or "").split("\n\tat ")[0])
         words.append(f"{exception.getClass().getSimpleName()}: {message}")
         exception = exception.getCause()
     return list(dict.fromkeys(words))
+
+
+def _said(message: str) -> str:
+    """What is said of an error in a Python worker stands in the last line of its traceback."""
+    if "Traceback (most recent call last)" not in message:
+        return message
+    lines = [line for line in message.splitlines() if line.strip() and not line.strip().startswith("SQLSTATE")]
+    return lines[-1].strip()
 
 
 def words_of_error(error: Exception) -> list[str]:

@@ -7,6 +7,7 @@ import itertools
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import astuple
 from typing import Any
 
 from pyspark import cloudpickle
@@ -79,7 +80,8 @@ class BulkReader:
             job = task.task(self._properties(), self._decoder.decode.for_workers(), folder)
             self._context.addJobTag(self._name)
             with pool(self._session, self._name):
-                left = self._context.parallelize(ranges, len(ranges)).mapPartitions(job).collect()
+                plain = self._context.parallelize([astuple(one) for one in ranges], len(ranges))
+                left = [Left(*fields) for fields in plain.mapPartitions(job).collect()]
             return self._taken(left)
 
     def _read_few(self, start: Offsets, end: Offsets) -> Decoded | None:

@@ -11,12 +11,12 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from types import ModuleType
 from typing import Any
 
+import confluent_kafka as kafka  # not its classes: they do not say where they come from, and cannot be sent
 import pyarrow as pa
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from turnout.decode import RAW, Decoded, SourceShape, merge, open_decoder, write
 
@@ -35,12 +35,12 @@ _PROMPT_SECONDS = 0.05
 _NICE = 5
 """How much a worker stands back: while many records are read, the batches of the published tables come first."""
 
-_GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
+_GONE = (kafka.KafkaError.UNKNOWN_TOPIC_OR_PART, kafka.KafkaError._UNKNOWN_TOPIC, kafka.KafkaError._UNKNOWN_PARTITION)
 _REFUSED = (
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-    KafkaError._AUTHENTICATION,
-    KafkaError.SASL_AUTHENTICATION_FAILED,
+    kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    kafka.KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    kafka.KafkaError._AUTHENTICATION,
+    kafka.KafkaError.SASL_AUTHENTICATION_FAILED,
 )
 
 
@@ -65,21 +65,25 @@ class Left:
     error: str | None = None
 
 
-Task = Callable[[Iterable[Range]], Iterator[Left]]
+Plain = tuple[Any, ...]
+"""The fields of a `Range` or a `Left`: values of our own classes cannot be read where Turnout is not installed."""
+
+Task = Callable[[Iterable[Plain]], Iterator[Plain]]
 
 
 def task(properties: Mapping[str, Any], sources: Sequence[SourceShape], folder: str | None) -> Task:
     """For `mapPartitions` over ranges. With a `folder`, which driver and workers both see, rows are left there."""
 
-    def run(ranges: Iterable[Range]) -> Iterator[Left]:
+    def run(ranges: Iterable[Plain]) -> Iterator[Plain]:
         os.nice(max(0, _NICE - os.nice(0)))
         decode = open_decoder(sources)
-        for one in ranges:
+        for fields in ranges:
             try:
-                batches = read(kept_consumer(properties), one)
-                yield _left(merge([decode(batch) for batch in batches]), folder)
+                batches = read(kept_consumer(properties), Range(*fields))
+                left = _left(merge([decode(batch) for batch in batches]), folder)
             except Unreadable as error:
-                yield Left(error=str(error))
+                left = Left(error=str(error))
+            yield astuple(left)
 
     return run
 
@@ -108,7 +112,7 @@ def read(consumer: KeptConsumer, wanted: Range) -> Iterator[pa.RecordBatch]:
     consumer.reported = None
     heard, following = time.monotonic(), max(wanted.start, 0)
     look_at = heard + LOOK_SECONDS
-    consumer.client.assign([TopicPartition(wanted.topic, wanted.partition, wanted.start)])
+    consumer.client.assign([kafka.TopicPartition(wanted.topic, wanted.partition, wanted.start)])
     try:
         while following < wanted.end:
             # Only a full batch comes at once: `consume` waits for the last record that it was asked for.
@@ -119,7 +123,7 @@ def read(consumer: KeptConsumer, wanted: Range) -> Iterator[pa.RecordBatch]:
                 error = message.error()
                 if error is None:
                     found.append(message)
-                elif error.code() == KafkaError._PARTITION_EOF:
+                elif error.code() == kafka.KafkaError._PARTITION_EOF:
                     ended = True
                 elif error.code() in _GONE:
                     return
@@ -152,7 +156,7 @@ def _is_gone(consumer: KeptConsumer, wanted: Range) -> bool:
     """Whether the partition was deleted: of such a one the client just hears nothing."""
     try:
         found = consumer.client.list_topics(wanted.topic, timeout=LOOK_SECONDS).topics[wanted.topic]
-    except KafkaException:
+    except kafka.KafkaException:
         return False
     if found.error is not None:
         return found.error.code() in _GONE
@@ -175,7 +179,7 @@ def _batch(messages: Sequence[Any], wanted: Range) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=RAW)
 
 
-def _words(wanted: Range, error: KafkaError | None) -> str:
+def _words(wanted: Range, error: kafka.KafkaError | None) -> str:
     why = f": {error.str()}" if error is not None else ""
     return f"Kafka gave no records of topic {wanted.topic!r} partition {wanted.partition}{why}"
 
@@ -185,12 +189,12 @@ class KeptConsumer:
 
     def __init__(self, properties: Mapping[str, Any]) -> None:
         self.properties = dict(properties)
-        self.reported: KafkaError | None = None
-        self.client = Consumer({**properties, "error_cb": self.note})
+        self.reported: kafka.KafkaError | None = None
+        self.client = kafka.Consumer({**properties, "error_cb": self.note})
 
-    def note(self, error: KafkaError) -> None:
+    def note(self, error: kafka.KafkaError) -> None:
         # "All brokers are down" follows the error that says why.
-        if error.code() != KafkaError._ALL_BROKERS_DOWN or self.reported is None:
+        if error.code() != kafka.KafkaError._ALL_BROKERS_DOWN or self.reported is None:
             self.reported = error
 
 
