@@ -383,6 +383,7 @@ def test_readers_see_one_moment_while_generations_are_published(services: Servic
             reads = 0
             while reads < 40 or seen != {1, 2}:
                 reads += 1
+                assert writer.is_alive()
                 answer = client.get(ROWS).json()
                 generation = answer["generation"]
                 assert answer["rows"][0]["userId"] == f"g{generation}"

@@ -187,6 +187,7 @@ def test_window_is_of_one_moment_while_generations_are_published(database: Datab
         reads = 0
         while reads < 50 or seen != {1, 2}:
             reads += 1
+            assert writer.is_alive()
             result = read_window(database, Window("users_ui"))
             assert set(result.rows.column("name").to_pylist()) == {f"g{result.generation}"}
             assert result.version == result.generation * 10
