@@ -69,7 +69,7 @@ class Reader:
 
     cores = 2
 
-    def __init__(self, session: object, name: str, decoder: RecordDecoder, properties: object) -> None:
+    def __init__(self, session: object, name: str, decoder: RecordDecoder, *properties: object) -> None:
         self._decoder = decoder
 
     def read(self, start: Offsets, end: Offsets) -> Decoded:

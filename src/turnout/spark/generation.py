@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from turnout.decode import Decoded
 from turnout.decoding import RecordDecoder
-from turnout.errors import first_line
+from turnout.errors import TurnoutError, first_line
 from turnout.offsets import Offsets
 from turnout.schemas import Schemas
 from turnout.spark.catch_up import CatchUp, Piece, next_piece
@@ -25,7 +25,7 @@ from turnout.spark.dead_letters import DeadLetters
 from turnout.spark.folders import folder_at
 from turnout.spark.java_errors import words_of, words_of_error
 from turnout.spark.read.bulk import BulkReader
-from turnout.spark.read.live import Arrival, Ends, LiveStream
+from turnout.spark.read.live import Arrival, Ends, LiveStream, Span
 from turnout.spark.views import ViewRunner
 from turnout.spark.writing import Listener, Workplace, Writer
 from turnout.store.generations import GenerationTables
@@ -114,7 +114,8 @@ class GenerationQuery:
 
     def _start_stream(self) -> None:
         topics = self._tables.layout.topics
-        start = self._read_so_far().for_start(self._kafka.ends(topics))
+        ends = self._visible_ends(topics)
+        read = self._taken_up(ends)
         with self._lock:
             if self._stopping:
                 return
@@ -122,10 +123,35 @@ class GenerationQuery:
             self._stream = LiveStream(
                 self._session, self._name, topics, self._bulk, self._kafka.watch, self._listener.denied, self._take
             )
-            self._stream.start(self._options(), start, self._reading.max_records_per_batch, self._checkpoint)
+            span = Span(read, read.for_start(ends), self._reading.max_records_per_batch)
+            self._stream.start(self._options(), span, self._checkpoint)
             # Whoever wanted to stop it meanwhile may have given up waiting.
             if self._stopping:
                 self._stream.stop(0.0)
+
+    def _visible_ends(self, topics: Sequence[str]) -> Offsets:
+        """Where topics end, without those that may not be seen now: Spark does not see them either."""
+        found: dict[tuple[str, int], int] = {}
+        for topic in topics:
+            try:
+                found |= self._kafka.ends([topic]).next
+            except TurnoutError as error:
+                if error.code != "not_authorized":
+                    raise
+        return Offsets(found)
+
+    def _taken_up(self, ends: Offsets) -> Offsets:
+        """How far was read, once what happened to topics while nobody read them is in the tables.
+
+        One that was deleted and made anew is read from its first record: Spark would begin where it ends.
+        """
+        read = self._read_so_far()
+        piece = next_piece(read, read, ends.keeping(read, self._listener.denied), 0)
+        if piece is None:
+            return read
+        decoded = self._bulk.read(piece.start, piece.end)
+        self.take_piece(replace(piece, last=True), decoded)
+        return piece.end
 
     def _options(self) -> dict[str, str]:
         return {f"kafka.{name}": value for name, value in self._kafka.java().items()}

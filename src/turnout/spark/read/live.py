@@ -50,6 +50,18 @@ class Arrival:
         return self.records.num_rows if self.records is not None else self.decoded.records if self.decoded else 0
 
 
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Where a stream begins."""
+
+    read: Offsets
+    """What was read before, of all partitions."""
+    start: Offsets
+    """Where Spark starts: in exactly the partitions that it sees."""
+    most: int
+    """How many records a batch has at most."""
+
+
 class Ends(Protocol):
     """Knows where topics end."""
 
@@ -92,10 +104,10 @@ class LiveStream:
         self.failure: Exception | None = None
         """What `take` raised: it ended the stream."""
 
-    def start(self, kafka: Mapping[str, str], start: Offsets, most: int, checkpoint: Folder) -> None:
-        """Begin to read at `start`, with at most `most` records a batch. The checkpoint is made anew."""
+    def start(self, kafka: Mapping[str, str], span: Span, checkpoint: Folder) -> None:
+        """Begin to read. The checkpoint is made anew."""
         checkpoint.clear()
-        self._checkpoint, self._read = checkpoint, start
+        self._checkpoint, self._read = checkpoint, span.read
         pattern = "|".join(re.escape(topic) for topic in self._topics)
         stream = (
             self._session.readStream.format("kafka")
@@ -103,8 +115,8 @@ class LiveStream:
             .options(**kafka)
             # A pattern, because a subscription to a list ends when one of its topics is deleted.
             .option("subscribePattern", f"^({pattern})$")
-            .option("startingOffsets", start.to_json())
-            .option("maxOffsetsPerTrigger", most)
+            .option("startingOffsets", span.start.to_json())
+            .option("maxOffsetsPerTrigger", span.most)
             .load()
         )
         threading.Thread(target=self._store, name=f"store-{self._name}", daemon=True).start()
