@@ -18,7 +18,7 @@ from turnout.layout import ViewTable
 from turnout.offsets import Offsets
 from turnout.store.database import Database
 from turnout.store.generations import GenerationTables
-from turnout.testing import wait_until
+from turnout.testing import patience, wait_until
 
 if TYPE_CHECKING:
     from turnout.spark.generation import GenerationQuery
@@ -35,7 +35,7 @@ class Gate:
 
     def passed(self) -> None:
         self.reached.set()
-        assert self.opened.wait(60)
+        assert self.opened.wait(patience())
 
 
 class Still:
@@ -118,7 +118,7 @@ def test_catch_up_that_ends_after_a_stop_starts_no_stream(tables: GenerationTabl
 
     query = query_of(tables, tmp_path / "stream", ends)
     query.start()
-    assert gate.reached.wait(60)
+    assert gate.reached.wait(patience())
     assert not query.stop(timeout_seconds=0.1)
     gate.opened.set()
     catch_up = query._catch_up
@@ -140,7 +140,7 @@ def test_stream_that_starts_while_a_stop_gives_up_is_stopped(
     monkeypatch.setattr(tables, "number_from_start", slowly)
     query = query_of(tables, tmp_path / "stream", lambda topics: START)
     query.start()
-    assert gate.reached.wait(60)
+    assert gate.reached.wait(patience())
     assert not query.stop(timeout_seconds=0.1)
     gate.opened.set()
     catch_up = query._catch_up
