@@ -118,8 +118,7 @@ def strange_control_times(stage: Stage) -> Comparison:
         world.control.send({"joinType": ("inner", "left")[number % 2]}, moment)
         world.control.send_raw(b"\xff")
     last = world.control.send({"joinType": "full"})
-    world.settle()
-    assert world.control.outcome(last) == "applied"
+    wait_until(lambda: world.control.outcome(last) == "applied", what="the last message to be applied")
     began = time.monotonic()
     world.turnout.stop()
     world.turnout.start()
