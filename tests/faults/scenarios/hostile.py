@@ -9,7 +9,7 @@ import time
 from faults.scenarios import bulk
 from faults.stage import Stage
 from faults.world import ACCOUNTS, ANY_TIME, USERS, Comparison, Topics, World
-from turnout.testing import Record, produce
+from turnout.testing import Record, produce, wait_until
 
 LOAD_SECONDS = 2
 BULK_RECORDS = 45_000
