@@ -30,6 +30,8 @@ LOOK_SECONDS = 3.0
 LOOK_TIMEOUT_SECONDS = 1.0
 RETRY_SECONDS = 0.5
 RETRY_MAX_SECONDS = 5.0
+ASK_ANEW_AFTER = 3
+"""After so many looks without an answer another client looks."""
 POLL_SECONDS = 0.2
 FLUSH_SECONDS = 0.005
 BATCH = 500
@@ -110,10 +112,13 @@ class Inbox:
 
     def _make_clients(self) -> None:
         files = files_of(self._kafka)
-        admin = set_up(AdminClient, {**_admin_properties(self._kafka), "error_cb": self._note})
+        admin = self._made_admin()
         properties = {**consumer_properties(self._kafka, "control"), "error_cb": self._note}
         self._consumer = set_up(Consumer, properties)
         self._admin, self._files = admin, files
+
+    def _made_admin(self) -> AdminClient:
+        return set_up(AdminClient, {**_admin_properties(self._kafka), "error_cb": self._note})
 
     def stop(self) -> None:
         """End the thread; returns within two seconds even when `deliver` blocks for longer."""
@@ -251,6 +256,9 @@ class Inbox:
             self._make_clients()
             old.close()
             self._assigned.clear()
+        elif self._failures % ASK_ANEW_AFTER == 0:
+            # The client asks the controller that it knows, for minutes also where that is gone and another took over.
+            self._admin = self._made_admin()
 
     def _receive(self) -> None:
         if not self._assigned:
