@@ -32,8 +32,11 @@ MANY_RECORDS = 40_000
 """A batch of more records is read in bulk: they would take longer through the JVM than workers take to start."""
 
 CALM_RATE = 100.0
-CALM_SECONDS = 0.3
+CALM_SECONDS = 0.6
 """With fewer records a second, batches begin no sooner after each other: each costs as much as 1,000 records."""
+
+BUSY_SECONDS = 0.15
+"""How soon otherwise: batches that follow each other without a pause take the cores from each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,9 +222,9 @@ class LiveStream:
     def _hold(self, records: int, began: float) -> None:
         """Return to Spark when there is more to read, and not too soon where few records come."""
         now = time.monotonic()
-        if records < CALM_RATE * (now - self._last):
-            self._stopped.wait(max(0.0, began + CALM_SECONDS - now))
+        calm = records < CALM_RATE * (now - self._last)
         self._last = now
+        self._stopped.wait(max(0.0, began + (CALM_SECONDS if calm else BUSY_SECONDS) - now))
         self.held = True
         self._ends.wait_for_more(self._topics, self._read, self._stopped)
         self.held = False
