@@ -53,19 +53,27 @@ class Reading:
         self._database = database
         self.max_bytes = max_bytes
         self._lock = threading.Lock()
-        self._cursor: duckdb.DuckDBPyConnection | None = None
+        self._cursors: list[duckdb.DuckDBPyConnection] = []
         self._ended: TurnoutError | None = None
 
     @contextlib.contextmanager
     def read(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """One snapshot, as `Database.read`."""
         self.check()
-        with self._database.read() as cursor:
-            self._use(cursor)
-            try:
-                yield cursor
-            finally:
-                self._use(None)
+        with self._database.read() as cursor, self.ending(cursor):
+            yield cursor
+
+    @contextlib.contextmanager
+    def ending(self, connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+        """Work on a connection, which ends where the read is ended."""
+        # Under the lock, so that none is interrupted after it was closed.
+        with self._lock:
+            self._cursors.append(connection)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._cursors.remove(connection)
 
     def check(self) -> None:
         """For work that goes on outside of the store: raise where the read was ended."""
@@ -76,8 +84,8 @@ class Reading:
         """From any thread. To be repeated until it has ended: DuckDB forgets what comes between two statements."""
         with self._lock:
             self._ended = reason
-            if self._cursor is not None:
-                self._cursor.interrupt()
+            for cursor in self._cursors:
+                cursor.interrupt()
 
     def run(self, work: Callable[[Reading], T]) -> T:
         try:
@@ -86,11 +94,6 @@ class Reading:
             if self._ended is None:
                 raise
             raise self._ended from error  # whatever an interrupted statement looks like from where it was
-
-    def _use(self, cursor: duckdb.DuckDBPyConnection | None) -> None:
-        # Under the lock, so that no cursor is interrupted after it was closed.
-        with self._lock:
-            self._cursor = cursor
 
 
 @dataclass(eq=False, slots=True)

@@ -11,7 +11,7 @@ import re
 import shutil
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Protocol
 
@@ -63,6 +63,9 @@ class Readable(Protocol):
 
     def read(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
         """One snapshot: all that is read inside is of one moment."""
+
+    def ending(self, connection: duckdb.DuckDBPyConnection) -> AbstractContextManager[None]:
+        """Work on another connection, which ends where the read is ended."""
 
 
 class Database:
@@ -128,6 +131,10 @@ class Database:
         """One snapshot: all that is read inside is of one moment."""
         with self.transaction() as cursor:
             yield cursor
+
+    def ending(self, connection: duckdb.DuckDBPyConnection) -> AbstractContextManager[None]:
+        """Nobody ends a read of the store itself."""
+        return nullcontext()
 
     @contextmanager
     def write(self) -> Iterator[duckdb.DuckDBPyConnection]:

@@ -360,6 +360,18 @@ def _names(text: object, place: str) -> Iterator[tuple[str, bool]]:
         position = _skip_blank(text, end + 1)
 
 
+def read_name(text: str, position: int, place: str, stop: str) -> tuple[str, int]:
+    """A column's name, quoted or bare, at `position`, and where it ends; a bare one ends before any of `stop`, too."""
+    found = _NAME.match(text, position)
+    if found is None:
+        raise TurnoutError(code=f"bad_{place}", message=f"{place}: no column at {show(text[position:])}")
+    name, end = _unquoted(found), found.end()
+    if found["quoted"] is None and stop:
+        kept = re.split(f"[{re.escape(stop)}]", name, maxsplit=1)[0]
+        name, end = kept, end - len(name) + len(kept)
+    return name, end
+
+
 def _listed(raw: object, place: str) -> Sequence[object]:
     if not isinstance(raw, Sequence) or isinstance(raw, (bytes, bytearray)):
         raise TurnoutError(code=f"bad_{place}", message=f"{place}: needs a text or a list, got {show(raw)}")

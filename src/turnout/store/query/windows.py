@@ -187,7 +187,7 @@ class _Table:
     hidden: frozenset[str]
 
 
-class _Snapshot:
+class Snapshot:
     """One read transaction: catalog, versions and rows of one moment."""
 
     def __init__(self, cursor: duckdb.DuckDBPyConnection) -> None:
@@ -253,6 +253,10 @@ class _Snapshot:
         text = f"SELECT {columns} FROM {table.source} WHERE {_ROWID} IN ({ids}){order}"
         return self._cursor.execute(text, [*parameters, window.limit, window.offset])
 
+    def query(self, text: str, parameters: list[object]) -> duckdb.DuckDBPyConnection:
+        """A statement of the caller's, over a table's `source`."""
+        return self._cursor.execute(text, parameters)
+
     def version(self, table: _Table) -> int:
         """How often the table changed; a generation counts its own tables, the rest is counted for all."""
         own = f"g{table.generation}"
@@ -305,11 +309,11 @@ def split_name(name: str) -> tuple[str, int | None]:
 
 
 @contextmanager
-def open_snapshot(database: Readable) -> Iterator[_Snapshot]:
+def open_snapshot(database: Readable) -> Iterator[Snapshot]:
     with store_faults("read"), database.read() as cursor:
         # Arrow carries the session's zone into every file; it must not be that of the machine.
         cursor.execute("SET TimeZone = 'UTC'")
-        yield _Snapshot(cursor)
+        yield Snapshot(cursor)
 
 
 def _type(duckdb_type: str) -> ColumnType:

@@ -1,0 +1,227 @@
+"""Somebody's own SELECT over the published tables, in a database of its own.
+
+The query never touches the store: the columns that it names are copied, of one moment, into a DuckDB in memory that has
+no files, no network, no settings to change and a bound of memory. So whatever a query finds a way to, nothing is there.
+DuckDB's own parser says which tables and columns it names, and that it is one SELECT.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from turnout.errors import TurnoutError
+from turnout.plan.columns import ColumnType
+from turnout.store.database import Readable
+from turnout.store.query.values import show
+from turnout.store.query.where import quote
+from turnout.store.query.windows import Column, Snapshot, open_snapshot
+
+MAX_CHARACTERS = 100_000
+MAX_ROWS = 10_000
+DEFAULT_ROWS = 1_000
+
+# Table functions that need nothing but their arguments.
+_TABLE_FUNCTIONS = ("range", "generate_series", "unnest")
+_HINT = "write one SELECT over published tables; GET /api/tables lists them"
+_BATCH_ROWS = 2_000
+_SETTINGS = {
+    "enable_external_access": "false",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "python_enable_replacements": "false",
+    "temp_directory": "",
+    # One query takes one core at most: the others are for batches and viewers.
+    "threads": "1",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SqlResult:
+    """Rows of one moment; `complete` is False where there are more than were asked for."""
+
+    generation: int
+    columns: tuple[Column, ...]
+    rows: pa.Table
+    complete: bool
+    tables: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A checked SELECT: the tables that it names, how often, and the names that can be columns of them."""
+
+    text: str
+    tables: Mapping[str, int]
+    names: frozenset[str]
+    all_columns: bool
+
+
+def read_sql(database: Readable, text: str, limit: int = DEFAULT_ROWS, memory: str = "512MB") -> SqlResult:
+    """The rows of a SELECT, `limit` at most."""
+    with closing(duckdb.connect(":memory:", config={**_SETTINGS, "memory_limit": memory})) as room:
+        room.execute("SET TimeZone = 'UTC'; SET lock_configuration = true")
+        with open_snapshot(database) as snapshot, database.ending(room):
+            query = parse_query(room, text, snapshot.names)
+            try:
+                _copy_tables(room, snapshot, query)
+                columns, rows = _rows(room, query.text, limit + 1)
+            except duckdb.OutOfMemoryException as error:
+                raise _refused(
+                    f"the query needs more than the {memory} of memory that one may have",
+                    "name only the columns that you need, narrow the rows, or group them",
+                ) from error
+            except duckdb.Error as error:
+                raise _refused(_first_line(error), _HINT) from error
+            tables = tuple(query.tables)
+            return SqlResult(snapshot.published, columns, rows.slice(0, limit), rows.num_rows <= limit, tables)
+
+
+def parse_query(room: duckdb.DuckDBPyConnection, text: str, known: list[str]) -> Query:
+    """The text as one SELECT over known tables; TurnoutError `sql_refused` for everything else."""
+    if len(text) > MAX_CHARACTERS:
+        raise _refused(f"the text has more than {MAX_CHARACTERS} characters", "write a shorter one")
+    try:
+        row = room.execute("SELECT json_serialize_sql(CAST(? AS VARCHAR))", [text]).fetchone()
+        tree = json.loads(row[0] if row else "{}")
+    except (duckdb.Error, UnicodeEncodeError, RecursionError) as error:
+        raise _refused(_first_line(error), _HINT) from error
+    if tree.get("error"):
+        reason = tree.get("error_message", "it cannot be read")
+        only_select = "only SELECT" in reason or "Only SELECT" in reason
+        raise _refused("it is not a SELECT" if only_select else _shortened(reason), _HINT)
+    statements = tree["statements"]
+    if len(statements) != 1:
+        raise _refused(f"{len(statements)} statements; one is run", "send them one by one")
+    reader = _Reader({name.casefold(): name for name in known})
+    try:
+        reader.read(statements[0]["node"], frozenset())
+    except RecursionError as error:
+        raise _refused("it is nested too deeply", "write it with fewer levels") from error
+    every = reader.all_columns or bool(reader.names & reader.relations)
+    return Query(text, reader.tables, frozenset(reader.names), every)
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Collects what a SELECT names, from its tree. A name that a WITH defines counts only inside it."""
+
+    known: Mapping[str, str]
+    tables: dict[str, int] = field(default_factory=dict)
+    names: set[str] = field(default_factory=set)
+    relations: set[str] = field(default_factory=set)
+    all_columns: bool = False
+
+    def read(self, node: object, defined: frozenset[str]) -> None:
+        if isinstance(node, list):
+            for item in node:
+                self.read(item, defined)
+        elif isinstance(node, dict):
+            self._read_node(node, defined)
+
+    def _read_node(self, node: dict[str, Any], defined: frozenset[str]) -> None:
+        kind = node.get("type")
+        if "cte_map" in node:
+            for definition in node["cte_map"]["map"]:
+                # Each sees those before it.
+                self.read(definition["value"], defined)
+                defined |= {definition["key"].casefold()}
+        if kind == "RECURSIVE_CTE_NODE":
+            defined |= {node["cte_name"].casefold()}
+        if kind == "BASE_TABLE":
+            self._read_table(node, defined)
+        elif kind == "TABLE_FUNCTION":
+            self._read_function(node)
+        elif kind == "SHOW_REF":
+            raise _refused("DESCRIBE, SUMMARIZE and SHOW are not run here", _HINT)
+        elif kind == "COLUMN_REF":
+            self.names |= {name.casefold() for name in node["column_names"]}
+        elif kind == "STAR" or node.get("ref_type") == "NATURAL":
+            self.all_columns = True
+        elif kind in ("PARAMETER", "VALUE_PARAMETER"):
+            raise _refused("it has a parameter; write the value itself", _HINT)
+        self.names |= {name.casefold() for name in node.get("using_columns") or ()}
+        for name, value in node.items():
+            if name != "cte_map":
+                self.read(value, defined)
+
+    def _read_table(self, node: dict[str, Any], defined: frozenset[str]) -> None:
+        name = node["table_name"]
+        if node["schema_name"] or node["catalog_name"]:
+            raise _refused(f"{show(name)} has a schema or a database before it", "write only the table's name")
+        if node["at_clause"]:
+            raise _refused("AT is not known here", _HINT)
+        self.relations |= {name.casefold(), (node["alias"] or name).casefold()}
+        if name.casefold() in defined:
+            return
+        if name.casefold() not in self.known:
+            raise _refused(f"no table {show(name)}", f"tables: {', '.join(self.known.values())}")
+        table = self.known[name.casefold()]
+        self.tables[table] = self.tables.get(table, 0) + 1
+
+    def _read_function(self, node: dict[str, Any]) -> None:
+        name = node["function"].get("function_name", "").casefold()
+        if name not in _TABLE_FUNCTIONS:
+            raise _refused(
+                f"the table function {show(name)} is not known here", f"known: {', '.join(_TABLE_FUNCTIONS)}"
+            )
+
+
+def _copy_tables(room: duckdb.DuckDBPyConnection, snapshot: Snapshot, query: Query) -> None:
+    """The tables of a query under their names. A table that is read once comes as a stream, the last one of all."""
+    streamed = next((name for name, times in query.tables.items() if times == 1), None)
+    for name in sorted(query.tables, key=lambda name: name == streamed):
+        table = snapshot.table(name)
+        chosen = [c for c in table.columns if query.all_columns or c.casefold() in query.names]
+        columns = ", ".join(quote(column) for column in chosen or list(table.columns)[:1])
+        rows = snapshot.query(f"SELECT {columns} FROM {table.source}", []).to_arrow_reader(50_000)
+        if name == streamed:
+            room.register(name, rows)
+        else:
+            room.register("_copied", rows)
+            room.execute(f"CREATE TABLE {quote(name)} AS FROM _copied")
+            room.unregister("_copied")
+
+
+def _rows(room: duckdb.DuckDBPyConnection, text: str, limit: int) -> tuple[tuple[Column, ...], pa.Table]:
+    reader = room.execute(text).to_arrow_reader(_BATCH_ROWS)
+    kinds = [ColumnType.from_duckdb(str(described[1])) for described in room.description or ()]
+    batches, taken = [], 0
+    for batch in reader:
+        batches.append(batch.slice(0, limit - taken))
+        taken += batches[-1].num_rows
+        if taken >= limit:
+            break
+    rows = pa.Table.from_batches(batches, reader.schema)
+    names = list(_unique(rows.column_names))
+    return tuple(map(Column, names, kinds)), rows.rename_columns(names)
+
+
+def _unique(names: list[str]) -> Iterator[str]:
+    """The names of a result, where equal ones are numbered: an object of JSON has each once."""
+    used: set[str] = set()
+    for name in names:
+        number, made = 1, name
+        while made in used:
+            number += 1
+            made = f"{name}_{number}"
+        used.add(made)
+        yield made
+
+
+def _first_line(error: BaseException) -> str:
+    return _shortened(str(error).strip().split("\n", 1)[0])
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= 300 else text[:297] + "..."
+
+
+def _refused(message: str, hint: str) -> TurnoutError:
+    return TurnoutError(code="sql_refused", message=f"sql: {message}", hint=hint, status=422)

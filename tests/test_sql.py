@@ -1,0 +1,187 @@
+"""SELECTs over published tables: what they answer, and that there is no way from one to anything else."""
+
+from collections.abc import Iterator
+
+import duckdb
+import pytest
+
+from filling import GOLD_1, USER_1, USER_2, Filling
+from turnout.errors import TurnoutError
+from turnout.store.database import Database
+from turnout.store.query.sql import read_sql
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    database = Database.open(tmp_path_factory.mktemp("store"))
+    filling = Filling(database)
+    filling.swap(users=[USER_1])
+    filling.swap(users=[USER_1, USER_2], accounts=[GOLD_1])
+    yield database
+    database.close()
+
+
+def rows(database: Database, text: str, limit: int = 1_000) -> list[tuple[object, ...]]:
+    return [tuple(row.values()) for row in read_sql(database, text, limit).rows.to_pylist()]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("select name from users_ui order by age desc", [("Ben",), ("Ada",)]),
+        ("select count(*) from final_ui", [(2,)]),
+        ("FROM Users_UI SELECT UserId, Age WHERE age > 40", [("u2", 52)]),
+        ("select * from users_ui where name = 'Ada'", [("u1", "Ada", "ada@example.com", 36)]),
+        ("select a.name, b.name from users_ui a join users_ui b using (userId) order by 1 limit 1", [("Ada", "Ada")]),
+        ("select name, balance from users_ui natural join accounts_ui", [("Ada", 10.5)]),
+        ("with older as (select * from users_ui where age > 40) select count(*) from older", [(1,)]),
+        (
+            "with recursive n as (select 1 as i union all select i + 1 from n where i < 3) select sum(i) from n",
+            [(6,)],
+        ),
+        ("select u.age + x from users_ui u, range(2) t(x) where u.name = 'Ada' order by 1", [(36,), (37,)]),
+        ("select u from users_ui u where age = 52", [({"userId": "u2", "name": "Ben", "email": None, "age": 52},)]),
+        ("select accountType, avg(age) from final_ui group by all order by all", [("gold", 36.0), (None, 52.0)]),
+        ("values (1, 'a'), (2, 'b')", [(1, "a"), (2, "b")]),
+        ("select exists (from accounts_ui where balance > 10) as rich", [(True,)]),
+        ("select name from users_ui where userId in (select userId from accounts_ui)", [("Ada",)]),
+        ("select outcome from swaps", []),
+        ("select name from users_ui -- a comment", [("Ada",), ("Ben",)]),
+    ],
+)
+def test_select_answers_rows(database: Database, text: str, expected: list[tuple[object, ...]]) -> None:
+    assert rows(database, text) == expected
+
+
+def test_answer_names_generation_types_and_tables(database: Database) -> None:
+    found = read_sql(database, "select name, age, age / 2 as half, name from final_ui")
+    assert found.generation == 2
+    assert [(c.name, c.type) for c in found.columns] == [
+        ("name", "string"),
+        ("age", "int64"),
+        ("half", "double"),
+        ("name_2", "string"),
+    ]
+    assert found.rows.column_names == ["name", "age", "half", "name_2"]
+    assert (found.tables, found.complete) == (("final_ui",), True)
+
+
+def test_rows_are_bounded_and_the_answer_says_so(database: Database) -> None:
+    found = read_sql(database, "select * from range(1000000)", limit=10)
+    assert (found.rows.num_rows, found.complete) == (10, False)
+    assert read_sql(database, "select * from range(10)", limit=10).complete
+
+
+def test_hidden_columns_do_not_exist(database: Database) -> None:
+    with pytest.raises(TurnoutError, match="_id"):
+        rows(database, "select _id from users_ui")
+    assert "_id" not in read_sql(database, "from users_ui").rows.column_names
+
+
+# Every way that DuckDB's documentation has to files, network, settings, other databases and schemas.
+REFUSED = [
+    # files
+    *("from 'secrets.csv'", 'from "/etc/passwd"', "from read_csv('/etc/passwd')", "from read_csv_auto('x')"),
+    *("from read_text('/etc/passwd')", "from read_blob('/proc/self/environ')", "from read_parquet('x.parquet')"),
+    *("from parquet_scan('x')", "from parquet_metadata('x')", "from parquet_schema('x')", "from read_json('x')"),
+    *("from read_json_auto('x')", "from read_ndjson('x')", "from read_json_objects('x')", "from sniff_csv('x')"),
+    *("from glob('/etc/*')", "from read_xlsx('x')", "from st_read('x')", "from arrow_scan(1, 2, 3)"),
+    *("copy users_ui to '/tmp/x.csv'", "copy users_ui from '/tmp/x.csv'", "copy (select 1) to '/dev/stdout'"),
+    *("export database '/tmp/x'", "import database '/tmp/x'"),
+    *("from parquet_bloom_probe('x', 'a', 1)", "from read_duckdb('x.db')", "from parquet_kv_metadata('x')"),
+    # other databases, network, extensions
+    *("attach '/tmp/other.db'", "attach 'https://example.com/x.db'", "detach store", "use turnout"),
+    *("from 'https://example.com/x.parquet'", "from 's3://bucket/x.parquet'", "install httpfs", "load httpfs"),
+    *("update extensions", "force install httpfs", "create secret (type s3)", "from duckdb_secrets()"),
+    *("from postgres_scan('', 'public', 't')", "from sqlite_scan('x.db', 't')", "from mysql_query('x', 'select 1')"),
+    # settings
+    *("set threads = 1", "reset threads", "pragma version", "pragma database_list", "pragma enable_profiling"),
+    *("set variable x = 1", "from duckdb_settings()", "from duckdb_variables()", "set memory_limit = '1TB'"),
+    *("call pragma_version()", "call enable_logging()", "checkpoint", "force checkpoint"),
+    # changes
+    *("create table x (a int)", "create or replace view users_ui as select 1", "create macro f() as 1"),
+    *("drop view users_ui", "insert into users_ui values (1)", "update users_ui set age = 1", "delete from users_ui"),
+    *("insert into users_ui values (1) returning *", "truncate users_ui", "alter table users_ui drop age"),
+    *("create temp table x as from users_ui", "create sequence s", "create type t as enum ('a')", "vacuum"),
+    *("begin", "commit", "rollback", "merge into users_ui using users_ui on true when matched then delete"),
+    *("comment on table users_ui is 'x'", "create schema s", "analyze", "prepare p as select 1", "execute p"),
+    # internal tables and other generations
+    *("from g1.users_ui", "from g2.users_ui", "from turnout.published", "from turnout.control_places"),
+    *("from main.users_ui", "from store.main.users_ui", "from system.main.duckdb_tables", "from published"),
+    *("from duckdb_tables", "from duckdb_tables()", "from duckdb_columns()", "from sqlite_master"),
+    *("from information_schema.tables", "from pg_catalog.pg_tables", "from pg_tables", "from duckdb_logs"),
+    *('from "users_ui@1"', "from temp.users_ui", "from duckdb_temporary_files()", "from duckdb_memory()"),
+    # a WITH that gives a name to something else
+    "with a as (from duckdb_tables), duckdb_tables as (select 1) from a",
+    "select * from (with duckdb_tables as (select 1) from duckdb_tables), duckdb_tables",
+    "select (with x as (select 1) select 1), * from 'x'",
+    # SQL as text
+    *("from query('select 1')", "from query_table('users_ui')", "from json_execute_serialized_sql('{}')"),
+    *("execute immediate 'select 1'", "from pragma_table_info('users_ui')", "from duckdb_functions()"),
+    # not one SELECT
+    *("select 1; select 2", "select 1; drop view users_ui", "", ";", "-- nothing", "selec 1", "select ?", "select $1"),
+    *("describe users_ui", "summarize users_ui", "show tables", "show all tables", "explain select 1"),
+    *(
+        "explain analyze select 1",
+        "from nothing",
+        "from (describe users_ui)",
+        "select 1 from users_ui at (version => 1)",
+    ),
+    *("from test_all_types()", "from repeat_row(1, num_rows => 2)", "from seq_scan('users_ui')", "from checkpoint()"),
+]
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_everything_but_one_select_over_published_tables_is_refused(database: Database, text: str) -> None:
+    with pytest.raises(TurnoutError) as caught:
+        rows(database, text)
+    assert (caught.value.code, caught.value.status) == ("sql_refused", 422)
+    assert caught.value.hint
+    assert "/root" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "select getenv('HOME')",
+        "select current_setting('secret_directory')",
+        "select getvariable('x')",
+        "select nextval('s')",
+        "select current_database()",
+        "select pg_get_viewdef(1)",
+        "select write_log('x')",
+        "select add_parquet_key('k', 'v')",
+    ],
+)
+def test_functions_find_nothing_of_the_store_or_the_machine(database: Database, text: str) -> None:
+    """The query's own database has nothing to find: no file, no setting that says where the store is."""
+    try:
+        found = str(rows(database, text))
+    except TurnoutError as error:
+        found = error.message
+    assert str(database.path.parent) not in found
+    assert "turnout-data" not in found
+
+
+def test_a_query_that_takes_too_much_memory_is_refused(database: Database) -> None:
+    with pytest.raises(TurnoutError, match="memory") as caught:
+        read_sql(database, "select list(i) from range(100000000) t(i)", memory="64MB")
+    assert caught.value.code == "sql_refused"
+
+
+def test_store_is_as_before(database: Database) -> None:
+    """After all of the above."""
+    assert rows(database, "select count(*) from users_ui") == [(2,)]
+    with database.read() as cursor, pytest.raises(duckdb.CatalogException):
+        cursor.execute("from x")
+
+
+def test_deep_and_long_texts_are_refused(database: Database) -> None:
+    for text in (
+        "select * from (" * 2_000 + "select 1" + ")" * 2_000,
+        "select '" + "x" * 200_000 + "'",
+        "select \udc80",
+    ):
+        with pytest.raises(TurnoutError) as caught:
+            rows(database, text)
+        assert caught.value.code == "sql_refused"
