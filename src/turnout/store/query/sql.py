@@ -88,6 +88,7 @@ def parse_query(room: duckdb.DuckDBPyConnection, text: str, known: list[str]) ->
     if len(text) > MAX_CHARACTERS:
         raise _refused(f"the text has more than {MAX_CHARACTERS} characters", "write a shorter one")
     try:
+        text.encode()  # DuckDB fails on a lone surrogate in another way for each place
         row = room.execute("SELECT json_serialize_sql(CAST(? AS VARCHAR))", [text]).fetchone()
         tree = json.loads(row[0] if row else "{}")
     except (duckdb.Error, UnicodeEncodeError, RecursionError) as error:
