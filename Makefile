@@ -14,6 +14,8 @@ web_sources = $(shell find web/$(1) -type f -not -path '*/node_modules/*' -not -
 # How many tests run at the same time: live ones wait for processes more than they compute.
 WORKERS ?= 3
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+# A process that may keep no byte code compiles everything again; a run of the tests starts hundreds of processes.
+unexport PYTHONDONTWRITEBYTECODE
 # Bars on a terminal; elsewhere, as in a log, a line before and a line after each step is all.
 PIP := $(BIN)/pip --disable-pip-version-check install $$([ -t 1 ] || echo --quiet)
 # $(call step,NAME,COMMAND): the name of a step when it begins, and how long it took when it is done.

@@ -843,9 +843,9 @@ def test_ordinary_use_is_never_told_to_wait(tmp_path: Path) -> None:
         viewers = [http.client.HTTPConnection("127.0.0.1", running.port, timeout=SECONDS) for _ in range(50)]
         for viewer in viewers:
             stack.callback(viewer.close)
-        for _ in range(10):
+        for path in ("/api/status", *["/api/topics"] * 9):
             for viewer in viewers:
-                viewer.request("GET", "/api/status")
+                viewer.request("GET", path)
             for viewer in viewers:
                 answer = viewer.getresponse()
                 answer.read()

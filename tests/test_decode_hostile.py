@@ -1,9 +1,8 @@
-"""A hundred thousand hostile records: Arrow's way and the exact function agree on each."""
+"""Tens of thousands of hostile records: Arrow's way and the exact function agree on each."""
 
 from __future__ import annotations
 
 import json
-import os
 import random
 from typing import Any
 
@@ -16,12 +15,12 @@ from hypothesis import strategies as st
 
 from decoding import found, raw, shape
 from hostile import COLUMNS, a_record
+from lengths import FUZZ_EXAMPLES, HOSTILE_RECORDS, LONG
 from turnout.decode import open_decoder
 from turnout.decode.json_plain import PlainReader
 from turnout.decode.reading import ExactReader, Faults
 
-LONG = bool(os.environ.get("LONG_TESTS"))
-RECORDS = 250_000 if LONG else 110_000
+RECORDS = HOSTILE_RECORDS
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +65,7 @@ def test_both_ways_agree_on_hostile_records(hostile: list[bytes | None], exact: 
 def test_no_record_that_is_wrong_in_any_way_is_read_by_arrow(hostile: list[bytes | None], exact: Exact) -> None:
     _, wrong = exact
     reader = PlainReader(COLUMNS, fewest=1)
-    for place in pc.unique(wrong["_id"]).to_pylist()[:: 2 if LONG else 20]:
+    for place in pc.unique(wrong["_id"]).to_pylist()[:: 2 if LONG else 10]:
         assert reader.read(pa.array([hostile[place]], pa.binary())) == [], hostile[place]
 
 
@@ -76,7 +75,7 @@ def test_records_that_arrow_reads_alone_are_read_as_by_the_exact_function(
     rows, _ = exact
     reader = PlainReader(COLUMNS, fewest=1)
     taken = 0
-    for row in range(0, rows.num_rows, 5 if LONG else 40):
+    for row in range(0, rows.num_rows, 5 if LONG else 20):
         own = rows.slice(row, 1)
         for _, table in reader.read(pa.array([hostile[own["_id"][0].as_py()]], pa.binary())):
             assert same(table, own.select(list(COLUMNS))), own
@@ -110,7 +109,7 @@ texts = (
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=FUZZ_EXAMPLES, deadline=None)
 @given(st.lists(texts, max_size=12), st.integers(1, 60))
 def test_every_record_is_read_as_python_reads_it(values: list[bytes | None], times: int) -> None:
     values = values * times

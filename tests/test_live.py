@@ -426,13 +426,14 @@ def test_stalled_client_is_conflated_then_dropped_and_others_notice_nothing(
     monkeypatch.setattr("turnout.serve.connections._LAST_WORD_SECONDS", 0.1)
     monkeypatch.setattr(outbox, "MAX_WAITING_CHANGES", 3)
     follower = Follower("users_ui")
-    with serving(application(filling.database, max_viewers=2)) as url, Socket(url) as socket:
+    services = application(filling.database, max_viewers=2)
+    with serving(services, send_buffer=16_384) as url, Socket(url) as socket:
         follower.subscribe(socket)
         follower.read_up_to(socket, place_of(url, "users_ui"))
         stalled = Stalled(url)
         with pytest.raises(InvalidStatus):
             Socket(url)
-        wide = {"userId": "u", "name": "x" * 1_000_000, "email": None, "age": 1}
+        wide = {"userId": "u", "name": "x" * 200_000, "email": None, "age": 1}
         for _ in range(12):
             filling.batch(users=[wide])
             follower.read_up_to(socket, place_of(url, "users_ui"))
@@ -470,26 +471,25 @@ class Stalled:
         self._socket.close()
 
 
-def test_client_that_falls_behind_gets_a_snapshot_instead(
-    filling: Filling, url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_client_that_falls_behind_gets_a_snapshot_instead(filling: Filling, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outbox, "MAX_WAITING_CHANGES", 1)
     monkeypatch.setattr("turnout.serve.connections.SLOW_SECONDS", 10 * SECONDS)
     follower = Follower("users_ui")
-    address = httpx.URL(url)
-    # A kernel may buffer tens of megabytes, as much as is sent here; a buffer whose size is set stays as small.
+    # A kernel may buffer tens of megabytes; a buffer whose size is set stays as small.
     narrow = socket_module.socket()
     narrow.setsockopt(socket_module.SOL_SOCKET, socket_module.SO_RCVBUF, 65_536)
-    narrow.connect((address.host, address.port))
-    with Socket(url, max_queue=1, sock=narrow) as socket:
-        follower.subscribe(socket)
-        follower.read_up_to(socket, place_of(url, "users_ui"))
-        wide = {"userId": "u", "name": "x" * 2_000_000, "email": None, "age": 1}
-        for _ in range(12):
-            filling.batch(users=[wide])
-        follower.read_up_to(socket, place_of(url, "users_ui"))
-        assert "behind" in {message.reason for message in follower.messages if isinstance(message, Snapshot)}
-        assert follower.sorted_rows() == sorted_rows_of(url, "users_ui")
+    with serving(application(filling.database), send_buffer=16_384) as url:
+        address = httpx.URL(url)
+        narrow.connect((address.host, address.port))
+        with Socket(url, max_queue=1, sock=narrow) as socket:
+            follower.subscribe(socket)
+            follower.read_up_to(socket, place_of(url, "users_ui"))
+            wide = {"userId": "u", "name": "x" * 400_000, "email": None, "age": 1}
+            for _ in range(12):
+                filling.batch(users=[wide])
+            follower.read_up_to(socket, place_of(url, "users_ui"))
+            assert "behind" in {message.reason for message in follower.messages if isinstance(message, Snapshot)}
+            assert follower.sorted_rows() == sorted_rows_of(url, "users_ui")
 
 
 # -- the property: whatever happens, a follower ends with the table
