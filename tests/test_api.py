@@ -401,7 +401,7 @@ def test_readers_see_one_moment_while_generations_are_published(own_services: Se
     try:
         with httpx.Client(base_url=running.server.url, timeout=SECONDS) as client:
             reads = 0
-            while reads < 40 or seen != {1, 2}:
+            while reads < 25 or seen != {1, 2}:
                 reads += 1
                 assert writer.is_alive()
                 answer = client.get(ROWS).json()

@@ -68,7 +68,7 @@ def quiet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Filling]:
 def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Filling]:
     """Another one, whose rows take long to search."""
     with filled(tmp_path_factory.mktemp("large")) as made:
-        made.batch(users=[user(number, 2000) for number in range(20_000)])
+        made.batch(users=[user(number, 2000) for number in range(8_000)])
         yield made
 
 
@@ -102,7 +102,7 @@ def raw(url: str, request: str, address: str = "127.0.0.1") -> socket.socket:
 
 
 def test_read_over_http_ends_after_its_time(large: Filling) -> None:
-    with serving(app(large, query_timeout_seconds=0.05)) as url:
+    with serving(app(large, query_timeout_seconds=0.02)) as url:
         answer = HTTP.get(f"{url}/api/tables/users_ui/rows", params={"where": SLOW_WHERE})
         assert (answer.status_code, answer.json()["error"]["code"]) == (503, "query_timeout")
         file = HTTP.get(f"{url}/api/tables/users_ui/rows", params={"where": SLOW_WHERE, "format": "csv"})

@@ -200,7 +200,7 @@ def test_window_is_of_one_moment_while_generations_are_published(own_database: D
     seen: set[int | None] = set()
     try:
         reads = 0
-        while reads < 50 or seen != {1, 2}:
+        while reads < 30 or seen != {1, 2}:
             reads += 1
             assert writer.is_alive()
             result = read_window(own_database, Window("users_ui"))
