@@ -118,7 +118,7 @@ test: setup browser ## what a change must pass: lint and the audit, then all tes
 	$(PYTEST) $(ARGS)
 
 test-fast: $(STAMP) page ## the tests without a broker, Spark and a browser: under 40 seconds
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder tests/test_*.py $(ARGS)
+	$(PYTEST) tests/test_*.py $(ARGS)
 
 test-web: $(CLIENT) ## the tests of the web parts alone
 	$(call step,Tests of the web parts,cd web && $(NPM) test --silent)
