@@ -30,7 +30,7 @@ from turnout.config.settings import ServerSettings
 from turnout.errors import TurnoutError
 from turnout.messages import Problem, Snapshot, WindowRows
 from turnout.serve.access import Access
-from turnout.serve.app import Server, Services, create_app
+from turnout.serve.app import Services, create_app
 from turnout.serve.connections import Doorkeeper
 from turnout.serve.held_bytes import Held
 from turnout.serve.limits import Buckets, Rate
@@ -197,9 +197,14 @@ def test_held_objects_count_while_they_live() -> None:
     assert (held.of("a"), held.has_room("a")) == (0, True)
 
 
-def test_downloads_that_nobody_reads_are_bounded_for_each_client(filling: Filling) -> None:
+def test_downloads_that_nobody_reads_are_bounded_for_each_client(
+    filling: Filling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # None is given up, however long this takes, and none is small enough for the buffers of the kernel.
+    monkeypatch.setattr("turnout.serve.connections._STALLED_SECONDS", 10 * SECONDS)
     filling.batch(users=[user(number, 1000) for number in range(3000)])
-    with serving(app(filling, max_download_megabytes_per_client=10)) as url, client(url) as other, ExitStack() as held:
+    services = app(filling, max_download_megabytes_per_client=10)
+    with serving(services, send_buffer=16_384) as url, client(url) as other, ExitStack() as held:
         request = f"GET /api/tables/users_ui/rows?format=csv HTTP/1.1\nHost: {httpx.URL(url).netloc.decode()}\n\n"
         for _ in range(3):
             held.callback(raw(url, request).close)
@@ -395,7 +400,7 @@ def test_forwarded_address_is_believed_of_configured_proxies_only(
     access = Access.of(_settings("access: {tokens: [{name: wall, role: viewer, token: 0123456789abcdef0123}]}"))
     services = Services(quiet.database, Steering())  # type: ignore[arg-type]
     proxies = ("127.0.0.0/8",) if trusted else ()
-    with running(Server(create_app(services, access), "127.0.0.1", 0, trusted_proxies=proxies)) as url:
+    with serving(create_app(services, access), trusted_proxies=proxies) as url:
         codes = [
             HTTP.get(
                 f"{url}/api/tables",
@@ -404,19 +409,6 @@ def test_forwarded_address_is_believed_of_configured_proxies_only(
             for number in range(20)
         ]
     assert (429 in codes) is not trusted
-
-
-@contextmanager
-def running(server: Server) -> Iterator[str]:
-    ready = threading.Event()
-    thread = threading.Thread(target=lambda: asyncio.run(server.run(lambda _: ready.set())))
-    thread.start()
-    try:
-        assert ready.wait(SECONDS)
-        yield server.url
-    finally:
-        server.stop()
-        thread.join(SECONDS)
 
 
 def test_csv_cells_that_look_like_formulas_can_be_guarded(filling: Filling) -> None:

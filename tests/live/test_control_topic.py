@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
 from beside import beside
+from shared_broker import RULES
 from turnout.config import KafkaSettings
 from turnout.kafka.control_topic import Acknowledgements, ControlRecord, Inbox
 from turnout.kafka.topics import Topics
@@ -25,7 +26,7 @@ SECONDS = patience()
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(tmp_path_factory.mktemp("inbox")) as started:
+    with EmbeddedBroker(tmp_path_factory.mktemp("inbox"), properties=RULES) as started:
         yield started
 
 
