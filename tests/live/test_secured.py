@@ -45,6 +45,7 @@ def _slow_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("turnout.kafka.probe.SECONDS", patience(10))
     monkeypatch.setattr("turnout.kafka.probe._COMPLAINT_SECONDS", patience(0.5))
     monkeypatch.setattr("turnout.spark.java_client.SECONDS", int(patience(30)))
+    monkeypatch.setattr("turnout.kafka.topics.GROUP_SECONDS", patience(10))
 
 
 class Cluster:
