@@ -1,4 +1,4 @@
-"""The `openssl` command: how certificates are made, and keys are opened that Java cannot open."""
+"""The `openssl` command, which opens private keys that Java cannot open."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Certificates made on the spot for the embedded broker and its clients, by the `openssl` command.
-
-For trials and tests: keys lie unprotected in a folder that only its owner can open.
-"""
+"""Certificates made on the spot for the embedded broker and its clients, by the `openssl` command."""
 
 from __future__ import annotations
 
