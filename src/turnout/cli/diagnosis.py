@@ -188,8 +188,8 @@ def _by_librdkafka(cluster: Cluster, sources: Mapping[str, SourceSettings]) -> I
 
 def _by_java(cluster: Cluster, properties: Mapping[str, str]) -> Finding:
     """Whether Spark's client connects too; it is set up by other names, and trusts other authorities."""
-    from turnout.kafka.diagnosis import cause_in, without_secrets
-    from turnout.kafka.probe import explain
+    from turnout.kafka.diagnosis import cause_in
+    from turnout.kafka.probe import cause_of
     from turnout.spark.java_client import java_client
 
     subject, kafka = f"{cluster.subject} java", cluster.kafka
@@ -201,13 +201,11 @@ def _by_java(cluster: Cluster, properties: Mapping[str, str]) -> Finding:
     except TurnoutError as error:
         if error.code != "kafka_unreachable":
             return _failed(subject, error)
-        cause = explain(kafka, error.message)
-        text = cause.text if cause else without_secrets(error.message, kafka)
-        hint = cause.hint if cause else "check kafka.auth and kafka.properties"
-        return Finding(subject, "fault", f"Spark's Kafka client cannot connect: {text}", hint)
+        cause = cause_of(kafka, error.message, "check kafka.auth and kafka.properties")
+        return Finding(subject, "fault", f"Spark's Kafka client cannot connect: {cause.text}", cause.hint)
     for topic, words in refused.items():
-        if (cause := cause_in(words)) is not None:
-            return Finding(subject, "fault", f"Spark's Kafka client, topic {topic!r}: {cause.text}", cause.hint)
+        if (known := cause_in(words)) is not None:
+            return Finding(subject, "fault", f"Spark's Kafka client, topic {topic!r}: {known.text}", known.hint)
     return Finding(subject, "ok", f"Spark's Kafka client connects: {seen} topics")
 
 

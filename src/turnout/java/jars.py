@@ -100,13 +100,22 @@ def repository() -> str:
 def fetch(jars: Sequence[Jar], folder: Path, *, progress: bool | None = None, verify: bool = False) -> list[Path]:
     """The files of ``jars`` below ``folder``; safe when several threads or processes call it at once."""
     if any(not _is_cached(jar, folder, verify) for jar in jars):
-        _make_folder(folder)
-        # One lock for the whole cache: the second process waits, then finds everything there. The kernel
-        # gives the lock back when its holder dies, so there is nothing stale to clean up.
-        with _locked(folder / ".lock"):
-            missing = [jar for jar in jars if not _is_cached(jar, folder, verify)]
-            if missing:
-                _download_all(missing, folder, progress)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            # One lock for the whole cache: the second process waits, then finds everything there. The kernel
+            # gives the lock back when its holder dies, so there is nothing stale to clean up.
+            with (folder / ".lock").open("a") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                missing = [jar for jar in jars if not _is_cached(jar, folder, verify)]
+                if missing:
+                    _download_all(missing, folder, progress)
+        except OSError as error:
+            raise TurnoutError(
+                code="jar_cache",
+                message=f"the jar cache {folder} cannot be written: {error.strerror}",
+                hint=f"set {CACHE_VARIABLE} to a folder with space that you can write",
+                status=500,
+            ) from error
     return [folder / jar.path for jar in jars]
 
 
@@ -131,20 +140,6 @@ def _is_cached(jar: Jar, folder: Path, verify: bool) -> bool:
     return not verify or _sha256(file) == jar.sha256
 
 
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise _unwritable(folder, error) from error
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
 def _download_all(jars: Sequence[Jar], folder: Path, progress: bool | None) -> None:
     import httpx
 
@@ -160,9 +155,6 @@ def _download_all(jars: Sequence[Jar], folder: Path, progress: bool | None) -> N
         def work(jar: Jar) -> None:
             try:
                 _download(client, base, jar, folder, advance, stop)
-            except OSError as error:
-                stop.set()
-                raise _unwritable(folder, error) from error
             except BaseException:
                 stop.set()
                 raise
@@ -206,7 +198,9 @@ def _download(client: httpx.Client, base: str, jar: Jar, folder: Path, advance: 
             raise _unavailable("jars_unreachable", f"{_shown(base)} is no usable address: {error}") from error
         except httpx.HTTPStatusError as error:
             if error.response.status_code < 500 or attempt == ATTEMPTS:
-                raise _refused(jar, base, error.response) from error
+                answer = f"{error.response.status_code} {error.response.reason_phrase}".strip()
+                text = f"{_shown(base)} answered {answer} for {jar.path}"
+                raise _unavailable("jar_refused", text) from error
         except httpx.HTTPError as error:
             if attempt == ATTEMPTS:
                 reason = str(error) or type(error).__name__
@@ -255,20 +249,6 @@ def _transfer(client: httpx.Client, url: str, jar: Jar, part: Path, advance: Adv
 def _sha256(file: Path) -> str:
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _refused(jar: Jar, base: str, response: httpx.Response) -> TurnoutError:
-    answer = f"{response.status_code} {response.reason_phrase}".strip()
-    return _unavailable("jar_refused", f"{_shown(base)} answered {answer} for {jar.path}")
-
-
-def _unwritable(folder: Path, error: OSError) -> TurnoutError:
-    return TurnoutError(
-        code="jar_cache",
-        message=f"the jar cache {folder} cannot be written: {error.strerror}",
-        hint=f"set {CACHE_VARIABLE} to a folder with space that you can write",
-        status=500,
-    )
 
 
 def _unavailable(code: str, message: str) -> TurnoutError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import subprocess
 from pathlib import Path
 
@@ -39,31 +40,31 @@ def _exported(file: Path, password: str, changed: int) -> str:
     try:
         done = subprocess.run(command, input=password.encode(), capture_output=True, timeout=_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise _bad(file, f"{keytool} did not run ({type(error).__name__})") from None
+        raise _unusable(file, f"{keytool} did not run ({type(error).__name__})") from None
     if done.returncode:
-        raise _bad(file, "keytool cannot open it")
-    text = done.stdout.decode(errors="replace")
-    blocks = text.split("-----BEGIN CERTIFICATE-----")[1:]
-    if not blocks:
-        raise _bad(file, "it holds no certificate")
-    ends = [block.split("-----END CERTIFICATE-----")[0] for block in blocks]
-    return "\n".join(f"-----BEGIN CERTIFICATE-----{body}-----END CERTIFICATE-----" for body in ends)
+        raise _unusable(file, "keytool cannot open it")
+    found = pem_blocks(done.stdout.decode(errors="replace"), "CERTIFICATE")
+    if not found:
+        raise _unusable(file, "it holds no certificate")
+    return "\n".join(found)
 
 
-def _bad(file: Path, why: str) -> TurnoutError:
-    return TurnoutError(
-        code="bad_config",
-        message=f"truststore_file {file}: {why}",
-        hint="check the file and truststore_password, or give the authority as PEM with ca_file",
-        status=500,
-    )
+def pem_blocks(text: str, label: str) -> list[str]:
+    """The blocks of a PEM text that have this label."""
+    return re.findall(rf"-----BEGIN {label}-----.*?-----END {label}-----", text, re.DOTALL)
+
+
+def _unusable(file: Path, why: str) -> TurnoutError:
+    hint = "check the file and truststore_password, or give the authority as PEM with ca_file"
+    return bad_file(f"truststore_file {file}: {why}", hint)
 
 
 def unreadable(setting: str, file: Path, error: OSError) -> TurnoutError:
     """The error for a file of `auth` that cannot be read."""
-    return TurnoutError(
-        code="bad_config",
-        message=f"{setting} {file} cannot be read ({error.strerror})",
-        hint="correct the path in kafka.auth, or the rights of the file",
-        status=500,
-    )
+    hint = "correct the path in kafka.auth, or the rights of the file"
+    return bad_file(f"{setting} {file} cannot be read ({error.strerror})", hint)
+
+
+def bad_file(message: str, hint: str) -> TurnoutError:
+    """The error for a file of `auth` that cannot be used."""
+    return TurnoutError(code="bad_config", message=message, hint=hint, status=500)

@@ -26,6 +26,7 @@ from turnout.kafka.diagnosis import (
     WRONG_NAME,
     Cause,
     cause_in,
+    without_secrets,
 )
 from turnout.kafka.keystores import trusted_certificates
 
@@ -44,6 +45,11 @@ def explain(kafka: KafkaSettings, words: str = "") -> Cause | None:
     if kafka.auth is not None and kafka.auth.oauth is not None and (seen := ask_for_token(kafka.auth.oauth)):
         return seen
     return walk(kafka) or told
+
+
+def cause_of(kafka: KafkaSettings, words: str, hint: str) -> Cause:
+    """The same; where nothing is found, the client's own words without secrets, and `hint`."""
+    return explain(kafka, words) or Cause("unknown", without_secrets(words, kafka), hint)
 
 
 def walk(kafka: KafkaSettings) -> Cause | None:

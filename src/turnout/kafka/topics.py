@@ -7,7 +7,6 @@ answered within `timeout_seconds`, or ends in a TurnoutError that says what to d
 from __future__ import annotations
 
 import difflib
-import re
 import threading
 import time
 from collections import deque
@@ -18,9 +17,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from turnout.config import KafkaSettings
 from turnout.errors import TurnoutError
-from turnout.kafka.diagnosis import NOT_BY_WAITING, cause_in, without_secrets
-from turnout.kafka.probe import explain
-from turnout.kafka.security import files_of, librdkafka_properties
+from turnout.kafka.clients import AT_END, AT_LOW, MISSING, consumer_properties, describe, set_up
+from turnout.kafka.diagnosis import NOT_BY_WAITING, TOPIC_DENIED, cause_in
+from turnout.kafka.probe import cause_of
+from turnout.kafka.security import files_of
 from turnout.plan.offsets import Offsets
 from turnout.plan.plan import Start
 
@@ -30,12 +30,11 @@ LEADER_SECONDS = 3.0
 GROUP_SECONDS = 3.0
 NAMES_SHOWN = 8
 
+_ROLE = "topics"
+
 _T = TypeVar("_T")
 _Place = tuple[str, int]
-# ListOffsets takes these in the place of a timestamp.
-_AT_END, _AT_LOW = -1, -2
 
-_MISSING = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 _REFUSED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
 # The client goes on trying after these, and another try in the same question cannot help.
 _CREDENTIALS = (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED)
@@ -56,16 +55,18 @@ class Topics:
         self._consumer = self._made()
 
     def _made(self) -> Consumer:
-        properties = {
-            **consumer_properties(self._kafka, "topics"),
-            "error_cb": self._note,
-        }
-        return set_up(Consumer, properties)
+        return set_up(Consumer, {**consumer_properties(self._kafka, _ROLE), "error_cb": self._note})
 
     def names(self) -> set[str]:
         """The topics that this client may see."""
         with self._lock:
-            return self._names(self._deadline())
+            return set(self._listed(self._deadline()))
+
+    def partitions(self, topics: Iterable[str]) -> set[_Place]:
+        """The partitions of the topics, of those that are there."""
+        with self._lock:
+            found = self._listed(self._deadline())
+        return {(topic, number) for topic in topics if topic in found for number in found[topic].partitions}
 
     def start_offsets(self, topics: Iterable[str], start: Start | Mapping[str, Start]) -> Offsets:
         """Where reading starts, in each partition: the first record that `start` wants, or the end."""
@@ -75,7 +76,7 @@ class Topics:
             deadline = self._deadline()
             places = self._places(wanted, deadline)
             # The ends come first: a record that arrives between the two questions is then read, not skipped.
-            ends = self._at(dict.fromkeys(places, _AT_END), deadline)
+            ends = self._at(dict.fromkeys(places, AT_END), deadline)
             times = {place: _time(starts[place[0]]) for place in places if starts[place[0]].kind != "latest"}
             found = self._at(times, deadline)
         return Offsets(ends | {place: offset for place, offset in found.items() if offset >= 0})
@@ -83,6 +84,11 @@ class Topics:
     def end_offsets(self, topics: Iterable[str]) -> Offsets:
         """The offset that the next record of each partition will get."""
         return self.start_offsets(topics, Start("latest"))
+
+    def ends(self, places: Iterable[tuple[str, int]]) -> dict[_Place, int]:
+        """The same of partitions that are known: one request."""
+        with self._lock:
+            return self._at(dict.fromkeys(places, AT_END), self._deadline())
 
     def low_watermark(self, topic: str, partition: int) -> int | None:
         """The offset of the oldest record that is still there (the end, without any); None without the partition."""
@@ -95,7 +101,7 @@ class Topics:
                 if error.code == "unknown_topic":
                     return None
                 raise
-            return self._at({(topic, partition): _AT_LOW}, deadline)[topic, partition]
+            return self._at({(topic, partition): AT_LOW}, deadline)[topic, partition]
 
     def sample(self, topic: str, count: int) -> list[bytes | None]:
         """The values of the newest records of all partitions, up to `count`, oldest of them first.
@@ -106,8 +112,8 @@ class Topics:
         with self._lock:
             deadline = self._deadline()
             places = self._places([topic], deadline)
-            low = self._at(dict.fromkeys(places, _AT_LOW), deadline)
-            end = self._at(dict.fromkeys(places, _AT_END), deadline)
+            low = self._at(dict.fromkeys(places, AT_LOW), deadline)
+            end = self._at(dict.fromkeys(places, AT_END), deadline)
             messages = self._newest(low, end, count, deadline) if count > 0 else []
         return [message.value() for message in messages]
 
@@ -123,7 +129,7 @@ class Topics:
                     self._poll(0.1)
                 else:
                     return None
-        return _group("topics") if self._group_refused else None
+        return f"turnout-{_ROLE}" if self._group_refused else None
 
     def close(self) -> None:
         """End a question that is being asked, and the connections. May be called twice."""
@@ -147,9 +153,10 @@ class Topics:
         self._cause = None
         return time.monotonic() + self._timeout_seconds
 
-    def _names(self, deadline: float) -> set[str]:
+    def _listed(self, deadline: float) -> Mapping[str, Any]:
         found = self._ask(lambda timeout: self._consumer.list_topics(timeout=timeout), deadline)
-        return set(found.topics)
+        topics: Mapping[str, Any] = found.topics
+        return topics
 
     def _places(self, topics: Sequence[str], deadline: float) -> list[_Place]:
         """All partitions of the topics; each has a leader."""
@@ -162,7 +169,7 @@ class Topics:
             metadata = found.topics[topic]
             if metadata.error is not None and not metadata.error.retriable():
                 raise self._fault(topic, metadata.error, deadline)
-            if metadata.error is not None and metadata.error.code() in _MISSING:
+            if metadata.error is not None and metadata.error.code() in MISSING:
                 raise self._unknown(topic, deadline)
             leaderless = sorted(number for number, part in metadata.partitions.items() if part.leader < 0)
             if metadata.partitions and not leaderless:
@@ -239,7 +246,7 @@ class Topics:
         error = message.error()
         if error is None:
             return (message.offset() or 0) + 1 >= end
-        if error.code() in (*_REFUSED, *_MISSING):
+        if error.code() in (*_REFUSED, *MISSING):
             raise self._fault(message.topic() or "", error, deadline)
         # Others are tried again by the client. A right to the group is not needed, so its lack is no fault.
         # Out of range: retention took what was to be read.
@@ -273,23 +280,22 @@ class Topics:
             self._cause = error
 
     def _fault(self, topic: str, error: KafkaError, deadline: float) -> TurnoutError:
-        if error.code() in _MISSING:
+        if error.code() in MISSING:
             return self._unknown(topic, deadline)
         if error.code() in _REFUSED:
             return TurnoutError(
                 code="not_authorized",
                 message=f"topic {topic!r} may not be read with Turnout's Kafka identity ({error.str()})",
-                hint="grant it Describe and Read on the topic, or name another topic",
+                hint=TOPIC_DENIED.hint,
                 status=422,
             )
         return self._unreachable(f"topic {topic!r}: {describe(error)}")
 
     def _unknown(self, topic: str, deadline: float) -> TurnoutError:
         try:
-            known = self._names(deadline)
+            return unknown_topic(topic, self._listed(deadline))
         except TurnoutError:
-            known = set()
-        return unknown_topic(topic, known)
+            return unknown_topic(topic, ())
 
     def _without_leader(self, topic: str, partitions: Sequence[int]) -> TurnoutError:
         which = f"partition {', '.join(map(str, partitions))} of topic {topic!r}" if partitions else f"topic {topic!r}"
@@ -302,78 +308,14 @@ class Topics:
 
     def _unreachable(self, why: str, within: str | None = None) -> TurnoutError:
         within = f" within {self._timeout_seconds:g} s" if within is None else within
-        cause = explain(self._kafka, why)
-        text = cause.text if cause else without_secrets(why, self._kafka)
-        return TurnoutError(
-            code="kafka_unreachable",
-            message=f"Kafka at {self._address} cannot be reached{within} ({text})",
-            hint=cause.hint if cause else "check kafka.bootstrap_servers, kafka.auth and that the broker runs",
-            status=503,
-        )
+        cause = cause_of(self._kafka, why, "check kafka.bootstrap_servers, kafka.auth and that the broker runs")
+        message = f"Kafka at {self._address} cannot be reached{within} ({cause.text})"
+        return TurnoutError(code="kafka_unreachable", message=message, hint=cause.hint, status=503)
 
     def _no_login(self, error: KafkaError) -> TurnoutError:
-        cause = explain(self._kafka, describe(error))
-        text = cause.text if cause else without_secrets(describe(error), self._kafka)
-        return TurnoutError(
-            code="not_authorized",
-            message=f"Kafka at {self._address} refused Turnout's credentials ({text})",
-            hint=cause.hint if cause else "check kafka.auth",
-            status=422,
-        )
-
-
-def consumer_properties(kafka: KafkaSettings, role: str) -> dict[str, Any]:
-    """The properties of a small, prompt consumer that joins no group; `role` is for the broker's logs."""
-    return {
-        "client.id": f"turnout-{role}",
-        "reconnect.backoff.max.ms": 1000,
-        **librdkafka_properties(kafka),
-        # librdkafka wants the name of a group. It is not joined: partitions are only ever assigned.
-        "group.id": _group(role),
-        "enable.auto.commit": False,
-        "enable.auto.offset.store": False,
-        "allow.auto.create.topics": False,
-        "auto.offset.reset": "error",
-        "enable.partition.eof": True,
-        "fetch.queue.backoff.ms": 10,
-        "fetch.wait.max.ms": 20,
-        "log_level": 0,  # stderr is not for the client: what matters comes as an error
-    }
-
-
-def bulk_properties(kafka: KafkaSettings, *, anywhere: bool) -> dict[str, Any]:
-    """The properties of a consumer that reads ranges of offsets as fast as it can, in a task of Spark.
-
-    For tasks on other machines (`anywhere`) the files of `auth` are read here.
-    """
-    return {
-        **consumer_properties(kafka, "bulk"),
-        **librdkafka_properties(kafka, anywhere=anywhere),
-        # Where retention took the start of a range, it is read from the first record that is left.
-        "auto.offset.reset": "earliest",
-        "fetch.message.max.bytes": 4 << 20,
-        # What is fetched beyond the end of a range is fetched for nothing.
-        "queued.min.messages": 50_000,
-        "queued.max.messages.kbytes": 32 << 10,
-    }
-
-
-def _group(role: str) -> str:
-    return f"turnout-{role}"
-
-
-def set_up(client: Callable[[dict[str, Any]], _T], properties: Mapping[str, Any]) -> _T:
-    """A client of librdkafka; what it does not accept (a file of certificates, say) is the configuration's fault."""
-    try:
-        return client(dict(properties))
-    except KafkaException as exception:
-        raise TurnoutError(
-            code="bad_config",
-            message=f"Kafka at {properties['bootstrap.servers']}: the client refused its settings "
-            f"({describe(exception.args[0])})",
-            hint="check kafka.auth, the files that it names, and kafka.properties",
-            status=500,
-        ) from None
+        cause = cause_of(self._kafka, describe(error), "check kafka.auth")
+        message = f"Kafka at {self._address} refused Turnout's credentials ({cause.text})"
+        return TurnoutError(code="not_authorized", message=message, hint=cause.hint, status=422)
 
 
 def unknown_topic(topic: str, known: Iterable[str]) -> TurnoutError:
@@ -391,10 +333,5 @@ def unknown_topic(topic: str, known: Iterable[str]) -> TurnoutError:
     )
 
 
-def describe(error: KafkaError) -> str:
-    """The client's words, without its timings."""
-    return re.sub(r" \(after \d+ms in state [^)]*\)", "", error.str()).strip().rstrip(".") or error.name()
-
-
 def _time(start: Start) -> int:
-    return _AT_LOW if start.timestamp_ms is None else start.timestamp_ms
+    return AT_LOW if start.timestamp_ms is None else start.timestamp_ms

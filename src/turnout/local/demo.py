@@ -1,20 +1,18 @@
 """`turnout demo`: an embedded broker, sample data that never ends, and Turnout on top, in one process to stop.
 
-It owns the order in which these start and stop. The server itself is `service.py`, the data `sample.py`.
+It owns the order in which these start and stop. The server itself is `service.py`, the data `demo_data.py`.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-import socket
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from types import FrameType
 
 from rich.console import Console
 from rich.markup import escape
@@ -22,7 +20,7 @@ from rich.markup import escape
 from turnout.config.settings import Settings
 from turnout.java import jars
 from turnout.java.runtime import find_java
-from turnout.local.broker import EmbeddedBroker, free_port
+from turnout.local.broker import EmbeddedBroker, free_port, is_free, on_signals
 from turnout.local.demo_data import HARBOUR, SUMMIT, People, SampleProducer, Theme
 from turnout.testing import create_topic
 
@@ -38,10 +36,14 @@ class _StopRequested(BaseException):
     """A signal, as an exception: what was started so far is stopped on the way out."""
 
 
+def _stop() -> None:
+    raise _StopRequested
+
+
 def run(*, port: int = 10000, records_per_second: float = 20, data: Path | None = None) -> None:
     """Start everything, and block until SIGINT or SIGTERM; for the main thread. `data` keeps what there is."""
     screen = Console(highlight=False)
-    with suppress(_StopRequested), _signals_raise(), ExitStack() as open_things:
+    with suppress(_StopRequested), on_signals(_stop), ExitStack() as open_things:
         folder = data or Path(open_things.enter_context(tempfile.TemporaryDirectory(prefix="turnout-demo-")))
         _run(screen, folder.absolute(), data is None, port, records_per_second, open_things)
 
@@ -207,27 +209,5 @@ def _stop_broker(broker: EmbeddedBroker, temporary: bool) -> None:
 
 
 def _free(port: int) -> int:
-    """The port, or a free one where it is taken."""
-    if port == 0:
-        return free_port()
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return free_port()
-    return port
-
-
-@contextmanager
-def _signals_raise() -> Iterator[None]:
-    # SIGINT too: a shell starts background jobs with it ignored, and then there is no KeyboardInterrupt.
-    def handle(number: int, frame: FrameType | None) -> None:
-        raise _StopRequested
-
-    before = {sign: signal.signal(sign, handle) for sign in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for sign, handler in before.items():
-            signal.signal(sign, handler)
+    """The port, or a free one where it is taken or 0."""
+    return port if port and is_free(port) else free_port()
