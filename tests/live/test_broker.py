@@ -160,7 +160,7 @@ def test_broker_that_is_never_ready_times_out_and_is_ended(tmp_path: Path) -> No
 
 PARENT = """
 import sys, time, pathlib
-from turnout.broker import EmbeddedBroker
+from turnout.local.broker import EmbeddedBroker
 broker = EmbeddedBroker(pathlib.Path(sys.argv[1]))
 broker.start()
 print(broker.pid, flush=True)

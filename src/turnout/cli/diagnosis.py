@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Literal
 
 from turnout.cli.spark_check import look_at_spark
 from turnout.config import Format, KafkaSettings, RegistrySettings, Settings, SourceSettings, SparkSettings, load
-from turnout.config.tables import first_plan, layout_of
-from turnout.decode.record_decoder import raw
+from turnout.config.tables import first_plan, layout_of, source_table
+from turnout.decode.record_decoder import Decoder, raw, shape_of
 from turnout.decode.registry import SchemaRegistry
-from turnout.decode.schemas import Decoder, Schemas, schemas_of, shape_of
+from turnout.decode.schemas import Schemas, schemas_of
 from turnout.errors import ConfigError, TurnoutError
 from turnout.java.runtime import find_java
 
@@ -244,7 +244,8 @@ def judge(
     """Whether records fit the columns of their source; `schemas` are those of one that is not JSON."""
     if not values:
         return Finding(subject, "ok", "no record to look at")
-    decoded = Decoder([shape_of("source", source, 0)], {"source": schemas} if schemas is not None else {})(raw(values))
+    shape = shape_of(source_table("source", source, source.topic), 0)
+    decoded = Decoder([shape], {"source": schemas} if schemas is not None else {})(raw(values))
     rows = decoded.rows[0]
     fields = {name for name in source.columns if rows[name].null_count < rows.num_rows}
     faults = decoded.faults.to_pylist() if decoded.faults is not None else []

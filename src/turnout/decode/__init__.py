@@ -7,7 +7,7 @@ but itself, and of others only numpy and pyarrow; fastavro and protobuf where a 
 
 from turnout.decode.columns import arrow_type
 from turnout.decode.decoder import Decode, open_decoder
-from turnout.decode.packing import pack, read, unpack, write
+from turnout.decode.packing import read, write
 from turnout.decode.reading import open_reader, schema_id, shown
 from turnout.decode.shape import FAULTS, RAW, Decoded, Definition, SourceShape, merge
 
@@ -22,10 +22,8 @@ __all__ = [
     "merge",
     "open_decoder",
     "open_reader",
-    "pack",
     "read",
     "schema_id",
     "shown",
-    "unpack",
     "write",
 ]
