@@ -68,20 +68,17 @@ class RegistrySchemas:
 
     def find(self, numbers: Collection[int]) -> Mapping[int, Definition | str]:
         with self._asking:
-            return self._find(numbers)
-
-    def _find(self, numbers: Collection[int]) -> Mapping[int, Definition | str]:
-        now = time.monotonic()
-        self._absent = {n: (why, until) for n, (why, until) in self._absent.items() if until > now}
-        new = [number for number in numbers if number not in self.known and number not in self._absent]
-        if new:
-            found = self._ask(new)
-            if missing := [number for number in new if found[number] is None]:
-                time.sleep(_SECOND_LOOK_SECONDS)
-                found |= self._ask(missing)
-            for number, schema in found.items():
-                self._take(number, schema)
-        return {number: why for number, (why, _) in self._absent.items()} | self.known
+            now = time.monotonic()
+            self._absent = {n: (why, until) for n, (why, until) in self._absent.items() if until > now}
+            new = [number for number in numbers if number not in self.known and number not in self._absent]
+            if new:
+                found = self._ask(new)
+                if missing := [number for number in new if found[number] is None]:
+                    time.sleep(_SECOND_LOOK_SECONDS)
+                    found |= self._ask(missing)
+                for number, schema in found.items():
+                    self._take(number, schema)
+            return {number: why for number, (why, _) in self._absent.items()} | self.known
 
     def _ask(self, numbers: Sequence[int]) -> dict[int, RegisteredSchema | None]:
         with ThreadPoolExecutor(min(_ASKED_AT_ONCE, len(numbers)), "turnout-registry") as threads:

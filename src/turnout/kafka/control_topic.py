@@ -77,7 +77,6 @@ class ControlReader:
         self._topic_id: str | None = None
         self._assigned: set[int] = set()
         self._targets: dict[int, int] | None = None
-        self._ends_seen: dict[int, int] = {}
         self._trouble: str | None = None
         self._trouble_text: str | None = None
         self._undelivered: str | None = None
@@ -166,7 +165,6 @@ class ControlReader:
         if self._topic_id not in (None, topic_id):
             self._say(self._warn, f"control topic {self._topic!r} was made anew; it is read from its earliest record")
             self._next.clear()
-            self._ends_seen.clear()
             self._assigned.clear()
         self._topic_id = topic_id
         led = {part.id for part in found.partitions if part.leader is not None and part.leader.id >= 0}
@@ -307,7 +305,8 @@ class ControlReader:
 
     def _handle(self, error: KafkaError, partition: int | None, offset: int | None) -> None:
         if error.code() == KafkaError._PARTITION_EOF and partition is not None:
-            self._ends_seen[partition] = offset or 0
+            # A topic can end with offsets that have no record (transactions, compaction).
+            self._next[partition] = max(self._next.get(partition, 0), offset or 0)
             self._readable()
         elif error.code() in _MISPLACED and partition is not None:
             self._assigned.discard(partition)  # the next look places it anew
@@ -323,11 +322,7 @@ class ControlReader:
             self._report(None, f"control topic {self._topic!r} is read")
 
     def _see_whether_caught_up(self) -> None:
-        """Ends count as well as records: a topic can end with offsets that have none (transactions, compaction)."""
-        if self._targets is None or self.caught_up.is_set():
-            return
-        at = {p: max(self._next.get(p, 0), self._ends_seen.get(p, 0)) for p in self._targets}
-        if all(at[p] >= end for p, end in self._targets.items()):
+        if self._targets is not None and all(self._next.get(p, 0) >= end for p, end in self._targets.items()):
             self.caught_up.set()
 
     def _note(self, error: KafkaError) -> None:

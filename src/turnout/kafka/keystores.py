@@ -1,9 +1,10 @@
-"""Java's key and trust stores, for the client that is not Java: which kind one is, and what a trust store trusts."""
+"""Key and trust stores and PEM files, opened by `keytool` and `openssl` for the client that cannot open them itself."""
 
 from __future__ import annotations
 
 import functools
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -47,6 +48,29 @@ def _exported(file: Path, password: str, changed: int) -> str:
     if not found:
         raise _unusable(file, "it holds no certificate")
     return "\n".join(found)
+
+
+def openssl(*arguments: object, given: str = "") -> str:
+    """What a command of openssl prints; `given` goes to its standard input, since arguments can be looked at."""
+    program = shutil.which("openssl")
+    if program is None:
+        raise TurnoutError(
+            code="openssl_missing",
+            message="the command 'openssl' is needed, and is not on the PATH",
+            hint="install it (Debian, Ubuntu: apt-get install openssl)",
+            status=500,
+        )
+    command = [program, *map(str, arguments)]
+    done = subprocess.run(command, input=given.encode(), capture_output=True, check=False, timeout=_SECONDS)
+    if done.returncode:
+        last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
+        raise TurnoutError(
+            code="openssl_failed",
+            message=f"openssl {arguments[0]} failed ({''.join(last)})",
+            hint="check the files that it was given, and their passwords",
+            status=500,
+        )
+    return done.stdout.decode(errors="replace")
 
 
 def pem_blocks(text: str, label: str) -> list[str]:

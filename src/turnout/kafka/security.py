@@ -12,8 +12,7 @@ from pydantic import SecretStr
 from turnout.config import KafkaSettings
 from turnout.config.auth import AuthSettings, Mechanism, OAuthSettings
 from turnout.config.secrets import MASK
-from turnout.java.openssl import openssl
-from turnout.kafka.keystores import bad_file, is_jks, pem_blocks, trusted_certificates, unreadable
+from turnout.kafka.keystores import bad_file, is_jks, openssl, pem_blocks, trusted_certificates, unreadable
 
 # The Java names of raw properties that librdkafka has under the same name and with the same values. The
 # others, such as key stores and JAAS, mean nothing to it.
