@@ -10,8 +10,8 @@ import pytest
 
 from decoding import found, raw, shape
 from turnout.decode import RAW, Decoded, arrow_type, merge, open_decoder, read, write
+from turnout.decode.exact_reader import ExactReader
 from turnout.decode.json_plain import PlainReader
-from turnout.decode.reading import ExactReader
 
 COLUMNS = {"id": "string", "age": "int64", "balance": "double", "on": "boolean"}
 OTHER = {"id": "string", "age": "string"}

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from decoding import found, raw, shape
 from hostile import COLUMNS, a_record
 from turnout.decode import open_decoder
+from turnout.decode.exact_reader import ExactReader, Faults
 from turnout.decode.json_plain import PlainReader
-from turnout.decode.reading import ExactReader, Faults
 
 LONG = bool(os.environ.get("LONG_TESTS"))
 RECORDS = 250_000 if LONG else 110_000

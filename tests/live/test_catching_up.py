@@ -18,7 +18,7 @@ from lengths import BULK_EXAMPLES
 from oracle import Sent
 from turnout.config import KafkaSettings
 from turnout.kafka.clients import bulk_properties
-from turnout.kafka.ends import EndWatch
+from turnout.kafka.end_watch import EndWatch
 from turnout.kafka.topics import Topics
 from turnout.local.broker import EmbeddedBroker
 from turnout.plan.joins import Duplicates, Join

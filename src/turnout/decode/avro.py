@@ -52,7 +52,7 @@ def reader(definition: Definition, columns: Sequence[str]) -> Callable[[bytes], 
 
 
 def _opened(careful: bool) -> Callable[..., Any]:
-    """fastavro, told how to read times; with `careful` in plain Python.
+    """fastavro with our readers of times; with `careful` its form in plain Python.
 
     A record of a hundred thousand levels is an error to its Python form, and ends its C form.
     """

@@ -81,7 +81,7 @@ class SchemaRegistry:
             kind, text = str(answer.get("schemaType") or "AVRO").upper(), str(answer["schema"])
         except (KeyError, TypeError, ValueError, AttributeError):
             raise self._unusable("gave an answer that is no schema") from None
-        # What others refer to may have been deleted since, for those who write.
+        # A schema that others refer to may have been deleted since; readers still need it.
         found = [(name, self._schema(f"{place}?deleted=true")) for name, place in references]
         there = tuple((name, schema) for name, schema in found if schema is not None)
         absent = [name for name, schema in found if schema is None] + [one.missing for _, one in there if one.missing]

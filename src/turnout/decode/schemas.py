@@ -92,7 +92,7 @@ class RegistrySchemas:
 
 
 def definition_of(form: Format, number: int, schema: RegisteredSchema | None) -> Definition:
-    """What a reader needs of a registered schema; ValueError says why it is of no use."""
+    """What a reader needs of a registered schema; ValueError says why it cannot be used."""
     if schema is None:
         raise ValueError(f"schema {number} is not in the registry")
     if schema.kind != form.value.upper():

@@ -208,7 +208,7 @@ def _download(client: httpx.Client, base: str, jar: Jar, folder: Path, advance: 
                 raise _unavailable("jars_unreachable", text) from error
         except _MismatchError:
             part.unlink(missing_ok=True)
-            # A resumed file may have had a bad beginning; only a whole fetch tells about the server.
+            # A resumed file may have had a bad beginning; only a whole fetch proves the server wrong.
             if not resumed or attempt == ATTEMPTS:
                 text = f"{jar.file_name} from {_shown(base)} is not the locked file (SHA-256 or size differs)"
                 raise _unavailable("jar_mismatch", text) from None

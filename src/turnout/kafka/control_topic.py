@@ -273,8 +273,8 @@ class ControlReader:
     def _made_anew(self) -> bool:
         """Whether fetched records are of another topic than the one whose offsets are known.
 
-        Asked for each batch (a millisecond, and control messages are few): offsets cannot tell, and the records of a
-        new topic would be taken for the next ones of the old.
+        Checked for each batch (a millisecond, and control messages are few): by offsets alone, the records of a new
+        topic would be taken for the next ones of the old.
         """
         known = self._topic_id
         self._look()

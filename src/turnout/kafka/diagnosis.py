@@ -79,7 +79,7 @@ GROUP_DENIED = Cause(
 NOT_BY_WAITING = (CLIENT_CERTIFICATE, EXPIRED, UNTRUSTED, WRONG_NAME)
 """Causes that another try a moment later does not remove."""
 
-# The first that fits, so what tells more comes first.
+# The first match counts, so specific patterns come first.
 _WORDS = (
     (r"group.?authorization|not authorized to access group", GROUP_DENIED),
     (r"topic.?authorization|not authorized to access topics", TOPIC_DENIED),
@@ -98,7 +98,7 @@ _MECHANISMS = re.compile(r"supported mechanisms: ([A-Z0-9, -]+)|enabled mechanis
 
 
 def cause_in(words: str) -> Cause | None:
-    """The cause that a client's words tell; None where they do not."""
+    """The cause that a client's error text names; None where it names none."""
     if "mechanism" in words and (found := _MECHANISMS.search(words)):
         has = (found[1] or found[2]).strip()
         text = f"the broker does not have this SASL mechanism (it has: {has})"

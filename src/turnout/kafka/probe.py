@@ -36,13 +36,13 @@ _EXPIRED, _OTHER_HOST, _OTHER_ADDRESS = 10, 62, 64
 
 
 def explain(kafka: KafkaSettings, words: str = "") -> Cause | None:
-    """Why the cluster cannot be used: by the words of a client where they tell enough, else by a walk."""
-    told = cause_in(words)
-    if told is not None and told not in (UNTRUSTED, NOT_RUNNING, NO_SUCH_NAME):
-        return told
+    """Why the cluster cannot be used: by a client's error text where that is specific, else by a walk."""
+    named = cause_in(words)
+    if named is not None and named not in (UNTRUSTED, NOT_RUNNING, NO_SUCH_NAME):
+        return named
     if kafka.auth is not None and kafka.auth.oauth is not None and (seen := ask_for_token(kafka.auth.oauth)):
         return seen
-    return walk(kafka) or told
+    return walk(kafka) or named
 
 
 def cause_of(kafka: KafkaSettings, words: str, hint: str) -> Cause:

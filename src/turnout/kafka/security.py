@@ -38,7 +38,7 @@ SECRET_NAMES = r"password|passphrase|secret|jaas|credential|private\.key|ssl\.ke
 _SECRET_NAME = re.compile(SECRET_NAMES, re.IGNORECASE)
 _HOSTNAME_CHECK = "ssl.endpoint.identification.algorithm"
 _PEM = "-----BEGIN "
-# A JAAS text as it is written here. Any other is a secret as a whole: who knows how its values are quoted.
+# A JAAS text as it is written here. Any other is masked as a whole, since its values may be quoted in other ways.
 _JAAS_OPTION = re.compile(r'([\w.]+)="((?:[^"\\]|\\.)*)"')
 _JAAS = re.compile(rf"[\w.]+ required(?: {_JAAS_OPTION.pattern})*;")
 _LOGIN = "org.apache.kafka.common.security"

@@ -238,7 +238,7 @@ class Topics:
         message = self._consumer.poll(timeout)
         error = message.error() if message is not None else None
         if error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
-            self._group_refused = True  # the client tells it once
+            self._group_refused = True  # the client reports it once
         return message
 
     def _ends(self, message: Message, end: int, deadline: float) -> bool:

@@ -20,7 +20,7 @@ from turnout.config import Settings
 from turnout.config.tables import first_plan, layout_of
 from turnout.config.topic_rules import TopicRules
 from turnout.errors import TurnoutError, first_line
-from turnout.kafka.ends import EndWatch
+from turnout.kafka.end_watch import EndWatch
 from turnout.kafka.lag import LagMeter
 from turnout.kafka.lost_records import LostRecords
 from turnout.kafka.topics import Topics
