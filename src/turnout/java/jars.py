@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -150,26 +150,16 @@ def _download_all(jars: Sequence[Jar], folder: Path, progress: bool | None) -> N
         client = httpx.Client(follow_redirects=True, timeout=30, limits=limits)
     except (ValueError, OSError, ImportError) as error:  # what a malformed proxy variable or CA file ends in
         raise _unavailable("jars_unreachable", f"cannot set up downloads: {error}") from error
-    with client, _progress(jars, base, progress) as advance:
-
-        def work(jar: Jar) -> None:
-            try:
-                _download(client, base, jar, folder, advance, stop)
-            except BaseException:
-                stop.set()
-                raise
-
-        with ThreadPoolExecutor(min(PARALLEL, len(jars)), thread_name_prefix="turnout-jars") as pool:
-            # Big ones first: otherwise the largest tends to be left for last, alone.
-            tasks = [pool.submit(work, jar) for jar in sorted(jars, key=lambda jar: -jar.size)]
-            try:
-                errors = [task.exception() for task in tasks]
-            except BaseException:
-                stop.set()
-                raise
-    for failure in errors:
-        if failure is not None and not isinstance(failure, _StoppedError):
-            raise failure
+    workers = ThreadPoolExecutor(min(PARALLEL, len(jars)), thread_name_prefix="turnout-jars")
+    with client, _progress(jars, base, progress) as advance, workers as pool:
+        # Big ones first: otherwise the largest tends to be left for last, alone.
+        largest_first = sorted(jars, key=lambda jar: -jar.size)
+        tasks = [pool.submit(_download, client, base, jar, folder, advance, stop) for jar in largest_first]
+        try:
+            for task in as_completed(tasks):
+                task.result()
+        finally:
+            stop.set()  # where one failed, the others give up
 
 
 class _StoppedError(Exception):

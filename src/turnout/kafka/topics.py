@@ -6,11 +6,12 @@ answered within `timeout_seconds`, or ends in a TurnoutError that says what to d
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -51,6 +52,7 @@ class Topics:
         self._closed = False
         self._cause: KafkaError | None = None
         self._group_refused = False
+        self._until = 0.0
         self._files = files_of(kafka)
         self._consumer = self._made()
 
@@ -59,26 +61,25 @@ class Topics:
 
     def names(self) -> set[str]:
         """The topics that this client may see."""
-        with self._lock:
-            return set(self._listed(self._deadline()))
+        with self._question():
+            return set(self._listed())
 
     def partitions(self, topics: Iterable[str]) -> set[_Place]:
         """The partitions of the topics, of those that are there."""
-        with self._lock:
-            found = self._listed(self._deadline())
+        with self._question():
+            found = self._listed()
         return {(topic, number) for topic in topics if topic in found for number in found[topic].partitions}
 
     def start_offsets(self, topics: Iterable[str], start: Start | Mapping[str, Start]) -> Offsets:
         """Where reading starts, in each partition: the first record that `start` wants, or the end."""
         wanted = list(dict.fromkeys(topics))
         starts = {topic: start if isinstance(start, Start) else start[topic] for topic in wanted}
-        with self._lock:
-            deadline = self._deadline()
-            places = self._places(wanted, deadline)
+        with self._question():
+            places = self._places(wanted)
             # The ends come first: a record that arrives between the two questions is then read, not skipped.
-            ends = self._at(dict.fromkeys(places, AT_END), deadline)
+            ends = self._at(dict.fromkeys(places, AT_END))
             times = {place: _time(starts[place[0]]) for place in places if starts[place[0]].kind != "latest"}
-            found = self._at(times, deadline)
+            found = self._at(times)
         return Offsets(ends | {place: offset for place, offset in found.items() if offset >= 0})
 
     def end_offsets(self, topics: Iterable[str]) -> Offsets:
@@ -87,21 +88,20 @@ class Topics:
 
     def ends(self, places: Iterable[tuple[str, int]]) -> dict[_Place, int]:
         """The same of partitions that are known: one request."""
-        with self._lock:
-            return self._at(dict.fromkeys(places, AT_END), self._deadline())
+        with self._question():
+            return self._at(dict.fromkeys(places, AT_END))
 
     def low_watermark(self, topic: str, partition: int) -> int | None:
         """The offset of the oldest record that is still there (the end, without any); None without the partition."""
-        with self._lock:
-            deadline = self._deadline()
+        with self._question():
             try:
-                if (topic, partition) not in self._places([topic], deadline):
+                if (topic, partition) not in self._places([topic]):
                     return None
             except TurnoutError as error:
                 if error.code == "unknown_topic":
                     return None
                 raise
-            return self._at({(topic, partition): AT_LOW}, deadline)[topic, partition]
+            return self._at({(topic, partition): AT_LOW})[topic, partition]
 
     def sample(self, topic: str, count: int) -> list[bytes | None]:
         """The values of the newest records of all partitions, up to `count`, oldest of them first.
@@ -109,20 +109,18 @@ class Topics:
         Offsets without a record (compaction, transactions) make it look further back. What was read by the
         end of the time is the answer then.
         """
-        with self._lock:
-            deadline = self._deadline()
-            places = self._places([topic], deadline)
-            low = self._at(dict.fromkeys(places, AT_LOW), deadline)
-            end = self._at(dict.fromkeys(places, AT_END), deadline)
-            messages = self._newest(low, end, count, deadline) if count > 0 else []
+        with self._question():
+            places = self._places([topic])
+            low = self._at(dict.fromkeys(places, AT_LOW))
+            end = self._at(dict.fromkeys(places, AT_END))
+            messages = self._newest(low, end, count) if count > 0 else []
         return [message.value() for message in messages]
 
     def group_refused(self, topic: str) -> str | None:
         """The client's consumer group, where it may not be used; asked for here, and needed nowhere."""
-        deadline = time.monotonic() + GROUP_SECONDS
-        with self._lock:
-            self._deadline()
-            while not self._group_refused and time.monotonic() < deadline:
+        with self._question():
+            self._until = time.monotonic() + GROUP_SECONDS
+            while not self._group_refused and time.monotonic() < self._until:
                 try:
                     self._consumer.committed([TopicPartition(topic, 0)], timeout=0.5)
                 except KafkaException:
@@ -143,34 +141,38 @@ class Topics:
             finally:
                 self._lock.release()
 
-    def _deadline(self) -> float:
-        if not self._closed:
-            if (files := files_of(self._kafka)) != self._files:  # a client keeps what it read first
-                old, self._consumer = self._consumer, self._made()
-                self._files = files
-                old.close()
-            self._poll(0)  # drops what the connections reported since the last question
-        self._cause = None
-        return time.monotonic() + self._timeout_seconds
+    @contextlib.contextmanager
+    def _question(self) -> Iterator[None]:
+        """One question at a time, answered within the time."""
+        with self._lock:
+            if not self._closed:
+                if (files := files_of(self._kafka)) != self._files:  # a client keeps what it read first
+                    old, self._consumer = self._consumer, self._made()
+                    self._files = files
+                    old.close()
+                self._poll(0)  # drops what the connections reported since the last question
+            self._cause = None
+            self._until = time.monotonic() + self._timeout_seconds
+            yield
 
-    def _listed(self, deadline: float) -> Mapping[str, Any]:
-        found = self._ask(lambda timeout: self._consumer.list_topics(timeout=timeout), deadline)
+    def _listed(self) -> Mapping[str, Any]:
+        found = self._ask(lambda timeout: self._consumer.list_topics(timeout=timeout))
         topics: Mapping[str, Any] = found.topics
         return topics
 
-    def _places(self, topics: Sequence[str], deadline: float) -> list[_Place]:
+    def _places(self, topics: Sequence[str]) -> list[_Place]:
         """All partitions of the topics; each has a leader."""
-        return [(topic, number) for topic in topics for number in self._partitions(topic, deadline)]
+        return [(topic, number) for topic in topics for number in self._partitions(topic)]
 
-    def _partitions(self, topic: str, deadline: float) -> list[int]:
-        patience = min(deadline, time.monotonic() + LEADER_SECONDS)
+    def _partitions(self, topic: str) -> list[int]:
+        patience = min(self._until, time.monotonic() + LEADER_SECONDS)
         while True:
-            found = self._ask(lambda timeout: self._consumer.list_topics(topic, timeout=timeout), deadline)
+            found = self._ask(lambda timeout: self._consumer.list_topics(topic, timeout=timeout))
             metadata = found.topics[topic]
             if metadata.error is not None and not metadata.error.retriable():
-                raise self._fault(topic, metadata.error, deadline)
+                raise self._fault(topic, metadata.error)
             if metadata.error is not None and metadata.error.code() in MISSING:
-                raise self._unknown(topic, deadline)
+                raise self._unknown(topic)
             leaderless = sorted(number for number, part in metadata.partitions.items() if part.leader < 0)
             if metadata.partitions and not leaderless:
                 return sorted(metadata.partitions)
@@ -178,47 +180,43 @@ class Topics:
                 raise self._without_leader(topic, leaderless)
             time.sleep(0.05)
 
-    def _at(self, times: Mapping[_Place, int], deadline: float) -> dict[_Place, int]:
+    def _at(self, times: Mapping[_Place, int]) -> dict[_Place, int]:
         """For each partition the first offset at or after a time, -1 without any; all in one question."""
         asked = [TopicPartition(topic, number, moment) for (topic, number), moment in times.items()]
         if not asked:
             return {}
         while True:
-            answer = self._ask(lambda timeout: self._consumer.offsets_for_times(asked, timeout=timeout), deadline)
+            answer = self._ask(lambda timeout: self._consumer.offsets_for_times(asked, timeout=timeout))
             failed = [(part.topic, part.error) for part in answer if part.error is not None]
             if not failed:
                 return {(part.topic, part.partition): part.offset for part in answer}
             topic, error = failed[0]
             # A leader that just moved answers with a retriable error.
-            if not error.retriable() or time.monotonic() >= deadline:
-                raise self._fault(topic, error, deadline)
+            if not error.retriable() or time.monotonic() >= self._until:
+                raise self._fault(topic, error)
             time.sleep(0.05)
 
-    def _newest(
-        self, low: Mapping[_Place, int], end: Mapping[_Place, int], count: int, deadline: float
-    ) -> list[Message]:
+    def _newest(self, low: Mapping[_Place, int], end: Mapping[_Place, int], count: int) -> list[Message]:
         window = count
         while True:
             begin = {place: max(low[place], end[place] - window) for place in end}
-            messages = self._read(begin, end, count, deadline)
-            if len(messages) >= count or begin == low or time.monotonic() >= deadline:
+            messages = self._read(begin, end, count)
+            if len(messages) >= count or begin == low or time.monotonic() >= self._until:
                 break
             window *= 10
         messages.sort(key=lambda message: (message.timestamp()[1], message.partition(), message.offset()))
         return messages[-count:]
 
-    def _read(
-        self, begin: Mapping[_Place, int], end: Mapping[_Place, int], keep: int, deadline: float
-    ) -> list[Message]:
+    def _read(self, begin: Mapping[_Place, int], end: Mapping[_Place, int], keep: int) -> list[Message]:
         """The newest `keep` records of each partition in the range, or of as much of it as time allows."""
         kept: dict[_Place, deque[Message]] = {place: deque(maxlen=keep) for place in end if begin[place] < end[place]}
         left = set(kept)
         self._consumer.assign([TopicPartition(*place, begin[place]) for place in kept])
         try:
-            while left and time.monotonic() < deadline and not self._closed:
+            while left and time.monotonic() < self._until and not self._closed:
                 for message in self._next_messages():
                     place = (message.topic() or "", message.partition() or 0)
-                    if self._ends(message, end.get(place, 0), deadline):
+                    if self._ends(message, end.get(place, 0)):
                         left.discard(place)
                     if message.error() is None and place in kept and (message.offset() or 0) < end[place]:
                         kept[place].append(message)
@@ -241,24 +239,24 @@ class Topics:
             self._group_refused = True  # the client reports it once
         return message
 
-    def _ends(self, message: Message, end: int, deadline: float) -> bool:
+    def _ends(self, message: Message, end: int) -> bool:
         """Whether nothing of its partition is left to read; raises where reading is refused."""
         error = message.error()
         if error is None:
             return (message.offset() or 0) + 1 >= end
         if error.code() in (*_REFUSED, *MISSING):
-            raise self._fault(message.topic() or "", error, deadline)
+            raise self._fault(message.topic() or "", error)
         # Others are tried again by the client. A right to the group is not needed, so its lack is no fault.
         # Out of range: retention took what was to be read.
         return error.code() in (KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET)
 
-    def _ask(self, question: Callable[[float], _T], deadline: float) -> _T:
+    def _ask(self, question: Callable[[float], _T]) -> _T:
         """The answer; tries grow from half a second, so that `close` and refused credentials end it soon."""
         step = 0.5
         while True:
             if self._closed:
                 raise TurnoutError(code="closed", message="Turnout is stopping", status=503)
-            left = deadline - time.monotonic()
+            left = self._until - time.monotonic()
             try:
                 return question(max(0.05, min(step, left)))
             except KafkaException as exception:
@@ -268,7 +266,7 @@ class Topics:
                 raise self._no_login(self._cause)
             if self._cause is not None and cause_in(describe(self._cause)) in NOT_BY_WAITING:
                 raise self._unreachable(describe(self._cause), within="")
-            if time.monotonic() >= deadline:
+            if time.monotonic() >= self._until:
                 raise self._unreachable(describe(self._cause or error))
             step = min(step * 2, 4)
 
@@ -279,9 +277,9 @@ class Topics:
         if self._cause is None or self._cause.code() not in _CREDENTIALS:
             self._cause = error
 
-    def _fault(self, topic: str, error: KafkaError, deadline: float) -> TurnoutError:
+    def _fault(self, topic: str, error: KafkaError) -> TurnoutError:
         if error.code() in MISSING:
-            return self._unknown(topic, deadline)
+            return self._unknown(topic)
         if error.code() in _REFUSED:
             return TurnoutError(
                 code="not_authorized",
@@ -291,9 +289,9 @@ class Topics:
             )
         return self._unreachable(f"topic {topic!r}: {describe(error)}")
 
-    def _unknown(self, topic: str, deadline: float) -> TurnoutError:
+    def _unknown(self, topic: str) -> TurnoutError:
         try:
-            return unknown_topic(topic, self._listed(deadline))
+            return unknown_topic(topic, self._listed())
         except TurnoutError:
             return unknown_topic(topic, ())
 
