@@ -10,9 +10,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from certificates import Authority
 from ending import ending_with_us
 from turnout.local.broker import HOST, free_port
-from turnout.local.certificates import Authority
 from turnout.testing import patience, wait_until
 
 FOLDER = Path(__file__).parent / "oidc"

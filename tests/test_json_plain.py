@@ -17,8 +17,8 @@ from decoding import found, raw, shape
 from hostile import COLUMNS, a_record
 from lengths import FUZZ_EXAMPLES, HOSTILE_RECORDS, LONG
 from turnout.decode import open_decoder
+from turnout.decode.exact_reader import ExactReader, Faults
 from turnout.decode.json_plain import PlainReader
-from turnout.decode.reading import ExactReader, Faults
 
 RECORDS = HOSTILE_RECORDS
 

@@ -18,7 +18,7 @@ from turnout.config.tables import first_plan, layout_of
 from turnout.decode import RAW, Decoded
 from turnout.decode.record_decoder import RecordDecoder
 from turnout.errors import TurnoutError
-from turnout.kafka.topics import bulk_properties
+from turnout.kafka.clients import bulk_properties
 from turnout.local.broker import EmbeddedBroker
 from turnout.plan.joins import OFFSET_BITS
 from turnout.plan.offsets import EARLIEST, Offsets

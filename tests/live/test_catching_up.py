@@ -17,8 +17,9 @@ from kafka_log import read_all
 from lengths import BULK_EXAMPLES
 from oracle import Sent
 from turnout.config import KafkaSettings
-from turnout.kafka.ends import EndWatch
-from turnout.kafka.topics import Topics, bulk_properties
+from turnout.kafka.clients import bulk_properties
+from turnout.kafka.end_watch import EndWatch
+from turnout.kafka.topics import Topics
 from turnout.local.broker import EmbeddedBroker
 from turnout.plan.joins import Duplicates, Join
 from turnout.plan.offsets import Offsets

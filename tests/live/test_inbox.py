@@ -18,7 +18,8 @@ from confluent_kafka.cimpl import NewPartitions
 from beside import beside
 from shared_broker import RULES
 from turnout.config import KafkaSettings
-from turnout.kafka.control_topic import Acknowledgements, ControlRecord, Inbox
+from turnout.kafka.acknowledgements import Acknowledgements
+from turnout.kafka.control_topic import ControlReader, ControlRecord
 from turnout.kafka.topics import Topics
 from turnout.testing import EmbeddedBroker, Record, create_topic, delete_topic, patience, produce, wait_until
 
@@ -67,9 +68,9 @@ class Reader:
 
 
 @contextmanager
-def reading(kafka: str, topic: str, after: Mapping[int, int] | None = None) -> Iterator[tuple[Reader, Inbox]]:
+def reading(kafka: str, topic: str, after: Mapping[int, int] | None = None) -> Iterator[tuple[Reader, ControlReader]]:
     reader = Reader()
-    inbox = Inbox(
+    inbox = ControlReader(
         KafkaSettings(bootstrap_servers=kafka), topic, after or {}, reader.deliver, reader.warnings.append,
         reader.news.append,
     )  # fmt: skip
@@ -236,7 +237,7 @@ def test_inbox_notices_records_that_go_while_it_reads(kafka: str) -> None:
         reader.deliver(records)
 
     little = KafkaSettings(bootstrap_servers=kafka, librdkafka_properties={"queued.max.messages.kbytes": "1024"})
-    inbox = Inbox(little, "falls", {}, deliver, reader.warnings.append)
+    inbox = ControlReader(little, "falls", {}, deliver, reader.warnings.append)
     inbox.start()
     try:
         assert held.wait(SECONDS)
@@ -287,7 +288,7 @@ def test_inbox_stops_while_deliver_blocks(kafka: str) -> None:
         held.set()
         go_on.wait(2 * SECONDS)
 
-    inbox = Inbox(KafkaSettings(bootstrap_servers=kafka), "blocks", {}, deliver, print)
+    inbox = ControlReader(KafkaSettings(bootstrap_servers=kafka), "blocks", {}, deliver, print)
     inbox.start()
     assert held.wait(SECONDS)
     inbox.stop()

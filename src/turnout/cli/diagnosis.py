@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Literal
 
 from turnout.cli.spark_check import look_at_spark
 from turnout.config import Format, KafkaSettings, RegistrySettings, Settings, SourceSettings, SparkSettings, load
-from turnout.config.tables import first_plan, layout_of
-from turnout.decode.record_decoder import raw
+from turnout.config.tables import first_plan, layout_of, source_table
+from turnout.decode.record_decoder import Decoder, raw, shape_of
 from turnout.decode.registry import SchemaRegistry
-from turnout.decode.schemas import Decoder, Schemas, schemas_of, shape_of
+from turnout.decode.schemas import Schemas, schemas_of
 from turnout.errors import ConfigError, TurnoutError
 from turnout.java.runtime import find_java
 
@@ -188,8 +188,8 @@ def _by_librdkafka(cluster: Cluster, sources: Mapping[str, SourceSettings]) -> I
 
 def _by_java(cluster: Cluster, properties: Mapping[str, str]) -> Finding:
     """Whether Spark's client connects too; it is set up by other names, and trusts other authorities."""
-    from turnout.kafka.diagnosis import cause_in, without_secrets
-    from turnout.kafka.probe import explain
+    from turnout.kafka.diagnosis import cause_in
+    from turnout.kafka.probe import cause_of
     from turnout.spark.java_client import java_client
 
     subject, kafka = f"{cluster.subject} java", cluster.kafka
@@ -201,13 +201,11 @@ def _by_java(cluster: Cluster, properties: Mapping[str, str]) -> Finding:
     except TurnoutError as error:
         if error.code != "kafka_unreachable":
             return _failed(subject, error)
-        cause = explain(kafka, error.message)
-        text = cause.text if cause else without_secrets(error.message, kafka)
-        hint = cause.hint if cause else "check kafka.auth and kafka.properties"
-        return Finding(subject, "fault", f"Spark's Kafka client cannot connect: {text}", hint)
+        cause = cause_of(kafka, error.message, "check kafka.auth and kafka.properties")
+        return Finding(subject, "fault", f"Spark's Kafka client cannot connect: {cause.text}", cause.hint)
     for topic, words in refused.items():
-        if (cause := cause_in(words)) is not None:
-            return Finding(subject, "fault", f"Spark's Kafka client, topic {topic!r}: {cause.text}", cause.hint)
+        if (known := cause_in(words)) is not None:
+            return Finding(subject, "fault", f"Spark's Kafka client, topic {topic!r}: {known.text}", known.hint)
     return Finding(subject, "ok", f"Spark's Kafka client connects: {seen} topics")
 
 
@@ -246,7 +244,8 @@ def judge(
     """Whether records fit the columns of their source; `schemas` are those of one that is not JSON."""
     if not values:
         return Finding(subject, "ok", "no record to look at")
-    decoded = Decoder([shape_of("source", source, 0)], {"source": schemas} if schemas is not None else {})(raw(values))
+    shape = shape_of(source_table("source", source, source.topic), 0)
+    decoded = Decoder([shape], {"source": schemas} if schemas is not None else {})(raw(values))
     rows = decoded.rows[0]
     fields = {name for name in source.columns if rows[name].null_count < rows.num_rows}
     faults = decoded.faults.to_pylist() if decoded.faults is not None else []
