@@ -16,7 +16,8 @@ from starlette.testclient import TestClient
 from serving import HTTP, SECONDS, STATUS, serving, small_store
 from turnout.client import connect
 from turnout.errors import TurnoutError
-from turnout.plan.control import ControlMessage, ControlRejected, Outcome, parse_message
+from turnout.plan.control import ControlMessage, ControlRejected, Outcome
+from turnout.plan.control_parsing import parse_message
 from turnout.serve import control_api
 from turnout.serve.app import Services, create_app
 from turnout.store.database import Database

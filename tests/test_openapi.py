@@ -28,7 +28,8 @@ from starlette.types import ASGIApp
 import turnout.serve
 from lengths import API_EXAMPLES, LONG
 from serving import STATUS, Steering, small_store
-from turnout.plan.control import ControlMessage, ControlRejected, Outcome, parse_message
+from turnout.plan.control import ControlMessage, ControlRejected, Outcome
+from turnout.plan.control_parsing import parse_message
 from turnout.plan.joins import Join
 from turnout.serve import routes
 from turnout.serve.access import Access, Identity, Tokens

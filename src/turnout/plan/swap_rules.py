@@ -11,14 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
-from turnout.plan.control import (
-    Action,
-    ControlMessage,
-    ControlRejected,
-    Outcome,
-    check_expected,
-    resolve,
-)
+from turnout.plan.control import Action, ControlMessage, ControlRejected, Outcome, check_expected, resolve
 from turnout.plan.plan import Plan
 
 
@@ -165,7 +158,7 @@ def _alone(message: ControlMessage, current: Plan, generation: int) -> Batch:
     except ControlRejected as error:
         return Batch((_rejection(error),), current)
     rollback = message.action is Action.ROLLBACK
-    plan = current if rollback else resolve(message, current).plan
+    plan = current if rollback else resolve(message, current)
     # A dry run of a rollback is a dry run: nothing may move.
     work = Work.DRY_RUN if message.dry_run else Work.ROLLBACK
     return Batch((Verdict(None),), plan, work, carrier=0)
@@ -186,10 +179,9 @@ def _gather(queue: Sequence[Queued], current: Plan, generation: int) -> list[_St
         except ControlRejected as error:
             steps.append(_Step(plan, error=error))
             continue
-        step = resolve(queued, plan)
+        before, plan = plan, resolve(queued, plan)
         # One that repeats a change that waits asks for it too: should the build fail, it was not "unchanged".
-        steps.append(_Step(step.plan, asks=step.changed or resolve(queued, current).changed))
-        plan = step.plan
+        steps.append(_Step(plan, asks=plan != before or resolve(queued, current) != current))
     return steps
 
 
@@ -234,7 +226,7 @@ def replay(queue: Sequence[Queued], initial: Plan) -> Batch:
             if len(plans) > 1:
                 plans.pop()
                 verdict, last = Verdict(Outcome.SUPERSEDED, REPLAYED), place
-        elif (plan := resolve(queued, plans[-1]).plan) != plans[-1]:
+        elif (plan := resolve(queued, plans[-1])) != plans[-1]:
             plans.append(plan)
             verdict, last = Verdict(Outcome.SUPERSEDED, REPLAYED), place
         verdicts.append(verdict)

@@ -18,8 +18,8 @@ from turnout.config import Settings
 from turnout.config.topic_rules import TopicRules
 from turnout.errors import TurnoutError, first_line
 from turnout.kafka.control_topic import Acknowledgements, ControlRecord, Inbox
-from turnout.plan.control import MAX_MESSAGE_BYTES, ControlRejected, Outcome, parse_message
-from turnout.plan.control_text import kept_text
+from turnout.plan.control import MAX_MESSAGE_BYTES, ControlRejected, Outcome
+from turnout.plan.control_parsing import kept_text, parse_message
 from turnout.plan.swap_rules import Queued
 from turnout.store.database import Database, store_failed
 from turnout.store.ledger import Arrival, Ledger, Pending

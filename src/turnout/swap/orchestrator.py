@@ -364,9 +364,9 @@ class Orchestrator:
         for warning in ticket.queued.warnings:
             self.say("WARNING", f"control message: {warning}")
         if ticket.queued.action is Action.CHANGE:
-            resolution = resolve(ticket.queued, self._publisher.plan)
-            changed = str(resolution.changed).lower()
-            self.say("INFO", f"control message raw: {shown} resolved: {resolution.plan.describe()} changed: {changed}")
+            plan = resolve(ticket.queued, self._publisher.plan)
+            changed = str(plan != self._publisher.plan).lower()
+            self.say("INFO", f"control message raw: {shown} resolved: {plan.describe()} changed: {changed}")
         else:
             self.say("INFO", f"control message raw: {shown} asks for a rollback")
 
