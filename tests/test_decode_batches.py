@@ -9,9 +9,10 @@ import pyarrow as pa
 import pytest
 
 from decoding import found, raw, shape
-from turnout.decode import RAW, Decoded, arrow_type, merge, open_decoder, pack, read, unpack, write
+from turnout.decode import RAW, Decoded, merge, open_decoder, pack, read, unpack, write
 from turnout.decode.json_plain import PlainReader
 from turnout.decode.reading import ExactReader
+from turnout.plan.arrow_columns import arrow_type
 
 COLUMNS = {"id": "string", "age": "int64", "balance": "double", "on": "boolean"}
 OTHER = {"id": "string", "age": "string"}
