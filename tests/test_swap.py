@@ -13,14 +13,14 @@ from turnout.plan.joins import Join
 from turnout.plan.plan import Plan, Start
 from turnout.plan.swap_rules import (
     TRANSITIONS,
-    Batch,
+    Decision,
     IllegalMove,
     Lingering,
-    Queued,
+    ParsedMessage,
     SwapState,
     Work,
     advance,
-    plan_batch,
+    decide,
     replay,
     to_retire,
 )
@@ -156,37 +156,37 @@ BACK = ControlMessage(action=Action.ROLLBACK)
         ),
     ],
 )
-def test_batch_decides_each_message(queue: list[Queued], outcomes: str, work: Work) -> None:
-    batch = plan_batch(queue, CURRENT, generation=4)
+def test_batch_decides_each_message(queue: list[ParsedMessage], outcomes: str, work: Work) -> None:
+    batch = decide(queue, CURRENT, generation=4)
     assert [verdict.outcome or "carrier" for verdict in batch.verdicts] == outcomes.split()
     assert batch.work is work
 
 
 def test_batch_aims_at_the_combined_plan() -> None:
-    batch = plan_batch([users("u2"), INNER, NOTHING], CURRENT, 4)
+    batch = decide([users("u2"), INNER, NOTHING], CURRENT, 4)
     assert batch.plan == Plan({"users": "u2", "accounts": "accounts"}, {"final_ui": Join.INNER})
     assert batch.carrier == 1
 
 
 def test_batch_dry_run_aims_at_what_it_would_build() -> None:
-    assert plan_batch([DRY], CURRENT, 4).plan.topics["users"] == "dry"
+    assert decide([DRY], CURRENT, 4).plan.topics["users"] == "dry"
 
 
 def test_batch_rejection_keeps_its_error() -> None:
-    (verdict,) = plan_batch([BAD], CURRENT, 4).verdicts
+    (verdict,) = decide([BAD], CURRENT, 4).verdicts
     assert verdict.error is BAD
     assert verdict.reason == "bad; do better"
 
 
 def test_batch_conflict_has_its_own_error() -> None:
-    (verdict,) = plan_batch([users("u2", 9)], CURRENT, 4).verdicts
+    (verdict,) = decide([users("u2", 9)], CURRENT, 4).verdicts
     assert verdict.error is not None
     assert (verdict.error.code, verdict.error.status) == ("generation_conflict", 409)
 
 
 def test_batch_without_an_invalid_carrier_is_decided_again() -> None:
-    assert plan_batch([users("u2"), users("bad")], CURRENT, 4).carrier == 1
-    again = plan_batch([users("u2"), BAD], CURRENT, 4)
+    assert decide([users("u2"), users("bad")], CURRENT, 4).carrier == 1
+    again = decide([users("u2"), BAD], CURRENT, 4)
     assert (again.carrier, again.plan.topics["users"]) == (0, "u2")
 
 
@@ -213,17 +213,17 @@ BACKS = st.builds(
 class Line:
     """Works through a queue as the orchestrator does; each piece of work succeeds or fails as told."""
 
-    def __init__(self, queue: Sequence[Queued], fates: Sequence[bool]) -> None:
+    def __init__(self, queue: Sequence[ParsedMessage], fates: Sequence[bool]) -> None:
         self.queue = list(queue)
         self.outcomes: list[Outcome] = []
-        self.batches: list[Batch] = []
+        self.batches: list[Decision] = []
         self.history = [CURRENT]
         self.generation = 0
         self._fates = itertools.cycle(fates)
 
     def run(self) -> "Line":
         while len(self.outcomes) < len(self.queue):
-            batch = plan_batch(self.queue[len(self.outcomes) :], self.history[-1], self.generation)
+            batch = decide(self.queue[len(self.outcomes) :], self.history[-1], self.generation)
             assert batch.verdicts, "a queue that is not empty always moves on"
             carried = [place for place, verdict in enumerate(batch.verdicts) if verdict.outcome is None]
             assert carried == ([] if batch.work is Work.NONE else [batch.carrier])
@@ -232,7 +232,7 @@ class Line:
             self.batches.append(batch)
         return self
 
-    def _perform(self, batch: Batch) -> Outcome:
+    def _perform(self, batch: Decision) -> Outcome:
         if batch.work in (Work.NONE, Work.DRY_RUN):
             return Outcome.UNCHANGED
         if not next(self._fates):
@@ -249,25 +249,25 @@ class Line:
     st.lists(CHANGES | ANY | BACKS | st.just(BAD), max_size=12),
     st.lists(st.booleans(), min_size=1, max_size=4),
 )
-def test_line_gives_every_message_exactly_one_outcome(queue: list[Queued], fates: list[bool]) -> None:
+def test_line_gives_every_message_exactly_one_outcome(queue: list[ParsedMessage], fates: list[bool]) -> None:
     line = Line(queue, fates).run()
     assert len(line.outcomes) == len(queue)
-    for queued, outcome in zip(queue, line.outcomes, strict=True):
-        if isinstance(queued, ControlRejected):
+    for message, outcome in zip(queue, line.outcomes, strict=True):
+        if isinstance(message, ControlRejected):
             assert outcome is Outcome.REJECTED
-        elif queued.expected_generation is None:
+        elif message.expected_generation is None:
             assert outcome is not Outcome.REJECTED
         if outcome is Outcome.ROLLED_BACK:
-            assert isinstance(queued, ControlMessage)
-            assert queued.action is Action.ROLLBACK
+            assert isinstance(message, ControlMessage)
+            assert message.action is Action.ROLLBACK
 
 
 @given(st.lists(CHANGES | st.just(BAD) | st.just(DRY), max_size=12))
-def test_line_ends_at_the_plan_of_applying_one_by_one(queue: list[Queued]) -> None:
+def test_line_ends_at_the_plan_of_applying_one_by_one(queue: list[ParsedMessage]) -> None:
     plan = CURRENT
-    for queued in queue:
-        if isinstance(queued, ControlMessage) and not queued.dry_run:
-            plan = resolve(queued, plan)
+    for message in queue:
+        if isinstance(message, ControlMessage) and not message.dry_run:
+            plan = resolve(message, plan)
     assert Line(queue, [True]).run().history[-1] == plan
 
 

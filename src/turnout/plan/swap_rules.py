@@ -84,15 +84,15 @@ def to_retire(
     )
 
 
-Queued: TypeAlias = ControlMessage | ControlRejected
-"""A message that waits: parsed, or the rejection that parsing (or an early validation) ended in."""
+ParsedMessage: TypeAlias = ControlMessage | ControlRejected
+"""A message that waits: what it asks for, or the rejection that parsing (or an early validation) ended in."""
 
 
 REPLAYED = "a later message was combined with it when the control topic was read from its start"
 
 
 class Work(StrEnum):
-    """What is left to do for the message that carries a batch."""
+    """What is left to do for the message that carries a decision."""
 
     NONE = "none"
     BUILD = "build"
@@ -110,7 +110,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class Decision:
     """A verdict for each of the first `len(verdicts)` messages of the queue; the others wait.
 
     `plan` is what the work aims at; for a rollback it is the current plan: the history has the previous.
@@ -122,7 +122,7 @@ class Batch:
     carrier: int | None = None
 
 
-def plan_batch(queue: Sequence[Queued], current: Plan, generation: int) -> Batch:
+def decide(queue: Sequence[ParsedMessage], current: Plan, generation: int) -> Decision:
     """Decide the next messages of a queue, in order, so that at most one thing is built.
 
     Dry runs and rollbacks are decided alone, after everything before them. A message with an expected
@@ -131,7 +131,7 @@ def plan_batch(queue: Sequence[Queued], current: Plan, generation: int) -> Batch
     again: the messages it would have superseded are then decided without it.
     """
     if not queue:
-        return Batch((), current)
+        return Decision((), current)
     first = queue[0]
     if isinstance(first, ControlMessage) and _stands_alone(first):
         return _alone(first, current, generation)
@@ -152,40 +152,40 @@ def _stands_alone(message: ControlMessage) -> bool:
     return message.dry_run or message.action is Action.ROLLBACK
 
 
-def _alone(message: ControlMessage, current: Plan, generation: int) -> Batch:
+def _alone(message: ControlMessage, current: Plan, generation: int) -> Decision:
     try:
         check_expected(message, generation)
     except ControlRejected as error:
-        return Batch((_rejection(error),), current)
+        return Decision((_rejection(error),), current)
     rollback = message.action is Action.ROLLBACK
     plan = current if rollback else resolve(message, current)
     # A dry run of a rollback is a dry run: nothing may move.
     work = Work.DRY_RUN if message.dry_run else Work.ROLLBACK
-    return Batch((Verdict(None),), plan, work, carrier=0)
+    return Decision((Verdict(None),), plan, work, carrier=0)
 
 
-def _gather(queue: Sequence[Queued], current: Plan, generation: int) -> list[_Step]:
+def _gather(queue: Sequence[ParsedMessage], current: Plan, generation: int) -> list[_Step]:
     """The messages from the front whose results can be combined."""
     steps: list[_Step] = []
     plan = current
-    for queued in queue:
-        if isinstance(queued, ControlRejected):
-            steps.append(_Step(plan, error=queued))
+    for message in queue:
+        if isinstance(message, ControlRejected):
+            steps.append(_Step(plan, error=message))
             continue
-        if _stands_alone(queued) or (queued.expected_generation is not None and plan != current):
+        if _stands_alone(message) or (message.expected_generation is not None and plan != current):
             break
         try:
-            check_expected(queued, generation)
+            check_expected(message, generation)
         except ControlRejected as error:
             steps.append(_Step(plan, error=error))
             continue
-        before, plan = plan, resolve(queued, plan)
+        before, plan = plan, resolve(message, plan)
         # One that repeats a change that waits asks for it too: should the build fail, it was not "unchanged".
-        steps.append(_Step(plan, asks=plan != before or resolve(queued, current) != current))
+        steps.append(_Step(plan, asks=plan != before or resolve(message, current) != current))
     return steps
 
 
-def _judge(steps: Sequence[_Step], current: Plan) -> Batch:
+def _judge(steps: Sequence[_Step], current: Plan) -> Decision:
     plan = steps[-1].plan
     last = max((place for place, step in enumerate(steps) if step.asks), default=None)
     builds = plan != current
@@ -200,14 +200,14 @@ def _judge(steps: Sequence[_Step], current: Plan) -> Batch:
         return Verdict(Outcome.UNCHANGED, "no change")
 
     verdicts = tuple(verdict(place, step) for place, step in enumerate(steps))
-    return Batch(verdicts, plan, Work.BUILD, last) if builds else Batch(verdicts, plan)
+    return Decision(verdicts, plan, Work.BUILD, last) if builds else Decision(verdicts, plan)
 
 
 def _rejection(error: ControlRejected) -> Verdict:
     return Verdict(Outcome.REJECTED, str(error), error)
 
 
-def replay(queue: Sequence[Queued], initial: Plan) -> Batch:
+def replay(queue: Sequence[ParsedMessage], initial: Plan) -> Decision:
     """What a control topic read from its start gives, where nothing is built yet: one plan, built once.
 
     Each message is applied in turn, a rollback takes back the change before it, and nothing is expected of a
@@ -216,20 +216,20 @@ def replay(queue: Sequence[Queued], initial: Plan) -> Batch:
     plans = [initial]
     verdicts: list[Verdict] = []
     last: int | None = None
-    for place, queued in enumerate(queue):
+    for place, message in enumerate(queue):
         verdict = Verdict(Outcome.UNCHANGED, "no change")
-        if isinstance(queued, ControlRejected):
-            verdict = _rejection(queued)
-        elif queued.dry_run:
+        if isinstance(message, ControlRejected):
+            verdict = _rejection(message)
+        elif message.dry_run:
             verdict = Verdict(Outcome.UNCHANGED, "a dry run changes nothing")
-        elif queued.action is Action.ROLLBACK:
+        elif message.action is Action.ROLLBACK:
             if len(plans) > 1:
                 plans.pop()
                 verdict, last = Verdict(Outcome.SUPERSEDED, REPLAYED), place
-        elif (plan := resolve(queued, plans[-1])) != plans[-1]:
+        elif (plan := resolve(message, plans[-1])) != plans[-1]:
             plans.append(plan)
             verdict, last = Verdict(Outcome.SUPERSEDED, REPLAYED), place
         verdicts.append(verdict)
     if last is not None:
         verdicts[last] = Verdict(None)
-    return Batch(tuple(verdicts), plans[-1], Work.BUILD, last)
+    return Decision(tuple(verdicts), plans[-1], Work.BUILD, last)
