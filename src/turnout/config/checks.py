@@ -7,12 +7,23 @@ wrong by itself has its fault already, and comes here as None.
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
 
 from turnout.config.auth import RegistrySettings
 from turnout.config.auth_checks import auth_faults, registry_faults, rendered_names
 from turnout.config.config_errors import Path, did_you_mean
-from turnout.config.settings import AccessSettings, ControlSettings, Format, KafkaSettings, SourceSettings, ViewSettings
+from turnout.config.settings import (
+    AccessSettings,
+    ControlSettings,
+    Format,
+    KafkaSettings,
+    SourceSettings,
+    ViewSettings,
+    default_sources,
+    default_views,
+)
 from turnout.config.topic_rules import one_cluster, reserved, taken_topics
 from turnout.plan.joins import ViewSides
 from turnout.plan.own_tables import RESERVED
@@ -25,20 +36,35 @@ _JOINED = ("left", "right", "join", "duplicates")
 _OWN = ("sources", "columns", "sql")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 Faults = Iterator[tuple[Path, str]]
+_M = TypeVar("_M", bound=BaseModel)
 
 
-class Pieces(Protocol):
-    """What is checked; None stands for what is not valid by itself, or not given."""
+class Pieces:
+    """The parts of a document that are valid by themselves, and None for others: checks run beside other faults."""
 
-    kafka: KafkaSettings | None
-    control: ControlSettings | None
-    access: AccessSettings | None
-    has_registry: bool
-    schema_registry: RegistrySettings | None
-    sources: dict[str, SourceSettings | None]
-    views: dict[str, ViewSettings | None]
-    dead_letter_topic: object
-    no_source: bool
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self.kafka = _valid(KafkaSettings, document.get("kafka", {}))
+        self.control = _valid(ControlSettings, document.get("control", {}))
+        self.access = _valid(AccessSettings, document.get("access"))
+        self.has_registry = document.get("schema_registry") is not None
+        self.schema_registry = _valid(RegistrySettings, document.get("schema_registry"))
+        self.sources = _each(SourceSettings, document.get("sources", default_sources()))
+        self.views = _each(ViewSettings, document.get("views", default_views()))
+        self.dead_letter_topic = document.get("dead_letter_topic")
+        self.no_source = document.get("sources") == {}
+
+
+def _valid(model: type[_M], value: object) -> _M | None:
+    try:
+        return model.model_validate(value)
+    except ValidationError:
+        return None
+
+
+def _each(model: type[_M], items: object) -> dict[str, _M | None]:
+    if not isinstance(items, Mapping):
+        return {}
+    return {str(name): _valid(model, value) for name, value in items.items()}
 
 
 def cross_faults(pieces: Pieces) -> Faults:
@@ -56,10 +82,7 @@ def cross_faults(pieces: Pieces) -> Faults:
     yield from _named("table", tables)
     for path, name in tables:
         if name.lower() in RESERVED:
-            yield (
-                path,
-                f"'{name}' is a name of Turnout itself (taken: {', '.join(RESERVED)}); choose another",
-            )
+            yield path, f"'{name}' is a name of Turnout itself (taken: {', '.join(RESERVED)}); choose another"
     for name, view in views.items():
         if view is not None:
             yield from _view(("views", name), view, sources)
@@ -76,16 +99,10 @@ def _named(kind: str, names: Sequence[tuple[Path, str]]) -> Faults:
     first: dict[str, Path] = {}
     for path, name in names:
         if not _NAME.fullmatch(name):
-            yield (
-                path,
-                f"{name!r} is not a {kind} name (a letter, then letters, digits and _); choose another",
-            )
+            yield path, f"{name!r} is not a {kind} name (a letter, then letters, digits and _); choose another"
         elif name.lower() in first:
             other = ".".join(map(str, first[name.lower()]))
-            yield (
-                path,
-                f"the {kind} name '{name}' is used by {other} already (case does not matter); choose another",
-            )
+            yield path, f"the {kind} name '{name}' is used by {other} already (case does not matter); choose another"
         first.setdefault(name.lower(), path)
 
 
@@ -95,10 +112,7 @@ def _columns(path: Path, columns: Mapping[str, object]) -> Faults:
         if not column.strip():
             yield (*path, "columns"), f"the column name {column!r} is empty; give it a name"
         elif column.startswith("_"):
-            yield (
-                (*path, "columns", column),
-                "a column name must not start with '_' (Turnout's own do); rename it",
-            )
+            yield (*path, "columns", column), "a column name must not start with '_' (Turnout's own do); rename it"
         elif column.lower() in seen:
             other = seen[column.lower()]
             yield (*path, "columns", column), f"is the same as '{other}' (case does not matter); rename one"
@@ -111,10 +125,7 @@ def _source(path: Path, source: SourceSettings) -> Faults:
         yield (*path, "columns"), "there is none; describe at least one, such as {id: string}"
     yield from _columns(path, columns)
     if columns and source.key not in columns:
-        yield (
-            (*path, "key"),
-            f"no column '{source.key}' (has: {', '.join(columns)}); {_fix(source.key, columns)}",
-        )
+        yield (*path, "key"), f"no column '{source.key}' (has: {', '.join(columns)}); {_fix(source.key, columns)}"
     elif columns and not columns[source.key].exact:
         yield (
             (*path, "key"),
@@ -157,10 +168,7 @@ def _view(path: Path, view: ViewSettings, sources: Mapping[str, SourceSettings |
     for name in view.read:
         place = "sources" if own else "left" if name == view.left else "right"
         if sources and name not in sources:
-            yield (
-                (*path, place),
-                f"no source '{name}' (has: {', '.join(sources)}); {did_you_mean(name, list(sources))}",
-            )
+            yield (*path, place), f"no source '{name}' (has: {', '.join(sources)}); {did_you_mean(name, list(sources))}"
         if name in seen:
             other = "is named twice" if own or name != view.left else "is the same source as left"
             yield (*path, "sources" if own else "right"), f"{other}, '{name}'; choose another"
@@ -226,17 +234,11 @@ def _topics(pieces: Pieces) -> Faults:
     control = pieces.control
     if control is not None:
         if control.ack_topic == control.topic:
-            yield (
-                ("control", "ack_topic"),
-                f"is the control topic '{control.topic}' itself; choose another topic",
-            )
+            yield ("control", "ack_topic"), f"is the control topic '{control.topic}' itself; choose another topic"
         if one_cluster(pieces.kafka, control.kafka):
             read[control.topic] = "control.topic"
             if control.ack_topic in read and control.ack_topic != control.topic:
-                yield (
-                    ("control", "ack_topic"),
-                    f"is read as {read[control.ack_topic]} too; choose another topic",
-                )
+                yield ("control", "ack_topic"), f"is read as {read[control.ack_topic]} too; choose another topic"
     if isinstance(pieces.dead_letter_topic, str) and pieces.dead_letter_topic in read:
         yield ("dead_letter_topic",), f"is read as {read[pieces.dead_letter_topic]} too; choose another topic"
 
