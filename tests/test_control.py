@@ -9,14 +9,13 @@ from hypothesis import strategies as st
 
 from turnout.config import Settings
 from turnout.config.topic_rules import TopicRules
-from turnout.errors import TurnoutError
 from turnout.plan.control import (
     MAX_MESSAGE_BYTES,
     Action,
     ControlMessage,
     ControlRejected,
     Outcome,
-    check_expected,
+    generation_conflict,
     resolve,
 )
 from turnout.plan.control_parsing import parse_message
@@ -344,16 +343,15 @@ def test_resolution_of_a_rollback_is_refused() -> None:
 
 @pytest.mark.parametrize("expected", [None, 3])
 def test_expected_generation_that_holds_is_accepted(expected: int | None) -> None:
-    check_expected(ControlMessage(expected_generation=expected), 3)
+    assert generation_conflict(ControlMessage(expected_generation=expected), 3) is None
 
 
 @pytest.mark.parametrize("expected", [0, 2, 4])
 def test_expected_generation_that_does_not_hold_is_a_conflict(expected: int) -> None:
-    with pytest.raises(TurnoutError, match=f"is {expected}, but generation 3 is published") as caught:
-        check_expected(ControlMessage(expected_generation=expected, request_id="r"), 3)
-    assert (caught.value.code, caught.value.status) == ("generation_conflict", 409)
-    assert isinstance(caught.value, ControlRejected)
-    assert caught.value.request_id == "r"
+    conflict = generation_conflict(ControlMessage(expected_generation=expected, request_id="r"), 3)
+    assert conflict is not None
+    assert f"is {expected}, but generation 3 is published" in conflict.message
+    assert (conflict.code, conflict.status, conflict.request_id) == ("generation_conflict", 409, "r")
 
 
 def test_outcome_names_are_pinned() -> None:

@@ -15,7 +15,6 @@ from turnout.plan.swap_rules import (
     TRANSITIONS,
     Decision,
     IllegalMove,
-    Lingering,
     ParsedMessage,
     SwapState,
     Work,
@@ -48,9 +47,8 @@ def test_generation_makes_only_legal_moves(current: SwapState, to: SwapState) ->
     if (current, to) in LEGAL:
         assert advance(current, to) is to
         return
-    with pytest.raises(IllegalMove) as caught:
+    with pytest.raises(IllegalMove, match=f"that is {current} cannot become {to}"):
         advance(current, to)
-    assert (caught.value.current, caught.value.to) == (current, to)
 
 
 def test_generation_every_state_is_in_the_table_and_reachable() -> None:
@@ -79,13 +77,13 @@ def test_generation_illegal_move_is_one_sentence(current: SwapState, to: SwapSta
     assert str(caught.value) == text
 
 
-THREE = [Lingering(3, since=30.0), Lingering(1, since=10.0), Lingering(2, since=20.0)]
+THREE = {3: 30.0, 1: 10.0, 2: 20.0}
 
 
 @pytest.mark.parametrize(
     ("lingering", "now", "seconds", "most", "retired"),
     [
-        pytest.param([], 99.0, 8, 2, (), id="none"),
+        pytest.param({}, 99.0, 8, 2, (), id="none"),
         pytest.param(THREE, 30.0, 100, 3, (), id="young and few"),
         pytest.param(THREE, 30.0, 100, 2, (1,), id="too many: the oldest"),
         pytest.param(THREE, 30.0, 100, 0, (1, 2, 3), id="none may linger"),
@@ -93,12 +91,12 @@ THREE = [Lingering(3, since=30.0), Lingering(1, since=10.0), Lingering(2, since=
         pytest.param(THREE, 27.9, 8, 3, (1,), id="just before its end"),
         pytest.param(THREE, 31.0, 0, 3, (1, 2, 3), id="no time at all"),
         pytest.param(THREE, 38.0, 8, 1, (1, 2, 3), id="both, each once"),
-        pytest.param([Lingering(5, 1.0), Lingering(4, 1.0)], 1.0, 8, 1, (4,), id="same moment: lower number"),
-        pytest.param([Lingering(7, 10.0), Lingering(8, 9.0)], 10.0, 8, 1, (8,), id="by age, not by number"),
+        pytest.param({5: 1.0, 4: 1.0}, 1.0, 8, 1, (4,), id="same moment: lower number"),
+        pytest.param({7: 10.0, 8: 9.0}, 10.0, 8, 1, (8,), id="by age, not by number"),
     ],
 )
 def test_lingering_generations_retire_by_time_and_count(
-    lingering: Sequence[Lingering], now: float, seconds: float, most: int, retired: tuple[int, ...]
+    lingering: dict[int, float], now: float, seconds: float, most: int, retired: tuple[int, ...]
 ) -> None:
     assert to_retire(lingering, now, seconds, most) == retired
 

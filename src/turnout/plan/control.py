@@ -99,17 +99,18 @@ def resolve(message: ControlMessage, current: Plan) -> Plan:
     return current.with_(topics=message.topics, joins=joins | dict(message.joins), start=message.start)
 
 
-def check_expected(message: ControlMessage, generation: int) -> None:
-    """Refuse a message that was written for another generation than the published one."""
+def generation_conflict(message: ControlMessage, generation: int) -> ControlRejected | None:
+    """The rejection of a message that was written for another generation than the published one."""
     expected = message.expected_generation
-    if expected is not None and expected != generation:
-        raise ControlRejected(
-            message=f"expectedGeneration is {shown(expected)}, but generation {generation} is published",
-            hint="read the status again, and send the message with its generation",
-            code="generation_conflict",
-            status=409,
-            request_id=message.request_id,
-        )
+    if expected is None or expected == generation:
+        return None
+    return ControlRejected(
+        message=f"expectedGeneration is {shown(expected)}, but generation {generation} is published",
+        hint="read the status again, and send the message with its generation",
+        code="generation_conflict",
+        status=409,
+        request_id=message.request_id,
+    )
 
 
 def shown(value: str | int | float | None) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
-from turnout.plan.control import Action, ControlMessage, ControlRejected, Outcome, check_expected, resolve
+from turnout.plan.control import Action, ControlMessage, ControlRejected, Outcome, generation_conflict, resolve
 from turnout.plan.plan import Plan
 
 
@@ -47,40 +47,27 @@ TRANSITIONS: Mapping[SwapState, frozenset[SwapState]] = {
 class IllegalMove(Exception):  # noqa: N818 - it reads as the sentence it says
     """A move that the table does not have: a fault of the program, not of a message."""
 
-    def __init__(self, current: SwapState, to: SwapState) -> None:
-        self.current = current
-        self.to = to
-        super().__init__(current, to)
-
-    def __str__(self) -> str:
-        allowed = ", ".join(sorted(TRANSITIONS[self.current]))
-        rest = f"it can become {allowed}" if allowed else "that state is final"
-        return f"a generation that is {self.current} cannot become {self.to}: {rest}"
-
 
 def advance(current: SwapState, to: SwapState) -> SwapState:
     """`to`, where the table allows the move."""
     if to not in TRANSITIONS[current]:
-        raise IllegalMove(current, to)
+        allowed = ", ".join(sorted(TRANSITIONS[current]))
+        rest = f"it can become {allowed}" if allowed else "that state is final"
+        raise IllegalMove(f"a generation that is {current} cannot become {to}: {rest}")
     return to
 
 
-@dataclass(frozen=True, slots=True)
-class Lingering:
-    """A generation that is no longer published; `since` is in seconds, on the same clock as `now` below."""
-
-    generation: int
-    since: float
-
-
 def to_retire(
-    lingering: Sequence[Lingering], now: float, linger_seconds: float, max_linger_generations: int
+    lingering: Mapping[int, float], now: float, linger_seconds: float, max_linger_generations: int
 ) -> tuple[int, ...]:
-    """The generations to close, oldest first: those whose time is over, and those that are too many."""
-    by_age = sorted(lingering, key=lambda one: (one.since, one.generation))
+    """The generations to close, oldest first: those whose time is over, and those that are too many.
+
+    `lingering` has for each when it was replaced, in seconds on the same clock as `now`.
+    """
+    by_age = sorted(lingering, key=lambda number: (lingering[number], number))
     too_many = max(0, len(by_age) - max_linger_generations)
     return tuple(
-        one.generation for place, one in enumerate(by_age) if place < too_many or now - one.since >= linger_seconds
+        number for place, number in enumerate(by_age) if place < too_many or now - lingering[number] >= linger_seconds
     )
 
 
@@ -153,10 +140,8 @@ def _stands_alone(message: ControlMessage) -> bool:
 
 
 def _alone(message: ControlMessage, current: Plan, generation: int) -> Decision:
-    try:
-        check_expected(message, generation)
-    except ControlRejected as error:
-        return Decision((_rejection(error),), current)
+    if conflict := generation_conflict(message, generation):
+        return Decision((_rejection(conflict),), current)
     rollback = message.action is Action.ROLLBACK
     plan = current if rollback else resolve(message, current)
     # A dry run of a rollback is a dry run: nothing may move.
@@ -174,10 +159,8 @@ def _gather(queue: Sequence[ParsedMessage], current: Plan, generation: int) -> l
             continue
         if _stands_alone(message) or (message.expected_generation is not None and plan != current):
             break
-        try:
-            check_expected(message, generation)
-        except ControlRejected as error:
-            steps.append(_Step(plan, error=error))
+        if conflict := generation_conflict(message, generation):
+            steps.append(_Step(plan, error=conflict))
             continue
         before, plan = plan, resolve(message, plan)
         # One that repeats a change that waits asks for it too: should the build fail, it was not "unchanged".

@@ -13,6 +13,7 @@ from typing import Any
 
 import duckdb
 
+from turnout.plan.control import topic_field
 from turnout.plan.joins import quoted
 from turnout.plan.plan import Plan
 from turnout.plan.times import moment_sql, now_milliseconds
@@ -85,7 +86,7 @@ class Ledger:
         self.database = database
         self._log_rows = log_rows
         self._logged = 0
-        self._topics = [f"{source}Topic" for source in sources]
+        self._topics = [topic_field(source) for source in sources]
         with database.write() as cursor:
             self._make_status(cursor)
 
@@ -141,7 +142,7 @@ class Ledger:
 
     def plan_values(self, plan: Plan) -> dict[str, Any]:
         """The fields of the status row that tell a plan."""
-        topics = {f"{source}Topic": topic for source, topic in plan.topics.items()}
+        topics = {topic_field(source): topic for source, topic in plan.topics.items()}
         joins = dict.fromkeys(join.value for join in plan.joins.values())
         return {**topics, "joinType": ", ".join(joins)}
 

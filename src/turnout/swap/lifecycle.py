@@ -14,7 +14,7 @@ import duckdb
 from turnout.config.settings import SwapSettings
 from turnout.errors import TurnoutError, first_line
 from turnout.logs import about
-from turnout.plan.swap_rules import Lingering, SwapState, to_retire
+from turnout.plan.swap_rules import SwapState, to_retire
 from turnout.store.database import is_store_failure, store_failed
 from turnout.swap.generations import Generation, Generations
 from turnout.swap.health import Health, Say, Subject
@@ -129,7 +129,7 @@ class Lifecycle:
             log.warning("what was shown before is removed at the next start: %s", first_line(error))
 
     def _retire(self) -> None:
-        lingering = [Lingering(g.number, g.lingering_since) for g in self.lingering]
+        lingering = {g.number: g.lingering_since for g in self.lingering}
         seconds, most = self._settings.linger_seconds, self._settings.max_linger_generations
         for number in to_retire(lingering, time.monotonic(), seconds, most):
             generation = next(g for g in self.lingering if g.number == number)
