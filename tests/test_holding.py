@@ -17,7 +17,7 @@ from turnout.plan.columns import ColumnType
 from turnout.store.feed import Delta
 from turnout.store.identity import ROW
 from turnout.store.query.delta_sql import Netting
-from turnout.store.query.where import Op, SortKey, Term, compile_sort, compile_where, quote
+from turnout.store.query.where import Op, SortKey, Term, compile_sort, compile_where
 from turnout.store.query.window_rows import KEY, Held, Order, hold
 from turnout.store.query.windows import Window
 
