@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from difflib import get_close_matches
+from functools import partial
+from typing import TypeVar
 
 from turnout.plan.control import (
     MAX_MESSAGE_BYTES,
@@ -24,6 +26,7 @@ from turnout.plan.control import (
 from turnout.plan.joins import ALIASES, Join, parse_join
 from turnout.plan.plan import Start, parse_topic
 
+_T = TypeVar("_T")
 TopicFault = Callable[[str], tuple[str, str] | None]
 
 _WARNINGS_SHOWN = 10
@@ -44,24 +47,38 @@ def parse_message(
     `topic_fault` says what is wrong with a topic that is well spelled, and what to do.
     """
     warnings: list[str] = []
-    reader = _Reader(_decode_object(_text(raw), warnings), warnings, topic_fault)
-    request_id = reader.request_id()
-    topics = {source: reader.topic(topic_field(source)) for source in sources}
-    joins = {view: reader.join(join_field(view)) for view in views}
+    fields = _decode_object(_text(raw), warnings)
+    faults: list[_FieldError] = []
+
+    def read(name: str, parse: Callable[[str, object], _T]) -> _T | None:
+        value = _given(fields.get(name))
+        try:
+            return None if value is None else parse(name, value)
+        except _FieldError as error:
+            faults.append(error)
+            return None
+
+    request_id = read("requestId", _request_id)
+    topics = {source: read(topic_field(source), partial(_topic, topic_fault)) for source in sources}
+    joins = {view: read(join_field(view), _join) for view in views}
     message = ControlMessage(
         topics={source: topic for source, topic in topics.items() if topic is not None},
-        join=reader.join("joinType"),
+        join=read("joinType", _join),
         joins={view: join for view, join in joins.items() if join is not None},
         request_id=request_id,
-        start=reader.start(),
-        expected_generation=reader.expected_generation(),
-        dry_run=reader.dry_run(),
-        action=reader.action(),
-        warnings=reader.all_warnings([*map(topic_field, sources), *map(join_field, views)]),
+        start=read("start", _start),
+        expected_generation=read("expectedGeneration", _expected_generation),
+        dry_run=read("dryRun", _dry_run) or False,
+        action=read("action", _action) or Action.CHANGE,
+        warnings=(*warnings[:_WARNINGS_SHOWN], *_unknown_fields(fields, sources, views)),
     )
     if message.action is Action.ROLLBACK and (message.topics or message.join or message.joins or message.start):
-        reader.fault("a rollback takes no topics, join or start", "send action alone, or a change without action")
-    reader.raise_faults(request_id)
+        alone = "send action alone, or a change without action"
+        faults.append(_FieldError("a rollback takes no topics, join or start", alone))
+    if faults:
+        # All are told at once.
+        hints = dict.fromkeys(fault.hint for fault in faults)
+        raise ControlRejected(message="; ".join(map(str, faults)), hint="; ".join(hints), request_id=request_id)
     return message
 
 
@@ -122,136 +139,106 @@ def _decode_object(text: str, warnings: list[str]) -> dict[str, object]:
     return value
 
 
-class _Reader:
-    """Takes the known fields out of an object, and collects every fault, so that all are told at once."""
+class _FieldError(Exception):
+    """What is wrong with a field, and what to do."""
 
-    def __init__(self, fields: Mapping[str, object], warnings: list[str], topic_fault: TopicFault) -> None:
-        self._fields = fields
-        self._warnings = warnings
-        self._topic_fault = topic_fault
-        self._faults: list[tuple[str, str]] = []
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.hint = hint
 
-    def fault(self, message: str, hint: str) -> None:
-        self._faults.append((message, hint))
 
-    def raise_faults(self, request_id: str | None) -> None:
-        if self._faults:
-            messages, hints = zip(*self._faults, strict=True)
-            raise ControlRejected(
-                message="; ".join(messages), hint="; ".join(dict.fromkeys(hints)), request_id=request_id
-            )
+def _given(value: object) -> object:
+    """The value, or None where it is null, NaN, empty or blank."""
+    if isinstance(value, str):
+        return value.strip() or None
+    # Only NaN differs from itself.
+    return None if isinstance(value, float) and value != value else value
 
-    def _value(self, name: str) -> object:
-        """The value, or None where it is null, NaN, empty or blank."""
-        value = self._fields.get(name)
-        if isinstance(value, str):
-            return value.strip() or None
-        # Only NaN differs from itself.
-        return None if isinstance(value, float) and value != value else value
 
-    def _name(self, name: str) -> str | None:
-        """A text where the string "nan" means that there is none, as some data frames write it."""
-        value = self._value(name)
-        if value is None or (isinstance(value, str) and value.lower() == "nan"):
-            return None
-        if isinstance(value, str):
-            return value
-        self.fault(f"{name}: {_kind(value)} instead of a string", f"send {name} as a string, or leave it out")
+def _name(name: str, value: object) -> str | None:
+    """A text where the string "nan" means that there is none, as some data frames write it."""
+    if not isinstance(value, str):
+        raise _FieldError(f"{name}: {_kind(value)} instead of a string", f"send {name} as a string, or leave it out")
+    return None if value.lower() == "nan" else value
+
+
+def _topic(topic_fault: TopicFault, name: str, value: object) -> str | None:
+    text = _name(name, value)
+    if text is None:
         return None
+    try:
+        topic = parse_topic(text)
+    except ValueError:
+        allowed = "use 1 to 249 letters, digits, '.', '_' or '-' (not '.' or '..' alone)"
+        raise _FieldError(f"{name}: {shown(text)} is not a Kafka topic name", allowed) from None
+    if (wrong := topic_fault(topic)) is not None:
+        raise _FieldError(f"{name}: {wrong[0]}", wrong[1])
+    return topic
 
-    def topic(self, name: str) -> str | None:
-        text = self._name(name)
-        if text is None:
-            return None
-        try:
-            topic = parse_topic(text)
-        except ValueError:
-            self.fault(
-                f"{name}: {shown(text)} is not a Kafka topic name",
-                "use 1 to 249 letters, digits, '.', '_' or '-' (not '.' or '..' alone)",
-            )
-            return None
-        if (wrong := self._topic_fault(topic)) is not None:
-            self.fault(f"{name}: {wrong[0]}", wrong[1])
-            return None
-        return topic
 
-    def join(self, name: str) -> Join | None:
-        text = self._name(name)
-        try:
-            return None if text is None else parse_join(text)
-        except ValueError:
-            known = ", ".join([*Join, *ALIASES])
-            self.fault(f"{name}: unknown join {shown(text)} (known: {known})", "send one of the known joins")
-            return None
+def _join(name: str, value: object) -> Join | None:
+    text = _name(name, value)
+    try:
+        return None if text is None else parse_join(text)
+    except ValueError:
+        known = ", ".join([*Join, *ALIASES])
+        message = f"{name}: unknown join {shown(text)} (known: {known})"
+        raise _FieldError(message, "send one of the known joins") from None
 
-    def start(self) -> Start | None:
-        value = self._value("start")
-        if value is None:
-            return None
-        try:
-            if isinstance(value, dict) and not isinstance(value.get("timestamp", ""), str):
-                raise ValueError(f"timestamp is {_kind(value['timestamp'])} instead of ISO 8601 text")  # noqa: TRY004
-            start = Start.parse(value)
-            start.to_json()  # a moment past the year 9999 in UTC can be read, but not be shown
-        except (ValueError, OverflowError) as error:
-            self.fault(
-                f"start: {clipped(str(error), 240)}",
-                'send "latest", "earliest" or {"timestamp": "2026-01-01T00:00:00Z"}',
-            )
-            return None
-        return start
 
-    def request_id(self) -> str | None:
-        value = self._value("requestId")
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            value = str(value)
-        if value is None or (isinstance(value, str) and len(value) <= MAX_REQUEST_ID and _is_text(value)):
-            return value
-        if isinstance(value, str) and len(value) > MAX_REQUEST_ID:
-            limit = f"{MAX_REQUEST_ID} characters at most"
-            self.fault(f"requestId: {len(value)} characters are too many", f"send a requestId of {limit}")
-            return None
+def _start(name: str, value: object) -> Start:
+    try:
+        if isinstance(value, dict) and not isinstance(value.get("timestamp", ""), str):
+            raise ValueError(f"timestamp is {_kind(value['timestamp'])} instead of ISO 8601 text")  # noqa: TRY004
+        start = Start.parse(value)
+        start.to_json()  # a moment past the year 9999 in UTC can be read, but not be shown
+    except (ValueError, OverflowError) as error:
+        forms = 'send "latest", "earliest" or {"timestamp": "2026-01-01T00:00:00Z"}'
+        raise _FieldError(f"{name}: {clipped(str(error), 240)}", forms) from None
+    return start
+
+
+def _request_id(name: str, value: object) -> str:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        value = str(value)
+    if not isinstance(value, str) or not _is_text(value):
         what = "half a character" if isinstance(value, str) else _kind(value)
-        self.fault(f"requestId: {what} instead of a string", "send requestId as a string or a number")
-        return None
+        raise _FieldError(f"{name}: {what} instead of a string", f"send {name} as a string or a number")
+    if len(value) > MAX_REQUEST_ID:
+        limit = f"send a {name} of {MAX_REQUEST_ID} characters at most"
+        raise _FieldError(f"{name}: {len(value)} characters are too many", limit)
+    return value
 
-    def expected_generation(self) -> int | None:
-        value = self._value("expectedGeneration")
-        if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 0):
-            return value
-        got = shown(value) if isinstance(value, str | int | float) else _kind(value)
-        self.fault(
-            f"expectedGeneration: {got} is not a generation",
-            "send the published generation, an integer of 0 or more",
-        )
-        return None
 
-    def dry_run(self) -> bool:
-        value = self._value("dryRun")
-        if value is None or isinstance(value, bool):
-            return bool(value)
-        self.fault(f"dryRun: {_kind(value)} instead of true or false", "send dryRun as true or false")
-        return False
+def _expected_generation(name: str, value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    got = shown(value) if isinstance(value, str | int | float) else _kind(value)
+    hint = "send the published generation, an integer of 0 or more"
+    raise _FieldError(f"{name}: {got} is not a generation", hint)
 
-    def action(self) -> Action:
-        value = self._value("action")
-        if value is None:
-            return Action.CHANGE
-        if isinstance(value, str) and value.lower() == "rollback":
-            return Action.ROLLBACK
-        got = shown(value) if isinstance(value, str) else _kind(value)
-        self.fault(f"action: {got} is not known (known: rollback)", 'send "rollback", or leave action out')
-        return Action.CHANGE
 
-    def all_warnings(self, own_fields: Collection[str]) -> tuple[str, ...]:
-        """What was ignored: repeated fields, and unknown ones with the field that was probably meant."""
-        known = [*own_fields, *_OWN_FIELDS]
-        unknown = [name for name in self._fields if name not in known]
-        found = [_unknown_field(name, known) for name in unknown[:_WARNINGS_SHOWN]]
-        if len(unknown) > _WARNINGS_SHOWN:
-            found.append(f"{len(unknown) - _WARNINGS_SHOWN} more unknown fields are ignored")
-        return (*self._warnings[:_WARNINGS_SHOWN], *found)
+def _dry_run(name: str, value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise _FieldError(f"{name}: {_kind(value)} instead of true or false", f"send {name} as true or false")
+
+
+def _action(name: str, value: object) -> Action:
+    if isinstance(value, str) and value.lower() == "rollback":
+        return Action.ROLLBACK
+    got = shown(value) if isinstance(value, str) else _kind(value)
+    raise _FieldError(f"{name}: {got} is not known (known: rollback)", f'send "rollback", or leave {name} out')
+
+
+def _unknown_fields(fields: Collection[str], sources: Collection[str], views: Collection[str]) -> list[str]:
+    """A warning for each field that is ignored, with the field that was probably meant."""
+    known = [*map(topic_field, sources), *map(join_field, views), *_OWN_FIELDS]
+    unknown = [name for name in fields if name not in known]
+    found = [_unknown_field(name, known) for name in unknown[:_WARNINGS_SHOWN]]
+    if len(unknown) > _WARNINGS_SHOWN:
+        found.append(f"{len(unknown) - _WARNINGS_SHOWN} more unknown fields are ignored")
+    return found
 
 
 def _unknown_field(name: str, known: Collection[str]) -> str:
