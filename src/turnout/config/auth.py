@@ -1,6 +1,6 @@
 """The `auth` block of a Kafka cluster as types: how Turnout's clients prove who they are, and whom they trust.
 
-Which of its settings belong together is checked in auth_checks.py; kafka/security.py renders it for each client.
+Which of its settings belong together is `auth_checks.py`; `kafka/security.py` renders it for each client.
 """
 
 import re

@@ -224,7 +224,7 @@ def _shown(path: Path, view: ViewSettings, sources: Mapping[str, SourceSettings]
 
 def _topics(pieces: Pieces) -> Faults:
     """What Turnout writes must not be what it reads: it would feed itself."""
-    # What is written is told at the setting that writes.
+    # A topic that is written and read is a fault of the setting that writes it.
     quiet = pieces.control and pieces.control.model_copy(update={"ack_topic": None})
     taken = taken_topics(pieces.kafka, quiet, None)
     for name, source in pieces.sources.items():

@@ -1,6 +1,6 @@
 """The configuration as a document: YAML text, `${NAME}` in its values, and TURNOUT_... in the environment.
 
-What a setting means, and whether it fits the others, is config.py's question.
+What a setting means is `settings.py`, and whether it fits the others `checks.py`.
 """
 
 import re

@@ -1,6 +1,6 @@
 """The settings of turnout.yaml as types, with their defaults.
 
-Each is checked by itself here; how they fit together is in config_checks.py, and reading them in config.py.
+Each is checked by itself here; how they fit together is `checks.py`, and reading them `loading.py`.
 """
 
 import ipaddress

@@ -76,7 +76,6 @@ def parse_message(
         alone = "send action alone, or a change without action"
         faults.append(_FieldError("a rollback takes no topics, join or start", alone))
     if faults:
-        # All are told at once.
         hints = dict.fromkeys(fault.hint for fault in faults)
         raise ControlRejected(message="; ".join(map(str, faults)), hint="; ".join(hints), request_id=request_id)
     return message

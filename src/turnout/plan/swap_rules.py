@@ -1,7 +1,6 @@
 """The rules of a swap, as pure decisions: the states of a generation, which retire, which message is built.
 
-Nothing here builds, publishes or closes anything, or looks at a clock: the orchestrator does,
-and asks here first.
+Nothing here builds, publishes or closes anything, or looks at a clock: `swap/` does, and asks here first.
 """
 
 from __future__ import annotations

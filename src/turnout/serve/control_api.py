@@ -1,7 +1,7 @@
 """The HTTP calls that ask for a change: control messages and rollbacks.
 
-A message goes to the desk as it came; who sent it waits here for the outcome. What a message means, and what becomes
-of it, is decided elsewhere.
+A message goes to the control queue as it came; who sent it waits here for the outcome. What a message means, and what
+becomes of it, is decided elsewhere.
 """
 
 from __future__ import annotations

@@ -143,7 +143,7 @@ class Builder:
                 yield
         except Exception as error:
             if self._stopping.is_set():
-                raise Stopping from error  # what it used was taken away from under it: its message waits in the store
+                raise Stopping from error  # its clients are closed already; its message waits in the store
             raise
 
     def catch_up(self, generation: Generation, *, first: bool) -> None:

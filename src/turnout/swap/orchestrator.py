@@ -168,7 +168,7 @@ class Orchestrator:
                 return
             except Exception as error:
                 if self._stopping.is_set():
-                    return  # what it used has been taken away from under it
+                    return  # the clients that it used are closed
                 self._failed_step(error)
             self.queue.arrived.wait(TICK_SECONDS)
             self.queue.arrived.clear()
