@@ -116,26 +116,32 @@ def decide(queue: Sequence[ParsedMessage], current: Plan, generation: int) -> De
     Where the carrier turns out to be invalid before its build began, put its rejection in its place and ask
     again: the messages it would have superseded are then decided without it.
     """
-    if not queue:
-        return Decision((), current)
-    first = queue[0]
-    if isinstance(first, ControlMessage) and _stands_alone(first):
-        return _alone(first, current, generation)
-    steps = _gather(queue, current, generation)
-    return _judge(steps, current)
-
-
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """One gathered message: its rejection, or the plan up to and with it, and whether it asks for one."""
-
-    plan: Plan
-    asks: bool = False
-    error: ControlRejected | None = None
-
-
-def _stands_alone(message: ControlMessage) -> bool:
-    return message.dry_run or message.action is Action.ROLLBACK
+    plan = current
+    verdicts: list[Verdict] = []
+    last: int | None = None
+    for place, message in enumerate(queue):
+        if isinstance(message, ControlRejected):
+            verdicts.append(_rejection(message))
+            continue
+        alone = message.dry_run or message.action is Action.ROLLBACK
+        if alone and place == 0:
+            return _alone(message, current, generation)
+        if alone or (message.expected_generation is not None and plan != current):
+            break
+        if conflict := generation_conflict(message, generation):
+            verdicts.append(_rejection(conflict))
+            continue
+        before, plan = plan, resolve(message, plan)
+        # One that repeats a change that waits asks for it too: should the build fail, it was not "unchanged".
+        if plan != before or resolve(message, current) != current:
+            if last is not None:
+                verdicts[last] = Verdict(Outcome.SUPERSEDED, "a later message was combined with it")
+            last = place
+        verdicts.append(Verdict(Outcome.UNCHANGED, "no change"))
+    if last is None or plan == current:
+        return Decision(tuple(verdicts), plan)
+    verdicts[last] = Verdict(None)
+    return Decision(tuple(verdicts), plan, Work.BUILD, last)
 
 
 def _alone(message: ControlMessage, current: Plan, generation: int) -> Decision:
@@ -146,43 +152,6 @@ def _alone(message: ControlMessage, current: Plan, generation: int) -> Decision:
     # A dry run of a rollback is a dry run: nothing may move.
     work = Work.DRY_RUN if message.dry_run else Work.ROLLBACK
     return Decision((Verdict(None),), plan, work, carrier=0)
-
-
-def _gather(queue: Sequence[ParsedMessage], current: Plan, generation: int) -> list[_Step]:
-    """The messages from the front whose results can be combined."""
-    steps: list[_Step] = []
-    plan = current
-    for message in queue:
-        if isinstance(message, ControlRejected):
-            steps.append(_Step(plan, error=message))
-            continue
-        if _stands_alone(message) or (message.expected_generation is not None and plan != current):
-            break
-        if conflict := generation_conflict(message, generation):
-            steps.append(_Step(plan, error=conflict))
-            continue
-        before, plan = plan, resolve(message, plan)
-        # One that repeats a change that waits asks for it too: should the build fail, it was not "unchanged".
-        steps.append(_Step(plan, asks=plan != before or resolve(message, current) != current))
-    return steps
-
-
-def _judge(steps: Sequence[_Step], current: Plan) -> Decision:
-    plan = steps[-1].plan
-    last = max((place for place, step in enumerate(steps) if step.asks), default=None)
-    builds = plan != current
-
-    def verdict(place: int, step: _Step) -> Verdict:
-        if step.error is not None:
-            return _rejection(step.error)
-        if place == last and builds:
-            return Verdict(None)
-        if step.asks and place != last:
-            return Verdict(Outcome.SUPERSEDED, "a later message was combined with it")
-        return Verdict(Outcome.UNCHANGED, "no change")
-
-    verdicts = tuple(verdict(place, step) for place, step in enumerate(steps))
-    return Decision(verdicts, plan, Work.BUILD, last) if builds else Decision(verdicts, plan)
 
 
 def _rejection(error: ControlRejected) -> Verdict:
