@@ -4,7 +4,7 @@ What a setting means is `settings.py`, and whether it fits the others `checks.py
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import yaml
@@ -130,10 +130,10 @@ def override(
     for name in sorted(environ, key=lambda name: (name.count("__"), name)):
         if not name.startswith(PREFIX) or name in NOT_SETTINGS:
             continue
-        path = _path(name.removeprefix(PREFIX).split("__"), document, root)
+        known = dict(_variables(document, root))
+        path = known.get(name.upper()) or _new_property(name, known, root)
         if path is None:
-            known = _names(document, root)
-            faults.append(f"{name}: unknown setting in the environment; {did_you_mean(name, known)}")
+            faults.append(f"{name}: unknown setting in the environment; {did_you_mean(name, list(known))}")
             continue
         value, more = _value(environ[name], annotation_at(root, path))
         faults += [f"{name}: {fault}" for fault in more]
@@ -142,36 +142,24 @@ def override(
     return document, origins, faults
 
 
-def _path(words: list[str], document: Any, annotation: Any) -> Path | None:
-    """The setting that the words of a variable name, whatever their case."""
-    path: Path = ()
-    for word in words:
-        known = _children(document, annotation)
-        step = next((name for name in known if name.lower() == word.lower()), None)
-        if step is None and annotation == dict[str, str] and word:
-            step = word  # a raw property can be new
-        if step is None:
-            return None
-        path = (*path, step)
-        annotation = child(annotation, step)
-        document = document.get(step) if isinstance(document, Mapping) else None
-    return path
-
-
-def _children(document: Any, annotation: Any) -> list[str]:
+def _variables(document: Any, annotation: Any, before: str = PREFIX, path: Path = ()) -> Iterator[tuple[str, Path]]:
+    """Every variable that would be a setting, and where that is."""
     if is_model(annotation):
-        return list(annotation.model_fields)
-    return [str(name) for name in document] if isinstance(document, Mapping) else []
-
-
-def _names(document: Any, annotation: Any, before: str = PREFIX) -> list[str]:
-    """Every variable that would be a setting."""
-    names = []
-    for step in _children(document, annotation):
-        name = f"{before}{step.upper()}"
+        steps = list(annotation.model_fields)
+    else:
+        steps = [str(name) for name in document] if isinstance(document, Mapping) else []
+    for step in steps:
+        name, place = f"{before}{step.upper()}", (*path, step)
+        yield name, place
         below = document.get(step) if isinstance(document, Mapping) else None
-        names += [name, *_names(below, child(annotation, step), f"{name}__")]
-    return names
+        yield from _variables(below, child(annotation, step), f"{name}__", place)
+
+
+def _new_property(name: str, known: Mapping[str, Path], root: type[BaseModel]) -> Path | None:
+    """A raw property that the file does not have."""
+    above, _, word = name.rpartition("__")
+    path = known.get(above.upper())
+    return (*path, word) if path and word and annotation_at(root, path) == dict[str, str] else None
 
 
 def _value(text: str, annotation: Any) -> tuple[Any, list[str]]:
