@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from turnout.config.auth import RegistrySettings
 from turnout.config.auth_checks import auth_faults, registry_faults, rendered_names
-from turnout.config.config_errors import Path, did_you_mean
+from turnout.config.config_errors import SettingPath, did_you_mean
 from turnout.config.settings import (
     AccessSettings,
     ControlSettings,
@@ -35,7 +35,7 @@ _TOKEN = re.compile(r"[!-~]{16,512}")
 _JOINED = ("left", "right", "join", "duplicates")
 _OWN = ("sources", "columns", "sql")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-Faults = Iterator[tuple[Path, str]]
+Faults = Iterator[tuple[SettingPath, str]]
 _M = TypeVar("_M", bound=BaseModel)
 
 
@@ -77,7 +77,7 @@ def cross_faults(pieces: Pieces) -> Faults:
         if source is not None:
             yield from _source(("sources", name), source)
             yield from _format(("sources", name), source, has_registry=pieces.has_registry)
-    tables: list[tuple[Path, str]] = [(("sources", name, "table"), s.table) for name, s in sources.items() if s]
+    tables: list[tuple[SettingPath, str]] = [(("sources", name, "table"), s.table) for name, s in sources.items() if s]
     tables += [(("views", name), name) for name in views]
     yield from _named("table", tables)
     for path, name in tables:
@@ -94,9 +94,9 @@ def cross_faults(pieces: Pieces) -> Faults:
         yield from _access(pieces.access)
 
 
-def _named(kind: str, names: Sequence[tuple[Path, str]]) -> Faults:
+def _named(kind: str, names: Sequence[tuple[SettingPath, str]]) -> Faults:
     """Names must be plain words, and differ by more than case: SQL does not tell `Users` from `users`."""
-    first: dict[str, Path] = {}
+    first: dict[str, SettingPath] = {}
     for path, name in names:
         if not _NAME.fullmatch(name):
             yield path, f"{name!r} is not a {kind} name (a letter, then letters, digits and _); choose another"
@@ -106,7 +106,7 @@ def _named(kind: str, names: Sequence[tuple[Path, str]]) -> Faults:
         first.setdefault(name.lower(), path)
 
 
-def _columns(path: Path, columns: Mapping[str, object]) -> Faults:
+def _columns(path: SettingPath, columns: Mapping[str, object]) -> Faults:
     seen: dict[str, str] = {}
     for column in columns:
         if not column.strip():
@@ -119,7 +119,7 @@ def _columns(path: Path, columns: Mapping[str, object]) -> Faults:
         seen.setdefault(column.lower(), column)
 
 
-def _source(path: Path, source: SourceSettings) -> Faults:
+def _source(path: SettingPath, source: SourceSettings) -> Faults:
     columns = source.columns
     if not columns:
         yield (*path, "columns"), "there is none; describe at least one, such as {id: string}"
@@ -136,7 +136,7 @@ def _source(path: Path, source: SourceSettings) -> Faults:
         yield (*path, "max_rows"), "works with rows: all only, got rows: latest; remove one of them"
 
 
-def _format(path: Path, source: SourceSettings, *, has_registry: bool) -> Faults:
+def _format(path: SettingPath, source: SourceSettings, *, has_registry: bool) -> Faults:
     """Formats with schemas need to know where theirs is."""
     if source.format is Format.JSON:
         if source.schema_file is not None:
@@ -155,7 +155,7 @@ def _fix(name: str, columns: Mapping[str, object]) -> str:
     return close if close.endswith("?") else "fix the name or add the column"
 
 
-def _view(path: Path, view: ViewSettings, sources: Mapping[str, SourceSettings | None]) -> Faults:
+def _view(path: SettingPath, view: ViewSettings, sources: Mapping[str, SourceSettings | None]) -> Faults:
     own = view.sql is not None
     wanted, others, kind = (_OWN, _JOINED, "sql") if own else (_JOINED[:2], _OWN, "a join of left and right")
     for name in wanted:
@@ -184,7 +184,7 @@ def _view(path: Path, view: ViewSettings, sources: Mapping[str, SourceSettings |
         yield from _shown(path, view, found)
 
 
-def _on(path: Path, on: str, name: str, source: SourceSettings) -> Faults:
+def _on(path: SettingPath, on: str, name: str, source: SourceSettings) -> Faults:
     if on not in source.columns:
         has = ", ".join(source.columns)
         yield (*path, "on"), f"source '{name}' has no column '{on}' (has: {has}); fix the name or add the column"
@@ -192,7 +192,7 @@ def _on(path: Path, on: str, name: str, source: SourceSettings) -> Faults:
         yield (*path, "on"), f"'{on}' is not the key of source '{name}' (key: {source.key}); join on the key"
 
 
-def _types(path: Path, on: str, sources: Mapping[str, SourceSettings]) -> Faults:
+def _types(path: SettingPath, on: str, sources: Mapping[str, SourceSettings]) -> Faults:
     """Keys of different types would not meet."""
     types = {name: source.columns[on] for name, source in sources.items()}
     first, *others = types
@@ -202,7 +202,7 @@ def _types(path: Path, on: str, sources: Mapping[str, SourceSettings]) -> Faults
             yield (*path, "on"), f"column '{on}' is {shown}; give both the same type"
 
 
-def _shown(path: Path, view: ViewSettings, sources: Mapping[str, SourceSettings]) -> Faults:
+def _shown(path: SettingPath, view: ViewSettings, sources: Mapping[str, SourceSettings]) -> Faults:
     """The columns of the view."""
     if view.sql is not None:
         kind = next(iter(sources.values())).columns[view.on]
@@ -250,7 +250,7 @@ def _clusters(pieces: Pieces) -> Faults:
         yield from _kafka(("control", "kafka"), pieces.control.kafka)
 
 
-def _kafka(path: Path, kafka: KafkaSettings) -> Faults:
+def _kafka(path: SettingPath, kafka: KafkaSettings) -> Faults:
     for name in ("properties", "librdkafka_properties"):
         if "bootstrap.servers" in getattr(kafka, name):
             yield (*path, name, "bootstrap.servers"), "has a setting of its own; use bootstrap_servers"
@@ -266,9 +266,9 @@ def _access(access: AccessSettings) -> Faults:
     if not access.tokens:
         yield ("access", "tokens"), "there is none, so nobody could connect; add one or remove access"
     names: set[str] = set()
-    values: list[tuple[Path, str]] = []
+    values: list[tuple[SettingPath, str]] = []
     for place, token in enumerate(access.tokens):
-        path: Path = ("access", "tokens", place)
+        path: SettingPath = ("access", "tokens", place)
         if token.name in names:
             yield (*path, "name"), f"'{token.name}' is there already; choose another name"
         elif token.name in TAKEN_NAMES:
@@ -283,7 +283,7 @@ def _access(access: AccessSettings) -> Faults:
     yield from token_faults(values)
 
 
-def token_faults(tokens: Iterable[tuple[Path, str]]) -> Faults:
+def token_faults(tokens: Iterable[tuple[SettingPath, str]]) -> Faults:
     """What is wrong with tokens; they are not shown."""
     seen: set[str] = set()
     for path, token in tokens:

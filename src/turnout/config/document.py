@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, SecretStr
 
-from turnout.config.config_errors import Path, annotation_at, child, describe, did_you_mean, is_model
+from turnout.config.config_errors import SettingPath, annotation_at, child, describe, did_you_mean, is_model
 
 PREFIX = "TURNOUT_"
 # Read by other parts of Turnout: where jars are cached and come from, and which server a command talks to.
@@ -93,8 +93,8 @@ def _yaml_fault(error: Exception) -> str:
 
 
 def substitute(
-    node: Any, environ: Mapping[str, str], skip: Mapping[Path, str], path: Path = ()
-) -> tuple[Any, dict[Path, str]]:
+    node: Any, environ: Mapping[str, str], skip: Mapping[SettingPath, str], path: SettingPath = ()
+) -> tuple[Any, dict[SettingPath, str]]:
     """The tree with `${NAME}` replaced in its values, as a copy, and what could not be; `skip` stays."""
     if path in skip:
         return node, {}
@@ -103,14 +103,14 @@ def substitute(
     if not isinstance(node, Mapping | list):
         return node, {}
     filled: dict[Any, Any] = {}
-    unset: dict[Path, str] = {}
+    unset: dict[SettingPath, str] = {}
     for step, value in node.items() if isinstance(node, Mapping) else enumerate(node):
         filled[step], more = substitute(value, environ, skip, (*path, step))
         unset |= more
     return (filled if isinstance(node, Mapping) else list(filled.values())), unset
 
 
-def _filled(text: str, environ: Mapping[str, str], path: Path) -> tuple[str, dict[Path, str]]:
+def _filled(text: str, environ: Mapping[str, str], path: SettingPath) -> tuple[str, dict[SettingPath, str]]:
     missing = [name for name in _VARIABLE.findall(text) if name not in environ and name]
     if "${}" in text.replace("$${", ""):
         missing.append("")
@@ -122,9 +122,9 @@ def _filled(text: str, environ: Mapping[str, str], path: Path) -> tuple[str, dic
 
 def override(
     document: dict[str, Any], root: type[BaseModel], environ: Mapping[str, str]
-) -> tuple[dict[str, Any], dict[Path, str], list[str]]:
+) -> tuple[dict[str, Any], dict[SettingPath, str], list[str]]:
     """The document with TURNOUT_... values in it, which variable each came from, and their faults."""
-    origins: dict[Path, str] = {}
+    origins: dict[SettingPath, str] = {}
     faults: list[str] = []
     # Shorter names first: TURNOUT_SERVER gives the whole section, and TURNOUT_SERVER__PORT one value of it.
     for name in sorted(environ, key=lambda name: (name.count("__"), name)):
@@ -142,7 +142,9 @@ def override(
     return document, origins, faults
 
 
-def _variables(document: Any, annotation: Any, before: str = PREFIX, path: Path = ()) -> Iterator[tuple[str, Path]]:
+def _variables(
+    document: Any, annotation: Any, before: str = PREFIX, path: SettingPath = ()
+) -> Iterator[tuple[str, SettingPath]]:
     """Every variable that would be a setting, and where that is."""
     if is_model(annotation):
         steps = list(annotation.model_fields)
@@ -155,7 +157,7 @@ def _variables(document: Any, annotation: Any, before: str = PREFIX, path: Path 
         yield from _variables(below, child(annotation, step), f"{name}__", place)
 
 
-def _new_property(name: str, known: Mapping[str, Path], root: type[BaseModel]) -> Path | None:
+def _new_property(name: str, known: Mapping[str, SettingPath], root: type[BaseModel]) -> SettingPath | None:
     """A raw property that the file does not have."""
     above, _, word = name.rpartition("__")
     path = known.get(above.upper())
@@ -169,7 +171,7 @@ def _value(text: str, annotation: Any) -> tuple[Any, list[str]]:
     return parse_yaml(text)
 
 
-def _with(node: Any, path: Path, value: Any) -> Any:
+def _with(node: Any, path: SettingPath, value: Any) -> Any:
     """The tree with another value at a path; nothing is changed in place, since YAML anchors share nodes."""
     if not path:
         return value

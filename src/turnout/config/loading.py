@@ -56,7 +56,7 @@ def parse(document: Mapping[str, Any], folder: Path, environ: Mapping[str, str])
     unset |= unfetched
     filled = {name: value for name, value in filled.items() if value is not None}
 
-    def shown(path: config_errors.Path) -> str:
+    def shown(path: config_errors.SettingPath) -> str:
         variable = next((origins[path[:n]] for n in range(len(path), 0, -1) if path[:n] in origins), None)
         return f"{config_errors.place(path)} (from {variable})" if variable else config_errors.place(path)
 
