@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from turnout.config import SparkSettings
 from turnout.errors import TurnoutError
+from turnout.plan.retries import growing_pause
 from turnout.spark.cluster import is_local, no_executors
 from turnout.spark.session import (
     OUTPUT_FILE,
@@ -132,7 +133,7 @@ class Engine:
 
 def pause_seconds(ends: int) -> float:
     """None after the first end, then longer each time: a start takes the machine's whole attention."""
-    return 0.0 if ends <= 1 else min(LONGEST_PAUSE_SECONDS, 2.0 ** min(ends - 2, 10))
+    return 0.0 if ends <= 1 else growing_pause(ends - 2, 1.0, LONGEST_PAUSE_SECONDS)
 
 
 def is_disconnected(error: BaseException) -> bool:

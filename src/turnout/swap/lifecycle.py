@@ -14,6 +14,7 @@ import duckdb
 from turnout.config.settings import SwapSettings
 from turnout.errors import TurnoutError, first_line
 from turnout.logs import about
+from turnout.plan.retries import growing_pause
 from turnout.plan.swap_rules import SwapState, to_retire
 from turnout.store.database import is_store_failure, store_failed
 from turnout.swap.generations import Generation, Generations
@@ -21,7 +22,8 @@ from turnout.swap.health import Health, Say, Subject
 
 log = logging.getLogger("turnout")
 
-LONGEST_PAUSE_SECONDS = 5.0
+PAUSES_SECONDS = (0.25, 5.0)
+"""The first and the longest pause before something that failed is tried again."""
 _NO_ROOM = "No space left on device"
 
 
@@ -107,7 +109,7 @@ class Lifecycle:
     def _pause(self, generation: Generation) -> None:
         generation.waiting = True
         generation.restarts += 1
-        generation.restart_at = time.monotonic() + pause_seconds(generation.restarts)
+        generation.restart_at = time.monotonic() + growing_pause(generation.restarts, *PAUSES_SECONDS)
 
     def _note_failure(self, generation: Generation, failure: str, shown: bool) -> None:
         hint = "; check that the disk of data_dir has room" if _NO_ROOM in failure else ""
@@ -145,11 +147,6 @@ class Lifecycle:
             number = self._leftovers.pop(0).number
             with about(generation=number):
                 self._say("INFO", f"closed generation {number}")
-
-
-def pause_seconds(failures: int) -> float:
-    """How long to wait before the next try, after so many in a row."""
-    return min(LONGEST_PAUSE_SECONDS, 0.25 * 2.0 ** min(failures, 10))
 
 
 def store_trouble(error: BaseException) -> str:

@@ -27,6 +27,7 @@ from turnout.kafka.topics import Topics
 from turnout.logs import apart
 from turnout.plan.joins import Join
 from turnout.plan.offsets import Offsets
+from turnout.plan.retries import growing_pause
 from turnout.plan.swap_rules import SwapState
 from turnout.spark.engine import Engine, is_gone
 from turnout.spark.views.own_sql import check_own_views
@@ -38,7 +39,7 @@ from turnout.swap.builder import TICK_SECONDS, Builder, Stopping
 from turnout.swap.control_queue import ControlQueue
 from turnout.swap.generations import Clients, Generations
 from turnout.swap.health import Health, Readiness, Subject
-from turnout.swap.lifecycle import Lifecycle, pause_seconds, store_trouble
+from turnout.swap.lifecycle import PAUSES_SECONDS, Lifecycle, store_trouble
 from turnout.swap.metrics import Counters, Metrics
 from turnout.swap.publisher import Publisher
 from turnout.swap.swaps import Swaps
@@ -198,7 +199,7 @@ class Orchestrator:
             log.exception("unexpected error")
             self._health.bad(Subject.STEP, f"unexpected error: {first_line(error)}")
         self._failures += 1
-        self._stopping.wait(pause_seconds(self._failures))
+        self._stopping.wait(growing_pause(self._failures, *PAUSES_SECONDS))
 
     def _let_go_of_spark(self, reason: str) -> None:
         """Spark is gone. Its queries are ended here, so that the next step starts all anew; reads go on meanwhile."""
