@@ -31,7 +31,7 @@ def database(tmp_path: Path) -> Iterator[Database]:
 
 
 def queue_of(database: Database, ledger: Ledger | None = None) -> ControlQueue:
-    return ControlQueue(SETTINGS, ledger or Ledger(database, list(SETTINGS.sources), 100), lambda level, text: None)
+    return ControlQueue(SETTINGS, ledger or Ledger(database, list(SETTINGS.sources)), lambda level, text: None)
 
 
 def records(*values: bytes | None, first: int = 0, timestamp_ms: int = 0) -> list[ControlRecord]:
@@ -101,7 +101,7 @@ class FussyLedger(Ledger):
 
 
 def test_a_record_that_the_store_cannot_hold_blocks_no_other(database: Database) -> None:
-    ledger = FussyLedger(database, list(SETTINGS.sources), 100)
+    ledger = FussyLedger(database, list(SETTINGS.sources))
     queue = queue_of(database, ledger)
     queue.deliver(records(GOOD, b"odd", GOOD))
     assert [type(message.parsed) for message in queue.waiting()] == [ControlMessage, ControlRejected, ControlMessage]

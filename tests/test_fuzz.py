@@ -67,7 +67,7 @@ class Steered(Steering):
 
     def __init__(self, database: Database) -> None:
         chosen = Settings()
-        self.queue = ControlQueue(chosen, Ledger(database, list(chosen.sources), 100), lambda level, text: None)
+        self.queue = ControlQueue(chosen, Ledger(database, list(chosen.sources)), lambda level, text: None)
 
     def topics(self) -> list[str]:
         return ["users"]

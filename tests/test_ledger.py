@@ -1,4 +1,4 @@
-"""The ledger: each message has one outcome, each generation its own number, and the log its limit."""
+"""The ledger: each message has one outcome, and each generation its own number."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def database(tmp_path: Path) -> Iterator[Database]:
 
 @pytest.fixture
 def ledger(database: Database) -> Ledger:
-    return Ledger(database, ["users", "accounts"], log_rows=10)
+    return Ledger(database, ["users", "accounts"])
 
 
 def rows(database: Database, sql: str) -> list[tuple[Any, ...]]:
@@ -78,13 +78,6 @@ def test_ledger_hands_out_outcomes_until_they_are_acknowledged(database: Databas
     assert ledger.unacknowledged() == []
 
 
-def test_ledger_keeps_the_newest_log_lines(database: Database, ledger: Ledger) -> None:
-    for number in range(201):
-        ledger.log("INFO", f"line {number}")
-    kept = rows(database, "SELECT msg FROM orchestrator_logs ORDER BY _id")
-    assert kept == [(f"line {number}",) for number in range(191, 201)]
-
-
 def test_ledger_changes_the_status_row_in_place(database: Database, ledger: Ledger) -> None:
     ledger.set_status(**ledger.plan_values(PLAN), generation=3, state="live")
     ledger.set_status(lag=7)
@@ -96,8 +89,8 @@ def test_ledger_changes_the_status_row_in_place(database: Database, ledger: Ledg
 
 def test_ledger_makes_the_status_row_anew_for_other_sources(database: Database, ledger: Ledger) -> None:
     ledger.set_status(generation=3)
-    assert Ledger(database, ["users", "accounts"], 10).status()["generation"] == 3
-    other = Ledger(database, ["users", "orders"], 10).status()
+    assert Ledger(database, ["users", "accounts"]).status()["generation"] == 3
+    other = Ledger(database, ["users", "orders"]).status()
     assert "ordersTopic" in other and "accountsTopic" not in other
 
 

@@ -30,7 +30,7 @@ class Published(Steering):
 def filling(tmp_path: Path) -> Iterator[Filling]:
     database = Database.open(tmp_path)
     filling = Filling(database)
-    Ledger(database, list(filling.settings.sources), 10)
+    Ledger(database, list(filling.settings.sources))
     filling.swap(users=[USER_1])
     yield filling
     database.close()

@@ -30,7 +30,7 @@ def database(tmp_path: Path) -> Iterator[Database]:
 
 @pytest.fixture
 def ledger(database: Database) -> Ledger:
-    return Ledger(database, ["users", "accounts"], 10)
+    return Ledger(database, ["users", "accounts"])
 
 
 def retention(database: Database, *, acknowledges: bool = False, **keep: Any) -> Retention:

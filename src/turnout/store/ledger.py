@@ -19,7 +19,6 @@ from turnout.plan.plan import Plan
 from turnout.plan.times import moment_sql, now_milliseconds
 from turnout.store.database import Database, next_version
 
-_TRIM_EVERY = 200
 _ADD_MESSAGE = f"""
 INSERT INTO turnout.control_raw (
     _id, ts, "partition", "offset", requester, raw, detail, _milliseconds, _arrived)
@@ -82,10 +81,8 @@ class Swap:
 class Ledger:
     """The shared tables of the store."""
 
-    def __init__(self, database: Database, sources: Sequence[str], log_rows: int) -> None:
+    def __init__(self, database: Database, sources: Sequence[str]) -> None:
         self.database = database
-        self._log_rows = log_rows
-        self._logged = 0
         self._topics = [topic_field(source) for source in sources]
         with database.write() as cursor:
             self._make_status(cursor)
@@ -113,13 +110,6 @@ class Ledger:
                 "SELECT coalesce(max(_id), 0) + 1, ?, ?, ? FROM turnout.orchestrator_logs",
                 [datetime.now(UTC), level, message],
             )
-            self._logged += 1
-            if self._logged % _TRIM_EVERY == 1:
-                cursor.execute(
-                    "DELETE FROM turnout.orchestrator_logs "
-                    "WHERE _id <= (SELECT max(_id) FROM turnout.orchestrator_logs) - ?",
-                    [self._log_rows],
-                )
             next_version(cursor, "turnout", "orchestrator_logs")
 
     def set_status(self, cursor: duckdb.DuckDBPyConnection | None = None, **values: Any) -> None:

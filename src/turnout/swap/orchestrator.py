@@ -59,7 +59,7 @@ class Orchestrator:
         self._settings = settings
         self._database = database
         self._engine = engine
-        self._ledger = Ledger(database, list(settings.sources), settings.store.log_rows)
+        self._ledger = Ledger(database, list(settings.sources))
         acknowledges = settings.control.ack_topic is not None
         self._retention = Retention(database, settings.store, acknowledges=acknowledges)
         self.queue = ControlQueue(settings, self._ledger, self.say)
