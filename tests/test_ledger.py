@@ -11,7 +11,7 @@ import pytest
 from turnout.plan.joins import Join
 from turnout.plan.plan import Plan, Start
 from turnout.store.database import Database
-from turnout.store.ledger import GenerationRecord, Ledger, MessageRecord, Swap
+from turnout.store.ledger import GenerationRecord, Ledger, MessageRecord, SwapRecord
 
 PLAN = Plan({"users": "u", "accounts": "a"}, {"final_ui": Join.LEFT}, Start("earliest"))
 MOMENT = 1_767_225_600_000
@@ -107,7 +107,7 @@ def test_ledger_never_gives_a_number_twice(database: Database, ledger: Ledger) -
 
 
 def test_ledger_undoes_a_failed_transaction_whole(database: Database, ledger: Ledger) -> None:
-    swap = Swap(
+    swap = SwapRecord(
         generation=1,
         before="",
         after="after",

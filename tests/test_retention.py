@@ -15,7 +15,7 @@ from serving import application, serving
 from test_metrics import samples
 from turnout.config.settings import Settings, StoreSettings
 from turnout.store.database import Database
-from turnout.store.ledger import Ledger, MessageRecord, Swap
+from turnout.store.ledger import Ledger, MessageRecord, SwapRecord
 from turnout.store.retention import Retention
 
 DAY_OLD = "now() - INTERVAL 25 HOURS"
@@ -42,8 +42,8 @@ def column(database: Database, sql: str) -> list[Any]:
         return [value for (value,) in cursor.execute(sql).fetchall()]
 
 
-def made_swap(offset: int) -> Swap:
-    return Swap(
+def made_swap(offset: int) -> SwapRecord:
+    return SwapRecord(
         generation=offset,
         before="a",
         after="b",

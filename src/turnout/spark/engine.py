@@ -1,6 +1,6 @@
-"""Spark as the orchestrator has it: one session at a time, found out when it is gone, started again, and ended.
+"""Spark as the orchestrator has it: one session at a time; it notices when that is gone, starts another, and ends it.
 
-What reads with it is not known here: who finds that the session is gone starts its queries anew.
+It does not know the queries: whoever finds that the session is gone starts them anew.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Engine:
 
     @contextlib.contextmanager
     def blamed(self) -> Iterator[None]:
-        """Tell what fails inside because Spark is gone as just that."""
+        """Convert errors to `spark_gone` if the JVM has ended."""
         try:
             yield
         except Exception as error:

@@ -61,7 +61,7 @@ class MessageRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Swap:
+class SwapRecord:
     """One row of the history, in the order of its columns."""
 
     generation: int
@@ -199,7 +199,7 @@ class Ledger:
                 [list(messages)],
             )
 
-    def add_swap(self, cursor: duckdb.DuckDBPyConnection, swap: Swap) -> None:
+    def add_swap(self, cursor: duckdb.DuckDBPyConnection, swap: SwapRecord) -> None:
         cursor.execute(
             "INSERT INTO turnout.swaps SELECT coalesce(max(_id), 0) + 1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? "
             "FROM turnout.swaps",

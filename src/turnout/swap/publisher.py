@@ -17,7 +17,7 @@ from turnout.logs import about
 from turnout.plan.control import Outcome
 from turnout.plan.plan import Plan
 from turnout.plan.swap_rules import Decision, SwapState, Verdict
-from turnout.store.ledger import Ledger, Swap
+from turnout.store.ledger import Ledger, SwapRecord
 from turnout.swap.builder import BuildTimes
 from turnout.swap.control_queue import Answer, ControlQueue, QueuedMessage
 from turnout.swap.generations import Generation
@@ -119,9 +119,9 @@ class Publisher:
         assert verdict.outcome is not None
         return Answer(verdict.outcome, verdict.reason, self.number, verdict.error)
 
-    def _swap(self, plan: Plan, carrier: QueuedMessage | None, **result: Any) -> Swap:
+    def _swap(self, plan: Plan, carrier: QueuedMessage | None, **result: Any) -> SwapRecord:
         """The row of the history."""
-        return Swap(
+        return SwapRecord(
             before=self.plan.describe() if self._lifecycle.live else "",
             after=plan.describe(),
             requester=carrier.record.requester if carrier else "configuration",
