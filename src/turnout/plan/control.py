@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from types import MappingProxyType
 
 from turnout.errors import TurnoutError
 from turnout.plan.joins import Join
@@ -72,10 +71,6 @@ class ControlMessage:
     dry_run: bool = False
     action: Action = Action.CHANGE
     warnings: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "topics", MappingProxyType(dict(self.topics)))
-        object.__setattr__(self, "joins", MappingProxyType(dict(self.joins)))
 
 
 def topic_field(source: str) -> str:

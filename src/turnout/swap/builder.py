@@ -10,7 +10,6 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from turnout.config.tables import layout_of
@@ -30,14 +29,6 @@ TICK_SECONDS = 0.1
 
 class Stopping(Exception):  # noqa: N818 - not an error: the way out of a wait when the process ends
     """The process is being stopped."""
-
-
-@dataclass(frozen=True, slots=True)
-class BuildTimes:
-    """How long the parts of a build took, in seconds."""
-
-    build: float = 0.0
-    catch_up: float = 0.0
 
 
 class Builder:
@@ -96,16 +87,17 @@ class Builder:
             "sampleBad": [{"topic": s.topic, **fault} for s in samples for fault in s.faults][:10],
         }
 
-    def build(self, plan: Plan, *, first: bool) -> tuple[Generation, BuildTimes]:
+    def build(self, plan: Plan, *, first: bool) -> Generation:
         """A generation that has caught up. The first one has nothing to fall back to, so it is never given up."""
         started = time.monotonic()
         self._generations.ledger.set_status(state=SwapState.BUILDING.value)
         with self._working():
             generation = (self._take_up(plan) if first else None) or self._generations.create(plan)
         with about(generation=generation.number):
-            return generation, self._build(generation, started, first=first)
+            self._build(generation, started, first=first)
+        return generation
 
-    def _build(self, generation: Generation, started: float, *, first: bool) -> BuildTimes:
+    def _build(self, generation: Generation, started: float, *, first: bool) -> None:
         say, lifecycle, plan = self._generations.say, self._lifecycle, generation.plan
         generation.state = SwapState.BUILDING
         lifecycle.begin(generation)
@@ -133,7 +125,7 @@ class Builder:
                 raise
             raise _build_failed(first_line(error)) from error
         lifecycle.building = None
-        return BuildTimes(built - started, time.monotonic() - built)
+        generation.build_seconds, generation.catch_up_seconds = built - started, time.monotonic() - built
 
     @contextlib.contextmanager
     def _working(self) -> Iterator[None]:

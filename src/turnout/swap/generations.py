@@ -65,6 +65,7 @@ class Generation:
         self.tables = tables
         self.query: GenerationQuery | None = None
         self.state = SwapState.VALIDATING
+        self.build_seconds = self.catch_up_seconds = 0.0
         self.lingering_since = 0.0
         self.waiting = False
         """Whether its query has ended and is to be started again at `restart_at`."""

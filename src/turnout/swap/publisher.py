@@ -18,7 +18,6 @@ from turnout.plan.control import Outcome
 from turnout.plan.plan import Plan
 from turnout.plan.swap_rules import Decision, SwapState, Verdict
 from turnout.store.ledger import Ledger, SwapRecord
-from turnout.swap.builder import BuildTimes
 from turnout.swap.control_queue import Answer, ControlQueue, QueuedMessage
 from turnout.swap.generations import Generation
 from turnout.swap.health import Say
@@ -45,12 +44,7 @@ class Publisher:
         self._ledger.set_status(state=state.value)
 
     def publish(
-        self,
-        generation: Generation,
-        times: BuildTimes,
-        messages: Sequence[QueuedMessage],
-        decision: Decision,
-        outcome: Outcome,
+        self, generation: Generation, messages: Sequence[QueuedMessage], decision: Decision, outcome: Outcome
     ) -> None:
         """Switch all names, the status row, the history and the outcomes in one transaction."""
         old, old_plan = self._lifecycle.live, self.plan
@@ -73,8 +67,8 @@ class Publisher:
                 carrier,
                 generation=generation.number,
                 source_offsets=generation.offsets.to_json(),
-                build_seconds=round(times.build, 4),
-                catch_up_seconds=round(times.catch_up, 4),
+                build_seconds=round(generation.build_seconds, 4),
+                catch_up_seconds=round(generation.catch_up_seconds, 4),
                 publish_seconds=round(time.monotonic() - started, 6),
                 outcome=outcome.value,
             )

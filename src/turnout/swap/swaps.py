@@ -15,7 +15,7 @@ from turnout.plan.control import Action, ControlMessage, ControlRejected, Outcom
 from turnout.plan.swap_rules import Decision, SwapState, Work, decide, replay
 from turnout.spark.engine import is_gone
 from turnout.store.database import is_store_failure
-from turnout.swap.builder import Builder, BuildTimes
+from turnout.swap.builder import Builder
 from turnout.swap.control_queue import Answer, ControlQueue, QueuedMessage
 from turnout.swap.health import Say
 from turnout.swap.lifecycle import Lifecycle
@@ -55,8 +55,8 @@ class Swaps:
                 raise
             self._reject(messages[decision.carrier], error)
             return
-        generation, times = self._builder.build(decision.plan, first=True)
-        self._publisher.publish(generation, times, messages, decision, Outcome.APPLIED)
+        generation = self._builder.build(decision.plan, first=True)
+        self._publisher.publish(generation, messages, decision, Outcome.APPLIED)
 
     def _fault_without_messages(self) -> str:
         """What is wrong with the plan that no message has touched: no message is to blame for that."""
@@ -142,7 +142,8 @@ class Swaps:
             self._swap(messages, target, Outcome.ROLLED_BACK)
             return
         generation = max(lingering, key=lambda g: g.number)
-        self._publisher.publish(generation, BuildTimes(), messages, target, Outcome.ROLLED_BACK)
+        generation.build_seconds = generation.catch_up_seconds = 0.0  # this time it took none
+        self._publisher.publish(generation, messages, target, Outcome.ROLLED_BACK)
 
     def _swap(self, messages: Sequence[QueuedMessage], decision: Decision, outcome: Outcome) -> None:
         """Build the plan beside the published generation, and publish it; on failure nothing has changed."""
@@ -160,13 +161,13 @@ class Swaps:
                 self._reject(messages[decision.carrier], error)
             return
         try:
-            generation, times = self._builder.build(decision.plan, first=False)
+            generation = self._builder.build(decision.plan, first=False)
         except TurnoutError as error:
             if is_store_failure(error):
                 raise
             self._publisher.fail(messages, decision, error)
             return
-        self._publisher.publish(generation, times, messages, decision, outcome)
+        self._publisher.publish(generation, messages, decision, outcome)
 
 
 def _is_temporary(error: TurnoutError) -> bool:
