@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from turnout.config import Settings
 from turnout.config.tables import first_plan, layout_of
-from turnout.decode import FAULTS, Decoded, arrow_type
+from turnout.decode import FAULTS, Decoded
+from turnout.plan.arrow_columns import arrow_type
 from turnout.plan.joins import Join
 from turnout.plan.plan import Plan
 from turnout.plan.tables import ViewTable

@@ -17,8 +17,8 @@ from turnout.config.settings import ServerSettings
 from turnout.serve.app import Server, Services, create_app
 from turnout.serve.connections import Doorkeeper
 from turnout.store.database import Database
-from turnout.swap.counters import Measures
 from turnout.swap.health import Readiness
+from turnout.swap.metrics import Metrics
 from turnout.testing import patience
 
 SECONDS = patience()
@@ -49,8 +49,8 @@ class Steering:
     def readiness(self) -> Readiness:
         return Readiness(True, "generation 1 is published")
 
-    def measures(self) -> Measures:
-        return Measures(self.readiness())
+    def metrics(self) -> Metrics:
+        return Metrics(self.readiness())
 
 
 @contextmanager

@@ -40,9 +40,10 @@ from turnout.serve.connections import Doorkeeper
 from turnout.serve.limits import Buckets, Rate, Rates, Viewers, client_of
 from turnout.serve.origins import is_loopback
 from turnout.store.database import Database
-from turnout.swap.control_queue import Answer, Ticket
-from turnout.swap.counters import Measures
+from turnout.store.ledger import MessageRecord
+from turnout.swap.control_queue import Answer, QueuedMessage
 from turnout.swap.health import Readiness
+from turnout.swap.metrics import Metrics
 from turnout.testing import wait_until
 
 OPS, WALL = "operator-token-0123456789", "viewer-token-0123456789"
@@ -65,10 +66,10 @@ class Desk:
         self.requesters: list[str] = []
         self.holds = False
 
-    def submit(self, raw: bytes | str, requester: str) -> Ticket:
+    def submit(self, raw: bytes | str, requester: str) -> QueuedMessage:
         self.requesters.append(requester)
         text = raw.decode() if isinstance(raw, bytes) else raw
-        ticket = Ticket(len(self.requesters), ControlMessage(), text, requester, None)
+        ticket = QueuedMessage(MessageRecord(text, requester, number=len(self.requesters)), ControlMessage())
         if not self.holds:
             ticket.answer = Answer(Outcome.UNCHANGED, "", 1)
             ticket.done.set()
@@ -77,7 +78,7 @@ class Desk:
 
 class Steering:
     def __init__(self) -> None:
-        self.desk = Desk()
+        self.queue = Desk()
 
     def status(self) -> dict[str, Any]:
         return STATUS
@@ -85,8 +86,8 @@ class Steering:
     def readiness(self) -> Readiness:
         return Readiness(True, "generation 1 is published")
 
-    def measures(self) -> Measures:
-        return Measures(self.readiness())
+    def metrics(self) -> Metrics:
+        return Metrics(self.readiness())
 
     def topics(self) -> list[str]:
         return ["users"]
@@ -96,7 +97,7 @@ class Site:
     """A running server and what is behind it."""
 
     def __init__(self, url: str, database: Database, desk: Desk) -> None:
-        self.url, self.database, self.desk = url, database, desk
+        self.url, self.database, self.queue = url, database, desk
         self.port = urlsplit(url).port or 0
         self.http = httpx.Client(base_url=url, timeout=SECONDS, verify=False)
 
@@ -124,7 +125,7 @@ def site(
     with small_store(folder / "store") as database:
         app = create_app(Services(database, steering), Access.of(settings(folder, text), rates))
         with serving(app, doorkeeper=doorkeeper) as url:
-            found = Site(url, database, steering.desk)
+            found = Site(url, database, steering.queue)
             try:
                 yield found
             finally:
@@ -142,7 +143,7 @@ def protected_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]
 
 @pytest.fixture
 def protected(protected_server: Site) -> Site:
-    protected_server.desk.requesters.clear()
+    protected_server.queue.requesters.clear()
     return protected_server
 
 
@@ -154,7 +155,7 @@ def open_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 @pytest.fixture
 def open_site(open_server: Site) -> Site:
-    open_server.desk.requesters.clear()
+    open_server.queue.requesters.clear()
     return open_server
 
 
@@ -211,7 +212,7 @@ def test_wrong_token_is_unauthorized(protected: Site, header: str) -> None:
     for method, path in (("GET", "/api/status"), ("POST", "/api/control")):
         answer = protected.http.request(method, path, headers=[(b"Authorization", header.encode("latin-1"))])
         error_of(answer, 401, "unauthorized")
-    assert protected.desk.requesters == []
+    assert protected.queue.requesters == []
 
 
 @pytest.mark.parametrize("kind", ["Bearer", "bearer", "BEARER"])
@@ -243,19 +244,19 @@ def test_path_that_looks_public_shows_nothing(protected: Site, path: str) -> Non
 def test_viewer_may_not_steer(protected: Site, path: str) -> None:
     error = error_of(protected.post(WALL, path), 403, "forbidden")
     assert "wall" in error["message"]
-    assert protected.desk.requesters == []
+    assert protected.queue.requesters == []
     assert protected.post(OPS, path).status_code == 200
 
 
 def test_history_has_the_name_of_the_token(protected: Site) -> None:
     assert protected.post(OPS, **{"X-Turnout-Client": "somebody"}).status_code == 200
-    assert protected.desk.requesters == ["ops"]
+    assert protected.queue.requesters == ["ops"]
 
 
 def test_history_has_the_name_of_the_client_without_tokens(open_site: Site) -> None:
     for name in ("Page", "topic", "a b"):
         assert open_site.post(**{"X-Turnout-Client": name}).status_code == 200
-    assert open_site.desk.requesters == ["page", "http", "http"]
+    assert open_site.queue.requesters == ["page", "http", "http"]
 
 
 @pytest.mark.parametrize("name", ["token", "access_token", "authorization"])
@@ -374,7 +375,7 @@ def of_the_server(record: logging.LogRecord) -> bool:
 @pytest.mark.parametrize("token", ["", OPS])
 def test_page_of_another_site_may_not_post(protected: Site, open_site: Site, origin: str, token: str) -> None:
     error_of((protected if token else open_site).post(token, Origin=origin), 403, "foreign_origin")
-    assert protected.desk.requesters == open_site.desk.requesters == []
+    assert protected.queue.requesters == open_site.queue.requesters == []
 
 
 def test_page_of_another_site_cannot_read(open_site: Site) -> None:
@@ -731,7 +732,7 @@ def test_large_body_is_refused(open_site: Site) -> None:
         error_of(open_site.http.post(path, content=b" " * TEN_MEGABYTES), 413, "message_too_large")
         pieces = (b" " * 65_536 for _ in range(TEN_MEGABYTES // 65_536))
         error_of(open_site.http.post(path, content=pieces), 413, "message_too_large")
-    assert open_site.desk.requesters == []
+    assert open_site.queue.requesters == []
     assert open_site.get().status_code == 200
 
 
@@ -805,7 +806,7 @@ def test_client_that_reads_too_often_is_told_to_wait(tmp_path: Path) -> None:
 def test_client_that_steers_too_often_is_told_to_wait(tmp_path: Path) -> None:
     with site(tmp_path, rates=Rates(controls=Rate(0.01, 2))) as running:
         assert [running.post().status_code for _ in range(3)] == [200, 200, 429]
-        assert len(running.desk.requesters) == 2
+        assert len(running.queue.requesters) == 2
         assert running.get().status_code == 200
 
 
@@ -974,9 +975,9 @@ def test_socket_that_trickles_a_request_is_closed(hasty: Site) -> None:
 
 def test_request_that_waits_for_its_outcome_is_not_idle(tmp_path: Path) -> None:
     with ThreadPoolExecutor(1) as pool, site(tmp_path, doorkeeper=Doorkeeper(most=2, request_seconds=1)) as running:
-        running.desk.holds = True
+        running.queue.holds = True
         waiting = pool.submit(httpx.post, f"{running.url}/api/control", json={}, timeout=SECONDS)
-        wait_until(lambda: len(running.desk.requesters) == 1)
+        wait_until(lambda: len(running.queue.requesters) == 1)
         with idle_sockets(running.port, 5) as idle:
             wait_until(lambda: all(map(is_closed, idle)))
         assert not waiting.done()
@@ -985,9 +986,9 @@ def test_request_that_waits_for_its_outcome_is_not_idle(tmp_path: Path) -> None:
 
 def test_connection_beyond_the_limit_is_refused_at_once(tmp_path: Path) -> None:
     with ThreadPoolExecutor(2) as pool, site(tmp_path, doorkeeper=Doorkeeper(most=2)) as running:
-        running.desk.holds = True
+        running.queue.holds = True
         waiting = [pool.submit(httpx.post, f"{running.url}/api/control", json={}, timeout=SECONDS) for _ in range(2)]
-        wait_until(lambda: len(running.desk.requesters) == 2)
+        wait_until(lambda: len(running.queue.requesters) == 2)
         error_of(running.get(), 503, "too_many_connections")
         status, body = raw_exchange(running.port, handshake())
         assert status == 503
@@ -1001,7 +1002,7 @@ def test_body_that_does_not_come_is_not_waited_for(open_site: Site, monkeypatch:
     status, body = raw_exchange(open_site.port, head)
     assert status == 408
     error_in(body, "request_timeout")
-    assert open_site.desk.requesters == []
+    assert open_site.queue.requesters == []
 
 
 def test_client_that_never_reads_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

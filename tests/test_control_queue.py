@@ -1,4 +1,4 @@
-"""The desk takes over every control record: any time, any bytes, any length; only the store can hold it up."""
+"""The control queue takes over every control record: any time, any bytes, any length; only the store can hold it up."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from turnout.errors import TurnoutError
 from turnout.kafka.control_topic import ControlRecord
 from turnout.plan.control import MAX_MESSAGE_BYTES, ControlMessage, ControlRejected
 from turnout.store.database import Database
-from turnout.store.ledger import Arrival, Ledger, Pending
+from turnout.store.ledger import Ledger, MessageRecord
 from turnout.store.query.windows import Window, read_window
-from turnout.swap.control_queue import Desk
+from turnout.swap.control_queue import ControlQueue
 from turnout.swap.health import Health, Subject
 
 SETTINGS = Settings.model_validate({"kafka": {"bootstrap_servers": "127.0.0.1:9"}})
@@ -30,8 +30,8 @@ def database(tmp_path: Path) -> Iterator[Database]:
     opened.close()
 
 
-def desk_of(database: Database, ledger: Ledger | None = None) -> Desk:
-    return Desk(SETTINGS, database, ledger or Ledger(database, list(SETTINGS.sources), 100), lambda level, text: None)
+def queue_of(database: Database, ledger: Ledger | None = None) -> ControlQueue:
+    return ControlQueue(SETTINGS, ledger or Ledger(database, list(SETTINGS.sources)), lambda level, text: None)
 
 
 def records(*values: bytes | None, first: int = 0, timestamp_ms: int = 0) -> list[ControlRecord]:
@@ -44,21 +44,21 @@ def kept(database: Database, columns: str) -> list[tuple[Any, ...]]:
 
 
 def test_records_of_any_time_are_taken_once_and_in_order(database: Database) -> None:
-    desk = desk_of(database)
+    queue = queue_of(database)
     of_any_time = [ControlRecord(0, place, moment, GOOD) for place, moment in enumerate(TIMES)]
-    desk.deliver(of_any_time)
-    desk.deliver(of_any_time)
-    assert [ticket.control_offset for ticket in desk.waiting()] == list(range(len(TIMES)))
-    assert all(isinstance(ticket.queued, ControlMessage) for ticket in desk.waiting())
+    queue.deliver(of_any_time)
+    queue.deliver(of_any_time)
+    assert [message.record.offset for message in queue.waiting()] == list(range(len(TIMES)))
+    assert all(isinstance(message.parsed, ControlMessage) for message in queue.waiting())
     shown = read_window(database, Window("control_raw", columns=("ts", "offset")))
     assert shown.total == len(TIMES)
 
 
 def test_a_topic_made_anew_is_told_apart_by_times_that_no_clock_has(database: Database) -> None:
-    desk = desk_of(database)
-    desk.deliver(records(GOOD, timestamp_ms=2**63 - 1))
-    desk.deliver(records(GOOD, timestamp_ms=2**63 - 2))
-    assert len(desk.waiting()) == 2
+    queue = queue_of(database)
+    queue.deliver(records(GOOD, timestamp_ms=2**63 - 1))
+    queue.deliver(records(GOOD, timestamp_ms=2**63 - 2))
+    assert len(queue.waiting()) == 2
 
 
 @pytest.mark.parametrize(
@@ -75,18 +75,18 @@ def test_a_topic_made_anew_is_told_apart_by_times_that_no_clock_has(database: Da
 def test_what_is_no_message_is_kept_within_the_limit_and_rejected_after_a_restart_too(
     database: Database, value: bytes, reason: str
 ) -> None:
-    first = desk_of(database)
+    first = queue_of(database)
     first.deliver(records(value, GOOD))
     [(raw,), _] = kept(database, "raw")
     assert len(raw.encode()) <= MAX_MESSAGE_BYTES
-    second = desk_of(database)
+    second = queue_of(database)
     second.open()
     try:
-        for desk in (first, second):
-            bad, good = desk.waiting()
-            assert isinstance(bad.queued, ControlRejected)
-            assert reason in bad.queued.message
-            assert isinstance(good.queued, ControlMessage)
+        for queue in (first, second):
+            bad, good = queue.waiting()
+            assert isinstance(bad.parsed, ControlRejected)
+            assert reason in bad.parsed.message
+            assert isinstance(good.parsed, ControlMessage)
     finally:
         second.close()
 
@@ -94,27 +94,27 @@ def test_what_is_no_message_is_kept_within_the_limit_and_rejected_after_a_restar
 class FussyLedger(Ledger):
     """A store that cannot hold one text."""
 
-    def arrive(self, arrivals: Sequence[Arrival]) -> list[Pending | None]:
-        if any(arrival.raw == "odd" for arrival in arrivals):
+    def add_messages(self, messages: Sequence[MessageRecord]) -> list[MessageRecord | None]:
+        if any(message.raw == "odd" for message in messages):
             raise ValueError("year 58844 is out of range")
-        return super().arrive(arrivals)
+        return super().add_messages(messages)
 
 
 def test_a_record_that_the_store_cannot_hold_blocks_no_other(database: Database) -> None:
-    ledger = FussyLedger(database, list(SETTINGS.sources), 100)
-    desk = desk_of(database, ledger)
-    desk.deliver(records(GOOD, b"odd", GOOD))
-    assert [type(ticket.queued) for ticket in desk.waiting()] == [ControlMessage, ControlRejected, ControlMessage]
+    ledger = FussyLedger(database, list(SETTINGS.sources))
+    queue = queue_of(database, ledger)
+    queue.deliver(records(GOOD, b"odd", GOOD))
+    assert [type(message.parsed) for message in queue.waiting()] == [ControlMessage, ControlRejected, ControlMessage]
     assert kept(database, '"offset", detail')[1] == (1, "it cannot be kept (year 58844 is out of range)")
     assert ledger.control_positions() == {0: 3}
 
 
 def test_a_store_in_trouble_is_no_fault_of_a_record(database: Database) -> None:
-    desk = desk_of(database)
+    queue = queue_of(database)
     database.close()
     with pytest.raises(TurnoutError, match="the store failed"):
-        desk.deliver(records(GOOD))
-    assert desk.waiting() == []
+        queue.deliver(records(GOOD))
+    assert queue.waiting() == []
 
 
 def test_trouble_of_the_control_topic_is_the_least_telling_reason_and_said_by_who_noticed() -> None:

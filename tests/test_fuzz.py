@@ -20,7 +20,7 @@ from turnout.serve.app import create_app
 from turnout.serve.read_api import Services
 from turnout.store.database import Database
 from turnout.store.ledger import Ledger
-from turnout.swap.control_queue import Desk
+from turnout.swap.control_queue import ControlQueue
 
 OWN = "http://127.0.0.1:10000"
 fuzzed = settings(max_examples=FUZZ_EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -68,7 +68,7 @@ class Steered(Steering):
 
     def __init__(self, database: Database) -> None:
         chosen = Settings()
-        self.desk = Desk(chosen, database, Ledger(database, list(chosen.sources), 100), lambda level, text: None)
+        self.queue = ControlQueue(chosen, Ledger(database, list(chosen.sources)), lambda level, text: None)
 
     def topics(self) -> list[str]:
         return ["users"]

@@ -14,16 +14,16 @@ import pytest
 
 from decoding import found, raw, shape
 from turnout.decode import open_decoder
-from turnout.decode.times import (
+from turnout.plan.columns import KNOWN_TYPES
+from turnout.plan.times import (
     FIRST_MICROSECOND,
     LAST_DAY,
     LAST_MICROSECOND,
-    date_text,
-    moment_text,
-    parse_date,
-    parse_timestamp,
+    parse_record_date,
+    parse_record_timestamp,
+    record_date_text,
+    record_moment_text,
 )
-from turnout.plan.columns import KNOWN_TYPES
 
 COLUMNS = {
     "id": "string",
@@ -353,7 +353,7 @@ def test_the_store_holds_what_fits_and_shows_the_same_date() -> None:
             'SELECT CAST(day AS VARCHAR), epoch_us("at"), isfinite(day), isfinite("at") FROM kept'
         ).fetchall()
     assert [row[0] for row in kept][1:4] == ["0002-12-31 (BC)", "1970-01-01", "2026-01-02"]
-    assert f"+{kept[4][0]}" == date_text(LAST_DAY)
+    assert f"+{kept[4][0]}" == record_date_text(LAST_DAY)
     assert [row[1:] for row in kept] == [(moment, True, True) for moment in moments]
 
 
@@ -362,26 +362,26 @@ def test_dates_are_those_of_python_and_go_both_ways(step: int) -> None:
     first = date(1970, 1, 1).toordinal()
     for ordinal in range(1 if step > 1 else 730_000, date.max.toordinal() if step > 1 else 750_000, step):
         text = date.fromordinal(ordinal).isoformat()
-        assert parse_date(text) == ordinal - first
-        assert date_text(ordinal - first) == text
+        assert parse_record_date(text) == ordinal - first
+        assert record_date_text(ordinal - first) == text
 
 
 @pytest.mark.parametrize("year", [-5_877_640, -10_000, -1, 0, 10_000, 58_844, 5_881_579])
 def test_dates_far_away_go_both_ways(year: int) -> None:
     for month, day in ((1, 1), (2, 28), (12, 31)):
         text = f"{year:05d}-{month:02d}-{day:02d}" if year < 0 else f"{year:04d}-{month:02d}-{day:02d}"
-        days = parse_date(text)
+        days = parse_record_date(text)
         assert days is not None
-        assert date_text(days).lstrip("+") == text
+        assert record_date_text(days).lstrip("+") == text
 
 
 def test_moments_are_shown_as_python_shows_them() -> None:
     for moment in (0, NOON, NOON + 1, -1, -62_135_596_800 * SECOND):
         seconds, micros = divmod(moment, SECOND)
         expected = datetime.fromtimestamp(seconds, UTC).replace(microsecond=micros).isoformat()
-        assert moment_text(moment) == expected
-        assert parse_timestamp(expected) == moment
-    assert moment_text(NOON * 1000) == "+57975-04-05T00:00:00+00:00"
+        assert record_moment_text(moment) == expected
+        assert parse_record_timestamp(expected) == moment
+    assert record_moment_text(NOON * 1000) == "+57975-04-05T00:00:00+00:00"
 
 
 def test_every_type_has_its_rules_in_the_reference() -> None:

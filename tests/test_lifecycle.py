@@ -1,4 +1,4 @@
-"""The keeper after Spark was started anew, with queries that only say whether they run."""
+"""The lifecycle after Spark was started anew, with queries that only say whether they run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from turnout.config.settings import SwapSettings
 from turnout.swap.health import Health, Subject
-from turnout.swap.lifecycle import Keeper
+from turnout.swap.lifecycle import Lifecycle
 
 
 class Query:
@@ -44,32 +44,32 @@ def health() -> Health:
 
 
 @pytest.fixture
-def keeper(health: Health) -> Keeper:
-    made = Keeper(SwapSettings(), health, lambda level, text: None)
+def lifecycle(health: Health) -> Lifecycle:
+    made = Lifecycle(SwapSettings(), health, lambda level, text: None)
     made.live, made.lingering = generation(2), [generation(1)]
     made.go_on(Makes())  # type: ignore[arg-type]
     return made
 
 
-def running(keeper: Keeper) -> list[int]:
-    return [one.number for one in keeper.all() if one.query is not None and one.query.running]
+def running(lifecycle: Lifecycle) -> list[int]:
+    return [one.number for one in lifecycle.all() if one.query is not None and one.query.running]
 
 
-def test_published_generation_reads_first_and_others_once_it_has(keeper: Keeper, health: Health) -> None:
-    keeper.tend()
-    keeper.tend()
-    assert running(keeper) == [2]
+def test_published_generation_reads_first_and_others_once_it_has(lifecycle: Lifecycle, health: Health) -> None:
+    lifecycle.tend()
+    lifecycle.tend()
+    assert running(lifecycle) == [2]
     assert health.trouble() is not None, "it has started, and not read yet"
-    assert keeper.live is not None
-    keeper.live.restarts = 0  # as a finished batch leaves it
-    keeper.tend()
+    assert lifecycle.live is not None
+    lifecycle.live.restarts = 0  # as a finished batch leaves it
+    lifecycle.tend()
     assert health.trouble() is None
-    assert running(keeper) == [2, 1]
+    assert running(lifecycle) == [2, 1]
 
 
-def test_generation_without_new_records_is_ready_once_its_query_is_idle(keeper: Keeper, health: Health) -> None:
-    keeper.tend()
-    query: Any = keeper.live.query if keeper.live else None
+def test_generation_without_new_records_is_ready_once_its_query_is_idle(lifecycle: Lifecycle, health: Health) -> None:
+    lifecycle.tend()
+    query: Any = lifecycle.live.query if lifecycle.live else None
     query.idle = True
-    keeper.tend()
+    lifecycle.tend()
     assert health.trouble() is None

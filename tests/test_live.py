@@ -199,7 +199,7 @@ def test_changes_of_columns_leave_out_updates_of_others(tmp_path: Path) -> None:
 
 
 def test_changes_of_shared_tables_are_told_too(filling: Filling, url: str) -> None:
-    ledger = Ledger(filling.database, ["users", "accounts"], 100)
+    ledger = Ledger(filling.database, ["users", "accounts"])
     with Socket(url) as socket:
         socket.send(type="changes", id="c", table="orchestrator_logs")
         assert isinstance(socket.receive(), Snapshot)

@@ -17,7 +17,8 @@ from starlette.types import ASGIApp
 import turnout.serve
 from lengths import API_EXAMPLES, LONG
 from serving import STATUS, Steering, small_store
-from turnout.plan.control import ControlMessage, ControlRejected, Outcome, parse_message
+from turnout.plan.control import ControlMessage, ControlRejected, Outcome
+from turnout.plan.control_parsing import parse_message
 from turnout.plan.joins import Join
 from turnout.serve import routes
 from turnout.serve.access import Access, Identity, Tokens
@@ -25,7 +26,8 @@ from turnout.serve.app import Services, create_app
 from turnout.serve.limits import Rate, Rates
 from turnout.serve.routes import ERRORS
 from turnout.store.database import Database
-from turnout.swap.control_queue import Answer, Ticket
+from turnout.store.ledger import MessageRecord
+from turnout.swap.control_queue import Answer, QueuedMessage
 
 if TYPE_CHECKING:
     from schemathesis import Case
@@ -42,23 +44,23 @@ NOT_OF_CALLS = {"bad_handshake", "method_not_allowed", "too_many_viewers"}
 OF_SUBSCRIPTIONS = {"bad_message", "too_many_subscriptions"}
 
 
-class DecidingDesk:
+class DecidingQueue:
     """Rejects what the rules of control messages reject, and applies the rest at once."""
 
-    def submit(self, raw: bytes | str, requester: str) -> Ticket:
+    def submit(self, raw: bytes | str, requester: str) -> QueuedMessage:
         queued: ControlMessage | ControlRejected
         try:
             queued = parse_message(raw, SOURCES)
             answer = Answer(Outcome.APPLIED, "generation 2", 2)
         except ControlRejected as error:
             queued, answer = error, Answer(Outcome.REJECTED, str(error), 1, error)
-        ticket = Ticket(1, queued, None, requester, None, answer=answer)
+        ticket = QueuedMessage(MessageRecord(None, requester, number=1), queued, answer=answer)
         ticket.done.set()
         return ticket
 
 
 class Steered(Steering):
-    desk = DecidingDesk()
+    queue = DecidingQueue()
 
     def topics(self) -> list[str]:
         return ["users"]

@@ -19,10 +19,10 @@ from starlette.testclient import TestClient
 from serving import SECONDS
 from turnout.errors import TurnoutError
 from turnout.serve.app import Server, Services, create_app, serve
-from turnout.serve.read_api import ControlDesk
+from turnout.serve.read_api import MessageQueue
 from turnout.store.database import Database
-from turnout.swap.counters import Measures
 from turnout.swap.health import Readiness
+from turnout.swap.metrics import Metrics
 
 ROWS = "/api/tables/users_ui/rows"
 
@@ -39,15 +39,15 @@ class Steering:
     def readiness(self) -> Readiness:
         return self.ready
 
-    def measures(self) -> Measures:
-        return Measures(self.readiness())
+    def metrics(self) -> Metrics:
+        return Metrics(self.readiness())
 
     def topics(self) -> list[str]:
         return []
 
     @property
-    def desk(self) -> ControlDesk:
-        raise AssertionError("no reading call needs the desk")
+    def queue(self) -> MessageQueue:
+        raise AssertionError("no reading call needs the queue")
 
 
 class Running:

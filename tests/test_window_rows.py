@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from lengths import EXAMPLES
 from turnout.plan.columns import ColumnType
+from turnout.plan.joins import quoted
 from turnout.store.feed import Delta
 from turnout.store.identity import ROW
 from turnout.store.query.delta_sql import Netting
-from turnout.store.query.where import Op, SortKey, Term, compile_sort, compile_where, quote
+from turnout.store.query.where import Op, SortKey, Term, compile_sort, compile_where
 from turnout.store.query.window_rows import KEY, Held, Order, hold
 from turnout.store.query.windows import Window
 
@@ -109,7 +110,7 @@ class Oracle:
     def select(self, window: Window, order: Order) -> pa.Table:
         """All rows of a window, in order."""
         condition, parameters = compile_where(window.where, _COLUMNS)
-        names = ", ".join([*map(quote, _TYPES), f"{order.key} AS {KEY}", ROW])
+        names = ", ".join([*map(quoted, _TYPES), f"{order.key} AS {KEY}", ROW])
         self._connection.register("now", _table(self.rows.values()))
         # A table as in the store: DuckDB hands filters on Arrow tables to Arrow, which compares NaN otherwise.
         self._connection.execute("CREATE OR REPLACE TABLE t AS FROM now")

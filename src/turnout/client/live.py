@@ -22,6 +22,7 @@ from turnout.client import wire
 from turnout.client.events import Json, State
 from turnout.client.intake import Intake
 from turnout.errors import TurnoutError, first_line
+from turnout.plan.retries import growing_pause
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
@@ -318,7 +319,7 @@ class _NotTurnoutError(Exception):
 
 def pause_seconds(failures: int) -> float:
     """How long to wait before the next attempt; spread, so that many clients do not come back at once."""
-    longest = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0 ** min(failures, 10))
+    longest = growing_pause(failures, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
     return random.uniform(longest / 2, longest)
 
 

@@ -8,7 +8,8 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from turnout.decode.times import DAY, Day, Moment, time_text
+from turnout.decode.columns import Day, Moment
+from turnout.plan.times import DAY_MICROSECONDS, record_time_text
 
 NOT_A_RECORD = "not an Avro record"
 
@@ -65,7 +66,7 @@ def _opened(careful: bool) -> Callable[..., Any]:
 
 
 def _time(microseconds: int, sent: int) -> str | int:
-    return time_text(microseconds) if 0 <= microseconds < DAY else sent
+    return record_time_text(microseconds) if 0 <= microseconds < DAY_MICROSECONDS else sent
 
 
 _MOMENTS: Mapping[str, Callable[..., Any]] = {

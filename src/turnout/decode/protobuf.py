@@ -6,7 +6,8 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from turnout.decode.times import SECOND, Moment
+from turnout.decode.columns import Moment
+from turnout.plan.times import SECOND
 
 Definition = tuple[bytes, str, tuple[int, ...] | None]
 """A set of file descriptors, the file that has the message, and where in it; None where records say that themselves."""

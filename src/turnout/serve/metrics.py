@@ -20,7 +20,7 @@ from turnout.errors import TurnoutError
 from turnout.plan.control import Outcome
 from turnout.plan.own_tables import BOOKS_OF_GENERATION, SHOWN_OF_STORE
 from turnout.store.database import Database
-from turnout.swap.counters import Measures
+from turnout.swap.metrics import Metrics
 
 _Values = dict[tuple[str, ...], float]
 """Values of the labels -> value."""
@@ -34,10 +34,14 @@ WHERE database_name = current_database() AND schema_name = ? GROUP BY table_name
 _PHASES = {"build": "buildSeconds", "catch_up": "catchUpSeconds", "publish": "publishSeconds"}
 
 
-def scrape(database: Database, measures: Measures, viewers: int, subscriptions: dict[str, int]) -> bytes:
+def scrape(database: Database, metrics: Metrics, viewers: int, subscriptions: dict[str, int]) -> bytes:
     """The whole answer. May block on the store; where that is broken, what is in it is left out."""
     registry = CollectorRegistry(auto_describe=False)
-    for collector in (_State(measures, viewers, subscriptions), _Store(database, measures), *measures.tally.counts()):
+    for collector in (
+        _State(metrics, viewers, subscriptions),
+        _Store(database, metrics),
+        *metrics.counters.collectors(),
+    ):
         registry.register(collector)
     ProcessCollector(registry=registry)
     return generate_latest(registry)
@@ -46,13 +50,13 @@ def scrape(database: Database, measures: Measures, viewers: int, subscriptions: 
 class _State(Collector):
     """The orchestrator and the server."""
 
-    def __init__(self, measures: Measures, viewers: int, subscriptions: dict[str, int]) -> None:
-        self._measures = measures
+    def __init__(self, metrics: Metrics, viewers: int, subscriptions: dict[str, int]) -> None:
+        self._metrics = metrics
         self._viewers = viewers
         self._subscriptions = subscriptions
 
     def collect(self) -> Iterator[Metric]:
-        now = self._measures
+        now = self._metrics
         yield _gauges("turnout_build_info", "The version that runs, as a label", ["version"], {(__version__,): 1})
         yield _gauge("turnout_ready", "1 where the tables follow their topics", now.readiness.ready)
         trouble: _Values = {} if now.readiness.ready else {(now.readiness.code,): 1.0}
@@ -87,9 +91,9 @@ class _State(Collector):
 class _Store(Collector):
     """What the store knows about itself."""
 
-    def __init__(self, database: Database, measures: Measures) -> None:
+    def __init__(self, database: Database, metrics: Metrics) -> None:
         self._database = database
-        self._published = measures.published
+        self._published = metrics.published
 
     def collect(self) -> Iterable[Metric]:
         found: list[Metric] = []

@@ -36,9 +36,9 @@ from turnout.store.database import Database, Readable
 from turnout.store.query.values import show
 from turnout.store.query.where import MAX_SMALL_FILTER, parse_columns, parse_sort, parse_terms, weight
 from turnout.store.query.windows import Window, list_tables, newest_record, read_window, store_faults
-from turnout.swap.control_queue import Ticket
-from turnout.swap.counters import Measures
+from turnout.swap.control_queue import QueuedMessage
 from turnout.swap.health import Readiness
+from turnout.swap.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
@@ -75,18 +75,18 @@ SECURITY_HEADERS = {
 T = TypeVar("T")
 
 
-class ControlDesk(Protocol):
+class MessageQueue(Protocol):
     """Where control messages go in."""
 
-    def submit(self, raw: bytes | str, requester: str) -> Ticket:
-        """Take a message; its answer comes on the ticket. May block for a write to the store."""
+    def submit(self, raw: bytes | str, requester: str) -> QueuedMessage:
+        """Take a message, whose answer can be waited for. May block for a write to the store."""
 
 
 class Orchestrator(Protocol):
     """What the server asks of the orchestrator; all calls may block."""
 
     @property
-    def desk(self) -> ControlDesk: ...
+    def queue(self) -> MessageQueue: ...
 
     def status(self) -> dict[str, Any]:
         """The status row, with progress and lag."""
@@ -94,8 +94,8 @@ class Orchestrator(Protocol):
     def readiness(self) -> Readiness:
         """Whether viewers can be sent here, and why or why not."""
 
-    def measures(self) -> Measures:
-        """What is counted, and the state as it is known."""
+    def metrics(self) -> Metrics:
+        """Counters, and the state as it is known."""
 
     def topics(self) -> list[str]:
         """The names of all topics; TurnoutError when Kafka is away."""
@@ -205,7 +205,7 @@ class Api:
         known_parameters(request.query_params)
         viewers, subscriptions = self._viewers.count, dict(self._viewers.subscriptions)
         body = await self._probes.run(
-            lambda: metrics.scrape(self._database, self._orchestrator.measures(), viewers, subscriptions)
+            lambda: metrics.scrape(self._database, self._orchestrator.metrics(), viewers, subscriptions)
         )
         return Response(body, headers={"Content-Type": metrics.CONTENT_TYPE, "Cache-Control": "no-store"})
 

@@ -1,11 +1,14 @@
-"""Arrow columns of dates and timestamps as ISO 8601 texts and back, for any value that such a column holds.
+"""Columns in Arrow: the Arrow type of each column type, and dates and timestamps as ISO 8601 texts and back.
 
-Arrow's own conversions wrap around beyond the year 32767 and write five digits without a sign. What they do well, which
-is years from 0000 to 9999, is left to them. The form of all texts is that of `times.py`.
+Texts are right for any value that such a column holds. Arrow's own conversions wrap around beyond the year 32767 and
+write five digits without a sign; years from 0000 to 9999, which they do well, are left to them. The form of all texts
+is that of `times.py`. Spark's workers get this module by value: of Turnout it imports `times` alone.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +16,30 @@ import pyarrow.compute as pc
 
 from turnout.plan import times
 
+ARROW_TYPES: Mapping[str, pa.DataType] = {
+    "string": pa.string(),
+    "boolean": pa.bool_(),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+}
+_DECIMAL = re.compile(r"decimal\(([0-9]+),([0-9]+)\)")
 _MOMENT = "%Y-%m-%dT%H:%M:%SZ"
+
+
+def decimal_digits(kind: str) -> tuple[int, int] | None:
+    """Precision and scale of a decimal, by the name of its type; None for any other."""
+    found = _DECIMAL.fullmatch(kind)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def arrow_type(kind: str) -> pa.DataType:
+    """The Arrow type of a column, by the name of its type."""
+    decimal = decimal_digits(kind)
+    return pa.decimal128(*decimal) if decimal else ARROW_TYPES[kind]
 
 
 def is_time(kind: pa.DataType) -> bool:

@@ -1,6 +1,6 @@
-"""What there is to measure: a tally of what has happened, kept where it happens, and the state of the moment.
+"""What Prometheus can ask for: counters that add up what has happened, and the state of the moment.
 
-It only counts. How that is told to Prometheus is `server/metrics.py`.
+`serve/metrics.py` renders them.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ disable_created_metrics()  # type: ignore[no-untyped-call]
 _SECONDS = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
 
 
-class Tally:
-    """Counts of this process, from its start; any thread may add to them."""
+class Counters:
+    """Of this process, from its start; any thread may add to them."""
 
     def __init__(self) -> None:
         self._batches = Histogram(
@@ -42,16 +42,16 @@ class Tally:
         for table, count in evicted.items():
             self._evicted.labels(table).inc(count)
 
-    def counts(self) -> list[Collector]:
+    def collectors(self) -> list[Collector]:
         return [self._batches, self._bad, self._evicted]
 
 
 @dataclass(frozen=True, slots=True)
-class Measures:
+class Metrics:
     """The state of one moment, without a question to the store or to Kafka."""
 
     readiness: Readiness
-    tally: Tally = field(default_factory=Tally)
+    counters: Counters = field(default_factory=Counters)
     published: int = 0
     records: Mapping[int, int] = field(default_factory=dict)
     """How many records each living generation has read."""
