@@ -1,6 +1,6 @@
 """What a client hands out: rows over HTTP, windows and changes of live tables, the states of a subscription.
 
-All are frozen and belong to whoever got them. How they come about is `live.py` and `mirror.py`.
+All are frozen.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from turnout.client import frames, html
 
 if TYPE_CHECKING:
-    import pandas  # type: ignore[import-untyped,import-not-found,unused-ignore]
-    import polars  # type: ignore[import-not-found,unused-ignore]
     import pyarrow
 
 Json = dict[str, Any]
 Row = dict[str, Any]
+Values = Sequence[Any]
 Columns = tuple[Mapping[str, str], ...]
 Texts = str | Iterable[str]
 Where = str | Iterable[str | Mapping[str, Any]]
@@ -54,7 +53,7 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(frames.Frames):
     """A window of a table, of one moment; `total` counts what `where` keeps, not only this window."""
 
     table: str
@@ -73,12 +72,6 @@ class Rows:
         """These rows, with the types of their columns."""
         names = [column["name"] for column in self.columns]
         return frames.to_arrow(self.columns, [[row[name] for name in names] for row in self.rows])
-
-    def to_pandas(self) -> pandas.DataFrame:
-        return frames.to_pandas(self.to_arrow())
-
-    def to_polars(self) -> polars.DataFrame:
-        return frames.to_polars(self.to_arrow())
 
     def _repr_html_(self) -> str:
         return html.table(html.caption(self.table, self.generation, self.version, self.total), self.columns, self.rows)
@@ -111,14 +104,14 @@ class Changes:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(frames.Frames):
     """A whole table, of one moment."""
 
     table: str
     generation: int
     version: int
     columns: Columns
-    _values: Mapping[str, Sequence[Any]] = field(repr=False)
+    _values: dict[str, Values] = field(repr=False)
 
     def __len__(self) -> int:
         return len(self._values)
@@ -131,14 +124,8 @@ class Snapshot:
     def to_arrow(self) -> pyarrow.Table:
         return frames.to_arrow(self.columns, list(self._values.values()))
 
-    def to_pandas(self) -> pandas.DataFrame:
-        return frames.to_pandas(self.to_arrow())
 
-    def to_polars(self) -> polars.DataFrame:
-        return frames.to_polars(self.to_arrow())
-
-
-def named(columns: Columns, values: Mapping[str, Sequence[Any]]) -> dict[str, Row]:
+def named(columns: Columns, values: Mapping[str, Values]) -> dict[str, Row]:
     """Rows by id, with the names of their columns."""
     names = [column["name"] for column in columns]
     return {identity: dict(zip(names, row, strict=True)) for identity, row in values.items()}

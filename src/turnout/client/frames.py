@@ -19,6 +19,21 @@ if TYPE_CHECKING:
     import pyarrow
 
 
+class Frames:
+    """Arrow data, also as data frames."""
+
+    __slots__ = ()
+
+    def to_arrow(self) -> pyarrow.Table:
+        raise NotImplementedError
+
+    def to_pandas(self) -> pandas.DataFrame:
+        return to_pandas(self.to_arrow())
+
+    def to_polars(self) -> polars.DataFrame:
+        return to_polars(self.to_arrow())
+
+
 def to_arrow(columns: Sequence[Mapping[str, str]], rows: Sequence[Sequence[Any]]) -> pyarrow.Table:
     """JSON rows, in the order of their columns, with the types that these columns have in the table."""
     import pyarrow as pa

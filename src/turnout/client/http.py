@@ -48,9 +48,10 @@ class Http:
             response = self._http.get(path, params=query or [])
         return self._answer(response)
 
-    def post(self, path: str, message: Mapping[str, Any], query: Query, *, wait: bool) -> Json:
-        # A build may take as long as the server lets it: who waits, waits for the server's word.
+    def post(self, path: str, message: Mapping[str, Any], *, wait: bool) -> Json:
+        # A build may take as long as the server lets it: the server ends a wait for its outcome.
         timeout = httpx.Timeout(TIMEOUT_SECONDS, read=None if wait else TIMEOUT_SECONDS)
+        query = {} if wait else {"wait": "false"}
         with self._failures():
             response = self._http.post(path, json=dict(message), params=query, timeout=timeout)
         return self._answer(response)
@@ -76,7 +77,7 @@ class Http:
             with pa.ipc.open_stream(pa.PythonFile(body, mode="r")) as reader:
                 table = reader.read_all()
         except (pa.ArrowInvalid, OSError) as error:
-            raise self._strange(f"answered no Arrow stream ({first_line(error)})") from error
+            raise wire.bad_answer(self.url, f"answered no Arrow stream ({first_line(error)})") from error
         names = ("Generation", "Version", "Total")
         numbers = {f"turnout.{name.lower()}": response.headers.get(f"X-Turnout-{name}", "") for name in names}
         return table.replace_schema_metadata({**(table.schema.metadata or {}), **numbers})
@@ -101,14 +102,8 @@ class Http:
         if response.is_success and isinstance(answer, dict):
             return answer
         error = wire.problem_of_body(response.content, response.status_code)
-        raise error or self._strange(f"answered {response.status_code} {response.reason_phrase}, not as Turnout does")
-
-    def _strange(self, what: str) -> TurnoutError:
-        return TurnoutError(
-            code="bad_answer",
-            message=f"{self.url} {what}",
-            hint="check that the address is that of a Turnout server, without a path",
-            status=502,
+        raise error or wire.bad_answer(
+            self.url, f"answered {response.status_code} {response.reason_phrase}, not as Turnout does"
         )
 
 
@@ -134,8 +129,9 @@ class _Body(io.RawIOBase):
         return count
 
 
-def window_query(columns: Texts, where: Where, sort: Texts, offset: int, limit: int | None) -> Query:
-    """The parameters of a window."""
+def window_query(
+    columns: Texts = (), where: Where = (), sort: Texts = (), offset: int = 0, limit: int | None = None
+) -> Query:
     query: Query = []
     for name, given in (("columns", columns), ("where", where), ("sort", sort)):
         query += [(name, _term(value)) for value in ([given] if isinstance(given, (str, Mapping)) else given)]

@@ -6,11 +6,11 @@ Answers are not held to the models: a newer server may say more than this client
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from turnout.client.events import Json, WindowOptions
+from turnout.client.events import Json
 from turnout.errors import TurnoutError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _STATUS = {"unknown_table": 404, "internal_error": 500, "store_unavailable": 503
 _NAMES = ("columns", "where", "sort", "offset", "limit")
 
 
-def window_options(table: str, given: Mapping[str, Any]) -> WindowOptions:
+def window_options(table: str, given: Mapping[str, Any]) -> Json:
     """Which window, as the protocol has it; TurnoutError where the server would not understand it."""
     unknown = [name for name in given if name not in _NAMES]
     if unknown:
@@ -29,7 +29,7 @@ def window_options(table: str, given: Mapping[str, Any]) -> WindowOptions:
     options = {name: _listed(value) for name, value in given.items() if value is not None}
     options = {name: value for name, value in options.items() if value != []}
     _check({"type": "window", "table": table, **options})
-    return cast(WindowOptions, options)
+    return options
 
 
 def changes_options(table: str, columns: str | Iterable[str] | None) -> Json:
@@ -39,16 +39,13 @@ def changes_options(table: str, columns: str | Iterable[str] | None) -> Json:
     return options
 
 
-def encode(request: Json, identity: str) -> str:
-    return orjson.dumps({**request, "id": identity}).decode()
-
-
-def decode(text: str | bytes) -> Json:
-    """A message of the server; ValueError when it is none."""
-    message = orjson.loads(text)
-    if isinstance(message, dict) and isinstance(message.get("type"), str):
-        return message
-    raise ValueError("it has no type")
+def bad_answer(url: str, fault: str) -> TurnoutError:
+    return TurnoutError(
+        code="bad_answer",
+        message=f"{url} {fault}",
+        hint="check that the address is that of a Turnout server of this version, without a path",
+        status=502,
+    )
 
 
 def problem(error: object, status: int | None = None) -> TurnoutError:
