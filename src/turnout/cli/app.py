@@ -24,27 +24,11 @@ if TYPE_CHECKING:
 DEFAULT_URL = "http://127.0.0.1:10000"
 _JSON = "turnout.json"
 _PIPED_WIDTH = 200
-_ORDER = (
-    "demo",
-    "run",
-    "init",
-    "check",
-    "prepare",
-    "broker",
-    "tables",
-    "status",
-    "history",
-    "watch",
-    "swap",
-    "rollback",
-)
+OUTCOME_STYLES = {"applied": "green", "rolled_back": "green", "failed": "red", "rejected": "red"}
 
 
 class _Commands(TyperGroup):
-    """The commands, in the order in which people meet them; a TurnoutError of any of them ends here."""
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        return sorted(super().list_commands(ctx), key=_ORDER.index)
+    """The commands; a TurnoutError of any of them ends here."""
 
     def invoke(self, ctx: Any) -> Any:
         try:

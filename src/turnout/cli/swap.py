@@ -9,6 +9,7 @@ import typer
 
 from turnout.cli.app import (
     DEFAULT_URL,
+    OUTCOME_STYLES,
     JsonOption,
     TokenOption,
     UrlOption,
@@ -18,7 +19,6 @@ from turnout.cli.app import (
     console,
     print_json,
 )
-from turnout.cli.looking import OUTCOME_STYLES
 from turnout.errors import TurnoutError
 from turnout.plan.control import join_field, topic_field
 
