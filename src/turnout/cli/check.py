@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 import typer
+from rich.table import Table
 
 from turnout.cli.app import ConfigOption, JsonOption, app, cell, console, print_json
 from turnout.errors import TurnoutError
@@ -50,8 +51,6 @@ def check(config: ConfigOption = "turnout.yaml", json: JsonOption = False) -> No
 
 
 def _print(findings: Sequence[Finding]) -> None:
-    from rich.table import Table
-
     shown = Table("", "what", "found", "what to do", header_style="bold")
     for finding in findings:
         mark, style = _MARKS[finding.level]

@@ -38,7 +38,9 @@ def check_all(path: Path) -> list[Finding]:
         return [*map(_config_fault, error.faults), *found]
     if (registry := settings.schema_registry) is not None:
         found.append(_tried("schema_registry", lambda: _registry(registry)))
-    data, control = _data_topics(settings), _control_topics(settings)
+    sources = {f"source {name}": source.topic for name, source in settings.sources.items()}
+    data = sources | _given("dead_letter_topic", settings.dead_letter_topic)
+    control = {"control topic": settings.control.topic} | _given("control.ack_topic", settings.control.ack_topic)
     if settings.control.kafka is None:
         both = Cluster("kafka", settings.kafka, data | control, tuple(data), schemas)
         return [*found, *check_cluster(both, settings.sources)]
@@ -106,11 +108,5 @@ def _registry(registry: RegistrySettings) -> str:
         return f"{registry.url} answers: {client.reach()} subjects"
 
 
-def _data_topics(settings: Settings) -> dict[str, str]:
-    topics = {f"source {name}": source.topic for name, source in settings.sources.items()}
-    return topics | ({"dead_letter_topic": settings.dead_letter_topic} if settings.dead_letter_topic else {})
-
-
-def _control_topics(settings: Settings) -> dict[str, str]:
-    topics = {"control topic": settings.control.topic}
-    return topics | ({"control.ack_topic": settings.control.ack_topic} if settings.control.ack_topic else {})
+def _given(place: str, topic: str | None) -> dict[str, str]:
+    return {place: topic} if topic else {}

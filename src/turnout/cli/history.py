@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
+from rich.table import Table
 
 from turnout.cli.app import (
     DEFAULT_URL,
@@ -42,8 +43,6 @@ def history(
     json: JsonOption = False,
 ) -> None:
     """Show the swaps so far, newest last: from, to, who asked, how long it took, the outcome."""
-    from rich.table import Table
-
     with connected(url, token) as client:
         swaps = client.swaps()[-limit:]
     if json:

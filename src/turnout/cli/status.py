@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from rich.panel import Panel
+from rich.table import Table
+
 from turnout.cli.app import DEFAULT_URL, JsonOption, TokenOption, UrlOption, app, cell, connected, console, print_json
 
 _STATE_STYLES = {"live": "green", "running": "green", "failed": "red", "rejected": "red"}
@@ -22,9 +25,6 @@ def status(url: UrlOption = DEFAULT_URL, token: TokenOption = "", json: JsonOpti
 
 
 def _print_status(found: Mapping[str, Any], url: str) -> None:
-    from rich.panel import Panel
-    from rich.table import Table
-
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim")
     for name, value in _flat(found):

@@ -112,12 +112,8 @@ def _join(text: str) -> tuple[str, str]:
 
 
 def _request(request_id: str, expected_generation: int | None) -> dict[str, Any]:
-    message: dict[str, Any] = {}
-    if request_id:
-        message["requestId"] = request_id
-    if expected_generation is not None:
-        message["expectedGeneration"] = expected_generation
-    return message
+    given = {"requestId": request_id or None, "expectedGeneration": expected_generation}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _finish(answer: Mapping[str, Any], json: bool, *, wait: bool) -> None:

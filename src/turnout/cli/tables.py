@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from rich.table import Table
+
 from turnout.cli.app import DEFAULT_URL, JsonOption, TokenOption, UrlOption, app, cell, connected, console, print_json
 
 
 @app.command(epilog="Example:  turnout tables --json")
 def tables(url: UrlOption = DEFAULT_URL, token: TokenOption = "", json: JsonOption = False) -> None:
     """List the tables: columns, row count, generation, version."""
-    from rich.table import Table
-
     with connected(url, token) as client:
         found = client.tables()
     if json:

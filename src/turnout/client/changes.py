@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from turnout.client.events import Changes, Json, Snapshot, Texts, Values, named
 from turnout.client.mirror import Mirror
 from turnout.client.subscription import Subscription
-from turnout.client.wire import changes_options
 
 if TYPE_CHECKING:
     from turnout.client.live import Live
@@ -68,7 +67,7 @@ class ChangesSubscription(Subscription[Changes]):
     _kind = "changes"
 
     def __init__(self, live: Live, table: str, columns: Texts = (), bounds: Bounds | None = None) -> None:
-        super().__init__(live, table, changes_options(table, columns))
+        super().__init__(live, table, {"columns": columns})
         self._mirror = Mirror(table)
         self._bounds = bounds or Bounds()
         # The parts of a snapshot until its last.
@@ -78,7 +77,6 @@ class ChangesSubscription(Subscription[Changes]):
         self._show_all = True
         self._pending: deque[Delta] = deque()
         self._pending_rows = 0
-        self._collected_generation: int | None = None
 
     @property
     def mirror(self) -> Mirror:
@@ -152,10 +150,9 @@ class ChangesSubscription(Subscription[Changes]):
             return None
         if self._show_all:
             self._show_all = False
-            now, before = self._mirror.snapshot(), self._collected_generation
-            self._collected_generation = now.generation
-            all_rows = Delta(now.version, now._values)
-            return lambda: _event(now, all_rows, snapshot=True, swapped=before not in (None, now.generation))
+            now = self._mirror.snapshot()
+            swapped, all_rows = self._swapped(now.generation), Delta(now.version, now._values)
+            return lambda: _event(now, all_rows, snapshot=True, swapped=swapped)
         if not self._pending:
             return None
         change, at = self._pending.popleft(), self._mirror._now

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 from urllib.parse import quote
 
@@ -47,9 +46,7 @@ class Client:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -108,7 +105,7 @@ class Table:
         try:
             shown = self.rows(limit=html.SHOWN_ROWS)
         except TurnoutError as error:
-            return html.problem(self.name, str(error))
+            return html.caption(self.name, str(error))
         return shown._repr_html_()
 
     # -- now

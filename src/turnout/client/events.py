@@ -74,7 +74,9 @@ class Rows(frames.Frames):
         return frames.to_arrow(self.columns, [[row[name] for name in names] for row in self.rows])
 
     def _repr_html_(self) -> str:
-        return html.table(html.caption(self.table, self.generation, self.version, self.total), self.columns, self.rows)
+        total = f"{self.total:,} {'row' if self.total == 1 else 'rows'}"
+        caption = html.caption(self.table, f"generation {self.generation}", f"version {self.version}", total)
+        return caption + html.table(self.columns, self.rows)
 
 
 @dataclass(frozen=True, slots=True)

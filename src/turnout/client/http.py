@@ -89,19 +89,16 @@ class Http:
         except httpx.HTTPError as error:
             raise TurnoutError(
                 code="server_unreachable",
-                message=f"no answer from {self.url}: {_reason(error)}",
+                message=f"no answer from {self.url}: {unreachable_because(error, TIMEOUT_SECONDS)}",
                 hint="start a server (turnout run, turnout demo), or give its address by --url or TURNOUT_URL",
                 status=503,
             ) from error
 
     def _answer(self, response: httpx.Response) -> Json:
-        try:
-            answer = response.json()
-        except ValueError:
-            answer = None
+        answer = wire.parsed(response.content)
         if response.is_success and isinstance(answer, dict):
             return answer
-        error = wire.problem_of_body(response.content, response.status_code)
+        error = wire.problem(answer, response.status_code)
         raise error or wire.bad_answer(
             self.url, f"answered {response.status_code} {response.reason_phrase}, not as Turnout does"
         )
@@ -166,9 +163,10 @@ def _clean(token: str) -> str:
     )
 
 
-def _reason(error: httpx.HTTPError) -> str:
-    if isinstance(error, httpx.ConnectError):
-        return "nothing listens there" if "refused" in str(error).lower() else str(error) or "it cannot be reached"
-    if isinstance(error, httpx.TimeoutException):
-        return f"it took longer than {TIMEOUT_SECONDS:g} s"
-    return str(error) or type(error).__name__
+def unreachable_because(error: Exception, seconds: float) -> str:
+    """Why a server was not reached within so many seconds, in words."""
+    if isinstance(error, ConnectionRefusedError) or "refused" in str(error).lower():
+        return "nothing listens there"
+    if isinstance(error, (TimeoutError, httpx.TimeoutException)):
+        return f"it took longer than {seconds:g} s"
+    return first_line(error)

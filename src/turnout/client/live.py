@@ -22,6 +22,7 @@ import orjson
 
 from turnout.client import wire
 from turnout.client.events import Json, State
+from turnout.client.http import unreachable_because
 from turnout.client.subscription import Subscription
 from turnout.errors import TurnoutError, first_line
 
@@ -190,7 +191,7 @@ class _Session:
                 self._refuse_all(_untrusted(self._url, error))
             return first_line(error)
         except (OSError, WebSocketException) as error:
-            return f"no answer from {self._url}: {_reason(error)}"
+            return f"no answer from {self._url}: {unreachable_because(error, _OPEN_SECONDS)}"
         except _NotTurnoutError as error:
             self._refuse_all(self._bad_answer(str(error)))
             return str(error)
@@ -241,7 +242,7 @@ class _Session:
             self.ask(subscription)
 
     def _problem(self, subscription: AnySubscription | None, message: Json) -> None:
-        error = wire.problem(message.get("error"))
+        error = wire.problem(message) or TurnoutError(code="error", message="the server refused and did not say why")
         if subscription is None:
             log.warning("the server did not take a message: %s", error)
             return
@@ -256,7 +257,7 @@ class _Session:
     def _not_let_in(self, refusal: InvalidStatus) -> str:
         """What an HTTP answer instead of a socket means: over, or only for now."""
         status = refusal.response.status_code
-        error = wire.problem_of_body(refusal.response.body or b"", status)
+        error = wire.problem(wire.parsed(refusal.response.body or b""), status)
         passes = status >= 500 or status in _PASSING_STATUS or (self._was_live and status not in (401, 403))
         if not passes:
             self._refuse_all(error or self._bad_answer(f"/api/live answers {status}"))
@@ -325,10 +326,7 @@ async def _send_all(outbox: asyncio.Queue[str], socket: ClientConnection) -> Non
 
 
 def _read(data: str | bytes) -> Json:
-    try:
-        message = orjson.loads(data)
-    except ValueError:
-        message = None
+    message = wire.parsed(data)
     if isinstance(message, dict) and isinstance(message.get("type"), str):
         return message
     raise _NotTurnoutError("a message is no JSON object with a type")
@@ -338,14 +336,6 @@ def _closing(closed: ConnectionClosed) -> str:
     if closed.rcvd is None:
         return "the connection broke"
     return f"the server closed the connection: {closed.rcvd.reason or f'code {closed.rcvd.code}'}"
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, ConnectionRefusedError):
-        return "nothing listens there"
-    if isinstance(error, TimeoutError):
-        return f"it took longer than {_OPEN_SECONDS:g} s"
-    return first_line(error)
 
 
 def _untrusted(url: str, error: ssl.SSLCertVerificationError) -> TurnoutError:

@@ -11,12 +11,12 @@ import contextlib
 import logging
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from functools import partial
-from types import TracebackType
-from typing import TYPE_CHECKING, ClassVar, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 from turnout.client.events import Json, State
+from turnout.client.wire import checked_options
 from turnout.errors import TurnoutError, first_line
 
 if TYPE_CHECKING:
@@ -39,13 +39,14 @@ class Subscription(ABC, Generic[E]):
     _kind: ClassVar[str]
     """The type of its request."""
 
-    def __init__(self, live: Live, table: str, options: Json) -> None:
+    def __init__(self, live: Live, table: str, options: Mapping[str, Any]) -> None:
         self.table = table
         self.state, self.reason = State.CONNECTING, ""
         self.error: TurnoutError | None = None
         self._live = live
-        self._options = options
+        self._options = checked_options(self._kind, table, options)
         self._had_data = False
+        self._collected_generation: int | None = None
         # Whether the server can go on from the data that is here, instead of sending all again.
         self._resumable = False
         # Its lock guards all of this, and the data.
@@ -59,17 +60,13 @@ class Subscription(ABC, Generic[E]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await asyncio.to_thread(self.close)
 
     def close(self) -> None:
@@ -176,10 +173,10 @@ class Subscription(ABC, Generic[E]):
     def _run_callbacks(self, callback: Callable[[E], object], on_state: OnState) -> None:
         failed = False
 
-        def safely(call: Callable[[], object]) -> None:
+        def safely(call: Callable[..., object], *arguments: object) -> None:
             nonlocal failed
             try:
-                call()
+                call(*arguments)
             except Exception as error:
                 if not failed:
                     text = "a callback for %s failed; the subscription goes on, later failures are not logged: %s"
@@ -195,9 +192,9 @@ class Subscription(ABC, Generic[E]):
                     self._changed.wait()
                 now = (self.state, self.reason)
             if now != seen:
-                safely(partial(on_state, *now))
+                safely(on_state, *now)
             if make is not None:
-                safely(partial(_make_and_call, make, callback))
+                safely(lambda make: callback(make()), make)
             seen = now
 
     def _log_refusal(self, state: State, _: str) -> None:
@@ -250,6 +247,11 @@ class Subscription(ABC, Generic[E]):
 
     # -- the data; called with the lock held
 
+    def _swapped(self, generation: int) -> bool:
+        """Whether an event of this generation is of another than the one that was handed out before."""
+        before, self._collected_generation = self._collected_generation, generation
+        return before not in (None, generation)
+
     @abstractmethod
     def _position(self) -> tuple[int, int]:
         """Generation and version of the data that is here."""
@@ -261,7 +263,3 @@ class Subscription(ABC, Generic[E]):
     @abstractmethod
     def _collect(self) -> Callable[[], E] | None:
         """What is new since the last time, or None; the event itself is made by the call, without the lock."""
-
-
-def _make_and_call(make: Callable[[], E], callback: Callable[[E], object]) -> None:
-    callback(make())

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from turnout.client.events import Json, Window, WindowOptions
 from turnout.client.subscription import Subscription
-from turnout.client.wire import window_options
+from turnout.client.wire import checked_options
 
 if TYPE_CHECKING:
     from turnout.client.live import Live
@@ -19,10 +19,9 @@ class WindowSubscription(Subscription[Window]):
     _kind = "window"
 
     def __init__(self, live: Live, table: str, options: WindowOptions) -> None:
-        super().__init__(live, table, window_options(table, options))
+        super().__init__(live, table, options)
         self._newest: Json | None = None
         self._collected = False
-        self._collected_generation: int | None = None
 
     @property
     def latest(self) -> Window | None:
@@ -33,7 +32,7 @@ class WindowSubscription(Subscription[Window]):
     def move(self, **options: Unpack[WindowOptions]) -> None:
         """Look at other rows by the same subscription: any of columns, where, sort, offset, limit."""
         with self._changed:
-            self._options = window_options(self.table, {**self._options, **options})
+            self._options = checked_options(self._kind, self.table, {**self._options, **options})
             self._resumable = False
         self._live.ask_again(self)
 
@@ -52,8 +51,7 @@ class WindowSubscription(Subscription[Window]):
         message = self._newest
         if message is None or self._collected:
             return None
-        swapped = self._collected_generation not in (None, message["generation"])
-        self._collected, self._collected_generation = True, message["generation"]
+        self._collected, swapped = True, self._swapped(message["generation"])
         return lambda: _window(message, swapped)
 
 
