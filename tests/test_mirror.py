@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnout.client.changes import Bounds, ChangesSubscription, Delta
+from turnout.client.changes import MAX_EVENTS, MAX_ROWS, ChangesSubscription, Delta
 from turnout.client.events import Changes
 from turnout.client.live import Live
 from turnout.messages import Snapshot, server_message
@@ -66,16 +66,18 @@ class Table:
         return message
 
 
-def not_connected(bounds: Bounds | None = None) -> ChangesSubscription:
-    return ChangesSubscription(Live("http://127.0.0.1:9", {}), "t", bounds=bounds)
+def not_connected(events: int = MAX_EVENTS, rows: int = MAX_ROWS) -> ChangesSubscription:
+    changes = ChangesSubscription(Live("http://127.0.0.1:9", {}), "t")
+    changes._max_events, changes._max_rows = events, rows
+    return changes
 
 
 class Viewer:
     """A subscription that is not connected, its consumer, and what must be true of both at every moment."""
 
-    def __init__(self, table: Table, bounds: Bounds) -> None:
+    def __init__(self, table: Table, events: int = MAX_EVENTS, rows: int = MAX_ROWS) -> None:
         self.table = table
-        self.changes = not_connected(bounds)
+        self.changes = not_connected(events, rows)
         self.copy: Rows = {}
         self.ask()
 
@@ -163,7 +165,7 @@ def step(viewer: Viewer, sent: list[dict[str, Any]], kind: str, given: Any) -> l
 @settings(deadline=None, max_examples=400)
 @given(st.lists(STEPS, max_size=40), st.integers(1, 4), st.integers(1, 12))
 def test_mirror_and_consumer_have_exactly_the_servers_table(steps: list[Any], events: int, rows: int) -> None:
-    viewer = Viewer(Table(), Bounds(events, rows))
+    viewer = Viewer(Table(), events, rows)
     sent: list[dict[str, Any]] = []
     for kind, what in steps:
         sent = step(viewer, sent, kind, what)
@@ -189,7 +191,7 @@ def test_changes_that_are_merged_lead_to_the_same_table(edits: list[Any], start:
 
 
 def test_events_wait_one_by_one_within_the_bounds_and_become_one_beyond() -> None:
-    viewer = Viewer(Table(), Bounds(events=2, rows=100))
+    viewer = Viewer(Table(), events=2, rows=100)
     viewer.collect()
     viewer.hear([viewer.table.change({"r1": 1}), viewer.table.change({"r1": 2})])
     assert [viewer.collect(), viewer.collect(), viewer.collect()] == [True, True, False]
@@ -203,7 +205,7 @@ def test_events_wait_one_by_one_within_the_bounds_and_become_one_beyond() -> Non
 
 
 def test_change_with_more_rows_than_the_table_is_told_as_all_rows() -> None:
-    viewer = Viewer(Table(), Bounds(events=1, rows=2))
+    viewer = Viewer(Table(), events=1, rows=2)
     viewer.hear([viewer.table.change(dict.fromkeys(IDS, 1))])
     viewer.collect()
     viewer.hear([viewer.table.change({i: None}) for i in IDS[:6]])
@@ -212,7 +214,7 @@ def test_change_with_more_rows_than_the_table_is_told_as_all_rows() -> None:
 
 
 def test_consumer_that_never_looks_costs_no_memory_for_changes() -> None:
-    viewer = Viewer(Table(), Bounds())
+    viewer = Viewer(Table())
     viewer.hear([viewer.table.change({"r1": n}) for n in range(50)])
     assert not viewer.changes._pending
     assert viewer.collect() and not viewer.collect()

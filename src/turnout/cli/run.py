@@ -36,7 +36,7 @@ def run(
     given = {"host": host or settings.server.host, "port": settings.server.port if port is None else port}
     server = settings.server.model_copy(update=given)
     settings = settings.model_copy(update={"server": server})
-    # Late: it loads Spark, and a fault of the file is told without that.
+    # Late: it loads Spark, and the faults of a file are reported without that.
     from turnout import service
     from turnout.kafka.hidden_texts import hidden_texts
 
@@ -45,7 +45,7 @@ def run(
 
 
 def keep_secrets(variables: Iterable[str]) -> None:
-    """Nothing that this process starts inherits a secret, and no core file of it will hold one."""
+    """Remove secrets from the environment of processes that this one starts, and switch core files off."""
     for name in variables:
         os.environ.pop(name, None)
     _, most = resource.getrlimit(resource.RLIMIT_CORE)

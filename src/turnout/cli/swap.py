@@ -1,4 +1,4 @@
-"""`swap` and `rollback`: they send a control message to a running server, and tell its outcome."""
+"""`swap` and `rollback`: send a control message to a running server, and print its outcome."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def _finish(answer: Mapping[str, Any], json: bool, *, wait: bool) -> None:
     if wait and outcome is None:
         raise TurnoutError(
             code="outcome_pending",
-            message="the server took the request, and did not tell its outcome in time",
+            message="the server took the request, but its outcome did not come in time",
             hint="look at turnout status, and at the last row of turnout history",
         )
     if json:

@@ -15,12 +15,8 @@ if TYPE_CHECKING:
     from turnout.client.live import Live
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """How many changes wait one by one for a slow consumer; beyond that they become one."""
-
-    events: int = 1_000
-    rows: int = 100_000
+# So many changes wait one by one for a slow consumer; beyond that they become one.
+MAX_EVENTS, MAX_ROWS = 1_000, 100_000
 
 
 @dataclass(slots=True)
@@ -66,10 +62,10 @@ class ChangesSubscription(Subscription[Changes]):
 
     _kind = "changes"
 
-    def __init__(self, live: Live, table: str, columns: Texts = (), bounds: Bounds | None = None) -> None:
+    def __init__(self, live: Live, table: str, columns: Texts = ()) -> None:
         super().__init__(live, table, {"columns": columns})
         self._mirror = Mirror(table)
-        self._bounds = bounds or Bounds()
+        self._max_events, self._max_rows = MAX_EVENTS, MAX_ROWS
         # The parts of a snapshot until its last.
         self._part_position: tuple[int, int] | None = None
         self._part_rows: dict[str, Values] = {}
@@ -127,7 +123,7 @@ class ChangesSubscription(Subscription[Changes]):
     def _queue(self, change: Delta) -> None:
         self._pending.append(change)
         self._pending_rows += len(change)
-        if len(self._pending) > self._bounds.events or self._pending_rows > self._bounds.rows:
+        if len(self._pending) > self._max_events or self._pending_rows > self._max_rows:
             self._merge()
 
     def _merge(self) -> None:
@@ -137,7 +133,7 @@ class ChangesSubscription(Subscription[Changes]):
             merged.absorb(later)
         self._pending = deque([merged])
         self._pending_rows = len(merged)
-        if self._pending_rows > max(self._bounds.rows, len(self._mirror)):
+        if self._pending_rows > max(self._max_rows, len(self._mirror)):
             self._reset()
 
     def _reset(self) -> None:

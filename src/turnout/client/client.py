@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def connect(url: str = DEFAULT_URL, token: str | None = None, *, name: str = "python") -> Client:
     """A client of the server at `url`; nothing is sent yet. Use it in a `with` block, or close it.
 
-    `name` is what the history of swaps calls who asked: a plain, short word.
+    `name` is how the history of swaps names this client: a plain, short word.
     """
     return Client(url, token, name)
 

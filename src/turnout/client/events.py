@@ -1,7 +1,4 @@
-"""What a client hands out: rows over HTTP, windows and changes of live tables, the states of a subscription.
-
-All are frozen.
-"""
+"""What a client hands out, all frozen: rows over HTTP, windows and changes of live tables, states of a subscription."""
 
 from __future__ import annotations
 
@@ -34,14 +31,14 @@ class WindowOptions(TypedDict, total=False):
 
 
 class State(StrEnum):
-    """How a subscription is."""
+    """The state of a subscription."""
 
     CONNECTING = "connecting"
     """No answer yet."""
     LIVE = "live"
-    """What it shows is what the server has."""
+    """It has the newest data of the server."""
     AWAY = "away"
-    """The server is away; what it shows is the last that was known, and it goes on by itself."""
+    """The server is away; it keeps the last data, and goes on by itself."""
     REFUSED = "refused"
     """Over: the server refused it, and says why."""
     CLOSED = "closed"
@@ -91,14 +88,14 @@ class Window(Rows):
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What became of a table since the event before, by row id."""
+    """What changed in a table since the event before, by row id."""
 
     table: str
     generation: int
     version: int
     columns: Columns
     snapshot: bool
-    """`inserted` has all rows, in place of all that came before: the first event, a swap, or who was too slow."""
+    """`inserted` has all rows, in place of all before: the first event, a swap, or a consumer that was too slow."""
     swapped: bool
     inserted: Mapping[str, Row]
     updated: Mapping[str, Row]

@@ -1,6 +1,6 @@
 """Rows as Arrow tables, and Arrow tables as data frames.
 
-pandas and polars are not needed by Turnout: they are looked for when they are asked for.
+Turnout does not need pandas and polars: they are imported when a caller asks for a data frame.
 """
 
 from __future__ import annotations

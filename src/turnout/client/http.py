@@ -1,6 +1,6 @@
 """Calls to a running Turnout server over HTTP: JSON answers, and Arrow streams.
 
-It turns the server's errors, and those of the way there, into TurnoutError. What the calls are is `client.py`.
+Errors of the server and of the connection become TurnoutError. The calls themselves are in `client.py`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Query = list[tuple[str, str | int | float | bool | None]]
 
 
 class Http:
-    """The way to one server; safe to use from several threads."""
+    """Calls to one server; safe to use from several threads."""
 
     def __init__(self, url: str, token: str | None, name: str) -> None:
         self.url = _base(url)

@@ -1,7 +1,7 @@
 """The live connection of a client: one thread with one WebSocket, shared by all of its subscriptions.
 
 It lives while there are subscriptions. It connects again with growing pauses, and takes up every subscription where
-it was. What the messages mean to a subscription is `window.py` and `changes.py`.
+it was. `window.py` and `changes.py` take in the messages.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class _Session:
             self._refuse_all(_failed(error))
 
     def ask(self, subscription: AnySubscription) -> None:
-        """Send its request. A new id each time: what is still under way for the old one is never mixed in."""
+        """Send its request. A new id each time: messages under way for the old one are never mixed in."""
         self.drop(subscription)
         if self._socket is None or subscription.state.over:
             return
@@ -307,8 +307,8 @@ def pause_seconds(failures: int) -> float:
 def _passes(subscription: AnySubscription, error: TurnoutError) -> bool:
     """Whether to ask again later.
 
-    A server that has just started may not have its tables yet: whoever had data gets it again. A generation by
-    its number never comes back.
+    A server that has just started may not have its tables yet: a subscription that had data gets it again.
+    A generation by its number never comes back.
     """
     if error.status >= 500:
         return True

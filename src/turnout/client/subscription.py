@@ -73,7 +73,7 @@ class Subscription(ABC, Generic[E]):
         """End it, from any thread, its own callback included; its threads are gone when this returns."""
         self._set_state(State.CLOSED)
         self._live.remove(self)
-        # A callback may close its own subscription; one that never returns must not hold up who closes it.
+        # A callback may close its own subscription; one that never returns must not hold up closing.
         if self._callbacks is not None and self._callbacks is not threading.current_thread():
             self._callbacks.join(_JOIN_SECONDS)
 

@@ -1,6 +1,6 @@
 """The client's side of `turnout.messages`: requests are checked before they are sent, answers are read.
 
-Answers are not held to the models: a newer server may say more than this client knows.
+Answers are not validated by the models: a newer server may send more than this client knows.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from turnout.errors import TurnoutError
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
-# What the same error has over HTTP; all others are 400.
+# The status that the same error has over HTTP; all others are 400.
 _STATUS = {"unknown_table": 404, "internal_error": 500, "store_unavailable": 503}
 _NAMES = tuple(WindowOptions.__annotations__)
 
