@@ -64,7 +64,8 @@ class ChangesSubscription(Subscription[Changes]):
 
     def __init__(self, live: Live, table: str, columns: Texts = ()) -> None:
         super().__init__(live, table, {"columns": columns})
-        self._mirror = Mirror(table)
+        self.mirror = Mirror(table)
+        """The table as it is now; it may be ahead of the events that were taken."""
         self._max_events, self._max_rows = MAX_EVENTS, MAX_ROWS
         # The parts of a snapshot until its last.
         self._part_position: tuple[int, int] | None = None
@@ -74,17 +75,12 @@ class ChangesSubscription(Subscription[Changes]):
         self._pending: deque[Delta] = deque()
         self._pending_rows = 0
 
-    @property
-    def mirror(self) -> Mirror:
-        """The table as it is now; it may be ahead of the events that were taken."""
-        return self._mirror
-
     def _position(self) -> tuple[int, int]:
-        return self._mirror.generation, self._mirror.version
+        return self.mirror.generation, self.mirror.version
 
     def _request(self) -> Json:
         with self._changed:
-            self._part_rows = {}
+            self._part_rows = {}  # those of an earlier answer are not mixed in
             return super()._request()
 
     def _apply(self, message: Json) -> bool:
@@ -103,7 +99,7 @@ class ChangesSubscription(Subscription[Changes]):
             self._part_position, self._part_rows = position, {}
         self._part_rows.update(_by_id(message))
         if message["last"]:
-            self._mirror._replace(Snapshot(self.table, *position, tuple(message["columns"]), self._part_rows))
+            self.mirror._replace(Snapshot(self.table, *position, tuple(message["columns"]), self._part_rows))
             self._part_rows = {}
             self._reset()
         return True
@@ -115,7 +111,7 @@ class ChangesSubscription(Subscription[Changes]):
         if (message["generation"], message["since"]) != (generation, version):
             return False
         change = Delta.of(message)
-        self._mirror._apply(change)
+        self.mirror._apply(change)
         if not self._show_all:
             self._queue(change)
         return True
@@ -133,7 +129,7 @@ class ChangesSubscription(Subscription[Changes]):
             merged.absorb(later)
         self._pending = deque([merged])
         self._pending_rows = len(merged)
-        if self._pending_rows > max(self._max_rows, len(self._mirror)):
+        if self._pending_rows > max(self._max_rows, len(self.mirror)):
             self._reset()
 
     def _reset(self) -> None:
@@ -146,12 +142,12 @@ class ChangesSubscription(Subscription[Changes]):
             return None
         if self._show_all:
             self._show_all = False
-            now = self._mirror.snapshot()
+            now = self.mirror.snapshot()
             swapped, all_rows = self._swapped(now.generation), Delta(now.version, now._values)
             return lambda: _event(now, all_rows, snapshot=True, swapped=swapped)
         if not self._pending:
             return None
-        change, at = self._pending.popleft(), self._mirror._now
+        change, at = self._pending.popleft(), self.mirror._now
         self._pending_rows -= len(change)
         return lambda: _event(at, change)
 

@@ -35,10 +35,7 @@ class Client:
     def __init__(self, url: str, token: str | None = None, name: str = "python") -> None:
         self._http = Http(url, token, name)
         self._live = Live(self._http.url, self._http.headers)
-
-    @property
-    def url(self) -> str:
-        return self._http.url
+        self.url = self._http.url
 
     def __repr__(self) -> str:
         return f"<Client of {self.url}>"

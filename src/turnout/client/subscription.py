@@ -30,6 +30,10 @@ E = TypeVar("E")
 OnState = Callable[[State, str], object]
 
 
+class _ClosedError(TurnoutError):
+    """The subscription was closed here."""
+
+
 class Subscription(ABC, Generic[E]):
     """Live data of one table. It follows swaps and outlives the server's absence; close it, or use it in `with`.
 
@@ -96,14 +100,9 @@ class Subscription(ABC, Generic[E]):
 
     def events(self, timeout: float | None = None) -> Iterator[E]:
         """Every event until it is closed; TimeoutError when none comes within `timeout` seconds."""
-        while True:
-            try:
-                event = self.get(timeout)
-            except TurnoutError:
-                if self.state is State.CLOSED:
-                    return
-                raise
-            yield event
+        with contextlib.suppress(_ClosedError):
+            while True:
+                yield self.get(timeout)
 
     def __iter__(self) -> Iterator[E]:
         return self.events()
@@ -127,14 +126,9 @@ class Subscription(ABC, Generic[E]):
             woken.clear()
 
     async def __aiter__(self) -> AsyncIterator[E]:
-        while True:
-            try:
-                event = await self.aget()
-            except TurnoutError:
-                if self.state is State.CLOSED:
-                    return
-                raise
-            yield event
+        with contextlib.suppress(_ClosedError):
+            while True:
+                yield await self.aget()
 
     def _is_live(self) -> bool:
         if self.state.over:
@@ -152,7 +146,7 @@ class Subscription(ABC, Generic[E]):
         return None if self.state is State.CLOSED else self._collect()
 
     def _ended(self) -> TurnoutError:
-        return self.error or TurnoutError(
+        return self.error or _ClosedError(
             code="closed", message=f"the subscription of {self.table} is closed", hint="subscribe again", status=410
         )
 
