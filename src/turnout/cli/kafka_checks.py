@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 
 from turnout.cli.check import Finding
 from turnout.config import Format, KafkaSettings, SourceSettings
-from turnout.decode.record_decoder import raw
-from turnout.decode.schemas import Decoder, Schemas, shape_of
+from turnout.config.tables import source_table
+from turnout.decode.record_decoder import Decoder, raw, shape_of
+from turnout.decode.schemas import Schemas
 from turnout.errors import TurnoutError
-from turnout.kafka.diagnosis import GROUP_DENIED
-from turnout.kafka.probe import explain
+from turnout.kafka.diagnosis import GROUP_DENIED, cause_in
+from turnout.kafka.probe import cause_of, explain
 from turnout.kafka.security import java_properties, librdkafka_properties, masked
 from turnout.kafka.topics import Topics
 from turnout.plan.plan import Start
@@ -82,7 +83,6 @@ def _by_librdkafka(cluster: Cluster, sources: Mapping[str, SourceSettings]) -> I
 
 def _by_java(cluster: Cluster, properties: Mapping[str, str]) -> Finding:
     """Whether Spark's client connects too; it is set up by other names, and trusts other authorities."""
-    from turnout.kafka.diagnosis import cause_in, without_secrets
     from turnout.spark.java_client import java_client
 
     subject, kafka = f"{cluster.subject} java", cluster.kafka
@@ -94,13 +94,11 @@ def _by_java(cluster: Cluster, properties: Mapping[str, str]) -> Finding:
     except TurnoutError as error:
         if error.code != "kafka_unreachable":
             return Finding.of_error(subject, error)
-        cause = explain(kafka, error.message)
-        text = cause.text if cause else without_secrets(error.message, kafka)
-        hint = cause.hint if cause else "check kafka.auth and kafka.properties"
-        return Finding(subject, "fault", f"Spark's Kafka client cannot connect: {text}", hint)
+        cause = cause_of(kafka, error.message, "check kafka.auth and kafka.properties")
+        return Finding(subject, "fault", f"Spark's Kafka client cannot connect: {cause.text}", cause.hint)
     for topic, words in refused.items():
-        if (cause := cause_in(words)) is not None:
-            return Finding(subject, "fault", f"Spark's Kafka client, topic {topic!r}: {cause.text}", cause.hint)
+        if (known := cause_in(words)) is not None:
+            return Finding(subject, "fault", f"Spark's Kafka client, topic {topic!r}: {known.text}", known.hint)
     return Finding(subject, "ok", f"Spark's Kafka client connects: {seen} topics")
 
 
@@ -123,7 +121,8 @@ def check_records(
     """Whether records fit the columns of their source; `schemas` are those of one that is not JSON."""
     if not values:
         return Finding(subject, "ok", "no record to look at")
-    decoded = Decoder([shape_of("source", source, 0)], {"source": schemas} if schemas is not None else {})(raw(values))
+    shape = shape_of(source_table("source", source, source.topic), 0)
+    decoded = Decoder([shape], {"source": schemas} if schemas is not None else {})(raw(values))
     rows = decoded.rows[0]
     fields = {name for name in source.columns if rows[name].null_count < rows.num_rows}
     faults = decoded.faults.to_pylist() if decoded.faults is not None else []

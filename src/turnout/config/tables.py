@@ -1,6 +1,6 @@
 """What a configuration makes of a plan: the plan that it begins with, and the tables of a generation."""
 
-from turnout.config.settings import Settings
+from turnout.config.settings import Settings, SourceSettings
 from turnout.plan.plan import Plan
 from turnout.plan.tables import Layout, SourceTable, joined_view, own_view
 
@@ -16,19 +16,7 @@ def first_plan(settings: Settings) -> Plan:
 
 def layout_of(settings: Settings, plan: Plan) -> Layout:
     """The tables of a generation that is built from this plan."""
-    sources = {
-        name: SourceTable(
-            source=name,
-            topic=plan.topics[name],
-            table=source.table,
-            key=source.key,
-            columns=source.columns,
-            latest=source.rows == "latest",
-            max_rows=source.max_rows,
-            form=source.format.value,
-        )
-        for name, source in settings.sources.items()
-    }
+    sources = {name: source_table(name, source, plan.topics[name]) for name, source in settings.sources.items()}
     views = []
     for name, view in settings.views.items():
         read = [sources[source] for source in view.read]
@@ -37,3 +25,17 @@ def layout_of(settings: Settings, plan: Plan) -> Layout:
         else:
             views.append(own_view(name, read, view.on, view.columns, view.sql))
     return Layout(tuple(sources.values()), tuple(views))
+
+
+def source_table(name: str, source: SourceSettings, topic: str) -> SourceTable:
+    """The table of a source that reads this topic."""
+    return SourceTable(
+        source=name,
+        topic=topic,
+        table=source.table,
+        key=source.key,
+        columns=source.columns,
+        latest=source.rows == "latest",
+        max_rows=source.max_rows,
+        form=source.format.value,
+    )

@@ -17,7 +17,8 @@ import duckdb
 from turnout.config import Settings
 from turnout.config.topic_rules import TopicRules
 from turnout.errors import TurnoutError, first_line
-from turnout.kafka.control_topic import Acknowledgements, ControlRecord, Inbox
+from turnout.kafka.acknowledgements import Acknowledgements
+from turnout.kafka.control_topic import ControlReader, ControlRecord
 from turnout.plan.control import MAX_MESSAGE_BYTES, ControlRejected, Outcome, parse_message
 from turnout.plan.control_text import kept_text
 from turnout.plan.swap_rules import Queued
@@ -84,7 +85,7 @@ class Desk:
         self._queue: list[Ticket] = []
         self._lock = threading.Lock()
         self._acks: Acknowledgements | None = None
-        self._inbox: Inbox | None = None
+        self._inbox: ControlReader | None = None
         self.arrived = threading.Event()
 
     def open(self) -> None:
@@ -99,7 +100,7 @@ class Desk:
         if control.ack_topic and self._acks is None:
             self._acks = Acknowledgements(kafka, control.ack_topic, lambda text: self._say("WARNING", text))
             self._acknowledge()
-        inbox = Inbox(
+        inbox = ControlReader(
             kafka,
             control.topic,
             self._ledger.control_positions(),

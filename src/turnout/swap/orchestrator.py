@@ -20,9 +20,9 @@ from turnout.config import Settings
 from turnout.config.tables import first_plan, layout_of
 from turnout.config.topic_rules import TopicRules
 from turnout.errors import TurnoutError, first_line
-from turnout.kafka.ends import EndWatch
-from turnout.kafka.gaps import Gaps
-from turnout.kafka.lag import Meter
+from turnout.kafka.end_watch import EndWatch
+from turnout.kafka.lag import LagMeter
+from turnout.kafka.lost_records import LostRecords
 from turnout.kafka.topics import Topics
 from turnout.logs import about, apart
 from turnout.plan.control import Action, ControlMessage, ControlRejected, Outcome, resolve
@@ -66,8 +66,8 @@ class Orchestrator:
         self.desk = Desk(settings, database, self._ledger, self.say)
         self._topics = Topics(settings.kafka)
         self._watch = EndWatch(settings.kafka)
-        self._gaps = Gaps(lambda: Topics(settings.kafka))
-        self._meter = Meter(settings.kafka, self._shown)
+        self._gaps = LostRecords(lambda: Topics(settings.kafka))
+        self._meter = LagMeter(settings.kafka, self._shown)
         self._health = Health(self.say, "starting")
         self._tally = Tally()
         self._keeper = Keeper(settings.swap, self._health, self.say)

@@ -104,7 +104,7 @@ class BulkReader:
         if errors:
             raise TurnoutError(code="kafka_unreadable", message="; ".join(errors), status=503)
         # A file can be removed once it is mapped: its rows stay as long as somebody has them.
-        parts = [read_file(one.file if one.file is not None else one.data) for one in left]
+        parts = [read_file(one.file or one.data or b"") for one in left]
         with self._decoding:
             return self._decoder.complete(merge(parts))
 

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from decoding import found, raw, shape
-from turnout.decode import RAW, Decoded, arrow_type, merge, open_decoder, pack, read, unpack, write
+from turnout.decode import RAW, Decoded, arrow_type, merge, open_decoder, read, write
+from turnout.decode.exact_reader import ExactReader
 from turnout.decode.json_plain import PlainReader
-from turnout.decode.reading import ExactReader
 
 COLUMNS = {"id": "string", "age": "int64", "balance": "double", "on": "boolean"}
 OTHER = {"id": "string", "age": "string"}
@@ -209,20 +209,26 @@ def same(one: Decoded, other: Decoded) -> bool:
     )
 
 
+def written(decoded: Decoded) -> bytes:
+    sink = pa.BufferOutputStream()
+    write(decoded, sink)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
 def test_packed_results_come_back_as_they_were(some: Decoded, tmp_path: Path) -> None:
     assert some.left_over is not None and some.left_over["_id"].to_pylist() == [5]
-    assert same(unpack(pack(some)), some)
-    assert same(unpack(pa.py_buffer(pack(some))), some)
-    write(some, tmp_path / "file")
+    assert same(read(written(some)), some)
+    tmp_path.joinpath("file").write_bytes(written(some))
     mapped = read(tmp_path / "file")
     tmp_path.joinpath("file").unlink()
     assert same(mapped, some)
     empty = Decoded({})
-    assert same(unpack(pack(empty)), empty)
+    assert same(read(written(empty)), empty)
 
 
 def test_merged_results_have_the_records_of_all(some: Decoded) -> None:
-    both = merge([some, Decoded({}), unpack(pack(some))])
+    both = merge([some, Decoded({}), read(written(some))])
     assert both.records == 2 * some.records
     assert {number: table.num_rows for number, table in both.rows.items()} == {0: 6, 1: 2, 2: 0}
     assert both.faults is not None and both.left_over is not None

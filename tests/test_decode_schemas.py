@@ -15,9 +15,11 @@ import pytest
 from decoding import found, raw, shape
 from turnout.cli.kafka_checks import check_records
 from turnout.config import Format, Settings, parse
+from turnout.config.tables import source_table
 from turnout.decode import SourceShape, open_decoder
+from turnout.decode.record_decoder import Decoder, shape_of
 from turnout.decode.registry import RegisteredSchema
-from turnout.decode.schemas import Decoder, RegistrySchemas, schemas_of, shape_of
+from turnout.decode.schemas import RegistrySchemas, schemas_of
 from turnout.errors import ConfigError, TurnoutError
 
 NOON = 1_767_355_200_000_000
@@ -248,7 +250,7 @@ def settings_of(folder: Path, **source: str) -> Settings:
 
 
 def by_settings(settings: Settings) -> Reading:
-    return Reading(shape_of("a", settings.sources["a"], 0), schemas_of(settings)["a"])
+    return Reading(shape_of(source_table("a", settings.sources["a"], "t"), 0), schemas_of(settings)["a"])
 
 
 def test_schema_of_a_file_reads_records_without_an_id(tmp_path: Path) -> None:

@@ -1,9 +1,8 @@
-"""A hundred thousand hostile records: Arrow's way and the exact function agree on each."""
+"""Tens of thousands of hostile records: Arrow's way and the exact function agree on each."""
 
 from __future__ import annotations
 
 import json
-import os
 import random
 from typing import Any
 
@@ -16,12 +15,12 @@ from hypothesis import strategies as st
 
 from decoding import found, raw, shape
 from hostile import COLUMNS, a_record
+from lengths import FUZZ_EXAMPLES, HOSTILE_RECORDS, LONG
 from turnout.decode import open_decoder
+from turnout.decode.exact_reader import ExactReader, Faults
 from turnout.decode.json_plain import PlainReader
-from turnout.decode.reading import ExactReader, Faults
 
-LONG = bool(os.environ.get("LONG_TESTS"))
-RECORDS = 250_000 if LONG else 110_000
+RECORDS = HOSTILE_RECORDS
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +109,7 @@ texts = (
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=FUZZ_EXAMPLES, deadline=None)
 @given(st.lists(texts, max_size=12), st.integers(1, 60))
 def test_every_record_is_read_as_python_reads_it(values: list[bytes | None], times: int) -> None:
     values = values * times

@@ -30,7 +30,7 @@ from turnout.config.settings import ServerSettings
 from turnout.errors import TurnoutError
 from turnout.messages import Problem, Snapshot, WindowRows
 from turnout.serve.access import Access
-from turnout.serve.app import Server, Services, create_app
+from turnout.serve.app import Services, create_app
 from turnout.serve.connections import Doorkeeper
 from turnout.serve.held_bytes import Held
 from turnout.serve.limits import Buckets, Rate
@@ -45,7 +45,7 @@ from turnout.store.query.delta_sql import Netting
 from turnout.store.query.where import MAX_VALUES
 from turnout.store.query.windows import Window
 from turnout.swap.health import Readiness
-from turnout.testing import wait_until
+from turnout.testing import patience, wait_until
 
 OTHER = "127.0.0.2"
 SLOW_WHERE = ",".join(['name icontains ""'] * 40)
@@ -54,6 +54,21 @@ SLOW_WHERE = ",".join(['name icontains ""'] * 40)
 @pytest.fixture
 def filling(tmp_path: Path) -> Iterator[Filling]:
     with filled(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def quiet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Filling]:
+    """A store that nobody writes to, for all tests that only read."""
+    with filled(tmp_path_factory.mktemp("quiet")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Filling]:
+    """Another one, whose rows take long to search."""
+    with filled(tmp_path_factory.mktemp("large")) as made:
+        made.batch(users=[user(number, 2000) for number in range(8_000)])
         yield made
 
 
@@ -86,9 +101,8 @@ def raw(url: str, request: str, address: str = "127.0.0.1") -> socket.socket:
 # -- reads
 
 
-def test_read_over_http_ends_after_its_time(filling: Filling) -> None:
-    filling.batch(users=[user(number, 2000) for number in range(20_000)])
-    with serving(app(filling, query_timeout_seconds=0.05)) as url:
+def test_read_over_http_ends_after_its_time(large: Filling) -> None:
+    with serving(app(large, query_timeout_seconds=0.02)) as url:
         answer = HTTP.get(f"{url}/api/tables/users_ui/rows", params={"where": SLOW_WHERE})
         assert (answer.status_code, answer.json()["error"]["code"]) == (503, "query_timeout")
         file = HTTP.get(f"{url}/api/tables/users_ui/rows", params={"where": SLOW_WHERE, "format": "csv"})
@@ -100,10 +114,9 @@ def test_read_over_http_ends_after_its_time(filling: Filling) -> None:
             assert (problem.id, problem.error.code) == ("w", "query_timeout")
 
 
-def test_read_whose_client_has_gone_is_ended(filling: Filling) -> None:
-    filling.batch(users=[user(number, 2000) for number in range(20_000)])
+def test_read_whose_client_has_gone_is_ended(large: Filling) -> None:
     where = SLOW_WHERE.replace(" ", "%20").replace('"', "%22")
-    with serving(app(filling, max_reads=1, max_reads_per_client=1, query_timeout_seconds=SECONDS)) as url:
+    with serving(app(large, max_reads=1, max_reads_per_client=1, query_timeout_seconds=SECONDS)) as url:
         for _ in range(20):
             raw(
                 url, f"GET /api/tables/users_ui/rows?where={where} HTTP/1.1\nHost: {httpx.URL(url).netloc.decode()}\n\n"
@@ -111,9 +124,8 @@ def test_read_whose_client_has_gone_is_ended(filling: Filling) -> None:
         assert HTTP.get(f"{url}/api/tables").status_code == 200
 
 
-def test_probes_do_not_wait_for_reads(filling: Filling) -> None:
-    filling.batch(users=[user(number, 2000) for number in range(20_000)])
-    with serving(app(filling, max_reads=1, query_timeout_seconds=SECONDS)) as url, ExitStack() as held:
+def test_probes_do_not_wait_for_reads(large: Filling) -> None:
+    with serving(app(large, max_reads=1, query_timeout_seconds=SECONDS)) as url, ExitStack() as held:
         where = SLOW_WHERE.replace(" ", "%20").replace('"', "%22")
         for _ in range(10):
             request = (
@@ -185,9 +197,14 @@ def test_held_objects_count_while_they_live() -> None:
     assert (held.of("a"), held.has_room("a")) == (0, True)
 
 
-def test_downloads_that_nobody_reads_are_bounded_for_each_client(filling: Filling) -> None:
+def test_downloads_that_nobody_reads_are_bounded_for_each_client(
+    filling: Filling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # None is given up, however long this takes, and none is small enough for the buffers of the kernel.
+    monkeypatch.setattr("turnout.serve.connections._STALLED_SECONDS", 10 * SECONDS)
     filling.batch(users=[user(number, 1000) for number in range(3000)])
-    with serving(app(filling, max_download_megabytes_per_client=10)) as url, client(url) as other, ExitStack() as held:
+    services = app(filling, max_download_megabytes_per_client=10)
+    with serving(services, send_buffer=16_384) as url, client(url) as other, ExitStack() as held:
         request = f"GET /api/tables/users_ui/rows?format=csv HTTP/1.1\nHost: {httpx.URL(url).netloc.decode()}\n\n"
         for _ in range(3):
             held.callback(raw(url, request).close)
@@ -220,8 +237,8 @@ def test_windows_of_one_client_have_so_many_bytes(filling: Filling) -> None:
 # -- places
 
 
-def test_one_client_cannot_take_all_places_for_viewers(filling: Filling) -> None:
-    with serving(app(filling, max_viewers=4, max_viewers_per_client=2)) as url, ExitStack() as held:
+def test_one_client_cannot_take_all_places_for_viewers(quiet: Filling) -> None:
+    with serving(app(quiet, max_viewers=4, max_viewers_per_client=2)) as url, ExitStack() as held:
         for _ in range(2):
             held.enter_context(Socket(url))
         with pytest.raises(InvalidStatus) as refused:
@@ -232,8 +249,8 @@ def test_one_client_cannot_take_all_places_for_viewers(filling: Filling) -> None
         held.enter_context(Socket(url, source_address=(OTHER, 0)))
 
 
-def test_one_client_has_so_many_subscriptions(filling: Filling) -> None:
-    with serving(app(filling, max_subscriptions_per_client=3)) as url, Socket(url) as one, Socket(url) as two:
+def test_one_client_has_so_many_subscriptions(quiet: Filling) -> None:
+    with serving(app(quiet, max_subscriptions_per_client=3)) as url, Socket(url) as one, Socket(url) as two:
         for number in range(2):
             one.send(type="status", id=str(number))
             two.send(type="status", id=str(number))
@@ -241,9 +258,9 @@ def test_one_client_has_so_many_subscriptions(filling: Filling) -> None:
         assert [answer.error.code for answer in told if isinstance(answer, Problem)] == ["too_many_subscriptions"]
 
 
-def test_connections_of_one_client_are_bounded_and_others_and_probes_are_answered(filling: Filling) -> None:
+def test_connections_of_one_client_are_bounded_and_others_and_probes_are_answered(quiet: Filling) -> None:
     doorkeeper = Doorkeeper(most=8, share=4)
-    with serving(app(filling), doorkeeper=doorkeeper) as url, client(url) as other, ExitStack() as held:
+    with serving(app(quiet), doorkeeper=doorkeeper) as url, client(url) as other, ExitStack() as held:
         host = httpx.URL(url).netloc.decode()
         for _ in range(4):
             # Waits for its body, and so is not idle.
@@ -261,15 +278,16 @@ def test_connections_of_one_client_are_bounded_and_others_and_probes_are_answere
 
 
 def test_slow_reader_gets_all_of_its_answer(filling: Filling, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("turnout.serve.connections._STALLED_SECONDS", 1.0)
-    filling.batch(users=[user(number, 20_000) for number in range(400)])
-    with serving(app(filling)) as url:
+    stalled = patience(0.5)
+    monkeypatch.setattr("turnout.serve.connections._STALLED_SECONDS", stalled)
+    filling.batch(users=[user(number, 10_000) for number in range(400)])
+    with serving(app(filling), send_buffer=16_384) as url:
         request = "GET /api/tables/users_ui/rows?limit=1000 HTTP/1.1\nConnection: close\nHost: "
         slow = raw(url, f"{request}{httpx.URL(url).netloc.decode()}\n\n")
         received, began = bytearray(), time.monotonic()
         while piece := slow.recv(20_000):
             received += piece
-            if time.monotonic() - began < 3:
+            if time.monotonic() - began < 3 * stalled:
                 time.sleep(0.02)  # slow, for longer than a reader may take nothing
         head, _, body = bytes(received).partition(b"\r\n\r\n")
         assert b"200 OK" in head
@@ -280,7 +298,7 @@ def test_slow_reader_gets_all_of_its_answer(filling: Filling, monkeypatch: pytes
 
 
 def test_bytes_count_in_the_rate_and_large_messages_are_not_read_on_the_event_loop(
-    filling: Filling, monkeypatch: pytest.MonkeyPatch
+    quiet: Filling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parsing, "BYTES", Rate(per_second=1_000_000, burst=50_000))
     threads: list[str] = []
@@ -299,7 +317,7 @@ def test_bytes_count_in_the_rate_and_large_messages_are_not_read_on_the_event_lo
         spend(self, client, amount)
 
     monkeypatch.setattr(Buckets, "spend", counted)
-    with serving(app(filling)) as url, Socket(url) as live:
+    with serving(app(quiet)) as url, Socket(url) as live:
         where = [{"column": "age", "op": "in", "value": list(range(5000))}]
         for _ in range(3):
             live.send(type="window", id="w", table="users_ui", where=where)
@@ -313,10 +331,10 @@ def test_bytes_count_in_the_rate_and_large_messages_are_not_read_on_the_event_lo
 # -- what is followed does not pile up
 
 
-def test_following_a_compared_table_keeps_no_changes(filling: Filling) -> None:
+def test_following_a_compared_table_keeps_no_changes(quiet: Filling) -> None:
     async def follow() -> int:
         netting = Netting()
-        readers = Readers(Reads(filling.database), Held(10**9, ""), netting, Merger(netting))
+        readers = Readers(Reads(quiet.database), Held(10**9, ""), netting, Merger(netting))
         shared = SharedChanges(Window("join_quality"), readers, lambda: None)
         for version in range(1, 50):
             shared.told((1, version), {(1, version): None})
@@ -326,9 +344,9 @@ def test_following_a_compared_table_keeps_no_changes(filling: Filling) -> None:
     assert asyncio.run(follow()) == 0
 
 
-def test_commits_do_not_pile_up_while_positions_cannot_be_read(filling: Filling) -> None:
+def test_commits_do_not_pile_up_while_positions_cannot_be_read(quiet: Filling) -> None:
     async def hear() -> int:
-        hub = Hub(filling.database, lambda: STATUS, Reads(filling.database), Held(10**9, ""))
+        hub = Hub(quiet.database, lambda: STATUS, Reads(quiet.database), Held(10**9, ""))
         for version in range(3 * MAX_COMMITS):
             hub._take(Commit(1, {"users_ui": version}, {}))
         return len(hub._commits)
@@ -339,9 +357,9 @@ def test_commits_do_not_pile_up_while_positions_cannot_be_read(filling: Filling)
 # -- what others are told, and who is believed
 
 
-def test_cross_site_reads_are_refused_where_there_are_no_tokens(filling: Filling) -> None:
+def test_cross_site_reads_are_refused_where_there_are_no_tokens(quiet: Filling) -> None:
     allowed = Access.of(_settings("server: {allowed_origins: ['https://app.example']}"))
-    services = Services(filling.database, Steering())  # type: ignore[arg-type]
+    services = Services(quiet.database, Steering())  # type: ignore[arg-type]
     with serving(create_app(services, allowed)) as url:
         path = f"{url}/api/tables"
         answer = HTTP.get(path, headers={"Sec-Fetch-Site": "cross-site"})
@@ -359,9 +377,9 @@ class Unready(Steering):
 
 
 @pytest.mark.parametrize("ready", [True, False])
-def test_readiness_without_a_token_tells_no_addresses(filling: Filling, ready: bool) -> None:
+def test_readiness_without_a_token_tells_no_addresses(quiet: Filling, ready: bool) -> None:
     access = Access.of(_settings("access: {tokens: [{name: wall, role: viewer, token: 0123456789abcdef0123}]}"))
-    services = Services(filling.database, Steering() if ready else Unready())  # type: ignore[arg-type]
+    services = Services(quiet.database, Steering() if ready else Unready())  # type: ignore[arg-type]
     with serving(create_app(services, access)) as url:
         blind = HTTP.get(f"{url}/readyz")
         known = HTTP.get(f"{url}/readyz", headers={"Authorization": "Bearer 0123456789abcdef0123"})
@@ -376,13 +394,13 @@ def test_readiness_without_a_token_tells_no_addresses(filling: Filling, ready: b
 
 @pytest.mark.parametrize("trusted", [True, False])
 def test_forwarded_address_is_believed_of_configured_proxies_only(
-    filling: Filling, trusted: bool, monkeypatch: pytest.MonkeyPatch
+    quiet: Filling, trusted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FORWARDED_ALLOW_IPS", "*")
     access = Access.of(_settings("access: {tokens: [{name: wall, role: viewer, token: 0123456789abcdef0123}]}"))
-    services = Services(filling.database, Steering())  # type: ignore[arg-type]
+    services = Services(quiet.database, Steering())  # type: ignore[arg-type]
     proxies = ("127.0.0.0/8",) if trusted else ()
-    with running(Server(create_app(services, access), "127.0.0.1", 0, trusted_proxies=proxies)) as url:
+    with serving(create_app(services, access), trusted_proxies=proxies) as url:
         codes = [
             HTTP.get(
                 f"{url}/api/tables",
@@ -391,19 +409,6 @@ def test_forwarded_address_is_believed_of_configured_proxies_only(
             for number in range(20)
         ]
     assert (429 in codes) is not trusted
-
-
-@contextmanager
-def running(server: Server) -> Iterator[str]:
-    ready = threading.Event()
-    thread = threading.Thread(target=lambda: asyncio.run(server.run(lambda _: ready.set())))
-    thread.start()
-    try:
-        assert ready.wait(SECONDS)
-        yield server.url
-    finally:
-        server.stop()
-        thread.join(SECONDS)
 
 
 def test_csv_cells_that_look_like_formulas_can_be_guarded(filling: Filling) -> None:

@@ -34,7 +34,7 @@ def schema_id(value: bytes) -> int | None:
 
 
 def open_reader(form: str, definition: Definition, columns: Sequence[str]) -> Read:
-    """What reads payloads of one schema; ValueError where the schema is of no use. It may raise."""
+    """What reads payloads of one schema; ValueError where the schema cannot be used. The reader may raise."""
     return (avro.reader if form == "avro" else protobuf.reader)(definition, columns)
 
 
@@ -46,9 +46,9 @@ def reader_of(source: SourceShape) -> Read:
     name = NAMES[source.form]
     opened = {number: open_reader(source.form, one, columns) for number, one in source.schemas.items()}
     if not source.framed:
-        return _told(opened[0], f"not valid {name}")
+        return _safe(opened[0], f"not valid {name}")
     known: dict[int, Read | str] = {**source.unusable}
-    known |= {number: _told(read, f"not valid {name} of schema {number}") for number, read in opened.items()}
+    known |= {number: _safe(read, f"not valid {name} of schema {number}") for number, read in opened.items()}
 
     def read(value: bytes) -> Mapping[str, Any] | str:
         number = schema_id(value)
@@ -60,14 +60,14 @@ def reader_of(source: SourceShape) -> Read:
     return read
 
 
-def _told(read: Read, reason: str) -> Read:
-    def tell(payload: bytes) -> Mapping[str, Any] | str:
+def _safe(read: Read, reason: str) -> Read:
+    def read_or_reason(payload: bytes) -> Mapping[str, Any] | str:
         try:
             return read(payload)
-        except Exception:  # whatever a library says of bytes that are no record
+        except Exception:  # libraries raise anything for bytes that are no record
             return reason
 
-    return tell
+    return read_or_reason
 
 
 class Faults:
@@ -92,7 +92,7 @@ class Faults:
 
 
 class ExactReader:
-    """Reads the records of one source one by one; its word is final."""
+    """Reads the records of one source one by one, exactly."""
 
     def __init__(self, number: int, source: SourceShape) -> None:
         self._number = number

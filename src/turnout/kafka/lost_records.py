@@ -1,7 +1,7 @@
-"""Records that were not there when they were to be read: whether retention took them is found out here.
+"""Records that retention removed before they were read.
 
-A gap alone says nothing, since compacted topics have many; Kafka has to be asked for its first offset. That is done on
-a thread of its own, again until Kafka answers: the batch that found the gap does not wait, and no loss stays untold.
+A gap in the offsets alone says nothing, since compacted topics have many; Kafka has to be asked for its first offset.
+A thread does that, again until Kafka answers: the batch that found the gap does not wait, and every loss is reported.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RETRY_SECONDS = 5.0
 
 
 class Watermarks(Protocol):
-    """Kafka, as far as it is asked here."""
+    """What is asked of Kafka."""
 
     def low_watermark(self, topic: str, partition: int) -> int | None: ...
 
@@ -31,17 +31,17 @@ class Watermarks(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Offsets of a partition without a record, from `start` up to, not with, `end`; `tell` is called for a loss."""
+    """Offsets of a partition without a record, from `start` up to, not with, `end`; `report` gets the loss."""
 
     topic: str
     partition: int
     start: int
     end: int
-    tell: Callable[[Lost], None]
+    report: Callable[[Lost], None]
 
 
-class Gaps:
-    """The gaps that are not explained yet. `ask` never waits; `connect` makes the client, at the first gap."""
+class LostRecords:
+    """Finds out which gaps are losses. `check` never waits; `connect` makes the client, at the first gap."""
 
     def __init__(self, connect: Callable[[], Watermarks], retry_seconds: float = RETRY_SECONDS) -> None:
         self._connect = connect
@@ -52,15 +52,15 @@ class Gaps:
         self._client: Watermarks | None = None
         self._thread: threading.Thread | None = None
 
-    def ask(self, gaps: Sequence[Gap]) -> None:
-        """Find out about these; what retention took is told on another thread."""
+    def check(self, gaps: Sequence[Gap]) -> None:
+        """Find out about these; another thread calls `report`."""
         with self._changed:
             room = max(0, MOST_WAITING - len(self._waiting))
             if len(gaps) > room:
                 log.warning("%d gaps in topics are not looked into: Kafka does not answer", len(gaps) - room)
             self._waiting += gaps[:room]
             if self._waiting and self._thread is None and not self._stopped:
-                self._thread = threading.Thread(target=self._run, name="turnout-gaps", daemon=True)
+                self._thread = threading.Thread(target=self._run, name="turnout-lost-records", daemon=True)
                 self._thread.start()
             self._changed.notify_all()
 
@@ -80,20 +80,20 @@ class Gaps:
                 if self._stopped:
                     return
                 gaps, self._waiting = self._waiting, []
-            left = self._look(gaps)
+            left = self._checked(gaps)
             with self._changed:
                 self._waiting = left + self._waiting
                 if left:
                     self._changed.wait_for(lambda: self._stopped, self._retry_seconds)
 
-    def _look(self, gaps: Sequence[Gap]) -> list[Gap]:
-        """Tell what is known of each; those that Kafka gave no answer to are left."""
-        if self._client is None:
-            self._client = self._connect()
+    def _checked(self, gaps: Sequence[Gap]) -> list[Gap]:
+        """Report the losses among them; the gaps that Kafka gave no answer to are left."""
         low: dict[tuple[str, int], int | None] = {}
         for number, gap in enumerate(gaps):
             place = (gap.topic, gap.partition)
             try:
+                if self._client is None:
+                    self._client = self._connect()
                 if place not in low:
                     low[place] = self._client.low_watermark(*place)
             except TurnoutError as error:
@@ -104,12 +104,12 @@ class Gaps:
                 low[place] = None
             first = low[place]
             if first is not None and first > gap.start:
-                _tell(gap, Lost(gap.topic, gap.partition, gap.start, min(first, gap.end)))
+                _report(gap, Lost(gap.topic, gap.partition, gap.start, min(first, gap.end)))
         return []
 
 
-def _tell(gap: Gap, lost: Lost) -> None:
+def _report(gap: Gap, lost: Lost) -> None:
     try:
-        gap.tell(lost)
-    except Exception:  # one that cannot hear it must not keep it from the others
-        log.exception("%s; this could not be told", lost)
+        gap.report(lost)
+    except Exception:  # one listener that fails must not keep losses from the others
+        log.exception("%s; this could not be reported", lost)

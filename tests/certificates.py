@@ -1,7 +1,4 @@
-"""Certificates made on the spot for the embedded broker and its clients, by the `openssl` command.
-
-For trials and tests: keys lie unprotected in a folder that only its owner can open.
-"""
+"""Certificates made on the spot for the embedded broker and its clients, by the `openssl` command."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from turnout.java.openssl import openssl
+from turnout.kafka.keystores import openssl
 
 DAYS = 365
 _KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")

@@ -1,7 +1,7 @@
 """The embedded broker as companies run theirs: any of Kafka's listeners, users, and rights, on one node.
 
-Owns what security adds to a broker: its authority and certificates, its users, and the port of each listener. For
-trials and tests; clients get their `kafka` settings from it as a document.
+Owns what security adds to a broker: its authority and certificates, its users, and the port of each listener.
+Clients get their `kafka` settings from it as a document.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from certificates import DAYS, Authority, Certificate
 from turnout.config.auth import ALLOWED_URLS, Mechanism, Protocol
 from turnout.kafka.security import jaas_quoted
 from turnout.local.broker import HOST, EmbeddedBroker, free_port
-from turnout.local.certificates import DAYS, Authority, Certificate
 from turnout.testing import patience
 
 if TYPE_CHECKING:

@@ -42,6 +42,7 @@ _COLUMNS = {name: ColumnType.parse(kind) for name, (_, kind, _) in _TYPES.items(
 _HIDDEN = {"_id": pa.int64(), "_right_id": pa.int64(), ROW: pa.string()}
 _SCHEMA = pa.schema([*((name, kind) for name, (kind, _, _) in _TYPES.items()), *_HIDDEN.items()])
 _TIES = ("_id", "_right_id")
+_NETTING = Netting()
 
 Row = Mapping[str, Any]
 
@@ -80,9 +81,11 @@ _CHANGES = st.tuples(st.lists(st.integers(0, 11), max_size=4), st.lists(_ROWS, m
 class Oracle:
     """A table in DuckDB, and what windows of it are by their SQL."""
 
+    # One for all: opening a database takes longer than what is asked of it.
+    _connection = duckdb.connect(config={"threads": 1})
+    _connection.execute("SET TimeZone = 'UTC'")
+
     def __init__(self) -> None:
-        self._connection = duckdb.connect(config={"threads": 1})
-        self._connection.execute("SET TimeZone = 'UTC'")
         self.rows: dict[int, Row] = {}
         self._next = 0
 
@@ -143,13 +146,13 @@ def _same(held: Held, answer: pa.Table) -> None:
 def test_held_rows_are_the_first_of_the_query_after_any_change(
     start: list[Row], windows: list[Window], most: int, changes: list[Any]
 ) -> None:
-    oracle, netting = Oracle(), Netting()
+    oracle = Oracle()
     oracle.insert(start)
     orders = [Order.of(window, _COLUMNS, _TIES) for window in windows]
     answers = [oracle.select(window, order) for window, order in zip(windows, orders, strict=True)]
     helds = [hold(answer.slice(0, most), most, answer.num_rows) for answer in answers]
     for change in changes:
-        sifted = netting.sift(oracle.change(*change), orders)
+        sifted = _NETTING.sift(oracle.change(*change), orders)
         for number, (window, order) in enumerate(zip(windows, orders, strict=True)):
             answer = oracle.select(window, order)
             held = helds[number] = sifted.advance(helds[number], order, most)
@@ -175,7 +178,7 @@ def test_change_that_does_not_concern_a_window_leaves_its_rows(
     order = Order.of(window, _COLUMNS, _TIES)
     before = oracle.select(window, order)
     held = hold(before.slice(offset, limit), limit, before.num_rows)
-    sifted = Netting().sift(oracle.change(*change), [order])
+    sifted = _NETTING.sift(oracle.change(*change), [order])
     after = oracle.select(window, order)
     assert sifted.total(held, order) == after.num_rows
     if not sifted.concerns(held, order):
