@@ -13,7 +13,7 @@ import fastavro
 import pytest
 
 from decoding import found, raw, shape
-from turnout.cli.diagnosis import judge
+from turnout.cli.kafka_checks import check_records
 from turnout.config import Format, Settings, parse
 from turnout.config.tables import source_table
 from turnout.decode import SourceShape, open_decoder
@@ -310,7 +310,7 @@ def test_check_judges_records_by_their_format(tmp_path: Path) -> None:
     tmp_path.joinpath("a.avsc").write_text(json.dumps(schema))
     settings = settings_of(tmp_path, format="avro", schema_file="a.avsc")
     schemas, source = schemas_of(settings)["a"], settings.sources["a"]
-    warned = judge("source a", source, [encoded(schema, {"userId": "a", "age": "x"})], schemas)
+    warned = check_records("source a", source, [encoded(schema, {"userId": "a", "age": "x"})], schemas)
     assert warned.level == "warning" and "age: expected int64, got x" in warned.text
-    failed = judge("source a", source, [b"\xff"], schemas)
+    failed = check_records("source a", source, [b"\xff"], schemas)
     assert (failed.level, failed.text) == ("fault", "0 of the newest 1 records fit: not valid Avro (1x)")

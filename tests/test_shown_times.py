@@ -17,7 +17,7 @@ from starlette.testclient import TestClient
 import turnout
 from following import Socket
 from serving import SECONDS, application, serving
-from turnout.cli.watching import picture
+from turnout.cli.watch import picture
 from turnout.store.database import Database
 
 ROWS = "/api/tables/days_ui/rows"

@@ -6,6 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
 
 from turnout.cli.app import (
     DEFAULT_URL,
@@ -21,8 +25,6 @@ from turnout.cli.app import (
 )
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
-
     from turnout.client import Client, State, Window, WindowOptions, WindowSubscription
 
 _NEW, _CHANGED = "green", "bold black on yellow"
@@ -68,9 +70,6 @@ def _watch_json(client: Client, table: str, view: WindowOptions) -> None:
 
 
 def _watch_live(client: Client, table: str, view: WindowOptions, limit: int | None) -> None:
-    from rich.live import Live
-    from rich.text import Text
-
     screen = console()
     rows = limit or fitting(screen)
     asked: WindowOptions = {**view, "limit": rows}
@@ -117,9 +116,6 @@ class Shown:
         return True
 
     def picture(self) -> RenderableType:
-        from rich.console import Group
-        from rich.text import Text
-
         state = str(self.state)
         waiting = Text(f"waiting for the server at {self.url} ... {printable(self.reason)}", style="yellow")
         if self.window is None:
@@ -130,10 +126,6 @@ class Shown:
 
 def picture(window: Window, before: Window | None, state: str = "live") -> RenderableType:
     """The window as a table: new rows and changed cells stand out against the one before."""
-    from rich.console import Group
-    from rich.table import Table
-    from rich.text import Text
-
     generation = f"generation {window.generation}"
     if before is not None and before.generation != window.generation:
         generation += f" (was {before.generation})"

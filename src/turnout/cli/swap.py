@@ -1,4 +1,4 @@
-"""`swap` and `rollback`: they send a control message to a running server, and tell its outcome."""
+"""`swap` and `rollback`: send a control message to a running server, and print its outcome."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import typer
 
 from turnout.cli.app import (
     DEFAULT_URL,
+    OUTCOME_STYLES,
     JsonOption,
     TokenOption,
     UrlOption,
@@ -18,7 +19,6 @@ from turnout.cli.app import (
     console,
     print_json,
 )
-from turnout.cli.looking import OUTCOME_STYLES
 from turnout.errors import TurnoutError
 from turnout.plan.control import join_field, topic_field
 
@@ -112,12 +112,8 @@ def _join(text: str) -> tuple[str, str]:
 
 
 def _request(request_id: str, expected_generation: int | None) -> dict[str, Any]:
-    message: dict[str, Any] = {}
-    if request_id:
-        message["requestId"] = request_id
-    if expected_generation is not None:
-        message["expectedGeneration"] = expected_generation
-    return message
+    given = {"requestId": request_id or None, "expectedGeneration": expected_generation}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _finish(answer: Mapping[str, Any], json: bool, *, wait: bool) -> None:
@@ -125,7 +121,7 @@ def _finish(answer: Mapping[str, Any], json: bool, *, wait: bool) -> None:
     if wait and outcome is None:
         raise TurnoutError(
             code="outcome_pending",
-            message="the server took the request, and did not tell its outcome in time",
+            message="the server took the request, but its outcome did not come in time",
             hint="look at turnout status, and at the last row of turnout history",
         )
     if json:
