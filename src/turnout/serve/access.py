@@ -26,7 +26,8 @@ from turnout.errors import ConfigError, TurnoutError
 from turnout.messages import PROTOCOL, TOKEN_PROTOCOL
 from turnout.serve.limits import CLIENT, Buckets, Rates, TooOften, check_size, client_of
 from turnout.serve.origins import PREFLIGHT_HEADERS, Origins, is_preflight
-from turnout.serve.read_api import TRUSTED, json_response
+from turnout.serve.read_api import TRUSTED
+from turnout.serve.responses import json_response
 
 IDENTITY = "turnout.identity"
 """In the scope of an admitted request: its Identity. The page and the probes are served without one, too."""

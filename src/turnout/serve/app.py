@@ -12,7 +12,7 @@ import functools
 import secrets
 import socket
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -39,18 +39,15 @@ from turnout.serve.limits import Viewers
 from turnout.serve.live.endpoint import Live
 from turnout.serve.live.hub import Hub
 from turnout.serve.openapi import document
-from turnout.serve.read_api import (
+from turnout.serve.read_api import STOPPING, Api, Services
+from turnout.serve.reads import ReadLimits, Reads
+from turnout.serve.responses import (
     SECURITY_HEADERS,
-    STOPPING,
-    Api,
-    Services,
     content_security_policy,
-    known_parameters,
     on_any_error,
     on_http_error,
     on_turnout_error,
 )
-from turnout.serve.reads import ReadLimits, Reads
 from turnout.serve.routes import OPENAPI, PAGE, CallRoute
 
 __all__ = ["Server", "Services", "create_app", "serve"]
@@ -88,7 +85,7 @@ def create_app(services: Services, access: Access | None = None, static: Path = 
     calls = [
         *Api(services, viewers, reads, held).routes(),
         *ControlApi(services).routes(),
-        CallRoute("/", _Page(static), PAGE, ["GET"]),
+        CallRoute(PAGE, _page(static / "index.html")),
     ]
     app = Starlette(
         routes=[
@@ -112,28 +109,20 @@ def create_app(services: Services, access: Access | None = None, static: Path = 
 def _description(calls: list[CallRoute], services: Services, access: Access) -> CallRoute:
     """The call that tells all calls, itself included."""
 
-    async def describe(request: Request) -> Response:
-        known_parameters(request.query_params)
+    async def describe(_: Request) -> Response:
         return Response(body, media_type="application/json", headers={"Cache-Control": "no-store"})
 
-    route = CallRoute("/api/openapi.json", describe, OPENAPI)
+    route = CallRoute(OPENAPI, describe)
     body = to_json(document([*calls, route], services.sources, services.views, PUBLIC if access.wants_token else None))
     return route
 
 
-class _Page:
+def _page(file: Path) -> Callable[[Request], Awaitable[Response]]:
     """The page itself. Browsers ask for it each time, so that it never asks for parts of an older build."""
 
-    def __init__(self, static: Path) -> None:
-        self._file = static / "index.html"
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        response = await anyio.to_thread.run_sync(self._response)
-        await response(scope, receive, send)
-
-    def _response(self) -> Response:
+    def read() -> Response:
         try:
-            page = self._file.read_text(encoding="utf-8")
+            page = file.read_text(encoding="utf-8")
         except OSError as error:
             raise TurnoutError(
                 code="page_not_built",
@@ -146,6 +135,11 @@ class _Page:
         policy = content_security_policy(f"'self' 'nonce-{nonce}'")
         headers = {"Cache-Control": "no-cache", "Content-Security-Policy": policy}
         return HTMLResponse(page.replace(_NONCE, nonce), headers=headers)
+
+    async def respond(_: Request) -> Response:
+        return await anyio.to_thread.run_sync(read)
+
+    return respond
 
 
 class _Static(StaticFiles):

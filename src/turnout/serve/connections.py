@@ -28,8 +28,8 @@ from turnout.errors import TurnoutError
 from turnout.messages import CloseCode
 from turnout.serve.formats import to_json
 from turnout.serve.limits import Buckets, Rate, TooOften, check_size, headers_too_large, host_name
-from turnout.serve.read_api import SECURITY_HEADERS
 from turnout.serve.reader_watch import ReaderWatch
+from turnout.serve.responses import SECURITY_HEADERS
 
 log = logging.getLogger(__name__)
 

@@ -20,8 +20,10 @@ from turnout.errors import TurnoutError
 from turnout.plan.control import MAX_MESSAGE_BYTES, Outcome
 from turnout.serve import routes
 from turnout.serve.access import identity_of
-from turnout.serve.read_api import STOPPING, Services, json_response, known_parameters
-from turnout.serve.routes import FLAG, CallRoute
+from turnout.serve.parameters import flag
+from turnout.serve.read_api import STOPPING, Services
+from turnout.serve.responses import json_response
+from turnout.serve.routes import CallRoute
 from turnout.store.query.values import show
 from turnout.store.query.windows import store_faults
 from turnout.swap.control_queue import Answer, Ticket
@@ -43,8 +45,8 @@ class ControlApi:
 
     def routes(self) -> list[CallRoute]:
         return [
-            CallRoute("/api/control", self.control, routes.CONTROL, ["POST"]),
-            CallRoute("/api/rollback", self.rollback, routes.ROLLBACK, ["POST"]),
+            CallRoute(routes.CONTROL, self.control),
+            CallRoute(routes.ROLLBACK, self.rollback),
         ]
 
     async def control(self, request: Request) -> Response:
@@ -54,7 +56,7 @@ class ControlApi:
         return await self._steer(request, _rollback_message(await _checked_body(request)))
 
     async def _steer(self, request: Request, raw: bytes) -> Response:
-        wait, requester = _wait(request), identity_of(request.scope).name
+        wait, requester = flag(request.query_params, "wait", default=True), identity_of(request.scope).name
         # Not abandoned on cancel: a message that was taken is told to nobody, but is never half taken.
         ticket = await anyio.to_thread.run_sync(self._submit, raw, requester, limiter=self._submitters)
         answer = await self._outcome(request, ticket) if wait else None
@@ -148,16 +150,6 @@ def _rollback_message(body: bytes) -> bytes:
         hint='send none, or one such as {"requestId": "undo-1", "expectedGeneration": 7}',
         status=422,
     )
-
-
-def _wait(request: Request) -> bool:
-    known_parameters(request.query_params, routes.CONTROL)
-    text = request.query_params.get("wait", "true")
-    if text.lower() not in FLAG:
-        raise TurnoutError(
-            code="bad_parameter", message=f"wait: neither true nor false: {show(text)}", hint="such as wait=false"
-        )
-    return FLAG[text.lower()]
 
 
 def _error(answer: Answer) -> TurnoutError:

@@ -23,7 +23,7 @@ from turnout.serve.live.encoding import message, problem_body
 from turnout.serve.live.hub import Hub
 from turnout.serve.live.outbox import ChangesSlot, NewestSlot, Outbox, Slot
 from turnout.serve.live.parsing import Asked, Parsing
-from turnout.serve.read_api import known_parameters
+from turnout.serve.parameters import check_parameters
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class Live:
         client = caller(websocket.scope)
         with contextlib.ExitStack() as held:
             try:
-                known_parameters(websocket.query_params)
+                check_parameters(websocket.query_params)
                 held.enter_context(self._viewers.place(client))
             except TurnoutError as error:
                 await refuse(websocket.scope, websocket.receive, websocket.send, error)
