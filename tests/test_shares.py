@@ -38,7 +38,7 @@ from turnout.serve.live import parsing
 from turnout.serve.live.changes import SharedChanges
 from turnout.serve.live.hub import MAX_COMMITS, Hub
 from turnout.serve.live.merging import Merger
-from turnout.serve.live.windows import Readers
+from turnout.serve.live.shared import Readers
 from turnout.serve.reads import Reads
 from turnout.store.feed import Commit
 from turnout.store.query.delta_sql import Netting

@@ -14,6 +14,7 @@ from turnout.errors import TurnoutError
 from turnout.messages import SNAPSHOT_PART_ROWS
 from turnout.serve.formats import json_list, to_json
 from turnout.store.identity import ROW
+from turnout.store.query.delta_sql import ChangeSet
 from turnout.store.query.tracked_read import TrackedWindow
 from turnout.store.query.windows import Column
 
@@ -64,12 +65,11 @@ def snapshot_part(tracked: TrackedWindow, reason: str, start: int) -> bytes:
     return _joined(to_json(fields), ids=to_json(ids.to_pylist()), rows=rows_json(rows))
 
 
-def changes_body(
-    table: str, generation: int, since: int, version: int, *, insert: pa.Table, update: pa.Table, delete: Sequence[str]
-) -> bytes:
-    """What happened between two versions; the tables have the rows' ids in their last column."""
+def changes_body(table: str, generation: int, since: int, version: int, changes: ChangeSet) -> bytes:
+    """What happened between two versions."""
     fields = {"table": table, "generation": generation, "version": version, "since": since}
-    return _joined(to_json(fields), insert=_row_set(insert), update=_row_set(update), delete=to_json(delete))
+    insert, update = _row_set(changes.insert), _row_set(changes.update)
+    return _joined(to_json(fields), insert=insert, update=update, delete=to_json(changes.delete))
 
 
 def status_body(status: dict[str, Any]) -> bytes:
@@ -95,6 +95,7 @@ def unexpected() -> TurnoutError:
 
 
 def _row_set(rows: pa.Table) -> bytes:
+    """Rows that have their ids in the last column."""
     ids, values = rows.columns[-1], rows.select(rows.column_names[:-1])
     return _joined(b"{}", ids=to_json(ids.to_pylist()), rows=rows_json(values))
 
