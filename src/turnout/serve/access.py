@@ -27,7 +27,7 @@ from turnout.messages import PROTOCOL, TOKEN_PROTOCOL
 from turnout.serve.limits import CLIENT, Buckets, Rates, TooOften, check_size, client_of
 from turnout.serve.origins import PREFLIGHT_HEADERS, Origins, is_preflight
 from turnout.serve.read_api import TRUSTED
-from turnout.serve.responses import json_response
+from turnout.serve.responses import SECURITY_HEADERS, json_response
 
 IDENTITY = "turnout.identity"
 """In the scope of an admitted request: its Identity. The page and the probes are served without one, too."""
@@ -191,7 +191,7 @@ class Gate:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        send = self._with_cors(headers.get("origin"), send)
+        send = self._with_headers(headers.get("origin"), send)
         try:
             identity = self._access.admit(scope)
         except TurnoutError as error:
@@ -203,17 +203,18 @@ class Gate:
         admitted = {**_without_token(scope, identity), CLIENT: self._access.client(scope, identity)}
         await self._app(admitted, receive, send)
 
-    def _with_cors(self, origin: str | None, send: Send) -> Send:
-        added = self._access.origins.answer_headers(origin)
-        if not added:
-            return send
+    def _with_headers(self, origin: str | None, send: Send) -> Send:
+        """The headers of every answer: security, and CORS for pages of allowed sites."""
+        added = SECURITY_HEADERS | self._access.origins.answer_headers(origin)
 
-        async def send_with_cors(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] in ("http.response.start", "websocket.http.response.start"):
-                MutableHeaders(scope=message).update(added)
+                headers = MutableHeaders(scope=message)
+                for name, value in added.items():
+                    headers.setdefault(name, value)
             await send(message)
 
-        return send_with_cors
+        return send_with_headers
 
 
 async def refuse(scope: Scope, receive: Receive, send: Send, error: TurnoutError) -> None:

@@ -1,12 +1,10 @@
 """The web server: the application, put together from calls and page, and its life from listening to stopped.
 
-What the calls do is `api.py` and `control_api.py`. Signals belong to the caller: a server stops when `stop()` is
-called.
+What the calls do is in `read_api.py` and `control_api.py`. Signals belong to the caller, who calls `stop()`.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import functools
 import secrets
@@ -19,13 +17,12 @@ from typing import Any, cast
 import anyio.to_thread
 import uvicorn
 from starlette.applications import Starlette
-from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Mount, WebSocketRoute
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from turnout.errors import TurnoutError
@@ -41,16 +38,10 @@ from turnout.serve.live.hub import Hub
 from turnout.serve.openapi import document
 from turnout.serve.read_api import STOPPING, Api, Services
 from turnout.serve.reads import ReadLimits, Reads
-from turnout.serve.responses import (
-    SECURITY_HEADERS,
-    content_security_policy,
-    on_any_error,
-    on_http_error,
-    on_turnout_error,
-)
+from turnout.serve.responses import content_security_policy, on_any_error, on_http_error, on_turnout_error
 from turnout.serve.routes import OPENAPI, PAGE, CallRoute
 
-__all__ = ["Server", "Services", "create_app", "serve"]
+__all__ = ["Server", "Services", "create_app"]
 
 _STATIC = Path(__file__).parent / "static"
 _NONCE = "__CSP_NONCE__"
@@ -103,7 +94,7 @@ def create_app(services: Services, access: Access | None = None, static: Path = 
     )
     # A path is right or wrong; a redirect would only hide a typo in a client.
     app.router.redirect_slashes = False
-    return _SecurityHeaders(Gate(app, access))
+    return Gate(app, access)
 
 
 def _description(calls: list[CallRoute], services: Services, access: Access) -> CallRoute:
@@ -157,23 +148,6 @@ class _Static(StaticFiles):
 
 async def _no_socket(_: WebSocket) -> None:
     raise HTTPException(404)
-
-
-class _SecurityHeaders:
-    """Adds the headers to every answer that passes."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] in ("http.response.start", "websocket.http.response.start"):
-                headers = MutableHeaders(scope=message)
-                for name, value in SECURITY_HEADERS.items():
-                    headers.setdefault(name, value)
-            await send(message)
-
-        await self._app(scope, receive, send_with_headers)
 
 
 class Server:
@@ -235,22 +209,10 @@ class Server:
     def _with_stopping(self, app: ASGIApp) -> ASGIApp:
         """Lets a call that waits see that the server stops, so that it answers in time."""
 
-        async def told(scope: Scope, receive: Receive, send: Send) -> None:
+        async def stoppable(scope: Scope, receive: Receive, send: Send) -> None:
             await app({**scope, STOPPING: lambda: self._uvicorn.should_exit}, receive, send)
 
-        return told
-
-
-async def serve(app: ASGIApp, host: str, port: int, ready_callback: Callable[[int], None] | None = None) -> None:
-    """Serve until cancelled; ends in order then."""
-    server = Server(app, host, port)
-    running = asyncio.ensure_future(server.run(ready_callback))
-    try:
-        await asyncio.shield(running)
-    except asyncio.CancelledError:
-        server.stop()
-        await running
-        raise
+        return stoppable
 
 
 class _Uvicorn(uvicorn.Server):

@@ -27,7 +27,7 @@ from websockets.server import ServerProtocol
 from turnout.errors import TurnoutError
 from turnout.messages import CloseCode
 from turnout.serve.formats import to_json
-from turnout.serve.limits import Buckets, Rate, TooOften, check_size, headers_too_large, host_name
+from turnout.serve.limits import Buckets, Rate, TooOften, check_size, headers_too_large, host_name, one_less
 from turnout.serve.reader_watch import ReaderWatch
 from turnout.serve.responses import SECURITY_HEADERS
 
@@ -77,7 +77,7 @@ class Doorkeeper:
         self._open[host] += 1
 
     def leave(self, host: str) -> None:
-        _one_less(self._open, host)
+        one_less(self._open, host)
 
     def admits(self, comer: Connection) -> bool:
         """Whether there is a place for who comes, among its client's and among all; one that is idle makes room."""
@@ -106,7 +106,7 @@ class Doorkeeper:
         return True
 
     def forget_refused(self, host: str) -> None:
-        _one_less(self._refused, host)
+        one_less(self._refused, host)
 
     def _is_proxy(self, comer: Connection) -> bool:
         address = ipaddress.ip_address(comer.client[0]) if self._proxies and comer.client else None
@@ -329,12 +329,6 @@ def allow_open_files(connections: int) -> None:
     if allowed < wanted:
         told = "the system allows %d open files, too few for server.max_connections: %d; raise it (ulimit -n)"
         log.warning(told, allowed, connections)
-
-
-def _one_less(counter: Counter[str], host: str) -> None:
-    counter[host] -= 1
-    if counter[host] <= 0:
-        del counter[host]
 
 
 def peer(protocol: H11Protocol | WebSocketsSansIOProtocol) -> str:

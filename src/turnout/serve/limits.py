@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeVar
 
 from starlette.types import Scope
 
@@ -27,6 +28,8 @@ MAX_HEADER_BYTES = 8_000
 MAX_HEADERS_BYTES = 16_000
 MAX_HEADERS = 100
 _CLIENTS = 10_000
+
+K = TypeVar("K")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,14 +138,19 @@ class Viewers:
 
 @contextmanager
 def _counted(counter: Counter[str], client: str) -> Iterator[None]:
-    """One more for as long as the block runs; a client that has none is not remembered."""
+    """One more for as long as the block runs."""
     counter[client] += 1
     try:
         yield
     finally:
-        counter[client] -= 1
-        if not counter[client]:
-            del counter[client]
+        one_less(counter, client)
+
+
+def one_less(counter: Counter[K], key: K) -> None:
+    """Who has none is not remembered."""
+    counter[key] -= 1
+    if counter[key] <= 0:
+        del counter[key]
 
 
 def _too_many_viewers(message: str, setting: str) -> TurnoutError:

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Generic, TypeVar
 
-from turnout.serve.threads import Threads
-from turnout.serve.turns import Turns
+from turnout.serve.threads import Threads, Turns
 from turnout.store.feed import Delta
 from turnout.store.query.delta_sql import Netting
 from turnout.store.query.window_rows import Order, Sifted
