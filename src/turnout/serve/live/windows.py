@@ -24,7 +24,7 @@ from turnout.store.identity import WITHOUT_ORDER
 from turnout.store.query.delta_sql import Netting
 from turnout.store.query.tracked_read import track_window
 from turnout.store.query.where import MAX_SMALL_FILTER, weight
-from turnout.store.query.window_rows import Held, Order, Sifted, hold
+from turnout.store.query.window_rows import MAX_HELD_ROWS, SPARE_ROWS, Held, Order, Sifted, hold
 from turnout.store.query.windows import Column, Window, split_name
 
 Place = tuple[int, int]
@@ -32,10 +32,6 @@ Place = tuple[int, int]
 
 SECONDS_BETWEEN = 0.1
 """A window is sent at most ten times a second."""
-
-MAX_HELD_ROWS = 2_000
-SPARE_ROWS = 100
-"""Rows that are held beyond a window's end: as many may leave it before the table is read again."""
 
 MAX_DELTAS = 200
 """Changes that wait for a window; with more than that the table is read again."""
@@ -229,7 +225,7 @@ class SharedWindow:
 
     def _read(self, store: Reading) -> _Shown:
         wanted = replace(self.window, offset=0, limit=self._most) if self._holds_first else self.window
-        tracked = track_window(store, wanted)
+        tracked = self._readers.reads.kept.find(store, wanted) or track_window(store, wanted)
         result = tracked.result
         held = hold(tracked.rows, wanted.limit or 0, result.total)
         encoded = window_rows(self._visible(held), result.columns, self.window.offset)
