@@ -181,7 +181,12 @@ class Api:
 
     async def _json(self, request: Request, window: Window) -> Response:
         large = weight(window.where) > MAX_SMALL_FILTER
-        body = await self._read(request, lambda store: window_json(read_window(store, window)), large=large)
+
+        def read(store: Reading) -> bytes:
+            found = self._reads.kept.find(store, window)
+            return window_json(found.result if found else read_window(store, window))
+
+        body = await self._read(request, read, large=large)
         hold = self._held.begin(caller(request.scope))
         hold.grow_to(len(body))
         headers = {"Content-Type": "application/json", "Content-Length": str(len(body))}

@@ -22,6 +22,7 @@ from turnout.errors import TurnoutError
 from turnout.serve.limits import Buckets, Rate, one_less
 from turnout.serve.threads import Threads, Turns
 from turnout.store.database import Database
+from turnout.store.query.kept_orders import KeptOrders
 
 T = TypeVar("T")
 
@@ -97,6 +98,7 @@ class Reads:
 
     def __init__(self, database: Database, limits: ReadLimits | None = None) -> None:
         self._database = database
+        self.kept = KeptOrders(database.feed)
         self._limits = limits or ReadLimits()
         self._threads = Threads(self._limits.places, "read")
         self._most_large = max(1, self._limits.places // _LARGE_PART)

@@ -20,12 +20,8 @@ from turnout.store.feed import Wanted
 from turnout.store.identity import WITHOUT_ORDER
 from turnout.store.query.tracked_read import track_window
 from turnout.store.query.where import MAX_SMALL_FILTER, weight
-from turnout.store.query.window_rows import Held, Order, Sifted, hold
+from turnout.store.query.window_rows import MAX_HELD_ROWS, SPARE_ROWS, Held, Order, Sifted, hold
 from turnout.store.query.windows import Column, Window, split_name
-
-MAX_HELD_ROWS = 2_000
-SPARE_ROWS = 100
-"""Rows that are held beyond a window's end: as many may leave it before the table is read again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +145,7 @@ class SharedWindow(Shared):
 
     def _read(self, store: Reading) -> _Shown:
         wanted = replace(self.window, offset=0, limit=self._most) if self._holds_first else self.window
-        tracked = track_window(store, wanted)
+        tracked = self._readers.reads.kept.find(store, wanted) or track_window(store, wanted)
         result = tracked.result
         held = hold(tracked.rows, wanted.limit or 0, result.total)
         encoded = window_rows(self._visible(held), result.columns, self.window.offset)
