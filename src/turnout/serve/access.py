@@ -43,7 +43,7 @@ _REMEMBERED = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who asks, for the history and the logs, and what they may do."""
+    """The sender of a request, for the history and the logs, and its role."""
 
     name: str
     role: Role
@@ -141,7 +141,7 @@ class Access:
         return None if token is None else self._bearer(self._tokens.find(token), client_of(scope))
 
     def _known(self, scope: Scope, headers: Headers) -> Identity | None:
-        """Who asks for what everybody may see; a wrong token is counted, and is as good as none."""
+        """The sender of a request for a public path; a wrong token is counted, and is as good as none."""
         with contextlib.suppress(TurnoutError):
             return self._identify(scope, headers)
         return None
@@ -271,7 +271,7 @@ def _decoded(text: str) -> str:
 
 
 def _without_token(scope: Scope, identity: Identity | None) -> Scope:
-    """The scope with the identity instead of the token: what is not there cannot be shown by mistake."""
+    """The scope with the identity instead of the token, so that no error or log can show the token."""
     kept = [
         (name, value) for name, value in scope["headers"] if name not in (b"authorization", b"sec-websocket-protocol")
     ]

@@ -31,8 +31,7 @@ from turnout.serve.access import PUBLIC, Access, Gate
 from turnout.serve.connections import Connection, Doorkeeper, Socket
 from turnout.serve.control_api import ControlApi
 from turnout.serve.formats import to_json
-from turnout.serve.held_bytes import Held
-from turnout.serve.limits import Viewers
+from turnout.serve.limits import HeldBytes, Viewers
 from turnout.serve.live.endpoint import Live
 from turnout.serve.live.hub import Hub
 from turnout.serve.openapi import document
@@ -53,7 +52,7 @@ _SWITCH_SECONDS = 0.0005
 # With uvicorn's own tick this keeps a stop within two seconds.
 _DRAIN_SECONDS = 1
 _PING_SECONDS = 20.0
-# More than limits.py allows, so that what is too large by little gets an answer that says so.
+# More than limits.py allows, so that headers a little too large get an answer that says so.
 _MAX_HEAD_BYTES = 32 * 1024
 
 
@@ -70,7 +69,7 @@ def create_app(services: Services, access: Access | None = None, static: Path = 
             limits.max_answer_megabytes * 1_000_000,
         ),
     )
-    held = Held(limits.max_held_megabytes_per_client * 1_000_000, "server.max_held_megabytes_per_client")
+    held = HeldBytes(limits.max_held_megabytes_per_client * 1_000_000, "server.max_held_megabytes_per_client")
     hub = Hub(services.database, services.status, reads, held)
     viewers = Viewers(limits)
     calls = [
@@ -82,7 +81,7 @@ def create_app(services: Services, access: Access | None = None, static: Path = 
         routes=[
             *calls,
             _description(calls, services, access),
-            *Live(hub, services.database.identity(), viewers).routes(),
+            WebSocketRoute("/api/live", Live(hub, services.database.identity(), viewers).connect),
             WebSocketRoute("/{path:path}", _no_socket),
             Mount("/static", _Static(directory=static, check_dir=False)),
         ],
@@ -134,7 +133,7 @@ def _page(file: Path) -> Callable[[Request], Awaitable[Response]]:
 
 
 class _Static(StaticFiles):
-    """The parts of the page. Those whose name changes with their content are kept; of others browsers ask each time."""
+    """The parts of the page. Browsers keep those whose name changes with their content, and ask for others again."""
 
     async def check_config(self) -> None:
         """A page that is not built has no parts: each is just not found."""
@@ -176,7 +175,7 @@ class Server:
             # A few bytes could otherwise become a message of many megabytes.
             ws_per_message_deflate=False,
             h11_max_incomplete_event_size=_MAX_HEAD_BYTES,
-            # Who else says where a request comes from is not believed, whatever the environment says.
+            # Other clients are not believed on where a request comes from, whatever the environment says.
             proxy_headers=bool(trusted_proxies),
             forwarded_allow_ips=list(trusted_proxies),
             lifespan="off",

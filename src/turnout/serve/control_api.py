@@ -1,7 +1,7 @@
 """The HTTP calls that ask for a change: control messages and rollbacks.
 
-A message goes to the desk as it came; who sent it waits here for the outcome. What a message means, and what becomes
-of it, is decided elsewhere.
+A message goes to the control queue as it came; its sender waits here for the outcome. What a message means is decided
+elsewhere.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class ControlApi:
 
     async def _steer(self, request: Request, raw: bytes) -> Response:
         wait, requester = flag(request.query_params, "wait", default=True), identity_of(request.scope).name
-        # Not abandoned on cancel: a message that was taken is told to nobody, but is never half taken.
+        # Not abandoned on cancel: then nobody gets the answer, but no message is half taken.
         ticket = await anyio.to_thread.run_sync(self._submit, raw, requester, limiter=self._submitters)
         answer = await self._outcome(request, ticket) if wait else None
         if answer is None:
@@ -107,7 +107,7 @@ async def _checked_body(request: Request) -> bytes:
         raise _too_large()
     body = bytearray()
     try:
-        # Who sends a body a byte at a time holds a connection, and no more than that.
+        # A client that sends a body a byte at a time holds a connection, and no more than that.
         with anyio.fail_after(_BODY_SECONDS):
             async for chunk in request.stream():
                 body += chunk

@@ -36,7 +36,7 @@ _PHASES = {"build": "buildSeconds", "catch_up": "catchUpSeconds", "publish": "pu
 
 
 def scrape(database: Database, measures: Measures, viewers: int, subscriptions: dict[str, int]) -> bytes:
-    """The whole answer. May block on the store; where that is broken, what is in it is left out."""
+    """The whole answer. May block on the store; where that is broken, its metrics are left out."""
     return generate_latest(_Scrape(database, measures, viewers, subscriptions))
 
 

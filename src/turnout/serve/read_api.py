@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from io import BytesIO
 from typing import Any, Protocol, TypeVar
@@ -22,8 +22,7 @@ from turnout.errors import TurnoutError
 from turnout.plan.times import iso_text
 from turnout.serve import metrics, routes
 from turnout.serve.formats import Format, window_file, window_json
-from turnout.serve.held_bytes import Held
-from turnout.serve.limits import Viewers, caller
+from turnout.serve.limits import HeldBytes, Viewers, caller
 from turnout.serve.parameters import MAX_JSON_ROWS, window_of
 from turnout.serve.reads import Reading, Reads, cancelled
 from turnout.serve.responses import HeldResponse, json_response
@@ -44,7 +43,7 @@ STOPPING = "turnout.stopping"
 """In the scope of a request: a function that says whether the server stops."""
 
 TRUSTED = "turnout.trusted"
-"""In the scope of a request for what everybody may see: whether who asks may see everything else, too."""
+"""In the scope of a request for a public path: whether its sender may see everything else, too."""
 
 
 T = TypeVar("T")
@@ -70,7 +69,7 @@ class Orchestrator(Protocol):
         """Whether viewers can be sent here, and why or why not."""
 
     def measures(self) -> Measures:
-        """What is counted, and the state as it is known."""
+        """The counters, and the state as it is known."""
 
     def topics(self) -> list[str]:
         """The names of all topics; TurnoutError when Kafka is away."""
@@ -101,7 +100,7 @@ class Services:
 class Api:
     """The calls, bound to their services."""
 
-    def __init__(self, services: Services, viewers: Viewers, reads: Reads, held: Held) -> None:
+    def __init__(self, services: Services, viewers: Viewers, reads: Reads, held: HeldBytes) -> None:
         self._services = services
         self._viewers = viewers
         self._database = services.database
@@ -109,7 +108,7 @@ class Api:
         self._reads = reads
         self._held = held
         limit = services.limits.max_download_megabytes_per_client
-        self._downloads = Held(limit * 1_000_000, "server.max_download_megabytes_per_client")
+        self._downloads = HeldBytes(limit * 1_000_000, "server.max_download_megabytes_per_client")
         # Probes never wait for reads, nor for a Kafka that does not answer.
         self._probes, self._topic_readers = Threads(_PROBES, "probe"), Threads(_TOPIC_READERS, "topics")
 
@@ -127,7 +126,7 @@ class Api:
 
     async def tables(self, request: Request) -> Response:
         found = await self._read(request, list_tables)
-        return json_response({"tables": [asdict(table) for table in found]})
+        return json_response({"tables": found})
 
     async def rows(self, request: Request) -> Response:
         export, window = window_of(request.path_params["name"], request.query_params)
@@ -164,13 +163,13 @@ class Api:
 
     async def readyz(self, request: Request) -> Response:
         found = await self._probes.run(self._orchestrator.readiness)
-        # Whoever needs no token to ask is told no addresses, topics or errors.
-        told = request.scope.get(TRUSTED, False)
+        # A sender without a token gets no addresses, topics or errors.
+        trusted = request.scope.get(TRUSTED, False)
         if not found.ready:
             short = routes.ERRORS[found.code].when
-            message, hint = (found.reason, found.hint) if told else (short, "with a token, this call tells more")
+            message, hint = (found.reason, found.hint) if trusted else (short, "with a token, this call tells more")
             raise TurnoutError(code=found.code, message=message, hint=hint, status=503)
-        return json_response({"status": "ready"} | ({"reason": found.reason} if told else {}))
+        return json_response({"status": "ready"} | ({"reason": found.reason} if trusted else {}))
 
     async def metrics(self, request: Request) -> Response:
         viewers, subscriptions = self._viewers.count, dict(self._viewers.subscriptions)

@@ -1,8 +1,8 @@
 """Reads of the store for clients: each has a place, a share of the places, and a time after which it is ended.
 
 HTTP answers, files, windows and snapshots all come through here. A client is a token, or an address where there are no
-tokens; one that has read for long has one place, and rests between its reads. What is read is decided by who asks; the
-threads that probes and the server itself need are others.
+tokens; one that has read for long has one place, and rests between its reads. Probes and the server
+itself have other threads.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from turnout.errors import TurnoutError
 from turnout.serve.formats import to_json
-from turnout.serve.held_bytes import Hold
+from turnout.serve.limits import Hold
 from turnout.store.query.values import show
 
 log = logging.getLogger(__name__)
@@ -23,7 +23,7 @@ _CHUNK_BYTES = 256 * 1024
 
 
 def content_security_policy(styles: str) -> str:
-    """What the page may load: only what is its own server's. The grid has its small images in its styles, as data."""
+    """What the page may load: only files of its own server. The grid has its small images in its styles, as data."""
     return (
         f"default-src 'self'; style-src {styles}; img-src 'self' data:; font-src 'self' data:; object-src 'none'; "
         "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
@@ -92,7 +92,7 @@ def on_http_error(request: Request, error: Exception) -> Response:
 
 
 def on_any_error(request: Request, error: Exception) -> Response:
-    """A fault of ours: logged in full, told without internals."""
+    """A fault of ours: logged in full, answered without internals."""
     log.error("%s %s failed", request.method, request.url.path, exc_info=error)
     shaped = TurnoutError(
         code="internal_error",

@@ -19,7 +19,7 @@ _NICE = 10
 
 
 class Threads(ThreadPoolExecutor):
-    """A bounded number of threads; who comes first is served first. Work that nobody waits for keeps its thread."""
+    """A bounded number of threads; work is done in the order it came, also when nobody waits for it any more."""
 
     def __init__(self, count: int, name: str, *, yielding: bool = False) -> None:
         """`yielding`: where the processor is short, all other threads come first."""

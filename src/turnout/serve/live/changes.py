@@ -106,7 +106,7 @@ class Snapshot:
             self._encoded[start] = asyncio.ensure_future(self._encode(client, start))
             for oldest in list(self._encoded)[:-KEPT_PARTS]:
                 del self._encoded[oldest]
-        # Shielded: who leaves takes it from nobody else.
+        # Shielded: a client that leaves must not cancel it for the others.
         return await asyncio.shield(self._encoded[start])
 
     async def _encode(self, client: str, start: int) -> bytes:

@@ -1,6 +1,6 @@
 """One connection of `WS /api/live`: accepted, heard, and sent what waits in its outbox.
 
-Who may connect is decided before (`access.py`); what is subscription, and what is sent, is the hub's.
+`access.py` decides who may connect; what subscriptions are sent is decided by the hub.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import logging
 from collections.abc import Callable
 from importlib.metadata import version
 
-from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from turnout.errors import TurnoutError
@@ -40,9 +39,6 @@ class Live:
         self._store = store
         self._viewers = viewers
         self._parsing = Parsing()
-
-    def routes(self) -> list[WebSocketRoute]:
-        return [WebSocketRoute("/api/live", self.connect)]
 
     async def connect(self, websocket: WebSocket) -> None:
         client = caller(websocket.scope)

@@ -1,6 +1,6 @@
 """All subscriptions: each window, each table's changes and the status once, however many subscribe to it.
 
-It hears of every commit of the store, finds out which tables have moved, and tells what is shared of them. It lives
+It hears of every commit of the store, finds out which tables have moved, and tells those that share them. It lives
 on the event loop, starts with the first subscription and rests after the last.
 """
 
@@ -17,8 +17,8 @@ from typing import Any
 import duckdb
 
 from turnout.errors import TurnoutError
-from turnout.serve.held_bytes import Held
-from turnout.serve.live.encoding import status_body
+from turnout.serve.formats import to_json
+from turnout.serve.limits import HeldBytes
 from turnout.serve.live.merging import Merger
 from turnout.serve.live.outbox import Subscription
 from turnout.serve.live.shared import Position, Readers, Shared
@@ -36,7 +36,7 @@ KEPT_FOR_ONE = 8
 """How many tables are followed on for one client that has left: it may come back."""
 
 MAX_COMMITS = 500
-"""Commits that wait to be told; what is missed is found by its versions."""
+"""Commits that wait; changes that are missed are found by their versions."""
 
 STATUS_SECONDS = 1.0
 _ROUND_SECONDS = 0.02
@@ -56,7 +56,7 @@ class _Leaving:
 class Hub:
     """Used on one event loop only, except for `_heard`."""
 
-    def __init__(self, database: Database, status: Callable[[], dict[str, Any]], reads: Reads, held: Held) -> None:
+    def __init__(self, database: Database, status: Callable[[], dict[str, Any]], reads: Reads, held: HeldBytes) -> None:
         self._database = database
         self._status = status
         netting = Netting()
@@ -104,7 +104,7 @@ class Hub:
             self._tasks = [asyncio.ensure_future(self._pump()), asyncio.ensure_future(self._tell_status())]
 
     def _rest(self) -> None:
-        """Where nobody follows anything, commits are not even heard."""
+        """Without subscriptions, commits are not even heard."""
         if self._shared or self._of_status:
             return
         self._database.feed.leave(self._heard)
@@ -193,7 +193,7 @@ class Hub:
         while True:
             if self._of_status:
                 try:
-                    body = status_body(await self._asking.run(self._status))
+                    body = to_json({"status": await self._asking.run(self._status)})
                 except Exception as error:
                     _note("the status", error)
                 else:
@@ -209,7 +209,7 @@ class Hub:
 
 
 def _note(what: str, error: Exception) -> None:
-    """Log and go on: one error must not stop every subscription. What is not the store's trouble is a fault of ours."""
+    """Log and go on: one error must not stop every subscription. Errors that are not the store's are faults of ours."""
     known = isinstance(error, (TurnoutError, duckdb.Error))
     log.log(logging.DEBUG if known else logging.ERROR, "%s cannot be read: %s", what, error, exc_info=not known)
 

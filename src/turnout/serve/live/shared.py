@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from turnout.errors import TurnoutError
-from turnout.serve.held_bytes import Held
+from turnout.serve.limits import HeldBytes
 from turnout.serve.live.encoding import problem_body, unexpected
 from turnout.serve.live.merging import Merger
 from turnout.serve.live.outbox import Subscription
@@ -40,7 +40,7 @@ class Readers:
     """Reads of the store, the bytes held for clients, and the merging of changes."""
 
     reads: Reads
-    held: Held
+    held: HeldBytes
     netting: Netting
     merger: Merger[Any]
 

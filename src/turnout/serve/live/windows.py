@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from turnout.serve.live.encoding import current_body, joined, problem_body, window_head, window_rows
+from turnout.serve.live.encoding import current_body, problem_body, window_body, window_rows
 from turnout.serve.live.merging import Due
 from turnout.serve.live.outbox import Subscription
 from turnout.serve.live.shared import Position, Readers, Shared, clients_of
@@ -47,7 +47,7 @@ class _Shown:
         return (self.rows, self.total, self.position[0]) != (other.rows, other.total, other.position[0])
 
     def body(self, table: str) -> bytes:
-        return joined(window_head(table, *self.position, self.total), self.rows)
+        return window_body(table, *self.position, self.total, self.rows)
 
 
 class SharedWindow(Shared):
