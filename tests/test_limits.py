@@ -32,13 +32,12 @@ from turnout.messages import Problem, Snapshot, WindowRows
 from turnout.serve.access import Access
 from turnout.serve.app import Services, create_app
 from turnout.serve.connections import Doorkeeper
-from turnout.serve.held_bytes import Held
-from turnout.serve.limits import Buckets, Rate
+from turnout.serve.limits import Buckets, HeldBytes, Rate
 from turnout.serve.live import parsing
 from turnout.serve.live.changes import SharedChanges
 from turnout.serve.live.hub import MAX_COMMITS, Hub
 from turnout.serve.live.merging import Merger
-from turnout.serve.live.windows import Readers
+from turnout.serve.live.shared import Readers
 from turnout.serve.reads import Reads
 from turnout.store.feed import Commit
 from turnout.store.query.delta_sql import Netting
@@ -172,7 +171,7 @@ def test_lists_of_where_are_bounded_and_long_ones_are_followed(filling: Filling)
 
 
 def test_held_bytes_are_counted_for_each_client_and_given_back() -> None:
-    held = Held(100, "server.some_setting")
+    held = HeldBytes(100, "server.some_setting")
     hold = held.begin("a")
     hold.grow_to(60)
     hold.grow_to(90)
@@ -189,7 +188,7 @@ def test_held_bytes_are_counted_for_each_client_and_given_back() -> None:
 def test_held_objects_count_while_they_live() -> None:
     class Rows: ...
 
-    held, rows = Held(100, ""), Rows()
+    held, rows = HeldBytes(100, ""), Rows()
     held.keep("a", rows, 60)
     held.keep("a", rows, 100)
     assert (held.of("a"), held.has_room("a"), held.has_room("b")) == (100, False, True)
@@ -334,7 +333,7 @@ def test_bytes_count_in_the_rate_and_large_messages_are_not_read_on_the_event_lo
 def test_following_a_compared_table_keeps_no_changes(quiet: Filling) -> None:
     async def follow() -> int:
         netting = Netting()
-        readers = Readers(Reads(quiet.database), Held(10**9, ""), netting, Merger(netting))
+        readers = Readers(Reads(quiet.database), HeldBytes(10**9, ""), netting, Merger(netting))
         shared = SharedChanges(Window("join_quality"), readers, lambda: None)
         for version in range(1, 50):
             shared.told((1, version), {(1, version): None})
@@ -346,7 +345,7 @@ def test_following_a_compared_table_keeps_no_changes(quiet: Filling) -> None:
 
 def test_commits_do_not_pile_up_while_positions_cannot_be_read(quiet: Filling) -> None:
     async def hear() -> int:
-        hub = Hub(quiet.database, lambda: STATUS, Reads(quiet.database), Held(10**9, ""))
+        hub = Hub(quiet.database, lambda: STATUS, Reads(quiet.database), HeldBytes(10**9, ""))
         for version in range(3 * MAX_COMMITS):
             hub._take(Commit(1, {"users_ui": version}, {}))
         return len(hub._commits)

@@ -23,6 +23,7 @@ from turnout.messages import MAX_SUBSCRIPTIONS, Changes, CloseCode, Current, Pro
 from turnout.plan.joins import Join
 from turnout.serve.live import outbox
 from turnout.serve.live import windows as live_windows
+from turnout.serve.live.changes import SharedChanges
 from turnout.store.database import Database
 from turnout.store.feed import Wanted
 from turnout.store.ledger import Ledger
@@ -276,6 +277,33 @@ def test_status_is_pushed(quiet_url: str) -> None:
         assert isinstance(second, StatusNow)
         assert first.status["newestRecord"] == "2026-01-01T00:00:02Z"
         assert first.status["time"] < second.status["time"]
+
+
+def test_change_that_comes_while_the_snapshot_is_read_is_sent_after_it(
+    filling: Filling, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told, tell = threading.Event(), SharedChanges.told
+
+    def noted(self: SharedChanges, *arguments: Any) -> None:
+        tell(self, *arguments)
+        told.set()
+
+    def slow(database: Database, window: Window) -> TrackedWindow:
+        found = track_window(database, window)
+        if not told.is_set():
+            filling.batch(users=[{**USER_1, "userId": "u3"}])
+            assert told.wait(SECONDS)
+        return found
+
+    monkeypatch.setattr(SharedChanges, "told", noted)
+    monkeypatch.setattr("turnout.serve.live.changes.track_window", slow)
+    follower = Follower("users_ui")
+    with Socket(url) as socket:
+        follower.subscribe(socket)
+        for _ in range(2):
+            follower.apply(socket.receive())
+        assert [type(message) for message in follower.messages] == [Snapshot, Changes]
+        assert follower.place == place_of(url, "users_ui")
 
 
 def test_resume_gets_only_what_was_missed(filling: Filling, url: str) -> None:

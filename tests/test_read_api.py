@@ -18,7 +18,7 @@ from starlette.testclient import TestClient
 
 from serving import SECONDS
 from turnout.errors import TurnoutError
-from turnout.serve.app import Server, Services, create_app, serve
+from turnout.serve.app import Server, Services, create_app
 from turnout.serve.read_api import MessageQueue
 from turnout.store.database import Database
 from turnout.swap.health import Readiness
@@ -367,20 +367,6 @@ def test_server_on_a_port_in_use_says_so(services: Services) -> None:
             Server(create_app(services), "127.0.0.1", running.server.port)
     finally:
         running.stop()
-
-
-def test_serve_ends_in_order_when_cancelled(services: Services) -> None:
-    async def life() -> None:
-        ready: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        task = asyncio.create_task(serve(create_app(services), "127.0.0.1", 0, ready.set_result))
-        port = await asyncio.wait_for(ready, SECONDS)
-        async with httpx.AsyncClient(timeout=SECONDS) as client:
-            assert (await client.get(f"http://127.0.0.1:{port}/healthz")).status_code == 200
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await asyncio.wait_for(task, SECONDS)
-
-    asyncio.run(life())
 
 
 def test_readers_see_one_moment_while_generations_are_published(own_services: Services) -> None:
