@@ -79,19 +79,23 @@ class ViewRunner:
     def __init__(self, session: SparkSession) -> None:
         self._sessions = sessions_of(session)
 
-    def over_rows(self, view: ViewTable, rows: Mapping[str, pa.Table]) -> pa.Table:
-        """The view over rows held in memory, by its relations; of a joined view the ids."""
+    def over_rows(self, view: ViewTable, rows: Mapping[str, pa.Table], *, unique: bool = False) -> pa.Table:
+        """The view over rows held in memory, by its relations; of a joined view the ids.
+
+        With `unique` no two right rows of a source have one key.
+        """
+        sql = view.narrow_sql_if_unique if unique else view.narrow_sql
         if not view.own and not any(table.num_rows for table in rows.values()):
             return pa.table({name: pa.array([], pa.int64()) for name in view.ids})
         if sum(table.nbytes for table in rows.values()) <= MAX_BYTES:
-            planned = self._sessions.plans(own=view.own).plan(view.narrow_sql, rows)
+            planned = self._sessions.plans(own=view.own).plan(sql, rows)
             if planned.usable:
                 return planned.run(rows)
         with self._sessions.one(own=view.own) as session, ExitStack() as held:
             for name, table in rows.items():
                 frame = held.enter_context(frame_of(session, table))
                 frame.coalesce(1).createOrReplaceTempView(f"`{name}`")
-            result: pa.Table = session.sql(view.narrow_sql).toArrow()
+            result: pa.Table = session.sql(sql).toArrow()
         return result
 
     def over_parts(

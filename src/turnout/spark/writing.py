@@ -102,11 +102,10 @@ class Writer:
     def take(self, decoded: Decoded, end: Offsets, batch_id: int | None, *, caught_up: bool) -> None:
         """Write decoded records; the views are built with the first batch that has caught up."""
         began = time.monotonic()
-        before = Offsets.kept(self._tables.progress().offsets, self._place.start)
-        lost, gaps = self._missing(before, end, decoded)
         with self._tables.batch(batch_id) as batch:
             if batch is None:
                 return
+            lost, gaps = self._missing(Offsets.kept(batch.offsets, self._place.start), end, decoded)
             caught_up = batch.views_built or caught_up
             for one in lost:
                 if one.deleted:
@@ -142,16 +141,15 @@ class Writer:
 
     def _update(self, batch: Batch, view: ViewTable) -> None:
         """The view's rows of the keys that a batch touches."""
-        if batch.result.records <= SMALL_BATCH:
+        if not view.own or batch.result.records <= SMALL_BATCH:
             rows = batch.affected(view)
             if rows is not None:
-                batch.replace(view, [self._views.over_rows(view, rows)])
+                batch.replace(view, [self._views.over_rows(view, rows, unique=batch.unique(view))])
             return
-        # On all cores, without a search for the newest where no key has several rows: half the time in a large batch.
         with room(self._place.session, self._place.folder, shared=self._place.shared) as files:
             cores = self._place.session.sparkContext.defaultParallelism
             sql, parts = batch.export_affected(view, files.folder, cores)
-            batch.replace(view, self._views.over_parts(sql, parts, self._name, files.frame, own=view.own))
+            batch.replace(view, self._views.over_parts(sql, parts, self._name, files.frame, own=True))
 
     def _build(self, batch: Batch, view: ViewTable) -> None:
         """The view over everything; unless it is small, by parts of its keys, through files: none needs much memory."""

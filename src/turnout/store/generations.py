@@ -102,8 +102,14 @@ class GenerationTables:
         if cursor is None:
             with self.database.read() as reading:
                 return self.progress(reading)
-        row = cursor.execute(f"SELECT batch_id, offsets, records, views_built FROM {self.schema}.progress").fetchone()
-        return Progress(*row) if row else Progress()
+        known = f'SELECT list((topic, "partition", life)) FROM {self.schema}.lives'
+        row = cursor.execute(
+            f"SELECT batch_id, offsets, records, views_built, ({known}) FROM {self.schema}.progress"
+        ).fetchone()
+        if row is None:
+            return Progress()
+        batch_id, offsets, records, views_built, lives = row
+        return Progress(batch_id, offsets, records, views_built, lives or ())
 
     def number_from_start(self) -> None:
         """A new stream counts its batches from 0."""

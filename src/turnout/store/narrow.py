@@ -12,26 +12,53 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from turnout.joins import KEY, quoted, right_id
+from turnout.joins import KEY, OFFSET_BITS, quoted, right_id
 from turnout.layout import ViewTable
 
 _SHIFT = 1
 """Spark's integers have a sign: of a key's hash they hold the upper 63 bits."""
 
 
-def narrowed(view: ViewTable, rows: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-    """What Spark gets of some rows of each source, which have all columns and `_hash`, by the names it knows them by.
+def numbered(key: str, rows: Sequence[pa.Table]) -> list[pa.ChunkedArray]:
+    """What stands for the key of each row, in tables that have `_hash`.
 
-    Numbers stand for keys, because they are joined in less time than texts. Equal keys have one number; where
-    different ones among these rows share a number, which only chance or malice brings about, the key stands for itself.
+    Numbers, because they are joined in less time than texts. Equal keys have one number; where different ones among
+    these rows share a number, which only chance or malice brings about, the key stands for itself.
     """
-    keyed = [pa.table({"k": table[view.key], "n": _number(table, view.key)}) for table in rows.values()]
-    found = pa.concat_tables(keyed)
-    shared = found.group_by(["k", "n"]).aggregate([]).num_rows != found.group_by("n").aggregate([]).num_rows
-    return {
-        name: pa.table({KEY: both["k" if shared else "n"], "_id": table["_id"], "_ts": table["_ts"]})
-        for name, both, table in zip(view.relations, keyed, rows.values(), strict=True)
-    }
+    keys = [table[key] for table in rows]
+    numbers = [_number(table, key) for table in rows]
+    return keys if _distinct(keys) > _distinct(numbers) else numbers
+
+
+def _distinct(columns: Sequence[pa.ChunkedArray]) -> int:
+    chunks = [chunk for column in columns for chunk in column.chunks]
+    return int(pc.count_distinct(pa.chunked_array(chunks, columns[0].type)).as_py())
+
+
+def narrowed(
+    view: ViewTable, keys: Sequence[pa.ChunkedArray], rows: Sequence[pa.Table]
+) -> tuple[dict[str, pa.Table], bool]:
+    """What Spark gets of some rows of each source, by the names it knows them by, with what stands for their keys.
+
+    And whether no two right rows of a source have one key. Where only the newest counts, rows that cannot be it, for
+    there is a later one of their key in their partition, stay behind.
+    """
+    found, unique = {}, True
+    for name, source, own, table in zip(view.relations, view.sources, keys, rows, strict=True):
+        narrow = pa.table({KEY: own, "_id": table["_id"], "_ts": table["_ts"]})
+        if source is not view.left:
+            if not view.pairs and _repeats(narrow):
+                partitions = narrow.append_column("at", pc.shift_right(narrow["_id"], OFFSET_BITS))
+                last = partitions.group_by([KEY, "at"]).aggregate([("_id", "max")])
+                narrow = narrow.filter(pc.is_in(narrow["_id"], last["_id_max"]))
+            unique = unique and not _repeats(narrow)
+        found[name] = narrow
+    return found, unique
+
+
+def _repeats(rows: pa.Table) -> bool:
+    """Whether several rows have one key."""
+    return bool(pc.count_distinct(rows[KEY]).as_py() + rows[KEY].null_count < rows.num_rows)
 
 
 def _number(table: pa.Table, key: str) -> pa.ChunkedArray:
