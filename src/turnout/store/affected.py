@@ -16,8 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from turnout.joins import quoted
-from turnout.layout import SourceTable, ViewTable
+from turnout.plan.joins import quoted
+from turnout.plan.tables import SourceTable, ViewTable
 
 KEPT = ("_id", "_ts", "_hash")
 """The hidden columns that every row of a source has."""
