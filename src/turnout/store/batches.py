@@ -36,6 +36,7 @@ from turnout.store.affected import (
     keys_table,
     new,
     put,
+    stored_sql,
     touched,
     was,
 )
@@ -61,8 +62,6 @@ class Progress:
     offsets: str = "{}"
     records: int = 0
     views_built: bool = False
-    lives: Sequence[tuple[str, int, int]] = ()
-    """Topic, partition and how often it was deleted, of those that were."""
 
 
 @dataclass(slots=True)
@@ -92,7 +91,14 @@ class Place:
 class Batch:
     """A batch being written. Call `load`, then for each view `affected` and `replace`, then `finish`."""
 
-    def __init__(self, place: Place, cursor: duckdb.DuckDBPyConnection, progress: Progress) -> None:
+    def __init__(
+        self,
+        place: Place,
+        cursor: duckdb.DuckDBPyConnection,
+        progress: Progress,
+        lives: Mapping[tuple[str, int], int],
+    ) -> None:
+        """`lives` is how often partitions were deleted, of those that were."""
         self._place = place
         self._layout = place.layout
         self._cursor = cursor
@@ -103,11 +109,10 @@ class Batch:
         self._held: dict[str, dict[str, pa.Table]] = {}
         self._kept: dict[str, Mapping[str, str]] = {}
         self._numbers: dict[str, list[pa.ChunkedArray]] = {}
-        self._unique: set[str] = set()
         self.versions: dict[str, int] = {}
+        self.lives = dict(lives)
         # As it was when the batch began: half of a change would be worse than none.
         self._wanted = place.feed.wanted
-        self._lives = {(topic, partition): life for topic, partition, life in progress.lives}
         self.log = DeltaLog(cursor, self._wants)
         self.result = BatchResult()
         self._has_faults = False
@@ -128,15 +133,15 @@ class Batch:
 
     def begin_life(self, topic: str, partition: int) -> None:
         """A partition was deleted: what it will hold comes after all that it held, though its offsets are lower."""
-        life = min(MOST_LIVES, self._lives.get((topic, partition), 0) + 1)
-        self._lives[topic, partition] = life
+        life = min(MOST_LIVES, self.lives.get((topic, partition), 0) + 1)
+        self.lives[topic, partition] = life
         lives = f"{self._place.schema}.lives"
         self._cursor.execute(f'DELETE FROM {lives} WHERE topic = ? AND "partition" = ?', [topic, partition])
         self._cursor.execute(f"INSERT INTO {lives} VALUES (?, ?, ?)", [topic, partition, life])
 
     def _ids(self, source: SourceTable) -> str:
         """The SQL of a row's `_id`, from that of its record."""
-        own = {partition: life for (of, partition), life in self._lives.items() if of == source.topic}
+        own = {partition: life for (of, partition), life in self.lives.items() if of == source.topic}
         cases = " ".join(f"WHEN {partition} THEN {life << LIFE_BITS}" for partition, life in own.items())
         return f"_id + CASE _id >> {OFFSET_BITS} {cases} ELSE 0 END" if cases else "_id"
 
@@ -178,10 +183,9 @@ class Batch:
 
     def _take_in(self, source: SourceTable, rows: pa.Table) -> None:
         """All of some rows, of which nothing else has to be known yet."""
-        columns = columns_of(source, f"{self._ids(source)} AS _id", "_ts", f"{hash_sql(quoted(source.key))} AS _hash")
         with self._registered("_rows", rows):
             into = f"INSERT INTO {self._place.table(source.table)} BY NAME"
-            if self.log.add(source.table, f"{into} SELECT {columns} FROM _rows"):
+            if self.log.add(source.table, f"{into} {stored_sql(source, '_rows', self._ids(source))}"):
                 self._changed.append(source.table)
 
     def _run(self, sql: str) -> int:
@@ -195,7 +199,9 @@ class Batch:
         if self._keys.evicts(source):
             place = TablePlace(source.table, table, source.columns, ["_id"])
             gone = self.log.remove(place, f"_id IN (SELECT _id FROM {evicted(source)})")
-        added = self.log.add(source.table, f"INSERT INTO {table} BY NAME FROM {new(source)}")
+        plain = source.max_rows is None
+        rows = stored_sql(source, new(source), self._ids(source)) if plain else f"FROM {new(source)}"
+        added = self.log.add(source.table, f"INSERT INTO {table} BY NAME {rows}")
         if added or gone:
             self._changed.append(source.table)
 
@@ -204,17 +210,15 @@ class Batch:
 
         A tombstone is kept as a row that is not shown, so that an older record of another partition stays hidden.
         """
-        table, again = self._place.table(source.table), f"_hash IN (SELECT _hash FROM {new(source)})"
-        every = (
-            f"(SELECT * EXCLUDE (_shown, _at) FROM {was(source)} WHERE {again} UNION ALL BY NAME FROM {new(source)})"
-        )
+        table = self._place.table(source.table)
+        every = f"(SELECT * EXCLUDE (_shown, _at) FROM {was(source)} UNION ALL BY NAME FROM {new(source)})"
         self._keys.take_newest(
             source,
             f"WITH kept AS MATERIALIZED (SELECT * EXCLUDE (_nth) FROM ({partition_newest_sql(every, source.key)})), "
             f"winners AS ({newest_sql('kept', source.key)}) "
             f"SELECT *, NOT _deleted AND _id IN (SELECT _id FROM winners) AS _shown FROM kept",
         )
-        old = f"rowid IN (SELECT _at FROM {was(source)} WHERE {again})"
+        old = f"rowid IN (SELECT _at FROM {was(source)})"
         gone = self.log.remove(TablePlace(source.table, table, source.columns, ["_id", "_shown"]), old)
         added = self.log.add(source.table, f"INSERT INTO {table} BY NAME FROM {put(source)}")
         if gone or added:
@@ -256,7 +260,7 @@ class Batch:
     def affected(self, view: ViewTable) -> dict[str, pa.Table] | None:
         """The shown rows of the keys that this batch touches, for each side of `view`; None where it touches none.
 
-        Of a joined view as far as the join needs them: see `unique`, too.
+        Of a joined view as far as the join needs them: `narrow_sql_if_unique` is enough.
         """
         if not self.result.records:
             return None
@@ -281,14 +285,7 @@ class Batch:
             keyed = (table.filter(pc.is_valid(table[view.key])) for table in rows)
             return {name: table.drop_columns("_hash") for name, table in zip(view.relations, keyed, strict=True)}
         self._held[view.table] = {source.source: table for source, table in zip(view.sources, rows, strict=True)}
-        found, unique = narrowed(view, keys, rows)
-        if unique:
-            self._unique.add(view.table)
-        return found
-
-    def unique(self, view: ViewTable) -> bool:
-        """Whether no two right rows of a source that were handed out have one key."""
-        return view.table in self._unique
+        return narrowed(view, keys, rows)
 
     def export_affected(self, view: ViewTable, folder: Path, parts: int) -> tuple[str, list[Files]]:
         """What `affected` hands out of a view with SQL of its own, as `export` does it."""

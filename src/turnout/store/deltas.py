@@ -50,7 +50,7 @@ class DeltaLog:
         going = f"SELECT {names}, rowid AS _at FROM {place.relation} WHERE {condition}"
         found = self._cursor.execute(going).to_arrow_table()
         self._removed.setdefault(place.table, []).append(_shown(found))
-        self._cursor.register("_going", found.select(["_at"]))
+        self._cursor.register("_going", {"_at": found["_at"].to_numpy()})
         return self._count(f"DELETE FROM {place.relation} WHERE rowid IN (SELECT _at FROM _going)")
 
     def add(self, table: str, sql: str) -> int:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 import duckdb
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -35,30 +37,36 @@ def _distinct(columns: Sequence[pa.ChunkedArray]) -> int:
     return int(pc.count_distinct(pa.chunked_array(chunks, columns[0].type)).as_py())
 
 
-def narrowed(
-    view: ViewTable, keys: Sequence[pa.ChunkedArray], rows: Sequence[pa.Table]
-) -> tuple[dict[str, pa.Table], bool]:
+def narrowed(view: ViewTable, keys: Sequence[pa.ChunkedArray], rows: Sequence[pa.Table]) -> dict[str, pa.Table]:
     """What Spark gets of some rows of each source, by the names it knows them by, with what stands for their keys.
 
-    And whether no two right rows of a source have one key. Where only the newest counts, rows that cannot be it, for
-    there is a later one of their key in their partition, stay behind.
+    Of right rows only the newest of each key, unless all take part: `narrow_sql_if_unique` is enough then.
     """
-    found, unique = {}, True
+    found = {}
     for name, source, own, table in zip(view.relations, view.sources, keys, rows, strict=True):
         narrow = pa.table({KEY: own, "_id": table["_id"], "_ts": table["_ts"]})
-        if source is not view.left:
-            if not view.pairs and _repeats(narrow):
-                partitions = narrow.append_column("at", pc.shift_right(narrow["_id"], OFFSET_BITS))
-                last = partitions.group_by([KEY, "at"]).aggregate([("_id", "max")])
-                narrow = narrow.filter(pc.is_in(narrow["_id"], last["_id_max"]))
-            unique = unique and not _repeats(narrow)
-        found[name] = narrow
-    return found, unique
+        found[name] = narrow if source is view.left or view.pairs else _newest(narrow)
+    return found
 
 
-def _repeats(rows: pa.Table) -> bool:
-    """Whether several rows have one key."""
-    return bool(pc.count_distinct(rows[KEY]).as_py() + rows[KEY].null_count < rows.num_rows)
+def _newest(rows: pa.Table) -> pa.Table:
+    """The newest row of each key, as `newest_sql` has it; rows without a key, which match nothing, stay behind."""
+    if rows[KEY].null_count:
+        rows = rows.filter(pc.is_valid(rows[KEY]))
+    if pc.count_distinct(rows[KEY]).as_py() == rows.num_rows:
+        return rows
+    keys = rows[KEY].combine_chunks().dictionary_encode().indices.to_numpy()
+    ids, times = rows["_id"].to_numpy(), rows["_ts"].to_numpy()
+    # Ids of one partition are next to each other, and the last of them is the newest there.
+    order = np.lexsort((ids, keys))
+    order = order[_last(keys[order], ids[order] >> OFFSET_BITS)]
+    order = order[np.lexsort((ids[order], times[order], keys[order]))]
+    return rows.take(pa.array(order[_last(keys[order])]))
+
+
+def _last(*columns: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Where the values of sorted rows are others than those of the next row."""
+    return np.append(np.logical_or.reduce([column[1:] != column[:-1] for column in columns]), True)
 
 
 def _number(table: pa.Table, key: str) -> pa.ChunkedArray:
