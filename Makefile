@@ -9,7 +9,7 @@ PREPARED := .venv/.prepared
 NPM := PATH="$(CURDIR)/$(BIN):$$PATH" npm
 WEB_STAMP := web/node_modules/.installed
 CLIENT := web/client/dist/index.js
-PAGE := src/turnout/server/static/index.html
+PAGE := src/turnout/serve/static/index.html
 web_sources = $(shell find web/$(1) -type f -not -path '*/node_modules/*' -not -path '*/dist/*' -not -path '*/tests/*' 2>/dev/null)
 # How many tests run at the same time: live ones wait for processes more than they compute.
 WORKERS ?= 3
@@ -43,7 +43,7 @@ $(STAMP): requirements.lock pyproject.toml
 	@echo "Ready: $(BIN)/turnout --help, or make demo"
 
 # Without the archive everything works, and each start takes some seconds more.
-$(PREPARED): src/turnout/jars.lock $(STAMP) | java
+$(PREPARED): src/turnout/java/jars.lock $(STAMP) | java
 	$(call step,Jars and an archive of Spark's classes,$(BIN)/turnout prepare || true)
 	@touch $(PREPARED)
 
@@ -162,5 +162,5 @@ bench: setup ## measure, beside the peers (bench/README.md; ARGS="--only latency
 
 clean: ## remove what make made; data folders stay
 	rm -rf .venv dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
-	rm -rf src/turnout/server/static web/node_modules web/client/dist examples/angular/node_modules examples/angular/dist examples/angular/.angular tests/oidc/node_modules
+	rm -rf src/turnout/serve/static web/node_modules web/client/dist examples/angular/node_modules examples/angular/dist examples/angular/.angular tests/oidc/node_modules
 	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -20,7 +20,7 @@ from environments import Unavailable
 from processes import Peer, PeerFailed
 from processors import Usage
 from records import NEWEST, Pair
-from turnout import jars
+from turnout.java import jars
 from turnout.testing import wait_until
 from turnout_side import SHORT_LINGER, first_build, running, swap_seconds
 

@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from turnout import jars
 from turnout.errors import TurnoutError
+from turnout.java import jars
 
 FOLDER = Path(__file__).resolve().parent
 ENVIRONMENTS = FOLDER / "out" / "env"

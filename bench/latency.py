@@ -20,7 +20,7 @@ from environments import Unavailable
 from load import Load
 from processes import Peer, PeerFailed
 from processors import Usage
-from turnout.broker import free_port
+from turnout.local.broker import free_port
 from turnout.testing import create_topic, wait_until
 from turnout_side import TurnoutSide, running
 

@@ -39,7 +39,7 @@ import swaps  # noqa: E402
 import usage_table  # noqa: E402
 import viewers  # noqa: E402
 from context import QUICK, Bench, Sizes  # noqa: E402
-from turnout.broker import EmbeddedBroker  # noqa: E402
+from turnout.local.broker import EmbeddedBroker  # noqa: E402
 
 RESULTS = ROOT / "bench" / "results.json"
 TRIAL = ROOT / "bench" / "out" / "results.json"

@@ -22,7 +22,7 @@ from processes import tree_mb
 from processors import Usage
 from records import NEWEST, Pair
 from running import RunningTurnout
-from turnout.settings import default_sources
+from turnout.config.settings import default_sources
 from turnout.testing import create_topic, wait_until
 
 TABLES = ("users_ui", "accounts_ui", "final_ui")

@@ -1,4 +1,4 @@
-"""Regenerate ``src/turnout/jars.lock``: coordinates and SHA-256 of every jar that Turnout fetches.
+"""Regenerate ``src/turnout/java/jars.lock``: coordinates and SHA-256 of every jar that Turnout fetches.
 
 Edit ``SETS`` below, then run this script. Maven is needed here only, to resolve what a set needs; Turnout
 itself reads nothing but the lock.
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-LOCK = Path(__file__).resolve().parents[1] / "src" / "turnout" / "jars.lock"
+LOCK = Path(__file__).resolve().parents[1] / "src" / "turnout" / "java" / "jars.lock"
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,9 @@ from typing import Any, Self
 
 import httpx
 
-from turnout.broker import HOST, free_port
-from turnout.jars import Jar, cache_folder, fetch
-from turnout.java import find_java
+from turnout.java.jars import Jar, cache_folder, fetch
+from turnout.java.runtime import find_java
+from turnout.local.broker import HOST, free_port
 from turnout.testing import patience, wait_until
 
 # The last release that runs on Java 17.

@@ -21,8 +21,8 @@ from typing import Any
 import psutil
 import pyspark
 
-from turnout.broker import EmbeddedBroker, free_port
-from turnout.java import find_java
+from turnout.java.runtime import find_java
+from turnout.local.broker import EmbeddedBroker, free_port
 from turnout.testing import wait_until
 
 SPARK_HOME = Path(pyspark.__file__).parent

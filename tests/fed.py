@@ -10,15 +10,14 @@ import pyarrow as pa
 
 from oracle import Sent, numbered
 from turnout.config import Settings
+from turnout.config.tables import first_plan, layout_of
 from turnout.decode import RAW
-from turnout.decoding import RecordDecoder
-from turnout.joins import OFFSET_BITS
-from turnout.layout import Layout
-from turnout.offsets import Lost, Offsets
-from turnout.plan import Plan
+from turnout.decode.record_decoder import RecordDecoder
+from turnout.plan.joins import OFFSET_BITS
+from turnout.plan.offsets import Lost, Offsets
 from turnout.store.database import Database
-from turnout.store.generations import GenerationTables
-from turnout.store.windows import Window, read_window
+from turnout.store.generation_tables import GenerationTables
+from turnout.store.query.windows import Window, read_window
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,7 +45,7 @@ class FedGeneration:
         self.target = target
         self._spark = spark
         self._folder = folder
-        self._layout = Layout.of(settings, Plan.from_settings(settings))
+        self._layout = layout_of(settings, first_plan(settings))
         self.start = start
         self._open()
         with self.database.write() as cursor:
@@ -56,7 +55,7 @@ class FedGeneration:
     def _open(self) -> None:
         from turnout.spark.dead_letters import DeadLetters
         from turnout.spark.folders import LocalFolder
-        from turnout.spark.views import ViewRunner
+        from turnout.spark.views.runner import ViewRunner
         from turnout.spark.writing import Workplace, Writer
 
         self.database = Database.open(self._folder)

@@ -11,12 +11,13 @@ import duckdb
 import pyarrow as pa
 
 from turnout.config import Settings
+from turnout.config.tables import first_plan, layout_of
 from turnout.decode import FAULTS, Decoded, arrow_type
-from turnout.joins import Join
-from turnout.layout import Layout, ViewTable
-from turnout.plan import Plan
+from turnout.plan.joins import Join
+from turnout.plan.plan import Plan
+from turnout.plan.tables import ViewTable
 from turnout.store.database import Database
-from turnout.store.generations import GenerationTables
+from turnout.store.generation_tables import GenerationTables
 
 _START_MS = 1_767_225_600_000
 """2026-01-01."""
@@ -39,11 +40,11 @@ class Filling:
 
     def generation(self, join: Join = Join.LEFT) -> GenerationTables:
         """Make a new empty generation; it is not published."""
-        plan = Plan.from_settings(self.settings)
+        plan = first_plan(self.settings)
         plan = Plan(plan.topics, dict.fromkeys(plan.joins, join), plan.start)
         self._number += 1
         tables = GenerationTables(
-            self.database, self._number, Layout.of(self.settings, plan), self.settings.store.bad_rows
+            self.database, self._number, layout_of(self.settings, plan), self.settings.store.bad_rows
         )
         with self.database.write() as cursor:
             tables.create(cursor, views_built=True)

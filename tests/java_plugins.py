@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from turnout.jars import resolve
+from turnout.java.jars import resolve
 from turnout.spark.java_client import java_client
 
 SOURCES = Path(__file__).parent / "java"

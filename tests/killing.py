@@ -13,11 +13,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from turnout.builder import Builder
 from turnout.cli import main
-from turnout.generations import Generations
-from turnout.keeper import Keeper
-from turnout.store.generations import GenerationTables
+from turnout.store.generation_tables import GenerationTables
+from turnout.swap.builder import Builder
+from turnout.swap.generations import Generations
+from turnout.swap.lifecycle import Keeper
 
 POINTS: dict[str, tuple[type, str, bool]] = {
     "validating": (Builder, "validate", False),

@@ -10,8 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from turnout.broker import HOST, free_port
-from turnout.certificates import Authority
+from turnout.local.broker import HOST, free_port
+from turnout.local.certificates import Authority
 from turnout.testing import patience, wait_until
 
 FOLDER = Path(__file__).parent / "oidc"

@@ -11,8 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from turnout import times
-from turnout.joins import Duplicates, Join
+from turnout.plan import times
+from turnout.plan.joins import Duplicates, Join
 
 Row = dict[str, Any]
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from turnout.config import Settings, SparkSettings, parse
-from turnout.desk import Answer
-from turnout.orchestrator import Orchestrator
 from turnout.spark.engine import Engine
 from turnout.store.database import Database
-from turnout.store.windows import Window, read_window
+from turnout.store.query.windows import Window, read_window
+from turnout.swap.control_queue import Answer
+from turnout.swap.orchestrator import Orchestrator
 from turnout.testing import patience, wait_until
 
 if TYPE_CHECKING:

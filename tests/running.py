@@ -15,7 +15,7 @@ import httpx
 import psutil
 import yaml
 
-from turnout.broker import free_port
+from turnout.local.broker import free_port
 from turnout.testing import patience, wait_until
 
 

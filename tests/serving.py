@@ -12,12 +12,12 @@ from typing import Any
 import httpx
 from starlette.types import ASGIApp
 
-from turnout.health import Readiness
-from turnout.measures import Measures
-from turnout.server.app import Server, Services, create_app
-from turnout.server.connections import Doorkeeper
-from turnout.settings import ServerSettings
+from turnout.config.settings import ServerSettings
+from turnout.serve.app import Server, Services, create_app
+from turnout.serve.connections import Doorkeeper
 from turnout.store.database import Database
+from turnout.swap.counters import Measures
+from turnout.swap.health import Readiness
 from turnout.testing import patience
 
 SECONDS = patience()

@@ -28,20 +28,20 @@ from websockets.sync.client import connect as connect_socket
 
 from serving import SECONDS, STATUS, serving, small_store
 from turnout.config import Settings, load
-from turnout.control import ControlMessage, Outcome
-from turnout.desk import Answer, Ticket
+from turnout.config.settings import ServerSettings
 from turnout.errors import ConfigError, TurnoutError
-from turnout.health import Readiness
-from turnout.measures import Measures
 from turnout.messages import PROTOCOL, TOKEN_PROTOCOL
-from turnout.server import connections, control_api
-from turnout.server.access import Access, Gate, identity_of, subprotocol_of
-from turnout.server.app import Services, create_app
-from turnout.server.connections import Doorkeeper
-from turnout.server.limits import Buckets, Rate, Rates, Viewers, client_of
-from turnout.server.origins import is_loopback
-from turnout.settings import ServerSettings
+from turnout.plan.control import ControlMessage, Outcome
+from turnout.serve import connections, control_api
+from turnout.serve.access import Access, Gate, identity_of, subprotocol_of
+from turnout.serve.app import Services, create_app
+from turnout.serve.connections import Doorkeeper
+from turnout.serve.limits import Buckets, Rate, Rates, Viewers, client_of
+from turnout.serve.origins import is_loopback
 from turnout.store.database import Database
+from turnout.swap.control_queue import Answer, Ticket
+from turnout.swap.counters import Measures
+from turnout.swap.health import Readiness
 from turnout.testing import wait_until
 
 OPS, WALL = "operator-token-0123456789", "viewer-token-0123456789"

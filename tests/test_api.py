@@ -17,11 +17,11 @@ from starlette.testclient import TestClient
 
 from serving import SECONDS
 from turnout.errors import TurnoutError
-from turnout.health import Readiness
-from turnout.measures import Measures
-from turnout.server.api import ControlDesk
-from turnout.server.app import Server, Services, create_app, serve
+from turnout.serve.app import Server, Services, create_app, serve
+from turnout.serve.read_api import ControlDesk
 from turnout.store.database import Database
+from turnout.swap.counters import Measures
+from turnout.swap.health import Readiness
 
 ROWS = "/api/tables/users_ui/rows"
 

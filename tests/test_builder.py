@@ -8,10 +8,11 @@ from typing import Any, cast
 
 import pytest
 
-from turnout.builder import Builder, Site, Stopping
 from turnout.config import Settings
+from turnout.config.tables import first_plan
 from turnout.errors import TurnoutError
-from turnout.plan import Plan
+from turnout.plan.plan import Plan
+from turnout.swap.builder import Builder, Site, Stopping
 
 
 class Closed:
@@ -34,7 +35,7 @@ def test_build_that_fails_as_the_process_ends_is_no_failure(stopping: bool, kind
     if stopping:
         ends.set()
     site = Site(Settings(), closed, cast(Any, None), ends, lambda *_: None, lambda _: None, lambda: None)
-    builder, plan = Builder(site, closed, None), Plan.from_settings(Settings())
+    builder, plan = Builder(site, closed, None), first_plan(Settings())
     with pytest.raises(kind):
         builder.validate(plan)
     with pytest.raises(kind):

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnout.decode import Decoded
-from turnout.offsets import EARLIEST, Offsets
-from turnout.spark.catch_up import LARGEST_PIECE, CatchUp, Piece, halves, next_piece, piece_records, read_ahead
+from turnout.plan.offsets import EARLIEST, Offsets
 from turnout.spark.read.bulk import BulkReader
+from turnout.spark.read.catch_up import LARGEST_PIECE, CatchUp, Piece, halves, next_piece, piece_records, read_ahead
 from turnout.testing import wait_until
 
 A, B = ("t", 0), ("t", 1)

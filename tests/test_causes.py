@@ -2,7 +2,7 @@
 
 import pytest
 
-from turnout.kafka.causes import cause_in
+from turnout.kafka.diagnosis import cause_in
 
 FAILED = "Authentication failed during authentication due to invalid credentials with SASL mechanism"
 

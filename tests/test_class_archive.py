@@ -11,7 +11,7 @@ import pyspark
 import pytest
 
 from turnout.errors import TurnoutError
-from turnout.jars import CACHE_VARIABLE
+from turnout.java.jars import CACHE_VARIABLE
 from turnout.spark import class_archive
 
 JARS = [Path("/jars/a.jar"), Path("/jars/b.jar")]

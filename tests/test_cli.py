@@ -21,8 +21,8 @@ from turnout import config
 from turnout.cli import app
 from turnout.cli.app import cell, printable
 from turnout.cli.diagnosis import judge
-from turnout.demo import banner, settings
 from turnout.errors import TurnoutError
+from turnout.local.demo import banner, settings
 
 COMMANDS = ["demo", "run", "init", "check", "broker", "tables", "status", "history", "watch", "swap", "rollback"]
 NOBODY = "http://127.0.0.1:1"

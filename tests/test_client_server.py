@@ -15,9 +15,9 @@ from serving import SECONDS, Steering, application, serving
 from turnout.client import Changes, Client, Mirror, State, connect
 from turnout.config import Role
 from turnout.errors import TurnoutError
-from turnout.joins import Join
-from turnout.server.access import Access, Identity, Tokens
-from turnout.server.app import Services, create_app
+from turnout.plan.joins import Join
+from turnout.serve.access import Access, Identity, Tokens
+from turnout.serve.app import Services, create_app
 from turnout.testing import wait_until
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from turnout.cli.spark_check import look_at_spark
 from turnout.config import SparkSettings, parse
-from turnout.environment import parse_yaml
+from turnout.config.document import parse_yaml
 from turnout.spark.cluster import address_toward, answers, carried, is_local, python_of_workers, reached_at
 from turnout.spark.packages import NEEDED, archive, wanted
 from turnout.spark.results import TooLarge, in_slices

@@ -3,7 +3,7 @@
 import duckdb
 import pytest
 
-from turnout.columns import ColumnType
+from turnout.plan.columns import ColumnType
 
 ALL = [
     ("string", "string", "VARCHAR"),

@@ -10,11 +10,11 @@ import pytest
 from pydantic import BaseModel
 
 from turnout.config import Settings, default_text, load
+from turnout.config.config_errors import is_model, plain
 from turnout.errors import ConfigError
-from turnout.faults import is_model, plain
-from turnout.joins import Join
-from turnout.own_tables import RESERVED
-from turnout.plan import Start
+from turnout.plan.joins import Join
+from turnout.plan.own_tables import RESERVED
+from turnout.plan.plan import Start
 
 DOCS = Path(__file__).parent.parent / "docs" / "reference" / "configuration.md"
 

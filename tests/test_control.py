@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnout.config import Settings
-from turnout.control import (
+from turnout.config.topic_rules import TopicRules
+from turnout.errors import TurnoutError
+from turnout.plan.control import (
     MAX_MESSAGE_BYTES,
     Action,
     ControlMessage,
@@ -19,10 +21,8 @@ from turnout.control import (
     parse_message,
     resolve,
 )
-from turnout.errors import TurnoutError
-from turnout.joins import Join
-from turnout.plan import Plan, Start
-from turnout.topic_rules import TopicRules
+from turnout.plan.joins import Join
+from turnout.plan.plan import Plan, Start
 
 SOURCES = ("users", "accounts")
 CURRENT = Plan({"users": "users", "accounts": "accounts"}, {"final_ui": Join.LEFT})

@@ -15,14 +15,14 @@ from starlette.testclient import TestClient
 
 from serving import HTTP, SECONDS, STATUS, serving, small_store
 from turnout.client import connect
-from turnout.control import ControlMessage, ControlRejected, Outcome, parse_message
-from turnout.desk import Answer, Ticket
 from turnout.errors import TurnoutError
-from turnout.health import Readiness
-from turnout.measures import Measures
-from turnout.server import control_api
-from turnout.server.app import Services, create_app
+from turnout.plan.control import ControlMessage, ControlRejected, Outcome, parse_message
+from turnout.serve import control_api
+from turnout.serve.app import Services, create_app
 from turnout.store.database import Database
+from turnout.swap.control_queue import Answer, Ticket
+from turnout.swap.counters import Measures
+from turnout.swap.health import Readiness
 from turnout.testing import wait_until
 
 OWN = "http://127.0.0.1:10000"

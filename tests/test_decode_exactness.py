@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 from decoding import found, raw, shape
 from turnout.config import Format
 from turnout.decode import Decoded, merge, open_decoder
-from turnout.registry import RegisteredSchema
-from turnout.schemas import Decoder, RegistrySchemas
+from turnout.decode.registry import RegisteredSchema
+from turnout.decode.schemas import Decoder, RegistrySchemas
 
 EXAMPLES = 300 if os.environ.get("LONG_TESTS") else 12
 COLUMNS = {

@@ -18,8 +18,8 @@ from turnout.decode import SourceShape, open_decoder, shown
 from turnout.decode.avro import is_recursive
 from turnout.decode.columns import fit_of, text_of
 from turnout.decode.protobuf import message_indexes
+from turnout.decode.schemas import compiled
 from turnout.decode.times import FIRST_MICROSECOND, LAST_DAY, LAST_MICROSECOND, Day, Moment
-from turnout.schemas import compiled
 
 NOON = 1_767_355_200_000_000
 DAY = 20_455

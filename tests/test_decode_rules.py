@@ -13,7 +13,6 @@ import pyarrow as pa
 import pytest
 
 from decoding import found, raw, shape
-from turnout.columns import KNOWN_TYPES
 from turnout.decode import open_decoder
 from turnout.decode.times import (
     FIRST_MICROSECOND,
@@ -24,6 +23,7 @@ from turnout.decode.times import (
     parse_date,
     parse_timestamp,
 )
+from turnout.plan.columns import KNOWN_TYPES
 
 COLUMNS = {
     "id": "string",

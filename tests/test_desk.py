@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from turnout.config import Settings
-from turnout.control import MAX_MESSAGE_BYTES, ControlMessage, ControlRejected
-from turnout.desk import Desk
 from turnout.errors import TurnoutError
-from turnout.health import Health, Subject
-from turnout.kafka.inbox import ControlRecord
+from turnout.kafka.control_topic import ControlRecord
+from turnout.plan.control import MAX_MESSAGE_BYTES, ControlMessage, ControlRejected
 from turnout.store.database import Database
 from turnout.store.ledger import Arrival, Ledger, Pending
-from turnout.store.windows import Window, read_window
+from turnout.store.query.windows import Window, read_window
+from turnout.swap.control_queue import Desk
+from turnout.swap.health import Health, Subject
 
 SETTINGS = Settings.model_validate({"kafka": {"bootstrap_servers": "127.0.0.1:9"}})
 GOOD = b'{"usersTopic": "users2"}'

@@ -15,11 +15,11 @@ from starlette.testclient import TestClient
 
 from serving import Steering, small_store
 from turnout.config import Settings
-from turnout.desk import Desk
-from turnout.server.api import Services
-from turnout.server.app import create_app
+from turnout.serve.app import create_app
+from turnout.serve.read_api import Services
 from turnout.store.database import Database
 from turnout.store.ledger import Ledger
+from turnout.swap.control_queue import Desk
 
 OWN = "http://127.0.0.1:10000"
 fuzzed = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])

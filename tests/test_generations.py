@@ -14,22 +14,21 @@ from hypothesis import strategies as st
 
 from lengths import PARTS_EXAMPLES
 from turnout.config import parse
+from turnout.config.tables import first_plan, layout_of
 from turnout.decode import Decoded
-from turnout.joins import OFFSET_BITS, Duplicates, Join
-from turnout.layout import Layout
-from turnout.plan import Plan
+from turnout.plan.joins import OFFSET_BITS, Duplicates, Join
 from turnout.store import narrow
 from turnout.store.affected import hash_sql
 from turnout.store.batches import Progress
 from turnout.store.database import Database
-from turnout.store.generations import GenerationTables
-from turnout.store.windows import Window, read_window
+from turnout.store.generation_tables import GenerationTables
+from turnout.store.query.windows import Window, read_window
 
 
 @pytest.fixture
 def tables(tmp_path: Path) -> GenerationTables:
     parsed = parse({}, tmp_path, {})
-    made = GenerationTables(Database.open(tmp_path), 3, Layout.of(parsed, Plan.from_settings(parsed)))
+    made = GenerationTables(Database.open(tmp_path), 3, layout_of(parsed, first_plan(parsed)))
     with made.database.write() as cursor:
         made.create(cursor, views_built=True)
         made.publish(cursor)
@@ -70,7 +69,7 @@ def test_published_tables_have_the_declared_columns_only(tables: GenerationTable
 
 def catching_up(folder: Path, **sections: Any) -> GenerationTables:
     parsed = parse(sections, folder, {})
-    made = GenerationTables(Database.open(folder), 1, Layout.of(parsed, Plan.from_settings(parsed)))
+    made = GenerationTables(Database.open(folder), 1, layout_of(parsed, first_plan(parsed)))
     with made.database.write() as cursor:
         made.create(cursor, views_built=False)
         made.publish(cursor)

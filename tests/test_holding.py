@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lengths import EXAMPLES
-from turnout.columns import ColumnType
+from turnout.plan.columns import ColumnType
 from turnout.store.feed import Delta
-from turnout.store.holding import KEY, Held, Order, hold
 from turnout.store.identity import ROW
-from turnout.store.netting import Netting
-from turnout.store.where import Op, SortKey, Term, compile_sort, compile_where, quote
-from turnout.store.windows import Window
+from turnout.store.query.delta_sql import Netting
+from turnout.store.query.where import Op, SortKey, Term, compile_sort, compile_where, quote
+from turnout.store.query.window_rows import KEY, Held, Order, hold
+from turnout.store.query.windows import Window
 
 _NAN, _INF = float("nan"), float("inf")
 _TYPES: dict[str, tuple[pa.DataType, str, list[Any]]] = {

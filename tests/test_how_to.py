@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from turnout.config import KafkaSettings, parse
-from turnout.environment import parse_yaml
+from turnout.config.document import parse_yaml
 from turnout.kafka.security import java_properties, librdkafka_properties, masked
 
 PAGES = sorted((Path(__file__).parent.parent / "docs" / "how-to").glob("kafka-*.md"))

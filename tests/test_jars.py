@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from turnout import jars
-from turnout.broker import free_port
 from turnout.errors import TurnoutError
-from turnout.jars import Jar
+from turnout.java import jars
+from turnout.java.jars import Jar
+from turnout.local.broker import free_port
 from turnout.testing import patience
 
 
@@ -180,7 +180,8 @@ def test_fetch_with_verify_replaces_a_changed_cached_file(repository: Repository
 
 def test_fetch_by_two_processes_downloads_once(repository: Repository, tmp_path: Path) -> None:
     jar = repository.add("lib", b"x" * 100_000)
-    program = f"import sys, pathlib; from turnout import jars\njars.fetch([jars.{jar!r}], pathlib.Path(sys.argv[1]))"
+    program = "import sys, pathlib; from turnout.java import jars\n"
+    program += f"jars.fetch([jars.{jar!r}], pathlib.Path(sys.argv[1]))"
     started = [subprocess.Popen([sys.executable, "-c", program, str(tmp_path)]) for _ in range(2)]
     assert [process.wait(patience()) for process in started] == [0, 0]
     assert len(repository.requests) == 1

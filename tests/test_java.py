@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from turnout.errors import TurnoutError
-from turnout.java import find_java
+from turnout.java.runtime import find_java
 
 
 def fake_java(folder: Path, output: str, code: int = 0) -> Path:

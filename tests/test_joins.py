@@ -5,7 +5,7 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from turnout.joins import Duplicates, Join, ViewSides, newest_sql, parse_join, quoted, view_sql
+from turnout.plan.joins import Duplicates, Join, ViewSides, newest_sql, parse_join, quoted, view_sql
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from turnout.health import Health, Subject
-from turnout.keeper import Keeper
-from turnout.settings import SwapSettings
+from turnout.config.settings import SwapSettings
+from turnout.swap.health import Health, Subject
+from turnout.swap.lifecycle import Keeper
 
 
 class Query:

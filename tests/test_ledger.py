@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from turnout.joins import Join
-from turnout.plan import Plan, Start
+from turnout.plan.joins import Join
+from turnout.plan.plan import Plan, Start
 from turnout.store.database import Database
 from turnout.store.ledger import Arrival, GenerationRecord, Ledger, Pending, Swap
 

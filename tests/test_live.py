@@ -18,16 +18,16 @@ from following import Follower, Socket, place_of, rows_of, same, sorted_rows_of
 from lengths import LIVE_EXAMPLES
 from serving import HTTP, SECONDS, application, serving
 from turnout.config import Settings
-from turnout.joins import Join
+from turnout.config.settings import default_sources, default_views
 from turnout.messages import MAX_SUBSCRIPTIONS, Changes, CloseCode, Current, Problem, Snapshot, StatusNow, WindowRows
-from turnout.server.live import outbox
-from turnout.server.live import windows as live_windows
-from turnout.settings import default_sources, default_views
+from turnout.plan.joins import Join
+from turnout.serve.live import outbox
+from turnout.serve.live import windows as live_windows
 from turnout.store.database import Database
 from turnout.store.feed import Wanted
 from turnout.store.ledger import Ledger
-from turnout.store.tracking import TrackedWindow, track_window
-from turnout.store.windows import Window
+from turnout.store.query.tracked_read import TrackedWindow, track_window
+from turnout.store.query.windows import Window
 from turnout.testing import patience, wait_until
 
 
@@ -95,7 +95,7 @@ def test_windows_that_are_the_same_are_read_once_and_changes_are_merged_into_the
         reads.append(arguments)
         return track_window(*arguments)
 
-    monkeypatch.setattr("turnout.server.live.windows.track_window", counted)
+    monkeypatch.setattr("turnout.serve.live.windows.track_window", counted)
     sockets = [Socket(url) for _ in range(10)]
     for socket in sockets:
         socket.send(type="window", id="w", table="final_ui", sort="-age")
@@ -118,7 +118,7 @@ def test_windows_that_take_long_to_read_hold_up_nobody_else(
             release.wait(SECONDS)
         return track_window(database, window)
 
-    monkeypatch.setattr("turnout.server.live.windows.track_window", slow)
+    monkeypatch.setattr("turnout.serve.live.windows.track_window", slow)
     with Socket(url) as socket, Socket(url) as other:
         socket.send(type="window", id="w", table="users_ui")
         socket.receive()
@@ -170,7 +170,7 @@ def test_changes_are_a_snapshot_and_then_every_insert_update_and_delete(tmp_path
 
 
 def test_changes_of_a_large_table_come_in_parts(filling: Filling, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("turnout.server.live.encoding.SNAPSHOT_PART_ROWS", 1)
+    monkeypatch.setattr("turnout.serve.live.encoding.SNAPSHOT_PART_ROWS", 1)
     with Socket(url) as socket:
         socket.send(type="changes", id="c", table="users_ui")
         parts = [socket.receive(), socket.receive()]
@@ -250,8 +250,8 @@ def test_fault_of_the_server_ends_the_subscription_with_an_error(
     def broken(*_: object) -> None:
         raise ValueError("a secret of the house")
 
-    monkeypatch.setattr("turnout.server.live.windows.track_window", broken)
-    monkeypatch.setattr("turnout.server.live.changes.track_window", broken)
+    monkeypatch.setattr("turnout.serve.live.windows.track_window", broken)
+    monkeypatch.setattr("turnout.serve.live.changes.track_window", broken)
     with Socket(url) as socket:
         socket.send(type="window", id="w", table="users_ui")
         socket.send(type="changes", id="c", table="users_ui")
@@ -406,7 +406,7 @@ def test_idle_sockets_are_bounded_and_others_are_served(filling: Filling, caplog
         assert isinstance(sockets[0].receive(), WindowRows)
         sockets[1].raw.close()
         wait_until(lambda: _has_room(url), what="room for one who comes when another has left")
-        told = [record for record in caplog.records if record.name.startswith(("turnout.server", "uvicorn"))]
+        told = [record for record in caplog.records if record.name.startswith(("turnout.serve", "uvicorn"))]
         assert not told, "a refusal is no fault of the server"
         for socket in sockets:
             socket.raw.close()
@@ -415,8 +415,8 @@ def test_idle_sockets_are_bounded_and_others_are_served(filling: Filling, caplog
 def test_stalled_client_is_conflated_then_dropped_and_others_notice_nothing(
     filling: Filling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("turnout.server.connections.SLOW_SECONDS", patience(3))
-    monkeypatch.setattr("turnout.server.connections._LAST_WORD_SECONDS", 0.1)
+    monkeypatch.setattr("turnout.serve.connections.SLOW_SECONDS", patience(3))
+    monkeypatch.setattr("turnout.serve.connections._LAST_WORD_SECONDS", 0.1)
     monkeypatch.setattr(outbox, "MAX_WAITING_CHANGES", 3)
     follower = Follower("users_ui")
     with serving(application(filling.database, max_viewers=2)) as url, Socket(url) as socket:
@@ -467,7 +467,7 @@ def test_client_that_falls_behind_gets_a_snapshot_instead(
     filling: Filling, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(outbox, "MAX_WAITING_CHANGES", 1)
-    monkeypatch.setattr("turnout.server.connections.SLOW_SECONDS", 10 * SECONDS)
+    monkeypatch.setattr("turnout.serve.connections.SLOW_SECONDS", 10 * SECONDS)
     follower = Follower("users_ui")
     address = httpx.URL(url)
     # A kernel may buffer tens of megabytes, as much as is sent here; a buffer whose size is set stays as small.

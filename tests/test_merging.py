@@ -7,11 +7,11 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
-from turnout.server.live import merging
-from turnout.server.live.merging import Due, Merger
+from turnout.serve.live import merging
+from turnout.serve.live.merging import Due, Merger
 from turnout.store.feed import Delta
-from turnout.store.holding import Order, Sifted
-from turnout.store.netting import Netting
+from turnout.store.query.delta_sql import Netting
+from turnout.store.query.window_rows import Order, Sifted
 
 DELTA = Delta(pa.table({}), pa.table({}))
 

@@ -14,12 +14,12 @@ from starlette.testclient import TestClient
 
 from serving import Steering, small_store
 from turnout import __version__
-from turnout.health import Readiness
-from turnout.measures import Measures, Tally
-from turnout.server.api import Services
-from turnout.server.app import create_app
+from turnout.plan.times import now_milliseconds
+from turnout.serve.app import create_app
+from turnout.serve.read_api import Services
 from turnout.store.database import Database
-from turnout.times import now_milliseconds
+from turnout.swap.counters import Measures, Tally
+from turnout.swap.health import Readiness
 
 DOCS = Path(__file__).parent.parent / "docs"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from turnout.offsets import EARLIEST, Lost, Offsets
+from turnout.plan.offsets import EARLIEST, Lost, Offsets
 
 
 def offsets(**topics: list[int]) -> Offsets:

@@ -25,22 +25,22 @@ from schemathesis.specs.openapi.checks import (
 from starlette.testclient import TestClient
 from starlette.types import ASGIApp
 
-import turnout.server
+import turnout.serve
 from lengths import API_EXAMPLES, LONG
 from serving import STATUS, Steering, small_store
-from turnout.control import ControlMessage, ControlRejected, Outcome, parse_message
-from turnout.desk import Answer, Ticket
-from turnout.joins import Join
-from turnout.server import calls
-from turnout.server.access import Access, Identity, Tokens
-from turnout.server.app import Services, create_app
-from turnout.server.calls import ERRORS
-from turnout.server.limits import Rate, Rates
+from turnout.plan.control import ControlMessage, ControlRejected, Outcome, parse_message
+from turnout.plan.joins import Join
+from turnout.serve import routes
+from turnout.serve.access import Access, Identity, Tokens
+from turnout.serve.app import Services, create_app
+from turnout.serve.limits import Rate, Rates
+from turnout.serve.routes import ERRORS
 from turnout.store.database import Database
+from turnout.swap.control_queue import Answer, Ticket
 
 REFERENCE = (Path(__file__).parent.parent / "docs/reference/http.md").read_text()
 CALLS = re.findall(r"^\| `(GET|POST) (/\S*)` \|", REFERENCE, re.MULTILINE)
-SERVER = Path(turnout.server.__file__).parent
+SERVER = Path(turnout.serve.__file__).parent
 SOURCES = ("users", "accounts")
 UNLIMITED = Rates(reads=Rate(1e6, 10**6), controls=Rate(1e6, 10**6))
 # More than a schema can say: the texts of a window's parameters, times before Kafka's, and 7.0 for a generation.
@@ -180,10 +180,11 @@ def test_errors_that_the_server_raises_are_known_with_their_status() -> None:
 
 
 def test_errors_of_a_swap_are_known_with_their_status() -> None:
-    modules = ("registry", "builder", "orchestrator", "swap", "control", "kafka/topics", "spark/own_views")
+    rules = ("plan/swap_rules", "plan/control")
+    modules = (*rules, "swap/builder", "swap/orchestrator", "decode/registry", "kafka/topics", "spark/views/own_sql")
     raised = {pair for module in modules for pair in raised_in(SERVER.parent / f"{module}.py")}
     assert raised <= {(code, error.status) for code, error in ERRORS.items()}
-    assert {code for code, _ in raised} <= set(calls.CONTROL.codes)
+    assert {code for code, _ in raised} <= set(routes.CONTROL.codes)
 
 
 def test_progress_of_a_build_is_a_part_of_a_percent(database: Database) -> None:

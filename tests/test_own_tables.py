@@ -11,12 +11,12 @@ from starlette.testclient import TestClient
 from filling import USER_1, Filling
 from serving import Steering
 from test_metrics import samples
-from turnout import own_tables
-from turnout.measures import Measures
-from turnout.server.api import Services
-from turnout.server.app import create_app
+from turnout.plan import own_tables
+from turnout.serve.app import create_app
+from turnout.serve.read_api import Services
 from turnout.store.database import Database
 from turnout.store.ledger import Ledger
+from turnout.swap.counters import Measures
 
 
 class Published(Steering):

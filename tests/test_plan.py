@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from turnout.config import Settings
-from turnout.joins import Join
-from turnout.plan import Plan, Start, parse_topic
+from turnout.config.tables import first_plan
+from turnout.plan.joins import Join
+from turnout.plan.plan import Plan, Start, parse_topic
 
 PLAN = Plan({"users": "users", "accounts": "accounts"}, {"final_ui": Join.LEFT}, Start())
 NEW_YEAR_MS = 1_767_225_600_000
@@ -55,7 +56,7 @@ def test_start_with_half_a_timestamp_cannot_exist() -> None:
 
 
 def test_plan_of_default_settings() -> None:
-    assert Plan.from_settings(Settings()) == PLAN
+    assert first_plan(Settings()) == PLAN
 
 
 @pytest.mark.parametrize("start", [Start(), Start("earliest"), Start("timestamp", NEW_YEAR_MS + 1)])

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from turnout.config import Settings
-from turnout.hidden_texts import hidden_texts
-from turnout.private_files import keep_private
-from turnout.settings import SparkSettings
+from turnout.config.settings import SparkSettings
+from turnout.kafka.hidden_texts import hidden_texts
 from turnout.store.database import Database
+from turnout.store.private_files import keep_private
 
 
 @pytest.fixture(autouse=True)

@@ -11,8 +11,8 @@ import pytest
 
 from serving import SECONDS
 from turnout.errors import TurnoutError
-from turnout.server.reads import Reading, ReadLimits, Reads
-from turnout.server.turns import Turns
+from turnout.serve.reads import Reading, ReadLimits, Reads
+from turnout.serve.turns import Turns
 from turnout.store.database import Database
 
 ENDLESS = "SELECT count(*) FROM range(1000000000) a, range(1000000000) b WHERE a.range + b.range = -1"
@@ -151,7 +151,7 @@ def test_read_for_several_clients_counts_for_the_one_with_least_to_do(database: 
 def test_client_that_reads_all_the_time_has_one_place_and_rests(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("turnout.server.reads._LONG_SECONDS", 0.0)
+    monkeypatch.setattr("turnout.serve.reads._LONG_SECONDS", 0.0)
 
     async def test() -> None:
         reads, works = Reads(database, ReadLimits(places=4, share=4)), Works()

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from turnout.broker import free_port
 from turnout.config import RegistrySettings
+from turnout.decode.registry import RegisteredSchema, SchemaRegistry
 from turnout.errors import TurnoutError
-from turnout.registry import RegisteredSchema, SchemaRegistry
+from turnout.local.broker import free_port
 
 
 class Scripted:

@@ -13,7 +13,7 @@ from filling import Filling
 from following import Follower, Socket
 from serving import application, serving
 from test_metrics import samples
-from turnout.settings import Settings, StoreSettings
+from turnout.config.settings import Settings, StoreSettings
 from turnout.store.database import Database
 from turnout.store.ledger import Arrival, Ledger, Swap
 from turnout.store.retention import Retention

@@ -6,7 +6,7 @@ import json
 from itertools import islice
 from typing import Any
 
-from turnout.sample import HARBOUR, SUMMIT, People, Sample
+from turnout.local.demo_data import HARBOUR, SUMMIT, People, Sample
 
 
 def people(first_user: int = 1) -> People:

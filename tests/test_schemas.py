@@ -16,9 +16,9 @@ from decoding import found, raw, shape
 from turnout.cli.diagnosis import judge
 from turnout.config import Format, Settings, parse
 from turnout.decode import SourceShape, open_decoder
+from turnout.decode.registry import RegisteredSchema
+from turnout.decode.schemas import Decoder, RegistrySchemas, schemas_of, shape_of
 from turnout.errors import ConfigError, TurnoutError
-from turnout.registry import RegisteredSchema
-from turnout.schemas import Decoder, RegistrySchemas, schemas_of, shape_of
 
 NOON = 1_767_355_200_000_000
 

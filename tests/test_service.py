@@ -13,8 +13,8 @@ import pytest
 
 from turnout import config, service
 from turnout.errors import TurnoutError
-from turnout.health import Health, Subject
 from turnout.store.database import Database
+from turnout.swap.health import Health, Subject
 
 TOKEN = "b0b5-are-never-guessed"
 

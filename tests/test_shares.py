@@ -26,25 +26,25 @@ from filling import Filling, filled
 from following import Socket
 from serving import HTTP, SECONDS, STATUS, Steering, serving
 from turnout.config import load
+from turnout.config.settings import ServerSettings
 from turnout.errors import TurnoutError
-from turnout.health import Readiness
 from turnout.messages import Problem, Snapshot, WindowRows
-from turnout.server.access import Access
-from turnout.server.app import Server, Services, create_app
-from turnout.server.connections import Doorkeeper
-from turnout.server.held import Held
-from turnout.server.limits import Buckets, Rate
-from turnout.server.live import parsing
-from turnout.server.live.changes import SharedChanges
-from turnout.server.live.hub import MAX_COMMITS, Hub
-from turnout.server.live.merging import Merger
-from turnout.server.live.windows import Readers
-from turnout.server.reads import Reads
-from turnout.settings import ServerSettings
+from turnout.serve.access import Access
+from turnout.serve.app import Server, Services, create_app
+from turnout.serve.connections import Doorkeeper
+from turnout.serve.held_bytes import Held
+from turnout.serve.limits import Buckets, Rate
+from turnout.serve.live import parsing
+from turnout.serve.live.changes import SharedChanges
+from turnout.serve.live.hub import MAX_COMMITS, Hub
+from turnout.serve.live.merging import Merger
+from turnout.serve.live.windows import Readers
+from turnout.serve.reads import Reads
 from turnout.store.feed import Commit
-from turnout.store.netting import Netting
-from turnout.store.where import MAX_VALUES
-from turnout.store.windows import Window
+from turnout.store.query.delta_sql import Netting
+from turnout.store.query.where import MAX_VALUES
+from turnout.store.query.windows import Window
+from turnout.swap.health import Readiness
 from turnout.testing import wait_until
 
 OTHER = "127.0.0.2"
@@ -261,7 +261,7 @@ def test_connections_of_one_client_are_bounded_and_others_and_probes_are_answere
 
 
 def test_slow_reader_gets_all_of_its_answer(filling: Filling, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("turnout.server.connections._STALLED_SECONDS", 1.0)
+    monkeypatch.setattr("turnout.serve.connections._STALLED_SECONDS", 1.0)
     filling.batch(users=[user(number, 20_000) for number in range(400)])
     with serving(app(filling)) as url:
         request = "GET /api/tables/users_ui/rows?limit=1000 HTTP/1.1\nConnection: close\nHost: "

@@ -7,15 +7,15 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from turnout.server.live import encoding, snapshots
-from turnout.server.live.encoding import snapshot_part
-from turnout.server.live.snapshots import Snapshot
-from turnout.server.reads import Reads
+from turnout.serve.live import encoding, snapshots
+from turnout.serve.live.encoding import snapshot_part
+from turnout.serve.live.snapshots import Snapshot
+from turnout.serve.reads import Reads
 from turnout.store.database import Database
-from turnout.store.holding import Order
 from turnout.store.identity import ROW
-from turnout.store.tracking import TrackedWindow
-from turnout.store.windows import Column, WindowResult
+from turnout.store.query.tracked_read import TrackedWindow
+from turnout.store.query.window_rows import Order
+from turnout.store.query.windows import Column, WindowResult
 
 
 @pytest.fixture

@@ -13,11 +13,11 @@ import pytest
 from fed import Quiet
 from filling import Filling, _joined
 from turnout.decode import RAW, Decoded
-from turnout.decoding import RecordDecoder
-from turnout.layout import ViewTable
-from turnout.offsets import Offsets
+from turnout.decode.record_decoder import RecordDecoder
+from turnout.plan.offsets import Offsets
+from turnout.plan.tables import ViewTable
 from turnout.store.database import Database
-from turnout.store.generations import GenerationTables
+from turnout.store.generation_tables import GenerationTables
 from turnout.testing import patience, wait_until
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnout.control import Action, ControlMessage, ControlRejected, Outcome, combine, resolve
-from turnout.joins import Join
-from turnout.plan import Plan, Start
-from turnout.swap import (
+from turnout.plan.control import Action, ControlMessage, ControlRejected, Outcome, combine, resolve
+from turnout.plan.joins import Join
+from turnout.plan.plan import Plan, Start
+from turnout.plan.swap_rules import (
     TRANSITIONS,
     Batch,
     IllegalMove,

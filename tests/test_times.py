@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime, timedelta
 import duckdb
 import pytest
 
-from turnout import times
+from turnout.plan import times
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LEAST, MOST = -(2**63), 2**63 - 1

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from turnout.config import parse
-from turnout.layout import Layout
-from turnout.plan import Plan
-from turnout.topic_check import Sample, take_samples
+from turnout.config.tables import first_plan, layout_of
+from turnout.decode.topic_check import Sample, take_samples
 
 COLUMNS = {"userId": "string", "born": "date", "seen": "timestamp"}
 
@@ -17,7 +16,7 @@ COLUMNS = {"userId": "string", "born": "date", "seen": "timestamp"}
 def sample_of(folder: Path, values: list[bytes | None], key: str = "userId") -> Sample:
     source = {"topic": "t", "table": "users_ui", "key": key, "columns": COLUMNS}
     settings = parse({"sources": {"users": source}, "views": {}}, folder, {})
-    [sample] = take_samples(Layout.of(settings, Plan.from_settings(settings)), {"t": values})
+    [sample] = take_samples(layout_of(settings, first_plan(settings)), {"t": values})
     return sample
 
 

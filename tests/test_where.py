@@ -9,9 +9,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from turnout.columns import ColumnType
 from turnout.errors import TurnoutError
-from turnout.store.where import (
+from turnout.plan.columns import ColumnType
+from turnout.store.query.where import (
     MAX_VALUES,
     Op,
     SortKey,

@@ -8,8 +8,8 @@ import pytest
 
 from turnout.errors import TurnoutError
 from turnout.store.database import Database
-from turnout.store.where import parse_sort, parse_terms
-from turnout.store.windows import Column, Window, list_tables, open_window, read_window
+from turnout.store.query.where import parse_sort, parse_terms
+from turnout.store.query.windows import Column, Window, list_tables, open_window, read_window
 
 
 def add_generation(database: Database, number: int, *, users: int = 5) -> None:

@@ -18,7 +18,7 @@ import oracle
 from beside import beside
 from kafka_log import read_all
 from running import RunningTurnout, lives
-from turnout.joins import Duplicates, Join
+from turnout.plan.joins import Duplicates, Join
 from turnout.testing import patience, wait_until
 
 # Five seconds are promised; a machine that has much else to do gets more.

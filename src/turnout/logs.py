@@ -13,8 +13,8 @@ from collections.abc import Collection, Iterator
 from contextvars import ContextVar
 from datetime import UTC, datetime
 
-from turnout.secrets import masked
-from turnout.settings import LogFormat
+from turnout.config.secrets import masked
+from turnout.config.settings import LogFormat
 
 _TEXT = "%(asctime)s %(levelname)s %(message)s"
 _about: ContextVar[dict[str, int | str]] = ContextVar("about", default={})  # noqa: B039 - never changed in place

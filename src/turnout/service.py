@@ -12,17 +12,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from turnout.config import Settings
+from turnout.decode.schemas import schemas_of
 from turnout.errors import TurnoutError
-from turnout.orchestrator import Orchestrator
-from turnout.private_files import keep_private
-from turnout.schemas import schemas_of
-from turnout.server.access import Access
-from turnout.server.api import Services
-from turnout.server.app import Server, create_app
-from turnout.server.connections import Doorkeeper, allow_open_files
-from turnout.server.origins import is_loopback
+from turnout.serve.access import Access
+from turnout.serve.app import Server, create_app
+from turnout.serve.connections import Doorkeeper, allow_open_files
+from turnout.serve.origins import is_loopback
+from turnout.serve.read_api import Services
 from turnout.spark.engine import Engine
 from turnout.store.database import Database
+from turnout.store.private_files import keep_private
+from turnout.swap.orchestrator import Orchestrator
 
 log = logging.getLogger("turnout")
 

@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from turnout.broker import EmbeddedBroker
+from turnout.local.broker import EmbeddedBroker
 
 __all__ = ["EmbeddedBroker", "Record", "create_topic", "delete_topic", "patience", "produce", "wait_until"]
 

@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from playwright.sync_api import TimeoutError as PlaywrightTimeoutError
 
 from running import RunningTurnout
-from turnout.broker import EmbeddedBroker
+from turnout.local.broker import EmbeddedBroker
 from turnout.testing import create_topic, produce, wait_until
 
 MANY, FEW = 3_000, 60

@@ -12,10 +12,10 @@ from playwright.sync_api import Browser, expect
 
 from serving import STATUS, serving, small_store
 from turnout.config import load
-from turnout.health import Readiness
-from turnout.measures import Measures
-from turnout.server.access import Access
-from turnout.server.app import Services, create_app
+from turnout.serve.access import Access
+from turnout.serve.app import Services, create_app
+from turnout.swap.counters import Measures
+from turnout.swap.health import Readiness
 
 OPERATOR, VIEWER = "operator-token-0123456789", "viewer-token-0123456789"
 ACCESS = f"""

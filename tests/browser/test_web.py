@@ -27,9 +27,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from filling import Filling
 from serving import HTTP, SECONDS, Steering, application, serving
 from turnout.config import Role
-from turnout.joins import Join
-from turnout.server.access import Access, Identity, Tokens
-from turnout.server.app import Services, create_app
+from turnout.plan.joins import Join
+from turnout.serve.access import Access, Identity, Tokens
+from turnout.serve.app import Services, create_app
 from turnout.store.database import Database
 from turnout.testing import wait_until
 
@@ -329,8 +329,8 @@ def test_wheel_has_the_page(tmp_path: Path) -> None:
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
-        index = archive.read("turnout/server/static/index.html").decode()
-    assets = [name.rpartition("/")[2] for name in names if name.startswith("turnout/server/static/assets/")]
+        index = archive.read("turnout/serve/static/index.html").decode()
+    assets = [name.rpartition("/")[2] for name in names if name.startswith("turnout/serve/static/assets/")]
     assert assets, "run `make page`"
     assert all(asset in index for asset in assets if asset.startswith("index-"))
     assert not [name for name in names if "node_modules" in name or name.endswith(".ts")]

@@ -12,7 +12,7 @@ from typing import Protocol, Self
 from confluent_kafka.admin import AdminClient
 
 from faults.proxy import Proxy
-from turnout.broker import HOST, EmbeddedBroker, free_port
+from turnout.local.broker import HOST, EmbeddedBroker, free_port
 from turnout.testing import patience, wait_until
 
 CLUSTER_ID = "AGZhdWx0cy1jbHVzdGVyMQ"

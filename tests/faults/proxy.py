@@ -9,7 +9,7 @@ from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any, Self
 
-from turnout.broker import HOST, free_port
+from turnout.local.broker import HOST, free_port
 from turnout.testing import patience
 
 _CHUNK = 64 * 1024

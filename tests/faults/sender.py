@@ -12,7 +12,7 @@ import httpx
 
 from kafka_log import read_all
 from running import RunningTurnout
-from turnout.control import Outcome
+from turnout.plan.control import Outcome
 from turnout.testing import Record, produce
 
 OUTCOMES = frozenset(outcome.value for outcome in Outcome)

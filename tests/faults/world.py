@@ -22,7 +22,7 @@ from faults.load import SteadyProducer
 from faults.sender import ControlSender
 from kafka_log import read_all
 from running import RunningTurnout
-from turnout.joins import Duplicates, Join
+from turnout.plan.joins import Duplicates, Join
 from turnout.testing import create_topic, patience
 
 USERS = {"userId": "string", "name": "string", "email": "string", "age": "int64"}

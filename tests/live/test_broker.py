@@ -15,8 +15,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from turnout.broker import EmbeddedBroker
 from turnout.errors import TurnoutError
+from turnout.local.broker import EmbeddedBroker
 from turnout.testing import Record, create_topic, delete_topic, patience, produce, wait_until
 
 
@@ -179,7 +179,7 @@ def test_broker_does_not_outlive_a_killed_parent(tmp_path: Path) -> None:
         assert again.running
 
 
-SERVE = "import sys, pathlib; from turnout.broker import serve; serve(0, pathlib.Path(sys.argv[1]))"
+SERVE = "import sys, pathlib; from turnout.local.broker import serve; serve(0, pathlib.Path(sys.argv[1]))"
 
 
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])

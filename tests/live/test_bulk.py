@@ -13,16 +13,15 @@ from confluent_kafka.admin import AdminClient
 
 from kafka_log import read_all
 from oracle import Sent
-from turnout.broker import EmbeddedBroker
 from turnout.config import KafkaSettings, parse
+from turnout.config.tables import first_plan, layout_of
 from turnout.decode import RAW, Decoded
-from turnout.decoding import RecordDecoder
+from turnout.decode.record_decoder import RecordDecoder
 from turnout.errors import TurnoutError
-from turnout.joins import OFFSET_BITS
 from turnout.kafka.topics import bulk_properties
-from turnout.layout import Layout
-from turnout.offsets import EARLIEST, Offsets
-from turnout.plan import Plan
+from turnout.local.broker import EmbeddedBroker
+from turnout.plan.joins import OFFSET_BITS
+from turnout.plan.offsets import EARLIEST, Offsets
 from turnout.testing import Record, create_topic, delete_topic, patience, produce
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ def decoder_of(topic: str, folder: Path) -> RecordDecoder:
     columns = {"userId": "string", "name": "string", "age": "int64"}
     source = {"topic": topic, "table": "users_ui", "key": "userId", "columns": columns, "rows": "latest"}
     settings = parse({"sources": {"users": source}, "views": {}}, folder, {})
-    return RecordDecoder(Layout.of(settings, Plan.from_settings(settings)))
+    return RecordDecoder(layout_of(settings, first_plan(settings)))
 
 
 def reader_of(spark: SparkSession, bootstrap: str, decoder: RecordDecoder) -> BulkReader:

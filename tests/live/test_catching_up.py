@@ -16,12 +16,12 @@ from fed import Quiet
 from kafka_log import read_all
 from lengths import BULK_EXAMPLES
 from oracle import Sent
-from turnout.broker import EmbeddedBroker
 from turnout.config import KafkaSettings
-from turnout.joins import Duplicates, Join
 from turnout.kafka.ends import EndWatch
 from turnout.kafka.topics import Topics, bulk_properties
-from turnout.offsets import Offsets
+from turnout.local.broker import EmbeddedBroker
+from turnout.plan.joins import Duplicates, Join
+from turnout.plan.offsets import Offsets
 from turnout.testing import create_topic, produce, wait_until
 
 if TYPE_CHECKING:

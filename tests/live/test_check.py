@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import typer.testing
 
-from turnout.broker import EmbeddedBroker
 from turnout.cli import app
-from turnout.sample import HARBOUR, People, SampleProducer
+from turnout.local.broker import EmbeddedBroker
+from turnout.local.demo_data import HARBOUR, People, SampleProducer
 from turnout.testing import create_topic, wait_until
 
 

@@ -13,8 +13,8 @@ import oracle
 from clustered import Hosts, SparkCluster, Worker, bare_python, broker_for, hosts
 from kafka_log import read_all
 from running import RunningTurnout
-from turnout.jars import cache_folder
-from turnout.joins import Duplicates, Join
+from turnout.java.jars import cache_folder
+from turnout.plan.joins import Duplicates, Join
 from turnout.testing import create_topic, produce, wait_until
 
 USERS = {"userId": "string", "name": "string", "email": "string", "age": "int64"}

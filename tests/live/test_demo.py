@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from running import lives
-from turnout.broker import free_port
 from turnout.client import connect
+from turnout.local.broker import free_port
 from turnout.testing import patience, wait_until
 
 

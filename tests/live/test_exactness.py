@@ -17,8 +17,8 @@ from fed import FedGeneration
 from lengths import BATCHES_EXAMPLES
 from oracle import Sent
 from turnout.config import Settings, parse
-from turnout.joins import Duplicates, Join
-from turnout.offsets import Offsets
+from turnout.plan.joins import Duplicates, Join
+from turnout.plan.offsets import Offsets
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,7 +10,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from running import RunningTurnout
-from turnout.broker import EmbeddedBroker, free_port
+from turnout.local.broker import EmbeddedBroker, free_port
 from turnout.testing import create_topic, delete_topic, patience, produce, wait_until
 from two_topics import (
     TopicName,

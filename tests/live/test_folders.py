@@ -57,7 +57,7 @@ def test_rows_come_to_tasks_by_every_way(spark: SparkSession, tmp_path: Path) ->
 
 
 def test_part_that_is_too_large_for_the_driver_comes_in_slices(spark: SparkSession, tmp_path: Path) -> None:
-    from turnout.spark.views import ViewRunner
+    from turnout.spark.views.runner import ViewRunner
 
     numbers = list(range(2_000))
     pq.write_table(pa.table({"n": numbers, "text": [f"{n:0>2000}" for n in numbers]}), tmp_path / "users.parquet")

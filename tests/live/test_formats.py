@@ -14,10 +14,10 @@ import pytest
 from apicurio import ApicurioRegistry
 from kafka_log import read_all
 from running import RunningTurnout
-from turnout.broker import EmbeddedBroker
 from turnout.config import parse
-from turnout.decoding import raw
-from turnout.schemas import Decoder, schemas_of, shape_of
+from turnout.decode.record_decoder import raw
+from turnout.decode.schemas import Decoder, schemas_of, shape_of
+from turnout.local.broker import EmbeddedBroker
 from turnout.testing import Record, create_topic, produce, wait_until
 
 USERS = {"userId": "string", "name": "string", "email": "string", "age": "int64"}

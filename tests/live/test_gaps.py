@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from turnout.errors import TurnoutError
-from turnout.gaps import MOST_WAITING, Gap, Gaps
-from turnout.offsets import Lost
+from turnout.kafka.gaps import MOST_WAITING, Gap, Gaps
+from turnout.plan.offsets import Lost
 from turnout.testing import patience, wait_until
 
 

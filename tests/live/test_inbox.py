@@ -15,7 +15,7 @@ from confluent_kafka.cimpl import NewPartitions
 
 from beside import beside
 from turnout.config import KafkaSettings
-from turnout.kafka.inbox import Acknowledgements, ControlRecord, Inbox
+from turnout.kafka.control_topic import Acknowledgements, ControlRecord, Inbox
 from turnout.kafka.topics import Topics
 from turnout.testing import EmbeddedBroker, Record, create_topic, delete_topic, patience, produce, wait_until
 
@@ -32,7 +32,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]
 @pytest.fixture(autouse=True)
 def _slow_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is told as an outage after a second gets more time here: warnings are counted."""
-    monkeypatch.setattr("turnout.kafka.inbox.LOOK_TIMEOUT_SECONDS", patience(2))
+    monkeypatch.setattr("turnout.kafka.control_topic.LOOK_TIMEOUT_SECONDS", patience(2))
 
 
 @pytest.fixture

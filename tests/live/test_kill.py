@@ -16,8 +16,8 @@ from beside import beside
 from kafka_log import read_all
 from lengths import KILLS
 from running import RunningTurnout
-from turnout.broker import EmbeddedBroker
-from turnout.joins import Duplicates, Join
+from turnout.local.broker import EmbeddedBroker
+from turnout.plan.joins import Duplicates, Join
 from turnout.testing import Record, create_topic, wait_until
 from writing import writing
 

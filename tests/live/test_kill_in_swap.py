@@ -13,7 +13,7 @@ import killing
 from kafka_log import read_all
 from lengths import LONG
 from running import RunningTurnout
-from turnout.broker import EmbeddedBroker
+from turnout.local.broker import EmbeddedBroker
 from turnout.testing import create_topic, produce, wait_until
 
 ROWS = 30

@@ -13,8 +13,8 @@ import psutil
 
 from lengths import LEAK_SWAPS, LONG
 from orchestrated import Orchestrated, orchestrated
-from turnout.broker import EmbeddedBroker
-from turnout.control import Outcome
+from turnout.local.broker import EmbeddedBroker
+from turnout.plan.control import Outcome
 from turnout.testing import create_topic, wait_until
 
 if TYPE_CHECKING:

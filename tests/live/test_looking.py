@@ -15,7 +15,7 @@ from beside import beside
 from following import Follower, Socket, place_of, rows_of, sorted_rows_of
 from lengths import SUBSCRIBERS
 from running import RunningTurnout
-from turnout.broker import EmbeddedBroker
+from turnout.local.broker import EmbeddedBroker
 from turnout.messages import Snapshot, WindowRows
 from turnout.testing import create_topic, produce, wait_until
 from writing import writing

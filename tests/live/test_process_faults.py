@@ -10,7 +10,7 @@ from pathlib import Path
 
 from running import RunningTurnout
 from small_disk import fill, small_disk
-from turnout.broker import EmbeddedBroker
+from turnout.local.broker import EmbeddedBroker
 from turnout.testing import Record, create_topic, produce, wait_until
 from two_topics import (
     USERS,

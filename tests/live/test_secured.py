@@ -23,11 +23,11 @@ from java_plugins import compiled
 from openid import AUDIENCE, SCOPE, OpenIdProvider
 from running import RunningTurnout, lives
 from secrets_found import assert_no_secret, files
-from turnout.auth import Mechanism, Protocol
-from turnout.certificates import Authority
 from turnout.cli import app
-from turnout.java import find_java
-from turnout.secured import Listener, SecuredBroker, Security, Tokens
+from turnout.config.auth import Mechanism, Protocol
+from turnout.java.runtime import find_java
+from turnout.local.certificates import Authority
+from turnout.local.secured_broker import Listener, SecuredBroker, Security, Tokens
 from turnout.testing import patience, wait_until
 
 PASSWORD = 'scram "pass\\word" 7f3a'
@@ -42,8 +42,8 @@ TLS = Listener(Protocol.SSL)
 @pytest.fixture(autouse=True)
 def _slow_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """`turnout check` gives up soon, as a person would; here a busy machine gets its time."""
-    monkeypatch.setattr("turnout.kafka.steps.SECONDS", patience(10))
-    monkeypatch.setattr("turnout.kafka.steps._COMPLAINT_SECONDS", patience(0.5))
+    monkeypatch.setattr("turnout.kafka.probe.SECONDS", patience(10))
+    monkeypatch.setattr("turnout.kafka.probe._COMPLAINT_SECONDS", patience(0.5))
     monkeypatch.setattr("turnout.spark.java_client.SECONDS", int(patience(30)))
 
 

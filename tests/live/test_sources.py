@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafka_log import read_all
 from orchestrated import Orchestrated, orchestrated
-from turnout.broker import EmbeddedBroker
+from turnout.local.broker import EmbeddedBroker
 from turnout.testing import Record, create_topic, patience, produce, wait_until
 
 if TYPE_CHECKING:

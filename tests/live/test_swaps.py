@@ -25,8 +25,8 @@ from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 from beside import beside
 from lengths import LONG, SWAPS
 from orchestrated import Orchestrated, orchestrated
-from turnout.broker import EmbeddedBroker
-from turnout.control import Outcome
+from turnout.local.broker import EmbeddedBroker
+from turnout.plan.control import Outcome
 from turnout.store.database import Database
 from turnout.testing import create_topic, patience, produce, wait_until
 from writing import writing

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from running import RunningTurnout, lives
-from turnout.broker import EmbeddedBroker
+from turnout.local.broker import EmbeddedBroker
 from turnout.testing import create_topic, produce, wait_until
 
 # A folder of the machine's own is mounted where Turnout sees it beside its empty /tmp. What is left in that /tmp is

@@ -20,12 +20,11 @@ from fed import FedGeneration
 from lengths import VIEWS_EXAMPLES
 from oracle import Kept, Row, Sent
 from turnout.config import Settings, parse
-from turnout.environment import parse_yaml
+from turnout.config.document import parse_yaml
+from turnout.config.tables import first_plan, layout_of
 from turnout.errors import TurnoutError
-from turnout.joins import Duplicates, Join
-from turnout.layout import Layout
-from turnout.offsets import Offsets
-from turnout.plan import Plan
+from turnout.plan.joins import Duplicates, Join
+from turnout.plan.offsets import Offsets
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -244,13 +243,13 @@ def test_rows_of_an_own_view_are_told_apart_and_change_in_place(spark: SparkSess
 
 
 def test_file_of_the_how_to_page_is_a_good_one(spark: SparkSession, tmp_path: Path) -> None:
-    from turnout.spark.own_views import check_own_views
+    from turnout.spark.views.own_sql import check_own_views
 
     page = Path(__file__).parents[2] / "docs" / "how-to" / "views.md"
     found = re.search(r"```yaml\n(.*?)```", page.read_text(), re.DOTALL)
     assert found is not None
     settings = parse(parse_yaml(found[1])[0], tmp_path, {})
-    check_own_views(spark, Layout.of(settings, Plan.from_settings(settings)).views)
+    check_own_views(spark, layout_of(settings, first_plan(settings)).views)
 
 
 @pytest.mark.parametrize(
@@ -268,12 +267,12 @@ def test_file_of_the_how_to_page_is_a_good_one(spark: SparkSession, tmp_path: Pa
 def test_own_sql_that_cannot_be_kept_up_to_date_is_refused(
     spark: SparkSession, tmp_path: Path, sql: str, reason: str
 ) -> None:
-    from turnout.spark.own_views import check_own_views
+    from turnout.spark.views.own_sql import check_own_views
 
     view = {"sources": ["users", "cards"], "on": "userId", "sql": sql, "columns": {"userId": "string", "n": "int64"}}
     settings = settings_of(dict.fromkeys(COLUMNS, "all"), tmp_path, bad=view)
     with pytest.raises(TurnoutError) as caught:
-        check_own_views(spark, Layout.of(settings, Plan.from_settings(settings)).views)
+        check_own_views(spark, layout_of(settings, first_plan(settings)).views)
     assert caught.value.message.startswith("views.bad.sql: ")
     assert reason in caught.value.message
 

@@ -12,8 +12,8 @@ from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 from turnout.config import KafkaSettings
 from turnout.errors import TurnoutError
 from turnout.kafka.topics import Topics, unknown_topic
-from turnout.offsets import Offsets
-from turnout.plan import Start
+from turnout.plan.offsets import Offsets
+from turnout.plan.plan import Start
 from turnout.testing import EmbeddedBroker, Record, create_topic, patience, produce, wait_until
 
 PROPERTIES = {

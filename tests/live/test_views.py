@@ -10,12 +10,13 @@ import pyarrow as pa
 import pytest
 
 from turnout.config import Settings
-from turnout.joins import Join
-from turnout.layout import Layout, ViewTable
-from turnout.plan import Plan
-from turnout.spark.planned import PlannedView
+from turnout.config.tables import first_plan, layout_of
+from turnout.plan.joins import Join
+from turnout.plan.plan import Plan
+from turnout.plan.tables import ViewTable
 from turnout.spark.session import planned_session, pool
-from turnout.spark.views import ViewRunner, sessions_of
+from turnout.spark.views.planned import PlannedView
+from turnout.spark.views.runner import ViewRunner, sessions_of
 from turnout.testing import wait_until
 
 if TYPE_CHECKING:
@@ -28,8 +29,8 @@ _TIME = pa.timestamp("us", "UTC")
 
 def view_of(join: Join, **more: Any) -> ViewTable:
     settings = Settings(**more)
-    plan = Plan.from_settings(settings)
-    return Layout.of(settings, Plan(plan.topics, dict.fromkeys(plan.joins, join), plan.start)).views[0]
+    plan = first_plan(settings)
+    return layout_of(settings, Plan(plan.topics, dict.fromkeys(plan.joins, join), plan.start)).views[0]
 
 
 def rows_of(users: list[int | None], accounts: list[int | None]) -> dict[str, pa.Table]:

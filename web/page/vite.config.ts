@@ -9,7 +9,7 @@ export default defineConfig({
   // The client's source, not what it was last built to: the page never runs with an older one.
   resolve: { alias: { "@turnout/client": new URL("../client/src/index.ts", import.meta.url).pathname } },
   build: {
-    outDir: "../../src/turnout/server/static",
+    outDir: "../../src/turnout/serve/static",
     emptyOutDir: true,
     target: "es2023",
     // The server's Content-Security-Policy takes no data: addresses.

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Literal
 
 from turnout.cli.spark_check import look_at_spark
 from turnout.config import Format, KafkaSettings, RegistrySettings, Settings, SourceSettings, SparkSettings, load
-from turnout.decoding import raw
+from turnout.config.tables import first_plan, layout_of
+from turnout.decode.record_decoder import raw
+from turnout.decode.registry import SchemaRegistry
+from turnout.decode.schemas import Decoder, Schemas, schemas_of, shape_of
 from turnout.errors import ConfigError, TurnoutError
-from turnout.java import find_java
-from turnout.registry import SchemaRegistry
-from turnout.schemas import Decoder, Schemas, schemas_of, shape_of
+from turnout.java.runtime import find_java
 
 if TYPE_CHECKING:
     from turnout.kafka.topics import Topics
@@ -90,12 +91,10 @@ def _data_dir(folder: Path) -> Finding:
 
 def _own_views(settings: Settings) -> Finding:
     """Only Spark can tell whether it understands somebody's SQL; where that runs does not matter for it."""
-    from turnout.layout import Layout
-    from turnout.plan import Plan
-    from turnout.spark.own_views import check_own_views
     from turnout.spark.session import start_session
+    from turnout.spark.views.own_sql import check_own_views
 
-    views = Layout.of(settings, Plan.from_settings(settings)).views
+    views = layout_of(settings, first_plan(settings)).views
     with tempfile.TemporaryDirectory(prefix="turnout-check-") as folder:
         try:
             session = start_session(SparkSettings(master="local[1]"), Path(folder) / "spark")
@@ -133,8 +132,8 @@ class Cluster:
 
 def _cluster(cluster: Cluster, sources: Mapping[str, SourceSettings]) -> Iterator[Finding]:
     """How its clients are set up, then what each of them sees: librdkafka all topics, Java those of the data."""
+    from turnout.kafka.probe import explain
     from turnout.kafka.security import java_properties, librdkafka_properties, masked
-    from turnout.kafka.steps import explain
 
     kafka = cluster.kafka
     try:
@@ -163,7 +162,7 @@ def _listed(properties: Mapping[str, str]) -> str:
 
 def _by_librdkafka(cluster: Cluster, sources: Mapping[str, SourceSettings]) -> Iterator[Finding]:
     """The cluster, then its topics; of a cluster that does not answer only that."""
-    from turnout.kafka.causes import GROUP_DENIED
+    from turnout.kafka.diagnosis import GROUP_DENIED
     from turnout.kafka.topics import Topics
 
     subject, kafka = cluster.subject, cluster.kafka
@@ -189,8 +188,8 @@ def _by_librdkafka(cluster: Cluster, sources: Mapping[str, SourceSettings]) -> I
 
 def _by_java(cluster: Cluster, properties: Mapping[str, str]) -> Finding:
     """Whether Spark's client connects too; it is set up by other names, and trusts other authorities."""
-    from turnout.kafka.causes import cause_in, without_secrets
-    from turnout.kafka.steps import explain
+    from turnout.kafka.diagnosis import cause_in, without_secrets
+    from turnout.kafka.probe import explain
     from turnout.spark.java_client import java_client
 
     subject, kafka = f"{cluster.subject} java", cluster.kafka
@@ -225,7 +224,7 @@ def _registry(registry: RegistrySettings) -> Finding:
 def _topic(
     cluster: Topics, subject: str, topic: str, source: SourceSettings | None, schemas: Schemas | None
 ) -> Iterator[Finding]:
-    from turnout.plan import Start
+    from turnout.plan.plan import Start
 
     try:
         end = cluster.end_offsets([topic])

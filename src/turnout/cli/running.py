@@ -23,7 +23,7 @@ def demo(
     ] = None,
 ) -> None:
     """Start everything at once: a Kafka broker, sample data, the orchestrator and the web page."""
-    from turnout import demo as demonstration
+    from turnout.local import demo as demonstration
 
     demonstration.run(port=port, records_per_second=rate, data=data)
 
@@ -51,8 +51,8 @@ def run(
 ) -> None:
     """Run the orchestrator and the web page until Ctrl-C."""
     from turnout.config import load
+    from turnout.config.settings import LogFormat
     from turnout.logs import log_to_stderr
-    from turnout.settings import LogFormat
 
     settings = load(Path(config))
     keep_secrets(settings.secret_variables)
@@ -61,7 +61,7 @@ def run(
     settings = settings.model_copy(update={"server": server})
     # Late: it loads Spark, and a fault of the file is told without that.
     from turnout import service
-    from turnout.hidden_texts import hidden_texts
+    from turnout.kafka.hidden_texts import hidden_texts
 
     log_to_stderr(LogFormat(log_format or settings.log.format), hidden_texts(settings))
     service.run(settings, insecure=insecure, on_ready=lambda url: print(f"Turnout is at {url}", flush=True))
@@ -97,7 +97,7 @@ def init(
 @app.command(epilog="Example:  turnout prepare")
 def prepare() -> None:
     """Make starts faster, once for each version: fetch Spark's jars and archive its classes (half a minute)."""
-    from turnout.jars import resolve
+    from turnout.java.jars import resolve
     from turnout.spark import class_archive
 
     jars = resolve("spark-kafka")
@@ -117,6 +117,6 @@ def broker(
     ),
 ) -> None:
     """Run the embedded Kafka alone, until Ctrl-C; prints its address when it is ready."""
-    from turnout.broker import serve
+    from turnout.local.broker import serve
 
     serve(port, data, announce=lambda line: print(line, flush=True))

@@ -19,8 +19,8 @@ from turnout.cli.app import (
     print_json,
 )
 from turnout.cli.looking import OUTCOME_STYLES
-from turnout.control import join_field, topic_field
 from turnout.errors import TurnoutError
+from turnout.plan.control import join_field, topic_field
 
 BAD_OUTCOMES = frozenset({"rejected", "failed", "superseded"})
 

@@ -10,8 +10,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from turnout.columns import ColumnType
 from turnout.errors import TurnoutError
+from turnout.plan.columns import ColumnType
 
 if TYPE_CHECKING:
     import pandas  # type: ignore[import-untyped,import-not-found,unused-ignore]
@@ -31,7 +31,7 @@ def to_pandas(table: pyarrow.Table) -> pandas.DataFrame:
     """A `date` column with a year outside of 1 to 9999, which Python's `date` has not, is `datetime64[ms]`."""
     import pyarrow as pa
 
-    from turnout.time_columns import fits_years
+    from turnout.plan.time_columns import fits_years
 
     _need("pandas")
     for index, field in enumerate(table.schema):
@@ -42,7 +42,7 @@ def to_pandas(table: pyarrow.Table) -> pandas.DataFrame:
 
 def to_polars(table: pyarrow.Table) -> polars.DataFrame:
     """A column with years beyond 262,000, which polars cannot show, is of texts."""
-    from turnout.time_columns import fits_years, is_time, iso_texts
+    from turnout.plan.time_columns import fits_years, is_time, iso_texts
 
     for index, field in enumerate(table.schema):
         if is_time(field.type) and not fits_years(table.column(index), -262_000, 262_000):
@@ -54,7 +54,7 @@ def to_polars(table: pyarrow.Table) -> polars.DataFrame:
 def _array(values: list[Any], type_name: str) -> pyarrow.Array:
     import pyarrow as pa
 
-    from turnout.time_columns import from_iso_texts
+    from turnout.plan.time_columns import from_iso_texts
 
     plain = {
         "string": pa.string(),

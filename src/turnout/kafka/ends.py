@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from turnout.config import KafkaSettings
 from turnout.kafka.security import files_of
 from turnout.kafka.topics import consumer_properties, set_up
-from turnout.offsets import Offsets
+from turnout.plan.offsets import Offsets
 
 PROMPT_SECONDS = 0.02
 """How often ends are asked for while records come, and a while after."""

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from turnout.errors import TurnoutError
-from turnout.java import find_java
+from turnout.java.runtime import find_java
 
 _JKS_MAGIC = b"\xfe\xed\xfe\xed"
 _SECONDS = 60

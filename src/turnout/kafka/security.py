@@ -9,12 +9,12 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from turnout.auth import AuthSettings, Mechanism, OAuthSettings
 from turnout.config import KafkaSettings
+from turnout.config.auth import AuthSettings, Mechanism, OAuthSettings
+from turnout.config.secrets import MASK
 from turnout.errors import TurnoutError
+from turnout.java.openssl import openssl
 from turnout.kafka.keystores import is_jks, trusted_certificates, unreadable
-from turnout.openssl import openssl
-from turnout.secrets import MASK
 
 # The Java names of raw properties that librdkafka has under the same name and with the same values. The
 # others, such as key stores and JAAS, mean nothing to it.

@@ -18,11 +18,11 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from turnout.config import KafkaSettings
 from turnout.errors import TurnoutError
-from turnout.kafka.causes import NOT_BY_WAITING, cause_in, without_secrets
+from turnout.kafka.diagnosis import NOT_BY_WAITING, cause_in, without_secrets
+from turnout.kafka.probe import explain
 from turnout.kafka.security import files_of, librdkafka_properties
-from turnout.kafka.steps import explain
-from turnout.offsets import Offsets
-from turnout.plan import Start
+from turnout.plan.offsets import Offsets
+from turnout.plan.plan import Start
 
 TIMEOUT_SECONDS = 10.0
 # A topic that was just made has no leaders for a moment; one that stays so long without them has lost a broker.

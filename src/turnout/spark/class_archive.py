@@ -16,8 +16,8 @@ from pathlib import Path
 import pyspark
 
 from turnout.errors import TurnoutError
-from turnout.jars import cache_folder, drop_unused
-from turnout.java import find_java
+from turnout.java.jars import cache_folder, drop_unused
+from turnout.java.runtime import find_java
 
 MAKING_SECONDS = 300
 _PREFIX, _SUFFIX = "classes-", ".jsa"

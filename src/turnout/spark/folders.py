@@ -21,8 +21,8 @@ from pyspark import cloudpickle
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from turnout.spark import sent_rows
 from turnout.spark.cluster import runs_here
+from turnout.spark.views import sent_rows
 
 cloudpickle.register_pickle_by_value(sent_rows)  # type: ignore[no-untyped-call]
 

@@ -16,19 +16,19 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from turnout.decode import Decoded
-from turnout.decoding import RecordDecoder
+from turnout.decode.record_decoder import RecordDecoder
+from turnout.decode.schemas import Schemas
 from turnout.errors import TurnoutError, first_line
-from turnout.offsets import Offsets
-from turnout.schemas import Schemas
-from turnout.spark.catch_up import CatchUp, Piece, next_piece
+from turnout.plan.offsets import Offsets
 from turnout.spark.dead_letters import DeadLetters
 from turnout.spark.folders import folder_at
 from turnout.spark.java_errors import words_of, words_of_error
 from turnout.spark.read.bulk import BulkReader
+from turnout.spark.read.catch_up import CatchUp, Piece, next_piece
 from turnout.spark.read.live import Arrival, Ends, LiveStream, Span
-from turnout.spark.views import ViewRunner
+from turnout.spark.views.runner import ViewRunner
 from turnout.spark.writing import Listener, Workplace, Writer
-from turnout.store.generations import GenerationTables
+from turnout.store.generation_tables import GenerationTables
 
 log = logging.getLogger("turnout")
 

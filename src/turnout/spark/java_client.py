@@ -17,10 +17,10 @@ from typing import Any
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JError, Py4JJavaError
 
-from turnout.config import ALLOWED_URLS
+from turnout.config.auth import ALLOWED_URLS
 from turnout.errors import TurnoutError
-from turnout.jars import resolve
-from turnout.java import find_java
+from turnout.java.jars import resolve
+from turnout.java.runtime import find_java
 from turnout.spark.java_errors import words_of
 
 SECONDS = 10

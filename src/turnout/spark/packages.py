@@ -17,7 +17,7 @@ from importlib import metadata
 from pathlib import Path, PurePosixPath
 
 from turnout.errors import TurnoutError
-from turnout.jars import cache_folder, drop_unused
+from turnout.java.jars import cache_folder, drop_unused
 
 NEEDED = ("pyarrow", "numpy", "fastavro", "confluent-kafka")
 """What the tasks of bulk reads, and PySpark's own worker for `mapInArrow`, import."""

@@ -18,13 +18,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from turnout.config import Settings, SparkSettings
-from turnout.joins import KEY
-from turnout.layout import Layout, ViewTable
-from turnout.plan import Plan
+from turnout.config.tables import first_plan, layout_of
+from turnout.plan.joins import KEY
+from turnout.plan.tables import Layout, ViewTable
 from turnout.spark.class_archive import MAKING_SECONDS, write_at_exit
 from turnout.spark.read.source import FETCH, raw_records
 from turnout.spark.session import start_session
-from turnout.spark.views import ViewRunner
+from turnout.spark.views.runner import ViewRunner
 
 _NO_KAFKA = {
     "kafka.bootstrap.servers": "127.0.0.1:1",
@@ -38,7 +38,7 @@ _NO_KAFKA = {
 def rehearse(session: SparkSession, folder: Path) -> None:
     """Each way that Turnout uses Spark, once."""
     settings = Settings()
-    layout = Layout.of(settings, Plan.from_settings(settings))
+    layout = layout_of(settings, first_plan(settings))
     session.sparkContext.parallelize([1], 1).mapPartitions(list).collect()
     for view in layout.views:
         _view(session, view, folder)

@@ -11,14 +11,14 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from turnout.decode import Decoded
-from turnout.decoding import RecordDecoder, newest
-from turnout.layout import Layout, ViewTable
-from turnout.offsets import Lost, Offsets
+from turnout.decode.record_decoder import RecordDecoder, newest
+from turnout.plan.offsets import Lost, Offsets
+from turnout.plan.tables import Layout, ViewTable
 from turnout.spark.dead_letters import DeadLetters
 from turnout.spark.folders import Folder, room
-from turnout.spark.views import ViewRunner
+from turnout.spark.views.runner import ViewRunner
 from turnout.store.batches import Batch
-from turnout.store.generations import GenerationTables
+from turnout.store.generation_tables import GenerationTables
 
 SMALL_BATCH = 20_000
 """Up to this many records one task is faster than several."""

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 
 import duckdb
 
-from turnout.joins import quoted
-from turnout.layout import SourceTable, ViewTable
+from turnout.plan.joins import quoted
+from turnout.plan.tables import SourceTable, ViewTable
 
 KEPT = ("_id", "_ts", "_hash")
 """The hidden columns that every row of a source has."""

@@ -15,7 +15,7 @@ import duckdb
 import pyarrow as pa
 
 from turnout.decode import Decoded
-from turnout.joins import (
+from turnout.plan.joins import (
     LIFE_BITS,
     MOST_LIVES,
     OFFSET_BITS,
@@ -23,16 +23,16 @@ from turnout.joins import (
     partition_newest_sql,
     quoted,
 )
-from turnout.layout import Layout, SourceTable, ViewTable
+from turnout.plan.tables import Layout, SourceTable, ViewTable
+from turnout.plan.times import moment_sql
 from turnout.store.affected import KEPT, Affected, columns_of, evicted, hash_sql, keys_table, new, put, touched, was
 from turnout.store.database import next_version, sql_text
 from turnout.store.deltas import DeltaLog, TablePlace
-from turnout.store.exporting import Files, export_rows, has_key
 from turnout.store.feed import MAX_DELTA_ROWS, Feed, Wanted
 from turnout.store.identity import ties
+from turnout.store.join_quality import QualityCount, Sides, move_quality, write_quality
 from turnout.store.narrow import narrowed, widened, widened_sql
-from turnout.store.quality import QualityCount, Sides, move_quality, write_quality
-from turnout.times import moment_sql
+from turnout.store.view_files import Files, export_rows, has_key
 
 _PLACE = 'topic, "partition", "offset"'
 _BAD_COLUMNS = ("ts", "topic", "partition", "offset", "field", "reason", "value")

@@ -9,7 +9,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from turnout.joins import quoted
+from turnout.plan.joins import quoted
 from turnout.store.feed import MAX_DELTA_ROWS, Delta, Wanted
 from turnout.store.identity import ROW
 

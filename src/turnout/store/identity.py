@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from turnout.joins import quoted, right_id
-from turnout.layout import SourceTable, ViewTable
+from turnout.plan.joins import quoted, right_id
+from turnout.plan.tables import SourceTable, ViewTable
 
 ROW = "_row"
 BAD_RECORD = "md5(concat_ws('|', topic, _id, field, reason))"

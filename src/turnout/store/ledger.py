@@ -13,10 +13,10 @@ from typing import Any
 
 import duckdb
 
-from turnout.joins import quoted
-from turnout.plan import Plan
+from turnout.plan.joins import quoted
+from turnout.plan.plan import Plan
+from turnout.plan.times import moment_sql, now_milliseconds
 from turnout.store.database import Database, next_version
-from turnout.times import moment_sql, now_milliseconds
 
 _TRIM_EVERY = 200
 _ARRIVE = f"""

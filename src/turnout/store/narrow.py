@@ -12,8 +12,8 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from turnout.joins import KEY, quoted, right_id
-from turnout.layout import ViewTable
+from turnout.plan.joins import KEY, quoted, right_id
+from turnout.plan.tables import ViewTable
 
 _SHIFT = 1
 """Spark's integers have a sign: of a key's hash they hold the upper 63 bits."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import duckdb
 
-from turnout.settings import StoreSettings
+from turnout.config.settings import StoreSettings
 from turnout.store.database import Database, next_version
 
 _MOST_PLACES = 1_000_000

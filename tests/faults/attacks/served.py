@@ -15,8 +15,8 @@ from typing import Any
 
 from filling import Filling
 from serving import Steering
-from turnout.server.app import Server, Services, create_app
-from turnout.server.connections import Doorkeeper, allow_open_files
+from turnout.serve.app import Server, Services, create_app
+from turnout.serve.connections import Doorkeeper, allow_open_files
 from turnout.store.database import Database
 
 ROWS = 200_000

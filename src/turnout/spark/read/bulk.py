@@ -16,9 +16,9 @@ from pyspark.sql import SparkSession
 import turnout.decode
 from turnout.decode import Decoded, merge
 from turnout.decode import read as read_file
-from turnout.decoding import RecordDecoder
+from turnout.decode.record_decoder import RecordDecoder
 from turnout.errors import TurnoutError
-from turnout.offsets import Offsets
+from turnout.plan.offsets import Offsets
 from turnout.spark.cluster import runs_here
 from turnout.spark.engine import is_disconnected
 from turnout.spark.folders import scratch

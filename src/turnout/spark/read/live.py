@@ -20,10 +20,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from turnout.decode import Decoded
-from turnout.joins import OFFSET_BITS
-from turnout.offsets import EARLIEST, Offsets
-from turnout.spark.callbacks import CallbackConnections
+from turnout.plan.joins import OFFSET_BITS
+from turnout.plan.offsets import EARLIEST, Offsets
 from turnout.spark.folders import Folder
+from turnout.spark.py4j_sockets import CallbackConnections
 from turnout.spark.read.bulk import BulkReader
 from turnout.spark.read.source import FETCH, FEW_RECORDS, as_they_came, raw_records
 from turnout.spark.session import pool

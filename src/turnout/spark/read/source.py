@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from turnout.decode import RAW
-from turnout.joins import OFFSET_BITS
-from turnout.offsets import Offsets
+from turnout.plan.joins import OFFSET_BITS
+from turnout.plan.offsets import Offsets
 
 FEW_RECORDS = 20_000
 """Up to so many records one task is faster than several, and Spark's source faster than a Python worker starts."""

@@ -1,0 +1,127 @@
+"""The `auth` block of a Kafka cluster as types: how Turnout's clients prove who they are, and whom they trust.
+
+Which of its settings belong together is checked in auth_checks.py; kafka/security.py renders it for each client.
+"""
+
+import re
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
+
+ALLOWED_URLS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
+"""The system property without which Kafka's Java client refuses to ask a token endpoint."""
+
+
+class Protocol(StrEnum):
+    """Kafka's security protocols."""
+
+    PLAINTEXT = "PLAINTEXT"
+    SSL = "SSL"
+    SASL_PLAINTEXT = "SASL_PLAINTEXT"
+    SASL_SSL = "SASL_SSL"
+
+
+class Mechanism(StrEnum):
+    """The SASL mechanisms that Turnout can render for both of its Kafka clients."""
+
+    PLAIN = "PLAIN"
+    SCRAM_SHA_256 = "SCRAM-SHA-256"
+    SCRAM_SHA_512 = "SCRAM-SHA-512"
+    OAUTHBEARER = "OAUTHBEARER"
+
+
+def _url(text: str, example: str, instead: str) -> str:
+    """A URL without a user in it: it goes on command lines and into messages, where no secret may be."""
+    try:
+        parts = urlsplit(text)
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        good = False
+    if not good or re.search(r"[\s,\"'\\]", text):
+        raise ValueError(f"must be a URL such as {example}; correct it")
+    if "@" in parts.netloc:
+        raise ValueError(f"must not have a user or a password in it; use {instead}")
+    return text
+
+
+def _endpoint(text: str) -> str:
+    return _url(text, "https://login.example.com/oauth2/token", "client_id and client_secret")
+
+
+def _registry(text: str) -> str:
+    return _url(text, "https://registry.example.com", "auth.username and auth.password").rstrip("/")
+
+
+def _extensions(given: dict[str, str]) -> dict[str, str]:
+    """What RFC 7628 and both clients can send: librdkafka takes them as one text with commas."""
+    for name, value in given.items():
+        if not re.fullmatch(r"[A-Za-z]+", name) or name == "auth":
+            raise ValueError(f"the name {name!r} must be letters only, and not 'auth'; correct it")
+        if not re.fullmatch(r"[ -+\--~]*", value) or value != value.strip():
+            raise ValueError(f"the value of {name!r} must be plain ASCII, without commas or outer spaces; correct it")
+    return given
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+class OAuthSettings(_Model):
+    """Where tokens come from: an OpenID provider's token endpoint, by the client credentials grant."""
+
+    token_endpoint: Annotated[str, AfterValidator(_endpoint)]
+    client_id: str
+    client_secret: SecretStr
+    scope: str | None = None
+    extensions: Annotated[dict[str, str], AfterValidator(_extensions)] = Field(default_factory=dict)
+    ca_file: Path | None = None
+
+
+class AuthSettings(_Model):
+    """How Turnout's Kafka clients prove who they are, and how they know the brokers."""
+
+    protocol: Protocol
+    mechanism: Mechanism | None = None
+    username: str | None = None
+    password: SecretStr | None = None
+    oauth: OAuthSettings | None = None
+    ca_file: Path | None = None
+    truststore_file: Path | None = None
+    truststore_password: SecretStr | None = None
+    certificate_file: Path | None = None
+    key_file: Path | None = None
+    keystore_file: Path | None = None
+    keystore_password: SecretStr | None = None
+    key_password: SecretStr | None = None
+    verify_hostname: bool = True
+
+    @property
+    def sasl(self) -> bool:
+        return self.protocol.startswith("SASL_")
+
+    @property
+    def tls(self) -> bool:
+        return self.protocol.endswith("SSL")
+
+
+class RegistryAuthSettings(_Model):
+    """How Turnout proves who it is to a schema registry, and how it knows the registry; names as for Kafka."""
+
+    username: str | None = None
+    password: SecretStr | None = None
+    token: SecretStr | None = None
+    oauth: OAuthSettings | None = None
+    ca_file: Path | None = None
+    certificate_file: Path | None = None
+    key_file: Path | None = None
+    key_password: SecretStr | None = None
+
+
+class RegistrySettings(_Model):
+    """A schema registry that speaks Confluent's REST interface: where it is and how to get in."""
+
+    url: Annotated[str, AfterValidator(_registry)]
+    auth: RegistryAuthSettings | None = None

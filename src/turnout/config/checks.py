@@ -1,0 +1,295 @@
+"""How the settings of a configuration must fit together: names, keys, views, topics and security.
+
+Each check gives the path of the setting at fault, what is wrong and what to do. A setting that is
+wrong by itself has its fault already, and comes here as None.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+from turnout.config.auth import RegistrySettings
+from turnout.config.auth_checks import auth_faults, registry_faults, rendered_names
+from turnout.config.config_errors import Path, did_you_mean
+from turnout.config.settings import AccessSettings, ControlSettings, Format, KafkaSettings, SourceSettings, ViewSettings
+from turnout.config.topic_rules import one_cluster, reserved, taken_topics
+from turnout.plan.joins import ViewSides
+from turnout.plan.own_tables import RESERVED
+
+TAKEN_NAMES = ("topic", "configuration")
+"""What the history says of requests that no client sent: no client and no token has these names."""
+
+_TOKEN = re.compile(r"[!-~]{16,512}")
+_JOINED = ("left", "right", "join", "duplicates")
+_OWN = ("sources", "columns", "sql")
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+Faults = Iterator[tuple[Path, str]]
+
+
+class Pieces(Protocol):
+    """What is checked; None stands for what is not valid by itself, or not given."""
+
+    kafka: KafkaSettings | None
+    control: ControlSettings | None
+    access: AccessSettings | None
+    has_registry: bool
+    schema_registry: RegistrySettings | None
+    sources: dict[str, SourceSettings | None]
+    views: dict[str, ViewSettings | None]
+    dead_letter_topic: object
+    no_source: bool
+
+
+def cross_faults(pieces: Pieces) -> Faults:
+    """Every fault between settings."""
+    sources, views = pieces.sources, pieces.views
+    if pieces.no_source:
+        yield ("sources",), "there is none; describe at least one"
+    yield from _named("source", [(("sources", name), name) for name in sources])
+    for name, source in sources.items():
+        if source is not None:
+            yield from _source(("sources", name), source)
+            yield from _format(("sources", name), source, has_registry=pieces.has_registry)
+    tables: list[tuple[Path, str]] = [(("sources", name, "table"), s.table) for name, s in sources.items() if s]
+    tables += [(("views", name), name) for name in views]
+    yield from _named("table", tables)
+    for path, name in tables:
+        if name.lower() in RESERVED:
+            yield (
+                path,
+                f"'{name}' is a name of Turnout itself (taken: {', '.join(RESERVED)}); choose another",
+            )
+    for name, view in views.items():
+        if view is not None:
+            yield from _view(("views", name), view, sources)
+    yield from _topics(pieces)
+    yield from _clusters(pieces)
+    if pieces.schema_registry is not None:
+        yield from registry_faults(("schema_registry",), pieces.schema_registry)
+    if pieces.access is not None:
+        yield from _access(pieces.access)
+
+
+def _named(kind: str, names: Sequence[tuple[Path, str]]) -> Faults:
+    """Names must be plain words, and differ by more than case: SQL does not tell `Users` from `users`."""
+    first: dict[str, Path] = {}
+    for path, name in names:
+        if not _NAME.fullmatch(name):
+            yield (
+                path,
+                f"{name!r} is not a {kind} name (a letter, then letters, digits and _); choose another",
+            )
+        elif name.lower() in first:
+            other = ".".join(map(str, first[name.lower()]))
+            yield (
+                path,
+                f"the {kind} name '{name}' is used by {other} already (case does not matter); choose another",
+            )
+        first.setdefault(name.lower(), path)
+
+
+def _columns(path: Path, columns: Mapping[str, object]) -> Faults:
+    seen: dict[str, str] = {}
+    for column in columns:
+        if not column.strip():
+            yield (*path, "columns"), f"the column name {column!r} is empty; give it a name"
+        elif column.startswith("_"):
+            yield (
+                (*path, "columns", column),
+                "a column name must not start with '_' (Turnout's own do); rename it",
+            )
+        elif column.lower() in seen:
+            other = seen[column.lower()]
+            yield (*path, "columns", column), f"is the same as '{other}' (case does not matter); rename one"
+        seen.setdefault(column.lower(), column)
+
+
+def _source(path: Path, source: SourceSettings) -> Faults:
+    columns = source.columns
+    if not columns:
+        yield (*path, "columns"), "there is none; describe at least one, such as {id: string}"
+    yield from _columns(path, columns)
+    if columns and source.key not in columns:
+        yield (
+            (*path, "key"),
+            f"no column '{source.key}' (has: {', '.join(columns)}); {_fix(source.key, columns)}",
+        )
+    elif columns and not columns[source.key].exact:
+        yield (
+            (*path, "key"),
+            f"column '{source.key}' is {columns[source.key]}, which is not exact enough for a key; "
+            f"use string, int64 or decimal(p,s)",
+        )
+    if source.max_rows is not None and source.rows == "latest":
+        yield (*path, "max_rows"), "works with rows: all only, got rows: latest; remove one of them"
+
+
+def _format(path: Path, source: SourceSettings, *, has_registry: bool) -> Faults:
+    """Formats with schemas need to know where theirs is."""
+    if source.format is Format.JSON:
+        if source.schema_file is not None:
+            yield (*path, "schema_file"), "has no use with format: json; set format: avro or protobuf, or remove it"
+    elif source.schema_file is None and not has_registry:
+        yield (
+            (*path, "format"),
+            f"{source.format} needs schemas, and there is none; add schema_registry: {{url: ...}}, or schema_file here",
+        )
+    if source.message is not None and (source.format is not Format.PROTOBUF or source.schema_file is None):
+        yield (*path, "message"), "has a use with format: protobuf and schema_file only; remove it"
+
+
+def _fix(name: str, columns: Mapping[str, object]) -> str:
+    close = did_you_mean(name, list(columns))
+    return close if close.endswith("?") else "fix the name or add the column"
+
+
+def _view(path: Path, view: ViewSettings, sources: Mapping[str, SourceSettings | None]) -> Faults:
+    own = view.sql is not None
+    wanted, others, kind = (_OWN, _JOINED, "sql") if own else (_JOINED[:2], _OWN, "a join of left and right")
+    for name in wanted:
+        if not getattr(view, name):
+            yield (*path, name), "is missing; add it"
+    for name in others:
+        if name in view.model_fields_set and name != "sql":
+            yield (*path, name), f"does not go with {kind}; remove it"
+    seen: set[str] = set()
+    for name in view.read:
+        place = "sources" if own else "left" if name == view.left else "right"
+        if sources and name not in sources:
+            yield (
+                (*path, place),
+                f"no source '{name}' (has: {', '.join(sources)}); {did_you_mean(name, list(sources))}",
+            )
+        if name in seen:
+            other = "is named twice" if own or name != view.left else "is the same source as left"
+            yield (*path, "sources" if own else "right"), f"{other}, '{name}'; choose another"
+        seen.add(name)
+    if len(seen) < len(view.read):
+        return
+    keyed = [(name, sources.get(name)) for name in view.read]
+    faults = [fault for name, source in keyed if source is not None for fault in _on(path, view.on, name, source)]
+    yield from faults
+    found = {name: source for name, source in keyed if source is not None}
+    if found and not faults and len(found) == len(keyed):
+        yield from _types(path, view.on, found)
+        yield from _shown(path, view, found)
+
+
+def _on(path: Path, on: str, name: str, source: SourceSettings) -> Faults:
+    if on not in source.columns:
+        has = ", ".join(source.columns)
+        yield (*path, "on"), f"source '{name}' has no column '{on}' (has: {has}); fix the name or add the column"
+    elif on != source.key:
+        yield (*path, "on"), f"'{on}' is not the key of source '{name}' (key: {source.key}); join on the key"
+
+
+def _types(path: Path, on: str, sources: Mapping[str, SourceSettings]) -> Faults:
+    """Keys of different types would not meet."""
+    types = {name: source.columns[on] for name, source in sources.items()}
+    first, *others = types
+    for name in others:
+        if types[name] != types[first]:
+            shown = f"{types[first]} in '{first}' and {types[name]} in '{name}'"
+            yield (*path, "on"), f"column '{on}' is {shown}; give both the same type"
+
+
+def _shown(path: Path, view: ViewSettings, sources: Mapping[str, SourceSettings]) -> Faults:
+    """The columns of the view."""
+    if view.sql is not None:
+        kind = next(iter(sources.values())).columns[view.on]
+        if view.columns:
+            yield from _columns(path, view.columns)
+        if view.columns and view.on not in view.columns:
+            yield (*path, "columns"), f"no column '{view.on}', which every row belongs to; select it and add it"
+        elif view.columns and view.columns[view.on] != kind:
+            yield (*path, "columns", view.on), f"is {view.columns[view.on]}, and {kind} in the sources; make it {kind}"
+        return
+    left, *rights = view.read
+    columns = {name: tuple(sources[name].columns) for name in rights}
+    names = ViewSides(left, tuple(sources[left].columns), columns, view.on).columns()
+    for column, count in Counter(column.lower() for column in names).items():
+        if count > 1:
+            among = " or ".join(f"'{name}'" for name in sources)
+            yield path, f"would have two columns '{column}'; rename a column of {among}"
+
+
+def _topics(pieces: Pieces) -> Faults:
+    """What Turnout writes must not be what it reads: it would feed itself."""
+    # What is written is told at the setting that writes.
+    quiet = pieces.control and pieces.control.model_copy(update={"ack_topic": None})
+    taken = taken_topics(pieces.kafka, quiet, None)
+    for name, source in pieces.sources.items():
+        if source is not None and (reason := reserved(source.topic, taken)):
+            yield ("sources", name, "topic"), f"'{source.topic}' {reason}; choose another topic"
+    read = {source.topic: f"sources.{name}.topic" for name, source in pieces.sources.items() if source}
+    control = pieces.control
+    if control is not None:
+        if control.ack_topic == control.topic:
+            yield (
+                ("control", "ack_topic"),
+                f"is the control topic '{control.topic}' itself; choose another topic",
+            )
+        if one_cluster(pieces.kafka, control.kafka):
+            read[control.topic] = "control.topic"
+            if control.ack_topic in read and control.ack_topic != control.topic:
+                yield (
+                    ("control", "ack_topic"),
+                    f"is read as {read[control.ack_topic]} too; choose another topic",
+                )
+    if isinstance(pieces.dead_letter_topic, str) and pieces.dead_letter_topic in read:
+        yield ("dead_letter_topic",), f"is read as {read[pieces.dead_letter_topic]} too; choose another topic"
+
+
+def _clusters(pieces: Pieces) -> Faults:
+    if pieces.kafka is not None:
+        yield from _kafka(("kafka",), pieces.kafka)
+    if pieces.control is not None and pieces.control.kafka is not None:
+        yield from _kafka(("control", "kafka"), pieces.control.kafka)
+
+
+def _kafka(path: Path, kafka: KafkaSettings) -> Faults:
+    for name in ("properties", "librdkafka_properties"):
+        if "bootstrap.servers" in getattr(kafka, name):
+            yield (*path, name, "bootstrap.servers"), "has a setting of its own; use bootstrap_servers"
+    if kafka.auth is None:
+        return
+    for name in rendered_names(kafka.auth):
+        if name in kafka.properties:
+            yield (*path, "properties", name), "is what auth sets; remove one of them"
+    yield from auth_faults((*path, "auth"), kafka.auth)
+
+
+def _access(access: AccessSettings) -> Faults:
+    if not access.tokens:
+        yield ("access", "tokens"), "there is none, so nobody could connect; add one or remove access"
+    names: set[str] = set()
+    values: list[tuple[Path, str]] = []
+    for place, token in enumerate(access.tokens):
+        path: Path = ("access", "tokens", place)
+        if token.name in names:
+            yield (*path, "name"), f"'{token.name}' is there already; choose another name"
+        elif token.name in TAKEN_NAMES:
+            yield (*path, "name"), f"'{token.name}' means something else in the history; choose another name"
+        names.add(token.name)
+        if token.token is None and token.token_file is None:
+            yield (*path, "token"), "is missing; add it, or token_file"
+        elif token.token is not None and token.token_file is not None:
+            yield (*path, "token_file"), "is given beside token; remove one of them"
+        elif token.token is not None:
+            values.append(((*path, "token"), token.token.get_secret_value()))
+    yield from token_faults(values)
+
+
+def token_faults(tokens: Iterable[tuple[Path, str]]) -> Faults:
+    """What is wrong with tokens; they are not shown."""
+    seen: set[str] = set()
+    for path, token in tokens:
+        if not _TOKEN.fullmatch(token):
+            yield (
+                path,
+                "must be 16 to 512 letters, digits and signs, without blanks; `openssl rand -hex 32` makes a good one",
+            )
+        elif token in seen:
+            yield path, "is the token of another name already; give each its own"
+        seen.add(token)

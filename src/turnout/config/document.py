@@ -1,0 +1,203 @@
+"""The configuration as a document: YAML text, `${NAME}` in its values, and TURNOUT_... in the environment.
+
+What a setting means, and whether it fits the others, is config.py's question.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, SecretStr
+
+from turnout.config.config_errors import Path, annotation_at, child, describe, did_you_mean, is_model
+
+PREFIX = "TURNOUT_"
+# Read by other parts of Turnout: where jars are cached and come from, and which server a command talks to.
+NOT_SETTINGS = frozenset({"TURNOUT_CACHE", "TURNOUT_MAVEN_MIRROR", "TURNOUT_TOKEN", "TURNOUT_URL"})
+_VARIABLE = re.compile(r"\$\$\{|\$\{([^}]*)\}")
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML 1.2's plain scalars, and no key twice.
+
+    PyYAML follows 1.1, where `on:` is true, `1:30` is 90 and `010` is 8; here they are text, like dates.
+    """
+
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(stream)
+        self.faults: list[str] = []
+        self._open_anchors: list[str | None] = []
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        # YAML allows a node that contains itself; a configuration has no use for one.
+        event: Any = self.peek_event()  # type: ignore[no-untyped-call]
+        if isinstance(event, yaml.AliasEvent) and event.anchor in self._open_anchors:
+            mark: Any = event.start_mark
+            raise yaml.composer.ComposerError(None, None, f"*{event.anchor} contains itself", mark)
+        self._open_anchors.append(getattr(event, "anchor", None))
+        node = super().compose_node(parent, index)
+        self._open_anchors.pop()
+        return node
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        # Before `<<` is merged: a merged key may be overridden, a written one may not.
+        self._find_duplicates(node)
+        super().flatten_mapping(node)
+
+    def _find_duplicates(self, node: yaml.MappingNode) -> None:
+        lines: dict[str, int] = {}
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode) or key.tag.endswith(":merge"):
+                continue
+            line = key.start_mark.line + 1
+            if key.value in lines:
+                first = lines[key.value]
+                self.faults.append(f"line {line}: '{key.value}' is given twice (first in line {first}); remove one")
+            lines.setdefault(key.value, line)
+
+
+for _tag, _pattern, _first in (
+    ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
+    ("int", r"[-+]?(?:0|[1-9][0-9]*)", "-+0123456789"),
+    ("float", r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?", "-+.0123456789"),
+    ("float", r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)", "-+."),
+    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("merge", r"<<", "<"),
+):
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"(?:{_pattern})$"), list(_first))
+
+
+def parse_yaml(text: str) -> tuple[Any, list[str]]:
+    """The document and its faults; a text that is no YAML gives None and why."""
+    try:
+        loader = _Loader(text)
+    except yaml.YAMLError as error:
+        return None, [_yaml_fault(error)]
+    try:
+        return loader.get_single_data(), list(dict.fromkeys(loader.faults))
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        return None, [_yaml_fault(error)]
+    finally:
+        loader.dispose()
+
+
+def _yaml_fault(error: Exception) -> str:
+    """Where and why, without the line itself: it may hold a secret."""
+    mark = getattr(error, "problem_mark", None)
+    where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+    problem = getattr(error, "problem", None) or "it cannot be read"
+    return f"{where}not YAML ({problem}); correct it (${{...}} and text with ': ' need quotes)"
+
+
+def substitute(
+    node: Any, environ: Mapping[str, str], skip: Mapping[Path, str], path: Path = ()
+) -> tuple[Any, dict[Path, str]]:
+    """The tree with `${NAME}` replaced in its values, as a copy, and what could not be; `skip` stays."""
+    if path in skip:
+        return node, {}
+    if isinstance(node, str):
+        return _filled(node, environ, path)
+    if not isinstance(node, Mapping | list):
+        return node, {}
+    filled: dict[Any, Any] = {}
+    unset: dict[Path, str] = {}
+    for step, value in node.items() if isinstance(node, Mapping) else enumerate(node):
+        filled[step], more = substitute(value, environ, skip, (*path, step))
+        unset |= more
+    return (filled if isinstance(node, Mapping) else list(filled.values())), unset
+
+
+def _filled(text: str, environ: Mapping[str, str], path: Path) -> tuple[str, dict[Path, str]]:
+    missing = [name for name in _VARIABLE.findall(text) if name not in environ and name]
+    if "${}" in text.replace("$${", ""):
+        missing.append("")
+    if missing:
+        names = ", ".join(f"'{name}'" for name in missing)
+        return text, {path: f"the environment has no variable {names}; set it ($${{ is a plain ${{)"}
+    return _VARIABLE.sub(lambda match: "${" if match[1] is None else environ[match[1]], text), {}
+
+
+def override(
+    document: dict[str, Any], root: type[BaseModel], environ: Mapping[str, str]
+) -> tuple[dict[str, Any], dict[Path, str], list[str]]:
+    """The document with TURNOUT_... values in it, which variable each came from, and their faults."""
+    origins: dict[Path, str] = {}
+    faults: list[str] = []
+    # Shorter names first: TURNOUT_SERVER gives the whole section, and TURNOUT_SERVER__PORT one value of it.
+    for name in sorted(environ, key=lambda name: (name.count("__"), name)):
+        if not name.startswith(PREFIX) or name in NOT_SETTINGS:
+            continue
+        path = _path(name.removeprefix(PREFIX).split("__"), document, root)
+        if path is None:
+            known = _names(document, root)
+            faults.append(f"{name}: unknown setting in the environment; {did_you_mean(name, known)}")
+            continue
+        value, more = _value(environ[name], annotation_at(root, path))
+        faults += [f"{name}: {fault}" for fault in more]
+        document = _with(document, path, value)
+        origins[path] = name
+    return document, origins, faults
+
+
+def _path(words: list[str], document: Any, annotation: Any) -> Path | None:
+    """The setting that the words of a variable name, whatever their case."""
+    path: Path = ()
+    for word in words:
+        known = _children(document, annotation)
+        step = next((name for name in known if name.lower() == word.lower()), None)
+        if step is None and annotation == dict[str, str] and word:
+            step = word  # a raw property can be new
+        if step is None:
+            return None
+        path = (*path, step)
+        annotation = child(annotation, step)
+        document = document.get(step) if isinstance(document, Mapping) else None
+    return path
+
+
+def _children(document: Any, annotation: Any) -> list[str]:
+    if is_model(annotation):
+        return list(annotation.model_fields)
+    return [str(name) for name in document] if isinstance(document, Mapping) else []
+
+
+def _names(document: Any, annotation: Any, before: str = PREFIX) -> list[str]:
+    """Every variable that would be a setting."""
+    names = []
+    for step in _children(document, annotation):
+        name = f"{before}{step.upper()}"
+        below = document.get(step) if isinstance(document, Mapping) else None
+        names += [name, *_names(below, child(annotation, step), f"{name}__")]
+    return names
+
+
+def _value(text: str, annotation: Any) -> tuple[Any, list[str]]:
+    """Text stays text, so that a password of digits is one; anything else is read as YAML."""
+    if annotation in (str, SecretStr):
+        return (text or None), []
+    return parse_yaml(text)
+
+
+def _with(node: Any, path: Path, value: Any) -> Any:
+    """The tree with another value at a path; nothing is changed in place, since YAML anchors share nodes."""
+    if not path:
+        return value
+    children = dict(node) if isinstance(node, Mapping) else {}
+    children[path[0]] = _with(children.get(path[0]), path[1:], value)
+    return children
+
+
+def unfilled(text: str, raw: Any, filled: Any) -> str:
+    """A fault with `${NAME}` back in place of its value: what the environment holds may be a secret."""
+    if isinstance(raw, str) and raw != filled and isinstance(filled, str) and filled:
+        for shown in {repr(filled), f"'{filled.strip()}'", describe(filled)}:
+            text = text.replace(shown, f"'{raw}'")
+    if isinstance(raw, Mapping | list) and isinstance(filled, Mapping | list):  # a secret's source became its value
+        steps = list(raw) if isinstance(raw, Mapping) else list(range(len(raw)))
+        for step in steps:
+            below = filled.get(step) if isinstance(filled, Mapping) else filled[step]
+            text = unfilled(text, raw[step], below)
+    return text

@@ -1,0 +1,136 @@
+"""Secrets of a configuration that are kept elsewhere: `{env: NAME}`, `{file: PATH}` or `{command: ...}` in their place.
+
+Fetches them, knows which environment variables hold some, and masks them in texts. Messages name the place and the
+reason, never a value.
+"""
+
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path as FilePath
+from typing import Any
+
+from pydantic import BaseModel
+
+from turnout.config.config_errors import Path, describe, is_secret
+
+COMMAND_SECONDS = 30.0
+MASK = "********"
+_KINDS = ("env", "file", "command")
+_VARIABLE = re.compile(r"(?<!\$)\$\{([^}]+)\}")
+
+
+class _UnavailableError(Exception):
+    """Why a secret could not be had, and what to do."""
+
+
+def masked(text: str, values: Iterable[str]) -> str:
+    """The text with every one of the secrets masked; of those that are part of another, the longer first."""
+    for value in sorted(values, key=len, reverse=True):
+        text = text.replace(value, MASK)
+    return text
+
+
+def fetch(
+    node: Any, root: type[BaseModel], folder: FilePath, environ: Mapping[str, str], path: Path = ()
+) -> tuple[Any, dict[Path, str]]:
+    """The document with every secret in place, as a copy, and why some could not be had."""
+    if path and is_secret(root, path) and isinstance(node, Mapping):
+        try:
+            return _fetched(node, folder, environ), {}
+        except _UnavailableError as reason:
+            return "", {path: str(reason)}
+    if not isinstance(node, Mapping | list):
+        return node, {}
+    found: dict[Any, Any] = {}
+    faults: dict[Path, str] = {}
+    for step, value in node.items() if isinstance(node, Mapping) else enumerate(node):
+        found[step], more = fetch(value, root, folder, environ, (*path, step))
+        faults |= more
+    return (found if isinstance(node, Mapping) else list(found.values())), faults
+
+
+def variables(node: Any, root: type[BaseModel], origins: Mapping[Path, str], path: Path = ()) -> Iterator[str]:
+    """The environment variables that secrets of the document come from, before they are put in."""
+    if path and is_secret(root, path):
+        if path in origins:
+            yield origins[path]
+        elif isinstance(node, str):
+            yield from _VARIABLE.findall(node)
+        elif isinstance(node, Mapping) and isinstance(node.get("env"), str):
+            yield node["env"]
+        return
+    if isinstance(node, Mapping | list):
+        for step, value in node.items() if isinstance(node, Mapping) else enumerate(node):
+            yield from variables(value, root, origins, (*path, step))
+
+
+def _fetched(source: Mapping[Any, Any], folder: FilePath, environ: Mapping[str, str]) -> str:
+    kind = next(iter(source), None)
+    if len(source) != 1 or kind not in _KINDS:
+        raise _UnavailableError("must be text, or one of {env: NAME}, {file: PATH}, {command: ...}; choose one of them")
+    value = source[kind]
+    if kind == "command":
+        return _printed(value, folder)
+    if not isinstance(value, str) or not value:
+        raise _UnavailableError(f"{kind} must be text, got {describe(value)}; correct it")
+    if kind == "file":
+        return _read(folder / FilePath(value).expanduser())
+    if value not in environ:
+        raise _UnavailableError(f"the environment has no variable '{value}'; set it")
+    return environ[value]
+
+
+def _read(file: FilePath) -> str:
+    try:
+        return _one_line_less(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise _UnavailableError(f"the file {file} cannot be read ({reason}); give one that holds the secret") from None
+
+
+def _printed(command: object, folder: FilePath) -> str:
+    """What a command prints. No shell runs it, and what it says on its error output may hold secrets."""
+    words = _words(command)
+    try:
+        done = subprocess.run(
+            words,
+            cwd=folder,
+            env=dict(os.environ),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=COMMAND_SECONDS,
+            check=False,
+        )
+        text = done.stdout.decode("utf-8")
+    except subprocess.TimeoutExpired:
+        raise _UnavailableError(f"the command {words[0]} took over {COMMAND_SECONDS:g} s; run it by hand") from None
+    except OSError as error:
+        raise _UnavailableError(f"the command {words[0]} cannot be run ({error.strerror}); correct it") from None
+    except UnicodeDecodeError:
+        raise _UnavailableError(f"the command {words[0]} does not print UTF-8 text; correct it") from None
+    if done.returncode:
+        raise _UnavailableError(f"the command {words[0]} ended with exit code {done.returncode}; run it by hand")
+    if not text.strip():
+        raise _UnavailableError(f"the command {words[0]} printed nothing; run it by hand")
+    return _one_line_less(text)
+
+
+def _words(command: object) -> list[str]:
+    words: object = command
+    if isinstance(command, str):
+        try:
+            words = shlex.split(command)
+        except ValueError:
+            words = None
+    if not isinstance(words, list) or not words or not all(isinstance(word, str) for word in words):
+        raise _UnavailableError("command must be a command line, or a list of a program and its arguments; correct it")
+    return words
+
+
+def _one_line_less(text: str) -> str:
+    """Without the line break that editors and `echo` put at the end."""
+    return text.removesuffix("\n").removesuffix("\r")

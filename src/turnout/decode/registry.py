@@ -1,0 +1,188 @@
+"""A schema registry by Confluent's REST interface, which Apicurio, Karapace and Redpanda speak too: schemas by id.
+
+It only reads. A registry that does not answer, or lets nobody in, is an error and never an absent schema.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+from pydantic import SecretStr
+
+from turnout.config.auth import OAuthSettings, RegistryAuthSettings, RegistrySettings
+from turnout.errors import TurnoutError
+
+TIMEOUT_SECONDS = 10.0
+_LARGEST_ID = (1 << 31) - 1
+# Codes of the interface: there is no such subject, version or schema. Another 404 comes from a wrong url.
+_ABSENT = frozenset({40401, 40402, 40403})
+_TOKEN_SPARE_SECONDS = 10.0
+# What Confluent Cloud wants beside a token; the names are those of the SASL extensions for its brokers.
+_HEADERS = {"logicalCluster": "target-sr-cluster", "identityPoolId": "Confluent-Identity-Pool-Id"}
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredSchema:
+    """A schema, and those that it refers to, by the names that it has for them."""
+
+    kind: str
+    text: str
+    references: tuple[tuple[str, RegisteredSchema], ...] = ()
+    missing: str | None = None
+    """What it refers to and is not there."""
+
+    def all(self) -> Iterator[tuple[str, RegisteredSchema]]:
+        """What it refers to, directly or not, each after what it refers to itself."""
+        for name, schema in self.references:
+            yield from schema.all()
+            yield name, schema
+
+
+class SchemaRegistry:
+    """One registry; any thread may ask."""
+
+    def __init__(self, settings: RegistrySettings) -> None:
+        self.url = settings.url
+        self._auth = settings.auth or RegistryAuthSettings()
+        self._lock = threading.Lock()
+        self._client: httpx.Client | None = None
+        self._token, self._token_ends = "", 0.0
+
+    def schema(self, number: int) -> RegisteredSchema | None:
+        """The schema of an id; None where the registry has none. TurnoutError where it cannot say."""
+        return self._schema(f"/schemas/ids/{number}") if number <= _LARGEST_ID else None
+
+    def reach(self) -> int:
+        """How many subjects there are; TurnoutError where the registry cannot be used."""
+        return len(self._get("/subjects") or ())
+
+    def close(self) -> None:
+        with self._lock:
+            client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def _schema(self, path: str) -> RegisteredSchema | None:
+        answer = self._get(path)
+        if answer is None:
+            return None
+        try:
+            references = [
+                (str(one["name"]), f"/subjects/{quote(str(one['subject']), safe='')}/versions/{int(one['version'])}")
+                for one in answer.get("references") or ()
+            ]
+            kind, text = str(answer.get("schemaType") or "AVRO").upper(), str(answer["schema"])
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise self._unusable("gave an answer that is no schema") from None
+        # What others refer to may have been deleted since, for those who write.
+        found = [(name, self._schema(f"{place}?deleted=true")) for name, place in references]
+        there = tuple((name, schema) for name, schema in found if schema is not None)
+        absent = [name for name, schema in found if schema is None] + [one.missing for _, one in there if one.missing]
+        return RegisteredSchema(kind, text, there, next(iter(absent), None))
+
+    def _get(self, path: str) -> Any:
+        """The answer of a call; None where there is no such thing."""
+        try:
+            response = self._http().get(f"{self.url}{path}", headers=self._headers())
+        except (httpx.HTTPError, OSError, ValueError) as error:
+            self.close()  # files of certificates may be others at the next try
+            raise self._unusable(f"cannot be reached: {error or type(error).__name__}") from error
+        with contextlib.suppress(ValueError):
+            answer = response.json()
+            if response.status_code == 200:
+                return answer
+            if response.status_code == 404 and isinstance(answer, dict) and answer.get("error_code") in _ABSENT:
+                return None
+        if response.status_code in (401, 403):
+            self._token_ends = 0.0
+            raise self._refused(response.status_code)
+        raise self._unusable(f"answered {response.status_code} {response.reason_phrase}".rstrip())
+
+    def _http(self) -> httpx.Client:
+        with self._lock:
+            if self._client is None:
+                self._client = httpx.Client(verify=self._trust(), timeout=TIMEOUT_SECONDS, follow_redirects=False)
+            return self._client
+
+    def _trust(self) -> ssl.SSLContext:
+        auth = self._auth
+        context = ssl.create_default_context(cafile=auth.ca_file)
+        if auth.certificate_file is not None:
+            password = auth.key_password.get_secret_value() if auth.key_password else ""
+            context.load_cert_chain(auth.certificate_file, auth.key_file, password)
+        return context
+
+    def _headers(self) -> dict[str, str]:
+        auth = self._auth
+        headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
+        if auth.username is not None and auth.password is not None:
+            headers |= _basic(auth.username, auth.password)
+        elif auth.token is not None:
+            headers["Authorization"] = f"Bearer {auth.token.get_secret_value()}"
+        elif auth.oauth is not None:
+            headers["Authorization"] = f"Bearer {self._issued(auth.oauth)}"
+            headers |= {_HEADERS[name]: value for name, value in auth.oauth.extensions.items() if name in _HEADERS}
+        return headers
+
+    def _issued(self, oauth: OAuthSettings) -> str:
+        """A token by the client credentials grant, kept until shortly before its end."""
+        with self._lock:
+            if time.monotonic() < self._token_ends:
+                return self._token
+        form = {"grant_type": "client_credentials"} | ({"scope": oauth.scope} if oauth.scope else {})
+        context = ssl.create_default_context(cafile=oauth.ca_file)
+        headers = _basic(oauth.client_id, oauth.client_secret)
+        try:
+            response = httpx.post(
+                oauth.token_endpoint, data=form, headers=headers, verify=context, timeout=TIMEOUT_SECONDS
+            )
+            answer = response.json()
+            token = str(answer["access_token"]) if response.status_code == 200 else ""
+            seconds = float(answer.get("expires_in", 60))
+        except (httpx.HTTPError, OSError) as error:
+            raise self._no_token(oauth, f"cannot be reached: {error or type(error).__name__}") from error
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise self._no_token(oauth, "gave an answer that is no token") from None
+        if not token:
+            raise self._no_token(oauth, f"answered {response.status_code} {answer.get('error', '')}".rstrip())
+        with self._lock:
+            self._token, self._token_ends = token, time.monotonic() + seconds - min(_TOKEN_SPARE_SECONDS, seconds / 2)
+        return token
+
+    def _unusable(self, what: str) -> TurnoutError:
+        return TurnoutError(
+            code="registry_unreachable",
+            message=f"the schema registry {self.url} {what}",
+            hint="check that it runs and schema_registry.url; no record is passed over meanwhile",
+            status=503,
+        )
+
+    def _refused(self, status: int) -> TurnoutError:
+        return TurnoutError(
+            code="registry_refused",
+            message=f"the schema registry {self.url} lets Turnout not read schemas ({status})",
+            hint="check schema_registry.auth, and what its identity may read; no record is passed over meanwhile",
+            status=503,
+        )
+
+    def _no_token(self, oauth: OAuthSettings, what: str) -> TurnoutError:
+        return TurnoutError(
+            code="registry_refused",
+            message=f"no token for the schema registry: {oauth.token_endpoint} {what}",
+            hint="check schema_registry.auth.oauth; no record is passed over meanwhile",
+            status=503,
+        )
+
+
+def _basic(user: str, password: SecretStr) -> dict[str, str]:
+    request = httpx.Request("GET", "http://localhost")
+    next(httpx.BasicAuth(user, password.get_secret_value()).auth_flow(request))
+    return {"Authorization": request.headers["Authorization"]}

@@ -1,0 +1,299 @@
+"""Jars that Turnout needs and Python packages do not bring: fetched once, verified, kept in a per-user cache.
+
+``jars.lock`` names them by coordinates, size and SHA-256; ``scripts/lock_jars.py`` writes it. This module
+does not resolve versions and starts no JVM.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from turnout.errors import TurnoutError
+
+if TYPE_CHECKING:
+    import httpx
+
+MAVEN = "https://repo.maven.apache.org/maven2"
+MIRROR_VARIABLE = "TURNOUT_MAVEN_MIRROR"
+CACHE_VARIABLE = "TURNOUT_CACHE"
+REMEDY = f"check the network and proxy settings, or set {MIRROR_VARIABLE} to a Maven repository you can reach"
+PARALLEL = 6
+ATTEMPTS = 3
+_UNUSED_SECONDS = 30 * 24 * 3600
+
+Advance = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Jar:
+    group: str
+    artifact: str
+    version: str
+    size: int
+    sha256: str
+    ending: str = ".jar"
+    """What follows the version in the name of the file."""
+
+    @property
+    def file_name(self) -> str:
+        return f"{self.artifact}-{self.version}{self.ending}"
+
+    @property
+    def path(self) -> str:
+        """The path below any Maven repository, and below the cache."""
+        return f"{self.group.replace('.', '/')}/{self.artifact}/{self.version}/{self.file_name}"
+
+
+def resolve(set_name: str, *, progress: bool | None = None, verify: bool = False) -> list[Path]:
+    """The local files of one set of the lock, in the lock's order; fetches what is missing.
+
+    ``progress``: a bar on standard error; by default only on a terminal. ``verify``: hash cached files again.
+    """
+    sets = read_lock()
+    if set_name not in sets:
+        raise TurnoutError(
+            code="unknown_jar_set",
+            message=f"jars.lock has no set '{set_name}' (has: {', '.join(sets)})",
+            hint="use one of those names",
+            status=500,
+        )
+    return fetch(sets[set_name], cache_folder(), progress=progress, verify=verify)
+
+
+def read_lock() -> dict[str, tuple[Jar, ...]]:
+    text = resources.files(__package__).joinpath("jars.lock").read_text(encoding="utf-8")
+    return {name: tuple(map(_jar, entries)) for name, entries in json.loads(text)["sets"].items()}
+
+
+def cache_folder() -> Path:
+    own = os.environ.get(CACHE_VARIABLE)
+    if own:
+        return Path(own).expanduser() / "jars"
+    home = os.environ.get("XDG_CACHE_HOME")
+    return (Path(home) if home else Path.home() / ".cache") / "turnout" / "jars"
+
+
+def drop_unused(kept: Path, pattern: str) -> None:
+    """Remove made files beside this one that nobody has used for a month: other versions may be in use beside this."""
+    for other in kept.parent.glob(pattern):
+        if other != kept and time.time() - other.stat().st_atime > _UNUSED_SECONDS:
+            other.unlink(missing_ok=True)
+
+
+def repository() -> str:
+    return (os.environ.get(MIRROR_VARIABLE) or MAVEN).rstrip("/")
+
+
+def fetch(jars: Sequence[Jar], folder: Path, *, progress: bool | None = None, verify: bool = False) -> list[Path]:
+    """The files of ``jars`` below ``folder``; safe when several threads or processes call it at once."""
+    if any(not _is_cached(jar, folder, verify) for jar in jars):
+        _make_folder(folder)
+        # One lock for the whole cache: the second process waits, then finds everything there. The kernel
+        # gives the lock back when its holder dies, so there is nothing stale to clean up.
+        with _locked(folder / ".lock"):
+            missing = [jar for jar in jars if not _is_cached(jar, folder, verify)]
+            if missing:
+                _download_all(missing, folder, progress)
+    return [folder / jar.path for jar in jars]
+
+
+def _jar(entry: dict[str, str | int]) -> Jar:
+    group, artifact, version = str(entry["coordinates"]).split(":")
+    return Jar(group, artifact, version, int(entry["size"]), str(entry["sha256"]))
+
+
+def _is_cached(jar: Jar, folder: Path, verify: bool) -> bool:
+    """Whether the cached file can be used.
+
+    A file gets its final name only after its hash was right, so later starts look at the size alone: that
+    finds what happens to files (truncated by a full disk, emptied, deleted) in microseconds, where hashing
+    50 MB costs a noticeable part of a start. ``verify`` is there for doubt.
+    """
+    file = folder / jar.path
+    try:
+        if file.stat().st_size != jar.size:
+            return False
+    except OSError:
+        return False
+    return not verify or _sha256(file) == jar.sha256
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _download_all(jars: Sequence[Jar], folder: Path, progress: bool | None) -> None:
+    import httpx
+
+    base = repository()
+    stop = threading.Event()
+    limits = httpx.Limits(max_connections=PARALLEL)
+    try:
+        client = httpx.Client(follow_redirects=True, timeout=30, limits=limits)
+    except (ValueError, OSError, ImportError) as error:  # what a malformed proxy variable or CA file ends in
+        raise _unavailable("jars_unreachable", f"cannot set up downloads: {error}") from error
+    with client, _progress(jars, base, progress) as advance:
+
+        def work(jar: Jar) -> None:
+            try:
+                _download(client, base, jar, folder, advance, stop)
+            except OSError as error:
+                stop.set()
+                raise _unwritable(folder, error) from error
+            except BaseException:
+                stop.set()
+                raise
+
+        with ThreadPoolExecutor(min(PARALLEL, len(jars)), thread_name_prefix="turnout-jars") as pool:
+            # Big ones first: otherwise the largest tends to be left for last, alone.
+            tasks = [pool.submit(work, jar) for jar in sorted(jars, key=lambda jar: -jar.size)]
+            try:
+                errors = [task.exception() for task in tasks]
+            except BaseException:
+                stop.set()
+                raise
+    for failure in errors:
+        if failure is not None and not isinstance(failure, _StoppedError):
+            raise failure
+
+
+class _StoppedError(Exception):
+    """Another download failed, so this one gave up; never leaves this module."""
+
+
+class _MismatchError(Exception):
+    """The bytes are not those of the lock; never leaves this module."""
+
+
+def _download(client: httpx.Client, base: str, jar: Jar, folder: Path, advance: Advance, stop: threading.Event) -> None:
+    import httpx
+
+    final = folder / jar.path
+    part = final.with_name(final.name + ".part")
+    final.parent.mkdir(parents=True, exist_ok=True)
+    for attempt in range(1, ATTEMPTS + 1):
+        if stop.wait(0.2 * (attempt - 1)):
+            raise _StoppedError
+        resumed = part.exists() and part.stat().st_size > 0
+        try:
+            _transfer(client, f"{base}/{jar.path}", jar, part, advance, stop)
+            if _sha256(part) != jar.sha256:
+                raise _MismatchError
+        except httpx.InvalidURL as error:
+            raise _unavailable("jars_unreachable", f"{_shown(base)} is no usable address: {error}") from error
+        except httpx.HTTPStatusError as error:
+            if error.response.status_code < 500 or attempt == ATTEMPTS:
+                raise _refused(jar, base, error.response) from error
+        except httpx.HTTPError as error:
+            if attempt == ATTEMPTS:
+                reason = str(error) or type(error).__name__
+                text = f"cannot fetch {jar.file_name} from {_shown(base)}: {reason}"
+                raise _unavailable("jars_unreachable", text) from error
+        except _MismatchError:
+            part.unlink(missing_ok=True)
+            # A resumed file may have had a bad beginning; only a whole fetch tells about the server.
+            if not resumed or attempt == ATTEMPTS:
+                text = f"{jar.file_name} from {_shown(base)} is not the locked file (SHA-256 or size differs)"
+                raise _unavailable("jar_mismatch", text) from None
+        else:
+            part.replace(final)
+            return
+
+
+def _transfer(client: httpx.Client, url: str, jar: Jar, part: Path, advance: Advance, stop: threading.Event) -> None:
+    """Bring ``part`` to its full size, going on where an earlier transfer ended when the server can."""
+    have = part.stat().st_size if part.exists() else 0
+    if have >= jar.size:
+        return  # complete, or too long: the hash decides
+    headers = {"Accept-Encoding": "identity"}
+    if have:
+        headers["Range"] = f"bytes={have}-"
+    with client.stream("GET", url, headers=headers) as response:
+        if response.status_code == 416:
+            raise _MismatchError  # the server's file is shorter than what we hold
+        response.raise_for_status()
+        goes_on = response.headers.get("Content-Range", "").startswith(f"bytes {have}-")
+        if response.status_code != 206 or not goes_on:
+            have = 0
+        advance(have)
+        with part.open("ab" if have else "wb") as file:
+            for chunk in response.iter_raw():
+                if stop.is_set():
+                    raise _StoppedError
+                have += len(chunk)
+                if have > jar.size:
+                    raise _MismatchError
+                file.write(chunk)
+                advance(len(chunk))
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _refused(jar: Jar, base: str, response: httpx.Response) -> TurnoutError:
+    answer = f"{response.status_code} {response.reason_phrase}".strip()
+    return _unavailable("jar_refused", f"{_shown(base)} answered {answer} for {jar.path}")
+
+
+def _unwritable(folder: Path, error: OSError) -> TurnoutError:
+    return TurnoutError(
+        code="jar_cache",
+        message=f"the jar cache {folder} cannot be written: {error.strerror}",
+        hint=f"set {CACHE_VARIABLE} to a folder with space that you can write",
+        status=500,
+    )
+
+
+def _unavailable(code: str, message: str) -> TurnoutError:
+    return TurnoutError(code=code, message=message, hint=REMEDY, status=503)
+
+
+def _shown(base: str) -> str:
+    """The address without a user name and password that may be in it."""
+    scheme, mark, rest = base.partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}{mark}{host.rpartition('@')[2]}{slash}{path}"
+
+
+@contextlib.contextmanager
+def _progress(jars: Sequence[Jar], base: str, progress: bool | None) -> Iterator[Advance]:
+    total = sum(jar.size for jar in jars)
+    title = f"Fetching {len(jars)} jar{'s' if len(jars) > 1 else ''}"
+    if not (sys.stderr.isatty() if progress is None else progress):
+        print(f"{title} ({total / 1e6:.1f} MB) from {_shown(base)}", file=sys.stderr)
+        yield lambda count: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task(title, total=total)
+        yield lambda count: bar.advance(task, count)

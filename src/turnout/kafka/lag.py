@@ -1,0 +1,80 @@
+"""How far the published generation is behind its topics, and how fast it goes.
+
+Measured on a thread of its own, because asking a broker that is away takes time that nobody else should wait.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from turnout.config import KafkaSettings
+from turnout.errors import TurnoutError
+from turnout.kafka.topics import Topics
+from turnout.plan.offsets import Offsets, Partitions
+
+EVERY_SECONDS = 1.0
+FIRST_SECONDS = 0.1
+TIMEOUT_SECONDS = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One measurement. `trouble` says why Kafka could not be asked; `measured` is false before it answered once."""
+
+    lag: int | None = None
+    lags: Partitions = field(default_factory=dict)
+    records_per_second: float = 0.0
+    trouble: str | None = None
+    measured: bool = False
+
+
+class Meter:
+    """Measures once a second, whatever generation is shown then."""
+
+    def __init__(self, kafka: KafkaSettings, shown: Callable[[], tuple[Offsets, int, int] | None]) -> None:
+        # A client of its own: its questions keep nobody else waiting, and an outage shows soon.
+        self._topics = Topics(kafka, TIMEOUT_SECONDS)
+        self._shown = shown
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._before: tuple[int, int, float] | None = None
+        self.reading = Reading()
+
+    def start(self) -> None:
+        """Begin; does nothing when it has begun."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="turnout-meter", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._topics.close()
+        if self._thread is not None:
+            self._thread.join(timeout=3)
+
+    def _run(self) -> None:
+        while not self._stopped.wait(EVERY_SECONDS if self.reading.measured else FIRST_SECONDS):
+            shown = self._shown()
+            if shown is not None:
+                self.reading = self._measure(*shown)
+
+    def _measure(self, offsets: Offsets, records: int, generation: int) -> Reading:
+        try:
+            ends = self._topics.end_offsets({topic for topic, _ in offsets.next})
+        except TurnoutError as error:
+            if error.code == "unknown_topic":
+                # A topic that was deleted is told by the query that reads it; the others go on.
+                return replace(self.reading, records_per_second=0.0, trouble=None, measured=True)
+            return replace(self.reading, records_per_second=0.0, trouble=str(error))
+        lags = offsets.lags(ends)
+        return Reading(sum(lags.values()), lags, self._rate(records, generation), None, measured=True)
+
+    def _rate(self, records: int, generation: int) -> float:
+        now = time.monotonic()
+        before, self._before = self._before, (records, generation, now)
+        if before is None or before[1] != generation:
+            return 0.0
+        return round((records - before[0]) / max(now - before[2], 0.001), 1)

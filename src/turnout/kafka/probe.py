@@ -1,0 +1,220 @@
+"""The way to a broker, walked step by step without a Kafka client: name, port, TLS, token endpoint.
+
+Clients often say only that they could not connect; this says which step failed. It waits a bounded time at each.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import socket
+import ssl
+import urllib.error
+import urllib.parse
+import urllib.request
+from pathlib import Path
+
+from turnout.config import KafkaSettings
+from turnout.config.auth import AuthSettings, OAuthSettings
+from turnout.errors import TurnoutError
+from turnout.kafka.diagnosis import (
+    CLIENT_CERTIFICATE,
+    EXPIRED,
+    NO_SUCH_NAME,
+    NOT_RUNNING,
+    UNTRUSTED,
+    WRONG_NAME,
+    Cause,
+    cause_in,
+)
+from turnout.kafka.keystores import trusted_certificates
+
+SECONDS = 3.0
+# How long a broker gets to complain about a client's certificate, which in TLS 1.3 comes after the handshake.
+_COMPLAINT_SECONDS = 0.5
+# OpenSSL's numbers for why a certificate was not accepted.
+_EXPIRED, _OTHER_HOST, _OTHER_ADDRESS = 10, 62, 64
+
+
+def explain(kafka: KafkaSettings, words: str = "") -> Cause | None:
+    """Why the cluster cannot be used: by the words of a client where they tell enough, else by a walk."""
+    told = cause_in(words)
+    if told is not None and told not in (UNTRUSTED, NOT_RUNNING, NO_SUCH_NAME):
+        return told
+    if kafka.auth is not None and kafka.auth.oauth is not None and (seen := ask_for_token(kafka.auth.oauth)):
+        return seen
+    return walk(kafka) or told
+
+
+def walk(kafka: KafkaSettings) -> Cause | None:
+    """The first step that fails towards every one of the brokers; None where one can be reached."""
+    first: Cause | None = None
+    for address in kafka.bootstrap_servers.split(","):
+        host, _, port = address.strip().rpartition(":")
+        cause = _walk_to(host.strip("[]"), int(port), kafka.auth)
+        if cause is None:
+            return None
+        first = first or cause
+    return first
+
+
+def _walk_to(host: str, port: int, auth: AuthSettings | None) -> Cause | None:
+    try:
+        socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError:
+        return _of(NO_SUCH_NAME, f"the name {host!r} is not known")
+    try:
+        link = socket.create_connection((host, port), SECONDS)
+    except TimeoutError:
+        return Cause(
+            "no_answer", f"{host}:{port} does not answer", "see that firewalls and proxies let this machine through"
+        )
+    except OSError as error:
+        return _of(NOT_RUNNING, f"nothing listens at {host}:{port} ({error.strerror or type(error).__name__})")
+    with link:
+        link.settimeout(SECONDS)
+        return _secure(link, host, auth) if auth is not None and auth.tls else _plain(link)
+
+
+def _plain(link: socket.socket) -> Cause | None:
+    """A port that answers a TLS greeting is not one for plain text."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    try:
+        with context.wrap_socket(link):
+            return Cause("port_speaks_tls", "the broker's port speaks TLS", "use auth.protocol SSL or SASL_SSL")
+    except OSError:
+        return None
+
+
+def _secure(link: socket.socket, host: str, auth: AuthSettings) -> Cause | None:
+    try:
+        context = _context(auth.ca_file, auth)
+        context.check_hostname = auth.verify_hostname
+        if auth.certificate_file is not None:
+            password = auth.key_password.get_secret_value() if auth.key_password else None
+            context.load_cert_chain(auth.certificate_file, auth.key_file, password)
+    except (OSError, ValueError) as error:
+        return Cause("bad_files", f"the files of auth cannot be used ({_reason(error)})", "correct them")
+    except TurnoutError as error:
+        return Cause("bad_files", error.message, error.hint)
+    try:
+        with context.wrap_socket(link, server_hostname=host) as secured:
+            return None if auth.keystore_file is not None else _complaint(secured)
+    except ssl.SSLCertVerificationError as error:
+        return _untrusted(error)
+    except ssl.SSLError as error:
+        if "ALERT" in (error.reason or ""):
+            return CLIENT_CERTIFICATE
+        return _not_tls(_reason(error))
+    except OSError as error:
+        return _not_tls(_reason(error))
+
+
+def _complaint(secured: ssl.SSLSocket) -> Cause | None:
+    secured.settimeout(_COMPLAINT_SECONDS)
+    try:
+        secured.recv(1)
+    except ssl.SSLError as error:
+        return CLIENT_CERTIFICATE if "ALERT" in (error.reason or "") else None
+    except OSError:  # silence is the good answer: a broker waits for its client to speak
+        return None
+    return None
+
+
+def _context(ca_file: Path | None, auth: AuthSettings | None = None) -> ssl.SSLContext:
+    if auth is not None and auth.truststore_file is not None:
+        password = auth.truststore_password.get_secret_value() if auth.truststore_password else ""
+        return ssl.create_default_context(cadata=trusted_certificates(auth.truststore_file, password))
+    return ssl.create_default_context(cafile=ca_file)
+
+
+def _untrusted(error: ssl.SSLCertVerificationError) -> Cause:
+    if error.verify_code == _EXPIRED:
+        return EXPIRED
+    if error.verify_code in (_OTHER_HOST, _OTHER_ADDRESS):
+        return _of(WRONG_NAME, f"the broker's certificate is for another name ({error.verify_message})")
+    return _of(UNTRUSTED, f"{UNTRUSTED.text} ({error.verify_message})")
+
+
+def _not_tls(reason: str) -> Cause:
+    return Cause(
+        "port_without_tls",
+        f"the broker's port does not speak TLS ({reason})",
+        "use the port of its TLS listener, or auth.protocol PLAINTEXT or SASL_PLAINTEXT",
+    )
+
+
+def ask_for_token(oauth: OAuthSettings) -> Cause | None:
+    """Why the token endpoint gives no token; None where it gives one."""
+    secret = oauth.client_secret.get_secret_value()
+    identity = base64.b64encode(f"{oauth.client_id}:{secret}".encode()).decode()
+    form = {"grant_type": "client_credentials"} | ({"scope": oauth.scope} if oauth.scope else {})
+    request = urllib.request.Request(oauth.token_endpoint, urllib.parse.urlencode(form).encode())
+    request.add_header("Authorization", f"Basic {identity}")
+    try:
+        # Java and librdkafka ask without the proxies of the environment too.
+        handlers = [urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=_context(oauth.ca_file))]
+        with urllib.request.build_opener(*handlers).open(request, timeout=SECONDS) as answer:
+            return None if _has_token(answer.read()) else _no_token(oauth, "its answer has no access_token")
+    except urllib.error.HTTPError as error:
+        said = _said(error.read()).replace(secret, "********")
+        return _no_token(oauth, f"HTTP {error.code}{said}")
+    except urllib.error.URLError as error:
+        return _endpoint_down(oauth, error.reason)
+    except OSError as error:
+        return _endpoint_down(oauth, error)
+
+
+def _has_token(body: bytes) -> bool:
+    try:
+        return bool(json.loads(body).get("access_token"))
+    except (ValueError, AttributeError):
+        return False
+
+
+def _said(body: bytes) -> str:
+    """The standard's `error` and `error_description` of a refusal; nothing else of its text is repeated."""
+    try:
+        found = json.loads(body)
+        words = [str(found[name]) for name in ("error", "error_description") if found.get(name)]
+    except (ValueError, AttributeError):
+        return ""
+    return f": {', '.join(words)}"[:200] if words else ""
+
+
+def _no_token(oauth: OAuthSettings, why: str) -> Cause:
+    return Cause(
+        "token_refused",
+        f"the token endpoint {oauth.token_endpoint} gave no token ({why})",
+        "correct auth.oauth: token_endpoint, client_id, client_secret and scope",
+    )
+
+
+def _endpoint_down(oauth: OAuthSettings, reason: object) -> Cause:
+    where = f"the token endpoint {oauth.token_endpoint}"
+    if isinstance(reason, ssl.SSLCertVerificationError):
+        return Cause(
+            "token_endpoint_not_trusted",
+            f"{where} has a certificate that is not trusted ({reason.verify_message})",
+            "give the PEM file of its authority as auth.oauth.ca_file, or have the certificate renewed",
+        )
+    if isinstance(reason, socket.gaierror):
+        return Cause("token_endpoint_name", f"{where}: its name is not known", "correct auth.oauth.token_endpoint")
+    why = _reason(reason) if isinstance(reason, Exception) else str(reason)
+    return Cause(
+        "token_endpoint_down",
+        f"{where} cannot be reached ({why})",
+        "see that it runs and that this machine may reach it, or correct auth.oauth.token_endpoint",
+    )
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ssl.SSLError):
+        return (error.reason or "TLS failed").replace("_", " ").lower()
+    return (error.strerror if isinstance(error, OSError) else "") or str(error) or type(error).__name__
+
+
+def _of(cause: Cause, text: str) -> Cause:
+    return Cause(cause.code, text, cause.hint)

@@ -1,0 +1,400 @@
+"""A real Apache Kafka broker of one node (KRaft, no ZooKeeper) for the demo, for tests and for trials.
+
+It owns the broker's process, folder and settings. Topics and records are not its business: see ``testing``.
+"""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import json
+import logging
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from turnout.errors import TurnoutError
+from turnout.java import jars
+from turnout.java.runtime import find_java
+
+HOST = "127.0.0.1"
+STOP_SECONDS = 20
+TAIL_LINES = 15
+LOCK_SECONDS = 5
+
+# 0.4 s less of a 2.7 s start, and 30 MB less memory. A broker mostly moves bytes: writing and reading 1.5M
+# records cost it no more CPU with the first compiler tier alone than with both.
+JVM_FLAGS = (
+    "-XX:-CreateCoredumpOnCrash",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:-UsePerfData",  # a file in the system's temporary folder
+    "-Djava.awt.headless=true",
+)
+TEMPORARY = "tmp"
+"""The folder for temporary files of the JVM, in the broker's."""
+
+# One node cannot have replicas, and one partition for each internal topic keeps start and stop short.
+SETTINGS = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "auto.create.topics.enable": "false",
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "log.segment.delete.delay.ms": "1000",
+    "log.cleaner.dedupe.buffer.size": "16777216",
+    "num.network.threads": "2",
+    "num.io.threads": "4",
+}
+
+LOG4J = """\
+status = error
+appender.out.type = Console
+appender.out.name = out
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = %d %p %m (%c{1})%n%throwable
+rootLogger.level = info
+rootLogger.appenderRef.out.ref = out
+"""
+
+# java takes the place of the shell, so the pid that we know is java's. The small process beside it waits for
+# the end of our pipe: that comes when this process ends in any way, kill -9 included. A word on the pipe
+# means that java is known to be gone. PR_SET_PDEATHSIG would be shorter, but fires when the *thread* that
+# started java ends.
+LAUNCH = """\
+exec 3<&0 </dev/null
+(
+  read -r word <&3 && exit
+  kill -TERM $$; n=0
+  while [ $n -lt 100 ] && kill -0 $$; do sleep 0.1; n=$((n + 1)); done
+  kill -KILL $$
+) >/dev/null 2>&1 &
+exec 3<&-
+exec "$@"
+"""
+
+
+class EmbeddedBroker:
+    """A broker on ``data``; start it again on the same folder and its topics and its port are still there.
+
+    ``port`` 0 picks a free one. ``properties`` add to or replace any of the broker's settings; when they
+    replace ``listeners``, ``port`` must be given and be one of them. ``properties["cluster.id"]`` is the id
+    used for formatting, so that several nodes can form one cluster. ``client`` are librdkafka settings for
+    the ready check, needed when the listener on ``port`` is a secured one. ``classpath`` adds plugins of Kafka.
+    """
+
+    def __init__(
+        self,
+        data: Path,
+        port: int = 0,
+        properties: Mapping[str, str] = {},
+        heap: str = "512m",
+        *,
+        client: Mapping[str, str] = {},
+        java_options: Iterable[str] = (),
+        classpath: Iterable[Path] = (),
+        timeout_seconds: float = 300,
+    ) -> None:
+        self.data = data.absolute()
+        self.log_file = self.data / "broker.log"
+        self._wanted_port = port
+        self._properties = dict(properties)
+        self._heap = heap
+        self._client = dict(client)
+        self._java_options = tuple(java_options)
+        self._classpath = tuple(classpath)
+        self._timeout_seconds = timeout_seconds
+        self._port = 0
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        if not self._port:
+            raise RuntimeError("the broker has no address before it is started")
+        return f"{HOST}:{self._port}"
+
+    @property
+    def pid(self) -> int | None:
+        """The pid of the JVM while it runs."""
+        return self._process.pid if self._process is not None and self.running else None
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        """Launch, and return when a client gets an answer."""
+        self.launch()
+        self.wait_ready()
+
+    def launch(self) -> None:
+        """Start the JVM and do not wait: the nodes of a larger cluster must all run before one is ready."""
+        if self._process is not None:
+            raise RuntimeError("the broker is started already")
+        temporary = f"-Djava.io.tmpdir={self.data / TEMPORARY}"
+        java = [str(find_java()), f"-Xmx{self._heap}", *JVM_FLAGS, temporary, *self._java_options]
+        java += ["-cp", os.pathsep.join(map(str, [*jars.resolve("broker"), *self._classpath]))]
+        self.data.mkdir(parents=True, exist_ok=True)
+        lock = _lock(self.data)
+        try:
+            self._process = self._spawn(java, lock)
+        finally:
+            os.close(lock)  # the JVM has it now
+
+    def _spawn(self, java: list[str], lock: int) -> subprocess.Popen[bytes]:
+        if self.log_file.exists():
+            self.log_file.replace(self.log_file.with_suffix(".log.1"))
+        self._clear()
+        (self.data / TEMPORARY).mkdir(mode=0o700)
+        settings = self._settings()
+        server = self.data / "server.properties"
+        server.touch(mode=0o600)  # properties may hold passwords
+        server.write_text(_render(settings), encoding="utf-8")
+        self._format(java, server, Path(settings["log.dirs"].split(",")[0]))
+        log4j = self.data / "log4j2.properties"
+        log4j.write_text(LOG4J, encoding="utf-8")
+        command = [*java, f"-Dlog4j2.configurationFile={log4j}", "kafka.Kafka", str(server)]
+        with self.log_file.open("ab") as log:
+            return subprocess.Popen(
+                ["/bin/sh", "-c", LAUNCH, "turnout-broker", *command],
+                stdin=subprocess.PIPE, stdout=log, stderr=log, cwd=self.data, pass_fds=(lock,),
+                start_new_session=True,  # Ctrl-C in the terminal is for us; we then stop the broker in order
+            )  # fmt: skip
+
+    def wait_ready(self) -> None:
+        """Return when a client gets an answer; when that does not come, stop and show the end of the log."""
+        deadline = time.monotonic() + self._timeout_seconds
+        try:
+            while not self._answers():
+                if not self.running:
+                    code = self._process.returncode if self._process else None
+                    raise self._failed(f"the broker ended with exit code {code} before it was ready")
+                if time.monotonic() > deadline:
+                    raise self._failed(f"the broker was not ready within {self._timeout_seconds:g} s")
+                time.sleep(0.02)
+        except BaseException:
+            self.stop()
+            raise
+        self._port_file.write_text(json.dumps({"port": self._port}), encoding="utf-8")
+
+    def stop(self) -> None:
+        """End the JVM: in order, by force when it takes too long. Does nothing when none runs."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.terminate()
+        try:
+            process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        assert process.stdin is not None
+        try:
+            process.stdin.write(b"gone\n")
+            process.stdin.close()
+        except OSError:
+            pass  # the waiting process was killed too
+        self._clear()
+
+    def _clear(self) -> None:
+        """Take away temporary files, also those that a broker left that was killed."""
+        shutil.rmtree(self.data / TEMPORARY, ignore_errors=True)
+
+    @property
+    def _port_file(self) -> Path:
+        return self.data / "port.json"
+
+    def _settings(self) -> dict[str, str]:
+        own = self._properties
+        self._port = self._wanted_port if "listeners" in own else self._choose_port()
+        if not self._port:
+            raise ValueError("properties replace 'listeners', so port must say which of them clients use")
+        controller = free_port()
+        places = {
+            "listeners": f"PLAINTEXT://{HOST}:{self._port},CONTROLLER://{HOST}:{controller}",
+            "controller.quorum.voters": f"{own.get('node.id', '1')}@{HOST}:{controller}",
+            "log.dirs": str(self.data / "logs"),
+        }
+        if "controller.quorum.bootstrap.servers" in own or "controller.quorum.voters" in own:
+            del places["controller.quorum.voters"]
+        return {key: value for key, value in {**SETTINGS, **places, **own}.items() if key != "cluster.id"}
+
+    def _choose_port(self) -> int:
+        if self._wanted_port:
+            if not _is_free(self._wanted_port):
+                raise TurnoutError(
+                    code="broker_port_busy",
+                    message=f"port {self._wanted_port} on {HOST} is in use",
+                    hint="end the program that uses it, or choose another port (0 picks a free one)",
+                    status=500,
+                )
+            return self._wanted_port
+        # Clients of the last run know the last port. Any port was asked for: a new one does when it is taken.
+        try:
+            last = int(json.loads(self._port_file.read_text(encoding="utf-8"))["port"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return free_port()
+        return last if _is_free(last) else free_port()
+
+    def _format(self, java: list[str], server: Path, folder: Path) -> None:
+        """Kafka's own tool, although it costs 0.7 s: what it writes depends on the Kafka release."""
+        if (folder / "meta.properties").exists():
+            return
+        cluster = self._properties.get("cluster.id") or _cluster_id()
+        command = [
+            *java,
+            "kafka.tools.StorageTool",
+            "format",
+            f"--cluster-id={cluster}",  # as one argument: an id may begin with a dash
+            "--config",
+            str(server),
+        ]
+        with self.log_file.open("ab") as log:
+            done = subprocess.run(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False, start_new_session=True
+            )
+        if done.returncode:
+            raise self._failed(f"the broker's folder {folder} could not be formatted")
+
+    def _answers(self) -> bool:
+        if not _accepts(self._port):
+            return False
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import AdminClient
+
+        config: dict[str, str | int | float | bool] = {"log_level": 0, **self._client}
+        config["bootstrap.servers"] = self.bootstrap_servers
+        try:
+            found = AdminClient(config, logger=_silent()).list_topics(timeout=2)
+        except KafkaException:
+            return False
+        return len(found.brokers) > 0
+
+    def _failed(self, message: str) -> TurnoutError:
+        tail = "\n".join(f"  {line}" for line in _tail(self.log_file))
+        hint = f"{self.log_file} ends with:\n{tail}"
+        return TurnoutError(code="broker_failed", message=message, hint=hint, status=500)
+
+
+def serve(port: int, data: Path, announce: Callable[[str], None] = print) -> None:
+    """Run a broker until SIGINT or SIGTERM; for the main thread. ``announce`` gets a line when ready."""
+    asked = threading.Event()
+    with _on_signals(asked.set), EmbeddedBroker(data, port) as broker:
+        announce(f"Kafka is ready at {broker.bootstrap_servers} (data: {broker.data}); Ctrl-C stops it")
+        while not asked.wait(0.5):
+            if not broker.running:
+                raise broker._failed("the broker ended by itself")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def _on_signals(action: Callable[[], None]) -> Iterator[None]:
+    old = {sign: signal.signal(sign, lambda *_: action()) for sign in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for sign, handler in old.items():
+            signal.signal(sign, handler)
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        # As Kafka does: connections of the last run that are still closing must not look like a busy port.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True
+
+
+def _accepts(port: int) -> bool:
+    try:
+        socket.create_connection((HOST, port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def _render(settings: Mapping[str, str]) -> str:
+    escaped = {key: value.replace("\\", "\\\\").replace("\n", "\\n") for key, value in settings.items()}
+    return "".join(f"{key}={value}\n" for key, value in escaped.items())
+
+
+def _cluster_id() -> str:
+    # A leading dash would be taken for an option of the tool.
+    return base64.urlsafe_b64encode(b"\0" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
+
+
+def _silent() -> logging.Logger:
+    """The ready check knocks before the broker listens; the client's complaints about it would only worry."""
+    logger = logging.getLogger("turnout.local.broker.ready")
+    logger.propagate = False
+    logger.setLevel(logging.CRITICAL + 1)
+    return logger
+
+
+def _lock(data: Path) -> int:
+    """A file descriptor that holds the folder; the JVM inherits it, and with its end the folder is free.
+
+    Kafka's own lock comes too late: a second node on the folder writes to the cluster metadata before it
+    looks. The wait is for a broker that is just ending, its parent killed.
+    """
+    lock = os.open(data / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+    deadline = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() < deadline:
+                time.sleep(0.05)
+                continue
+            os.close(lock)
+            raise TurnoutError(
+                code="broker_folder_busy",
+                message=f"another broker runs on {data}",
+                hint="stop that one, or choose another folder",
+                status=500,
+            ) from None
+        return lock
+
+
+def _tail(file: Path) -> list[str]:
+    """The last lines without Java's stack frames: the causes are in the lines between them."""
+    try:
+        lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+    return [line for line in lines if not line.startswith(("\tat ", "\t... "))][-TAIL_LINES:]

@@ -1,0 +1,237 @@
+"""Sample users and accounts: what they say is decided purely, from a seed; a thread writes them to Kafka.
+
+A user comes first and its account some records later, so that a live view shows the row completing itself.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count, cycle
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from confluent_kafka import Producer
+
+ACCOUNTLESS = 3  # of a hundred users never open an account
+BAD_EVERY = 60
+_TICK_SECONDS = 0.01
+_FLUSH_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One record to write."""
+
+    topic: str
+    key: str
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Theme:
+    """What makes one set of people look different from another."""
+
+    first_names: tuple[str, ...]
+    last_names: tuple[str, ...]
+    mail_domain: str
+    account_types: tuple[str, ...]
+    balances: tuple[float, float]
+
+
+HARBOUR = Theme(
+    first_names=(
+        "Ada", "Ben", "Clara", "David", "Elena", "Felix", "Grace", "Hugo", "Iris", "Jonas", "Katya", "Liam",
+        "Maya", "Noah", "Olivia", "Pablo", "Quinn", "Rosa", "Samir", "Tessa", "Umar", "Vera", "Will", "Yara", "Zoe",
+    ),
+    last_names=(
+        "Archer", "Baker", "Castillo", "Duarte", "Eriksen", "Fischer", "Grant", "Hansen", "Ibrahim", "Jensen",
+        "Keller", "Lombardi", "Moreau", "Novak", "Okafor", "Petrov", "Quist", "Romero", "Silva", "Turner",
+    ),
+    mail_domain="harbour.example",
+    account_types=("checking", "savings", "credit"),
+    balances=(20.0, 9_500.0),
+)  # fmt: skip
+SUMMIT = Theme(
+    first_names=(
+        "Aiko", "Chen", "Daiki", "Emi", "Fumiko", "Haruto", "Indira", "Jin", "Kenji", "Lakshmi", "Mei", "Nikhil",
+        "Omi", "Priya", "Ravi", "Sakura", "Tao", "Usha", "Wei", "Yuki",
+    ),
+    last_names=(
+        "Arai", "Bose", "Chandra", "Desai", "Endo", "Fujita", "Gupta", "Hayashi", "Iyer", "Kim", "Liu", "Mori",
+        "Nair", "Ono", "Park", "Rao", "Sato", "Tanaka", "Wang", "Zhang",
+    ),
+    mail_domain="summit.example",
+    account_types=("gold", "platinum", "business"),
+    balances=(10_000.0, 250_000.0),
+)  # fmt: skip
+
+
+class People:
+    """The people of one pair of topics: first the ones who are there already, then what goes on to happen.
+
+    The same arguments give the same records. `first_user` is the number of the first one, so that a later run
+    on the same topics adds people instead of repeating them.
+    """
+
+    def __init__(self, users_topic: str, accounts_topic: str, theme: Theme, *, seed: int = 7, first_user: int = 1):
+        self._topics = (users_topic, accounts_topic)
+        self._theme = theme
+        self._random = random.Random(f"{seed} {users_topic} {first_user}")
+        self._numbers = count(first_user)
+        self._waiting: deque[str] = deque()
+        self._accounts: list[tuple[str, str, float]] = []
+
+    def backlog(self, users: int) -> Iterator[Sample]:
+        """The users who are there at the start, and the accounts of most of them."""
+        for _ in range(users):
+            yield self._new_user()
+        # The last few have none yet: theirs come while somebody looks.
+        while len(self._waiting) > users // 10:
+            yield self._new_account()
+
+    def live(self) -> Iterator[Sample]:
+        """What happens from then on, without end: new users, accounts, movements, a bad record now and then."""
+        bad = cycle((self._malformed, self._mistyped_age, self._no_object, self._mistyped_balance))
+        for number in count(1):
+            chance = self._random.random()
+            if number % BAD_EVERY == 0:
+                yield next(bad)()
+            elif chance < 0.2:
+                yield self._new_user()
+            elif (chance < 0.4 and self._waiting) or not self._accounts:
+                yield self._new_account() if self._waiting else self._new_user()
+            else:
+                yield self._movement()
+
+    def _new_user(self) -> Sample:
+        user = self._user()
+        if self._random.randrange(100) >= ACCOUNTLESS:
+            self._waiting.append(user["userId"])
+        return self._sample(0, user["userId"], user)
+
+    def _user(self) -> dict[str, Any]:
+        first = self._random.choice(self._theme.first_names)
+        last = self._random.choice(self._theme.last_names)
+        number = next(self._numbers)
+        mail = f"{first}.{last}{number}@{self._theme.mail_domain}".lower()
+        age = min(95, max(18, round(self._random.gauss(42, 15))))
+        return {"userId": f"u{number:05d}", "name": f"{first} {last}", "email": mail, "age": age}
+
+    def _new_account(self) -> Sample:
+        user = self._waiting.popleft()
+        account_type = self._random.choice(self._theme.account_types)
+        low, high = self._theme.balances
+        return self._account(len(self._accounts), user, account_type, round(self._random.uniform(low, high), 2))
+
+    def _movement(self) -> Sample:
+        place = self._random.randrange(len(self._accounts))
+        user, account_type, balance = self._accounts[place]
+        low, high = self._theme.balances
+        change = self._random.uniform(-0.05, 0.055) * (high - low)
+        return self._account(place, user, account_type, round(max(0.0, balance + change), 2))
+
+    def _account(self, place: int, user: str, account_type: str, balance: float) -> Sample:
+        self._accounts[place : place + 1] = [(user, account_type, balance)]
+        return self._sample(1, user, {"userId": user, "accountType": account_type, "balance": balance})
+
+    def _malformed(self) -> Sample:
+        user = self._user()
+        return Sample(self._topics[0], user["userId"], json.dumps(user)[:-12].encode())
+
+    def _mistyped_age(self) -> Sample:
+        user = self._user() | {"age": "forty-two"}
+        return self._sample(0, user["userId"], user)
+
+    def _no_object(self) -> Sample:
+        user = f"u{next(self._numbers):05d}"
+        return Sample(self._topics[1], user, json.dumps([user, "savings", 12.5]).encode())
+
+    def _mistyped_balance(self) -> Sample:
+        user = f"u{next(self._numbers):05d}"
+        account = {"userId": user, "accountType": self._theme.account_types[0], "balance": "n/a"}
+        return self._sample(1, user, account)
+
+    def _sample(self, topic: int, key: str, value: dict[str, Any]) -> Sample:
+        return Sample(self._topics[topic], key, json.dumps(value).encode())
+
+
+class SampleProducer:
+    """Writes samples to a broker: some at once, then endless ones at a rate, in a thread of its own."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self._bootstrap_servers = bootstrap_servers
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._client: Producer | None = None
+
+    def write(self, samples: Iterable[Sample]) -> int:
+        """Write them all; returns their number when the broker has them."""
+        client = self._producer()
+        written = 0
+        for sample in samples:
+            self._send(client, sample)
+            written += 1
+        left = client.flush(30)
+        if left:
+            raise TimeoutError(f"{left} of {written} sample records were not taken by the broker within 30 s")
+        return written
+
+    def start(self, endless: Sequence[Iterator[Sample]], records_per_second: float) -> None:
+        """From now on take one of each in turn, so many a second of each, until `stop`."""
+        streams = list(endless)
+
+        def produce(client: Producer, rounds: int) -> None:
+            for _ in range(rounds):
+                for stream in streams:
+                    self._send(client, next(stream))
+
+        arguments = (produce, records_per_second)
+        self._thread = threading.Thread(target=self._run, args=arguments, name="turnout-samples", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread; what the broker has not taken within a second is dropped."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join()
+        if self._client is not None:
+            self._client.flush(_FLUSH_SECONDS)
+
+    def _run(self, produce: Callable[[Producer, int], None], records_per_second: float) -> None:
+        client = self._producer()
+        since, sent = time.monotonic(), 0
+        while not self._stopping.wait(max(_TICK_SECONDS, since + (sent + 1) / records_per_second - time.monotonic())):
+            due = int((time.monotonic() - since) * records_per_second) - sent
+            if due > max(1.0, records_per_second):  # the machine slept: go on, do not catch up
+                since, sent, due = time.monotonic(), 0, 1
+            produce(client, due)
+            client.poll(0)
+            sent += due
+
+    def _send(self, client: Producer, sample: Sample) -> None:
+        while not self._stopping.is_set():
+            try:
+                client.produce(sample.topic, sample.value, sample.key)
+            except BufferError:  # the client's queue is full: let it drain
+                client.poll(0.1)
+            else:
+                return
+
+    def _producer(self) -> Producer:
+        if self._client is None:
+            from confluent_kafka import Producer
+
+            # The broker ends with the demo; what the client says about that would only worry.
+            silent = logging.getLogger("turnout.local.demo_data.client")
+            silent.propagate = False
+            silent.setLevel(logging.CRITICAL + 1)
+            config: dict[str, str | int] = {"bootstrap.servers": self._bootstrap_servers, "linger.ms": 5}
+            self._client = Producer(config, logger=silent)
+        return self._client

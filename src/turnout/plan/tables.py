@@ -1,0 +1,134 @@
+"""The tables of a generation: what each source and each view looks like under one plan.
+
+`config.tables` derives them from settings and plan alone, so that Spark, the store and the surfaces agree on names,
+types and order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from turnout.plan.columns import ColumnType
+from turnout.plan.joins import (
+    Duplicates,
+    Join,
+    ViewSides,
+    narrow_view_sql,
+    own_view_sql,
+    right_id,
+    shows_pairs,
+    side,
+    view_sql,
+)
+from turnout.plan.own_tables import SHOWN_OF_GENERATION
+
+
+@dataclass(frozen=True, slots=True)
+class SourceTable:
+    """A source, the topic it reads under the plan, and its table."""
+
+    source: str
+    topic: str
+    table: str
+    key: str
+    columns: Mapping[str, ColumnType]
+    latest: bool
+    max_rows: int | None
+    form: str = "json"
+    """How its records are written: `json`, `avro` or `protobuf`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ViewTable:
+    """A view of sources that share a key, the left one first; `sql` is over relations named as the sources.
+
+    Spark runs `narrow_sql`, over `relations`: the same join of keys and ids alone, to which the store adds the columns.
+    `narrow_sql_if_unique` has the same result where no two right rows of a source have one key, and does not look for
+    the newest. With `pairs` a left row shows once for each of its right rows; without, once at most. A view with `own`
+    SQL is run as it is, over all columns; it has rows of keys only, numbered for each key.
+    """
+
+    table: str
+    sources: tuple[SourceTable, ...]
+    key: str
+    columns: Mapping[str, ColumnType]
+    sql: str
+    narrow_sql: str
+    narrow_sql_if_unique: str
+    pairs: bool
+    own: bool = False
+
+    @property
+    def left(self) -> SourceTable:
+        return self.sources[0]
+
+    @property
+    def rights(self) -> tuple[SourceTable, ...]:
+        return self.sources[1:]
+
+    @property
+    def relations(self) -> dict[str, SourceTable]:
+        """What Spark knows the sources as when it runs the view."""
+        return {one.source if self.own else side(number): one for number, one in enumerate(self.sources)}
+
+    @property
+    def right_names(self) -> list[dict[str, str]]:
+        """For each right side the columns that it adds, and their names in the view."""
+        return list(_sides(self.sources).right_names().values())
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The hidden columns that tell which rows of the sources a row is made of, or which of its key it is."""
+        return ("_nth",) if self.own else ("_id", *(right_id(number) for number in range(len(self.rights))))
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """All tables of one generation."""
+
+    sources: tuple[SourceTable, ...]
+    views: tuple[ViewTable, ...]
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """Every topic once, in the order of the sources."""
+        return tuple(dict.fromkeys(source.topic for source in self.sources))
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The names that are published together."""
+        own = [source.table for source in self.sources] + [view.table for view in self.views]
+        return (*own, *SHOWN_OF_GENERATION)
+
+
+def _sides(sources: Sequence[SourceTable]) -> ViewSides:
+    left, *rights = sources
+    return ViewSides(left.source, tuple(left.columns), {r.source: tuple(r.columns) for r in rights}, left.key)
+
+
+def joined_view(name: str, sources: Sequence[SourceTable], join: Join, duplicates: Duplicates) -> ViewTable:
+    """A view that is a join."""
+    left, *rights = sources
+    sides = _sides(sources)
+    columns = dict(left.columns)
+    for right in rights:
+        columns |= {shown: right.columns[column] for column, shown in sides.right_names()[right.source].items()}
+    return ViewTable(
+        table=name,
+        sources=tuple(sources),
+        key=left.key,
+        columns=columns,
+        sql=view_sql(sides, join, duplicates),
+        narrow_sql=narrow_view_sql(len(rights), join, duplicates),
+        narrow_sql_if_unique=narrow_view_sql(len(rights), join, Duplicates.ALL),
+        pairs=shows_pairs(join, duplicates),
+    )
+
+
+def own_view(
+    name: str, sources: Sequence[SourceTable], key: str, columns: Mapping[str, ColumnType], text: str
+) -> ViewTable:
+    """A view of somebody's own SQL."""
+    sql = own_view_sql(text, key, {column: kind.spark for column, kind in columns.items()})
+    return ViewTable(name, tuple(sources), key, columns, sql, sql, sql, pairs=True, own=True)

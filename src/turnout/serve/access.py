@@ -1,0 +1,301 @@
+"""Who may do what: every request and every WebSocket handshake is admitted here, or refused, before anything else.
+
+The rules about sites are in `origins.py`, those about amounts in `limits.py`. What an operator's message causes, and
+what a viewer is sent, is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+import binascii
+import contextlib
+import hashlib
+import hmac
+import re
+from base64 import urlsafe_b64decode
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from turnout.config import AccessSettings, Role, Settings, TokenSettings, config_errors
+from turnout.config.checks import TAKEN_NAMES, token_faults
+from turnout.errors import ConfigError, TurnoutError
+from turnout.messages import PROTOCOL, TOKEN_PROTOCOL
+from turnout.serve.limits import CLIENT, Buckets, Rates, TooOften, check_size, client_of
+from turnout.serve.origins import PREFLIGHT_HEADERS, Origins, is_preflight
+from turnout.serve.read_api import TRUSTED, json_response
+
+IDENTITY = "turnout.identity"
+"""In the scope of an admitted request: its Identity. The page and the probes are served without one, too."""
+
+PUBLIC = ("/", "/healthz", "/readyz")
+"""Paths that everybody may read."""
+
+_PUBLIC_FOLDER = "/static/"
+_READING = ("GET", "HEAD", "OPTIONS")
+_CLIENT_NAME = re.compile("[a-z][a-z0-9_-]{0,31}")
+_REMEMBERED = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who asks, for the history and the logs, and what they may do."""
+
+    name: str
+    role: Role
+
+
+class Tokens:
+    """The tokens, known by their hashes only."""
+
+    def __init__(self, tokens: Iterable[tuple[Identity, str]]) -> None:
+        self._known = [(_hash(token), identity) for identity, token in tokens]
+
+    @classmethod
+    def read(cls, access: AccessSettings) -> Tokens:
+        """The tokens of the settings and of their files; ConfigError has all faults."""
+        wrong: list[str] = []
+        values: list[tuple[config_errors.Path, str]] = []
+        tokens: list[tuple[Identity, str]] = []
+        for place, entry in enumerate(access.tokens):
+            path: config_errors.Path = ("access", "tokens", place, "token_file" if entry.token_file else "token")
+            try:
+                value = _value(entry)
+            except (OSError, UnicodeDecodeError) as error:
+                reason = error.strerror if isinstance(error, OSError) else "it is not text"
+                wrong.append(
+                    f"{config_errors.place(path)}: {entry.token_file} cannot be read ({reason}); check the path"
+                )
+                continue
+            values.append((path, value))
+            tokens.append((Identity(entry.name, entry.role), value))
+        wrong += [f"{config_errors.place(path)}: {text}" for path, text in token_faults(values)]
+        if wrong:
+            raise ConfigError(wrong)
+        return cls(tokens)
+
+    def find(self, token: str) -> Identity | None:
+        """Whose it is. Takes as long for a token that is nearly right as for any other."""
+        given, found = _hash(token), None
+        for known, identity in self._known:
+            if hmac.compare_digest(known, given):
+                found = identity
+        return found
+
+
+class Access:
+    """The rules of one server, and what it remembers of its clients. Used from the event loop only."""
+
+    def __init__(self, tokens: Tokens | None = None, origins: Origins | None = None, rates: Rates | None = None):
+        rates = rates or Rates()
+        self.origins = origins or Origins(rebound=tokens is None)
+        self._tokens = tokens
+        self._reads, self._controls = Buckets(rates.reads), Buckets(rates.controls)
+        self._wrong_tokens = Buckets(rates.wrong_tokens)
+        self._welcome: OrderedDict[tuple[str, str], None] = OrderedDict()
+
+    @classmethod
+    def of(cls, settings: Settings, rates: Rates | None = None) -> Access:
+        """By the settings; reads the files of tokens."""
+        tokens = Tokens.read(settings.access) if settings.access else None
+        return cls(tokens, Origins(settings.server.allowed_origins, rebound=tokens is None), rates)
+
+    @property
+    def wants_token(self) -> bool:
+        return self._tokens is not None
+
+    def admit(self, scope: Scope) -> Identity | None:
+        """Who sent the request; TurnoutError when it is refused, None for what everybody may see."""
+        headers = Headers(scope=scope)
+        check_size(scope)
+        self.origins.check_host(scope, headers)
+        steers = scope["type"] == "http" and scope["method"] not in _READING
+        if steers or scope["type"] == "websocket" or is_preflight(scope, headers):
+            self.origins.check_origin(headers)
+        if self._tokens is None and scope["path"].startswith("/api/"):
+            self.origins.check_site(headers)
+        if is_preflight(scope, headers) or _is_public(scope):
+            self._count(self._reads, scope, None)
+            return self._known(scope, headers) if scope["path"] == "/readyz" else None
+        identity = self._identify(scope, headers)
+        self._count(self._controls if steers else self._reads, scope, identity)
+        if identity is None:
+            raise _unauthorized("this server wants a token")
+        if steers and identity.role is not Role.OPERATOR:
+            raise TurnoutError(
+                code="forbidden",
+                message=f"the token '{identity.name}' is a viewer's: it may look, not change anything",
+                hint="use the token of an operator",
+                status=403,
+            )
+        return identity
+
+    def _identify(self, scope: Scope, headers: Headers) -> Identity | None:
+        if self._tokens is None:
+            return Identity(_client_name(headers), Role.OPERATOR)
+        token = _token(scope, headers)
+        return None if token is None else self._bearer(self._tokens.find(token), client_of(scope))
+
+    def _known(self, scope: Scope, headers: Headers) -> Identity | None:
+        """Who asks for what everybody may see; a wrong token is counted, and is as good as none."""
+        with contextlib.suppress(TurnoutError):
+            return self._identify(scope, headers)
+        return None
+
+    def _bearer(self, identity: Identity | None, client: str) -> Identity:
+        """The bearer of a token, unless too many wrong ones came from there.
+
+        Even a right token is not taken then, or guessing would go on. But who was let in from there before goes on:
+        one wrong client behind a proxy does not lock out the others.
+        """
+        visit = (client, identity.name) if identity else None
+        if visit not in self._welcome:
+            wait = self._wrong_tokens.wait_seconds(client)
+            if wait:
+                raise TooOften("too many wrong tokens came from this address", wait)
+        if identity is None or visit is None:
+            self._wrong_tokens.take(client)
+            raise _unauthorized("the token is not known here")
+        self._welcome[visit] = None
+        self._welcome.move_to_end(visit)
+        if len(self._welcome) > _REMEMBERED:
+            self._welcome.popitem(last=False)
+        return identity
+
+    def _count(self, buckets: Buckets, scope: Scope, identity: Identity | None) -> None:
+        # A probe that is refused would restart a server that is only busy.
+        if scope["path"] == "/healthz":
+            return
+        wait = buckets.take(self.client(scope, identity))
+        if wait:
+            raise TooOften("too many requests came from this client", wait)
+
+    def client(self, scope: Scope, identity: Identity | None) -> str:
+        """Whom a request counts for."""
+        return f"token {identity.name}" if identity and self._tokens else client_of(scope)
+
+
+class Gate:
+    """Lets in what `Access` admits, with its Identity, and answers the rest itself."""
+
+    def __init__(self, app: ASGIApp, access: Access) -> None:
+        self._app = app
+        self._access = access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        send = self._with_cors(headers.get("origin"), send)
+        try:
+            identity = self._access.admit(scope)
+        except TurnoutError as error:
+            await refuse(scope, receive, send, error)
+            return
+        if is_preflight(scope, headers):
+            await Response(status_code=204, headers=PREFLIGHT_HEADERS)(scope, receive, send)
+            return
+        admitted = {**_without_token(scope, identity), CLIENT: self._access.client(scope, identity)}
+        await self._app(admitted, receive, send)
+
+    def _with_cors(self, origin: str | None, send: Send) -> Send:
+        added = self._access.origins.answer_headers(origin)
+        if not added:
+            return send
+
+        async def send_with_cors(message: Message) -> None:
+            if message["type"] in ("http.response.start", "websocket.http.response.start"):
+                MutableHeaders(scope=message).update(added)
+            await send(message)
+
+        return send_with_cors
+
+
+async def refuse(scope: Scope, receive: Receive, send: Send, error: TurnoutError) -> None:
+    """Answer with an error: a request, or a WebSocket handshake that is not accepted yet."""
+    headers: dict[str, str] = {}
+    if error.status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    if isinstance(error, TooOften):
+        headers["Retry-After"] = str(error.retry_after)
+        # What was sent along is not looked at: to refuse each of many requests costs as much as to answer it.
+        headers["Connection"] = "close"
+    await json_response(error.as_json(), error.status, headers)(scope, receive, send)
+
+
+def identity_of(scope: Scope) -> Identity:
+    """Who sent an admitted request."""
+    identity = scope[IDENTITY]
+    assert isinstance(identity, Identity)
+    return identity
+
+
+def subprotocol_of(scope: Scope) -> str | None:
+    """The subprotocol to accept a WebSocket with: a browser that offered some wants one of them."""
+    return PROTOCOL if PROTOCOL in scope.get("subprotocols", ()) else None
+
+
+def _is_public(scope: Scope) -> bool:
+    path: str = scope["path"]
+    return scope["type"] == "http" and (path in PUBLIC or path.startswith(_PUBLIC_FOLDER))
+
+
+def _client_name(headers: Headers) -> str:
+    """What the client calls itself, where that is a plain name."""
+    name = headers.get("x-turnout-client", "").strip().lower()
+    return name if _CLIENT_NAME.fullmatch(name) and name not in TAKEN_NAMES else "http"
+
+
+def _token(scope: Scope, headers: Headers) -> str | None:
+    """The token of a request: a header, or what a browser's WebSocket has instead. Never a part of the address."""
+    kind, _, token = headers.get("authorization", "").partition(" ")
+    if kind.lower() == "bearer":
+        return token.strip()
+    for offered in scope.get("subprotocols", ()):
+        if offered.startswith(TOKEN_PROTOCOL):
+            return _decoded(offered.removeprefix(TOKEN_PROTOCOL))
+    return None
+
+
+def _decoded(text: str) -> str:
+    try:
+        return urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()
+    except (binascii.Error, ValueError):
+        return ""
+
+
+def _without_token(scope: Scope, identity: Identity | None) -> Scope:
+    """The scope with the identity instead of the token: what is not there cannot be shown by mistake."""
+    kept = [
+        (name, value) for name, value in scope["headers"] if name not in (b"authorization", b"sec-websocket-protocol")
+    ]
+    cleaned = {**scope, "headers": kept}
+    if "subprotocols" in scope:
+        cleaned["subprotocols"] = [item for item in scope["subprotocols"] if not item.startswith(TOKEN_PROTOCOL)]
+    if identity is not None:
+        cleaned[IDENTITY] = identity
+        cleaned[TRUSTED] = True
+    return cleaned
+
+
+def _unauthorized(message: str) -> TurnoutError:
+    return TurnoutError(
+        code="unauthorized",
+        message=message,
+        hint="send `Authorization: Bearer TOKEN`; on the command line, set TURNOUT_TOKEN",
+        status=401,
+    )
+
+
+def _value(entry: TokenSettings) -> str:
+    if entry.token_file is not None:
+        return entry.token_file.read_text(encoding="utf-8").strip()
+    return entry.token.get_secret_value() if entry.token else ""
+
+
+def _hash(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()

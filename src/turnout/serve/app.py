@@ -1,0 +1,286 @@
+"""The web server: the application, put together from calls and page, and its life from listening to stopped.
+
+What the calls do is `api.py` and `control_api.py`. Signals belong to the caller: a server stops when `stop()` is
+called.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import secrets
+import socket
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import anyio.to_thread
+import uvicorn
+from starlette.applications import Starlette
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Mount, WebSocketRoute
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocket
+
+from turnout.errors import TurnoutError
+from turnout.messages import MAX_MESSAGE_BYTES
+from turnout.serve.access import PUBLIC, Access, Gate
+from turnout.serve.connections import Connection, Doorkeeper, Socket
+from turnout.serve.control_api import ControlApi
+from turnout.serve.formats import to_json
+from turnout.serve.held_bytes import Held
+from turnout.serve.limits import Viewers
+from turnout.serve.live.endpoint import Live
+from turnout.serve.live.hub import Hub
+from turnout.serve.openapi import document
+from turnout.serve.read_api import (
+    SECURITY_HEADERS,
+    STOPPING,
+    Api,
+    Services,
+    content_security_policy,
+    known_parameters,
+    on_any_error,
+    on_http_error,
+    on_turnout_error,
+)
+from turnout.serve.reads import ReadLimits, Reads
+from turnout.serve.routes import OPENAPI, PAGE, CallRoute
+
+__all__ = ["Server", "Services", "create_app", "serve"]
+
+_STATIC = Path(__file__).parent / "static"
+_NONCE = "__CSP_NONCE__"
+# As many are accepted in one go, while nobody else is served.
+_BACKLOG = 256
+# Each send to a viewer lets other threads run, and then the event loop waits so long for its turn: with Python's 5 ms,
+# a hundred sends take half a second while another thread works.
+_SWITCH_SECONDS = 0.0005
+# With uvicorn's own tick this keeps a stop within two seconds.
+_DRAIN_SECONDS = 1
+_PING_SECONDS = 20.0
+# More than limits.py allows, so that what is too large by little gets an answer that says so.
+_MAX_HEAD_BYTES = 32 * 1024
+
+
+def create_app(services: Services, access: Access | None = None, static: Path = _STATIC) -> ASGIApp:
+    """The application: calls and page, behind the gate, with one error shape and security headers on everything."""
+    access = access or Access()
+    limits = services.limits
+    reads = Reads(
+        services.database,
+        ReadLimits(
+            limits.max_reads,
+            limits.max_reads_per_client,
+            limits.query_timeout_seconds,
+            limits.max_answer_megabytes * 1_000_000,
+        ),
+    )
+    held = Held(limits.max_held_megabytes_per_client * 1_000_000, "server.max_held_megabytes_per_client")
+    hub = Hub(services.database, services.status, reads, held)
+    viewers = Viewers(limits)
+    calls = [
+        *Api(services, viewers, reads, held).routes(),
+        *ControlApi(services).routes(),
+        CallRoute("/", _Page(static), PAGE, ["GET"]),
+    ]
+    app = Starlette(
+        routes=[
+            *calls,
+            _description(calls, services, access),
+            *Live(hub, services.database.identity(), viewers).routes(),
+            WebSocketRoute("/{path:path}", _no_socket),
+            Mount("/static", _Static(directory=static, check_dir=False)),
+        ],
+        exception_handlers={
+            TurnoutError: on_turnout_error,
+            HTTPException: on_http_error,
+            Exception: on_any_error,
+        },
+    )
+    # A path is right or wrong; a redirect would only hide a typo in a client.
+    app.router.redirect_slashes = False
+    return _SecurityHeaders(Gate(app, access))
+
+
+def _description(calls: list[CallRoute], services: Services, access: Access) -> CallRoute:
+    """The call that tells all calls, itself included."""
+
+    async def describe(request: Request) -> Response:
+        known_parameters(request.query_params)
+        return Response(body, media_type="application/json", headers={"Cache-Control": "no-store"})
+
+    route = CallRoute("/api/openapi.json", describe, OPENAPI)
+    body = to_json(document([*calls, route], services.sources, services.views, PUBLIC if access.wants_token else None))
+    return route
+
+
+class _Page:
+    """The page itself. Browsers ask for it each time, so that it never asks for parts of an older build."""
+
+    def __init__(self, static: Path) -> None:
+        self._file = static / "index.html"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        response = await anyio.to_thread.run_sync(self._response)
+        await response(scope, receive, send)
+
+    def _response(self) -> Response:
+        try:
+            page = self._file.read_text(encoding="utf-8")
+        except OSError as error:
+            raise TurnoutError(
+                code="page_not_built",
+                message="the web page is not built; the API works without it",
+                hint="`make setup` builds it",
+                status=503,
+            ) from error
+        # The grid makes its styles in the browser; the page passes the nonce on, so that it alone may.
+        nonce = secrets.token_urlsafe(16)
+        policy = content_security_policy(f"'self' 'nonce-{nonce}'")
+        headers = {"Cache-Control": "no-cache", "Content-Security-Policy": policy}
+        return HTMLResponse(page.replace(_NONCE, nonce), headers=headers)
+
+
+class _Static(StaticFiles):
+    """The parts of the page. Those whose name changes with their content are kept; of others browsers ask each time."""
+
+    async def check_config(self) -> None:
+        """A page that is not built has no parts: each is just not found."""
+
+    def file_response(self, full_path: Any, *args: Any, **kwargs: Any) -> Response:
+        response = super().file_response(full_path, *args, **kwargs)
+        hashed = Path(full_path).parent.name == "assets"
+        response.headers["Cache-Control"] = "public, max-age=31536000, immutable" if hashed else "no-cache"
+        return response
+
+
+async def _no_socket(_: WebSocket) -> None:
+    raise HTTPException(404)
+
+
+class _SecurityHeaders:
+    """Adds the headers to every answer that passes."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] in ("http.response.start", "websocket.http.response.start"):
+                headers = MutableHeaders(scope=message)
+                for name, value in SECURITY_HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        await self._app(scope, receive, send_with_headers)
+
+
+class Server:
+    """One server. Its address is taken at once: a port in use shows before anything else starts."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        host: str,
+        port: int,
+        doorkeeper: Doorkeeper | None = None,
+        trusted_proxies: Sequence[str] = (),
+    ) -> None:
+        self._socket = _listen(host, port)
+        self.host = host
+        self.port: int = self._socket.getsockname()[1]
+        doorkeeper = doorkeeper or Doorkeeper()
+        config = uvicorn.Config(
+            self._with_stopping(app),
+            http=cast(Any, functools.partial(Connection, doorkeeper)),
+            ws=cast(Any, functools.partial(Socket, doorkeeper)),
+            backlog=_BACKLOG,
+            ws_max_size=MAX_MESSAGE_BYTES,
+            ws_ping_interval=_PING_SECONDS,
+            ws_ping_timeout=_PING_SECONDS,
+            # A few bytes could otherwise become a message of many megabytes.
+            ws_per_message_deflate=False,
+            h11_max_incomplete_event_size=_MAX_HEAD_BYTES,
+            # Who else says where a request comes from is not believed, whatever the environment says.
+            proxy_headers=bool(trusted_proxies),
+            forwarded_allow_ips=list(trusted_proxies),
+            lifespan="off",
+            log_config=None,
+            # Below that it logs addresses with their queries, and the headers of WebSockets with their tokens.
+            log_level="error",
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=_DRAIN_SECONDS,
+        )
+        self._uvicorn = _Uvicorn(config)
+
+    @property
+    def url(self) -> str:
+        return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
+
+    async def run(self, on_ready: Callable[[int], None] | None = None) -> None:
+        """Serve until `stop()`; `on_ready` gets the real port once requests are answered."""
+        sys.setswitchinterval(_SWITCH_SECONDS)
+        self._uvicorn.on_ready = (lambda: on_ready(self.port)) if on_ready else None
+        try:
+            await self._uvicorn.serve(sockets=[self._socket])
+        finally:
+            self._socket.close()
+
+    def stop(self) -> None:
+        """Stop soon, from any thread: requests under way have a second to finish."""
+        self._uvicorn.should_exit = True
+
+    def _with_stopping(self, app: ASGIApp) -> ASGIApp:
+        """Lets a call that waits see that the server stops, so that it answers in time."""
+
+        async def told(scope: Scope, receive: Receive, send: Send) -> None:
+            await app({**scope, STOPPING: lambda: self._uvicorn.should_exit}, receive, send)
+
+        return told
+
+
+async def serve(app: ASGIApp, host: str, port: int, ready_callback: Callable[[int], None] | None = None) -> None:
+    """Serve until cancelled; ends in order then."""
+    server = Server(app, host, port)
+    running = asyncio.ensure_future(server.run(ready_callback))
+    try:
+        await asyncio.shield(running)
+    except asyncio.CancelledError:
+        server.stop()
+        await running
+        raise
+
+
+class _Uvicorn(uvicorn.Server):
+    """Uvicorn that says when it listens, and leaves signals alone."""
+
+    on_ready: Callable[[], None] | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.on_ready is not None:
+            self.on_ready()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except OSError as error:
+        raise TurnoutError(
+            code="address_unavailable",
+            message=f"server: cannot listen on {host}:{port}: {error.strerror or error}",
+            hint="give another server.port (0 takes a free one) or server.host",
+        ) from error

@@ -1,0 +1,364 @@
+"""The open connections of a server: how many there may be, and how long one may keep its place without a request.
+
+Uvicorn waits for a first request for ever, counts no socket before it has one, and answers what is no HTTP in plain
+text; its protocols are extended here to do otherwise. They are not its public interface: pyproject.toml has the one
+version series that this was tested with. What requests mean is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import resource
+import socket
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from http import HTTPStatus
+from typing import Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.http11 import Request
+from websockets.server import ServerProtocol
+
+from turnout.errors import TurnoutError
+from turnout.messages import CloseCode
+from turnout.serve.formats import to_json
+from turnout.serve.limits import Buckets, Rate, TooOften, check_size, headers_too_large, host_name
+from turnout.serve.read_api import SECURITY_HEADERS
+from turnout.serve.reader_watch import ReaderWatch
+
+log = logging.getLogger(__name__)
+
+MAX_CONNECTIONS = 1000
+REQUEST_SECONDS = 10.0
+"""How long a connection may be open before all of a request's head is there."""
+
+SLOW_SECONDS = 15.0
+"""How long a viewer may take nothing of what waits for it."""
+
+_REFUSAL_SECONDS = 1.0
+_LAST_WORD_SECONDS = 5.0
+_REFUSED_AT_ONCE, _REFUSED_OF_ONE = 100, 10
+# Of one client: to open a connection, and to refuse a WebSocket, costs more than most requests.
+_ARRIVALS, _UPGRADES = Rate(per_second=200, burst=1000), Rate(per_second=20, burst=400)
+# Answered also where all connections are in use: whoever asks would restart a server that is only busy.
+_PROBES = tuple(f"GET {path} ".encode() for path in ("/healthz", "/readyz", "/metrics"))
+# Who takes nothing of an answer for so long is gone.
+_STALLED_SECONDS = 60.0
+# Spark, the store and Kafka have files of their own.
+_OTHER_FILES = 1024
+
+
+class Doorkeeper:
+    """How many may be in, how many of one client, and who of them is idle: those make room for who comes."""
+
+    def __init__(
+        self,
+        most: int = MAX_CONNECTIONS,
+        request_seconds: float = REQUEST_SECONDS,
+        share: int | None = None,
+        proxies: Iterable[str] = (),
+    ) -> None:
+        self.most = most
+        self.share = share or most
+        self.request_seconds = request_seconds
+        self._proxies = tuple(ipaddress.ip_network(network) for network in proxies)
+        # In the order in which they became idle.
+        self.idle: dict[Connection, None] = {}
+        self._arriving, self._upgrading = Buckets(_ARRIVALS), Buckets(_UPGRADES)
+        self._open: Counter[str] = Counter()
+        self._refused: Counter[str] = Counter()
+
+    def enter(self, host: str) -> None:
+        self._open[host] += 1
+
+    def leave(self, host: str) -> None:
+        _one_less(self._open, host)
+
+    def admits(self, comer: Connection) -> bool:
+        """Whether there is a place for who comes, among its client's and among all; one that is idle makes room."""
+        if self._open[comer.host] > self.share and not self._is_proxy(comer):
+            return self._close_idle(comer.host)
+        return self._open.total() <= self.most or self._close_idle(comer.host) or self._close_idle()
+
+    def is_hasty(self, comer: Connection) -> bool:
+        """Whether its client opens connections faster than anybody needs them."""
+        return bool(self._arriving.take(comer.host)) and not self._is_proxy(comer)
+
+    def check_upgrade(self, comer: Connection) -> None:
+        """Refuse a WebSocket of a client that opens them faster than anybody needs them."""
+        if not self._is_proxy(comer) and (wait := self._upgrading.take(comer.host)):
+            raise TooOften("too many WebSockets were opened by this client", wait)
+
+    def refuse(self, comer: Connection) -> bool:
+        """Whether who has no place may at least say what it wants: some may, but not all of one client."""
+        if (
+            self._arriving.take(comer.host)
+            or self._refused.total() >= _REFUSED_AT_ONCE
+            or self._refused[comer.host] >= _REFUSED_OF_ONE
+        ):
+            return False
+        self._refused[comer.host] += 1
+        return True
+
+    def forget_refused(self, host: str) -> None:
+        _one_less(self._refused, host)
+
+    def _is_proxy(self, comer: Connection) -> bool:
+        address = ipaddress.ip_address(comer.client[0]) if self._proxies and comer.client else None
+        return any(address in network for network in self._proxies if address is not None)
+
+    def _close_idle(self, host: str | None = None) -> bool:
+        """Close the connection that has been idle for longest, if there is one."""
+        for connection in self.idle:
+            if host is None or connection.host == host:
+                connection.make_room()
+                return True
+        return False
+
+
+class Connection(H11Protocol):
+    """One connection, from its first byte to its last, or until it becomes a WebSocket."""
+
+    def __init__(self, doorkeeper: Doorkeeper, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._doorkeeper = doorkeeper
+        self.refused = self._answered = self._probing = False
+        self.host = "unknown"
+        self._deadline: asyncio.TimerHandle | None = None
+        self._reader = ReaderWatch(self, lambda: self.transport.abort())
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        # asyncio does so only for sockets that were made with a protocol number; without it, each answer on a
+        # connection that is used again waits 40 ms for an acknowledgement.
+        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.host = peer(self)
+        self._doorkeeper.enter(self.host)
+        if self._doorkeeper.is_hasty(self):
+            transport.abort()
+        elif self._doorkeeper.admits(self):
+            self._begin_to_wait()
+        elif self._doorkeeper.refuse(self):
+            # The answer waits for the request: browsers do not read one that comes before, and probes are let in.
+            self.refused = True
+            self._deadline = self.loop.call_later(_REFUSAL_SECONDS, self._leave)
+        else:
+            transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end_waiting()
+        self._reader.stop()
+        self._doorkeeper.leave(self.host)
+        if self.refused:
+            self._doorkeeper.forget_refused(self.host)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._answered:
+            return
+        if self.refused and not self._probing:
+            self._probing = data.startswith(_PROBES)
+            if not self._probing:
+                self._answer(_too_many_connections(self._doorkeeper))
+                return
+        super().data_received(data)
+        if self._is_busy():
+            self._end_waiting()
+
+    def on_response_complete(self) -> None:
+        if self._probing:
+            self.transport.close()  # one answer only, whatever else was sent along
+        super().on_response_complete()
+        if not self._is_busy() and not self.transport.is_closing():
+            self._begin_to_wait()
+
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        self._end_waiting()
+        try:
+            check_size(dict(self.scope))
+            self._doorkeeper.check_upgrade(self)
+        except TurnoutError as error:
+            self._answer(error)
+        else:
+            # The other protocol counts itself; this one hears nothing of the connection any more.
+            super().handle_websocket_upgrade(event)
+            self._doorkeeper.leave(self.host)
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no HTTP request; called while h11's error is handled."""
+        if getattr(sys.exception(), "error_status_hint", 400) == 431:
+            error = headers_too_large()
+        else:
+            error = TurnoutError(
+                code="bad_request", message="this is not an HTTP request", hint="this port speaks HTTP"
+            )
+        self._answer(error)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._reader.start(_STALLED_SECONDS)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._reader.stop()
+
+    def make_room(self) -> None:
+        """Go at once, whatever has come so far."""
+        self._end_waiting()
+        self.transport.abort()
+
+    def _is_busy(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _begin_to_wait(self) -> None:
+        self._end_waiting()
+        self._doorkeeper.idle[self] = None
+        self._deadline = self.loop.call_later(self._doorkeeper.request_seconds, self._leave)
+
+    def _end_waiting(self) -> None:
+        self._doorkeeper.idle.pop(self, None)
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _leave(self) -> None:
+        """Go, but let a slow reader have the end of its last answer."""
+        self._end_waiting()
+        self.transport.close()
+        self._reader.start(_STALLED_SECONDS)
+
+    def _answer(self, error: TurnoutError) -> None:
+        """Answer instead of the application, and end.
+
+        What else comes is thrown away for a moment: an end while data is on its way would reset the connection, and
+        take the answer with it.
+        """
+        self._end_waiting()
+        # Where the application is answering already, another answer would come into the middle of its own.
+        if self._is_busy() or self.transport.is_closing():
+            self.transport.close()
+            return
+        self._answered = True
+        self.transport.write(_as_bytes(error))
+        self.transport.write_eof()
+        self._deadline = self.loop.call_later(_REFUSAL_SECONDS, self.transport.close)
+
+
+class Socket(WebSocketsSansIOProtocol):
+    """A connection that asked to become a WebSocket; what is no handshake is answered like every other error.
+
+    One whose client takes nothing is told why and given up: uvicorn would wait for it for ever.
+    """
+
+    def __init__(self, doorkeeper: Doorkeeper, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._doorkeeper = doorkeeper
+        self._reader = ReaderWatch(self, self._give_up)
+        self._last_word: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._doorkeeper.enter(peer(self))
+
+    async def send(self, message: Any) -> None:
+        await super().send(message)
+        if message["type"] == "websocket.http.response.body" and not message.get("more_body"):
+            # A refusal is a whole answer; uvicorn would log each as a fault of the application.
+            self.handshake_complete = True
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._reader.start(SLOW_SECONDS)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._reader.stop()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._reader.stop()
+        self._doorkeeper.leave(peer(self))
+        if self._last_word is not None:
+            self._last_word.cancel()
+        super().connection_lost(exc)
+
+    def _give_up(self) -> None:
+        """Say why, for a client that reads again in a moment, and end."""
+        reason = f"nothing was read for {SLOW_SECONDS:g} s"
+        self.queue.put_nowait({"type": "websocket.disconnect", "code": CloseCode.SLOW, "reason": reason})
+        self.conn.send_close(CloseCode.SLOW, reason)
+        self.transport.write(b"".join(self.conn.data_to_send()))
+        self.transport.close()
+        self._last_word = self.loop.call_later(_LAST_WORD_SECONDS, self.transport.abort)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        # The library found no request in what h11 took for one, and uvicorn does not look.
+        if self.conn.handshake_exc is not None and not self.handshake_initiated:
+            self._refuse()
+
+    def handle_connect(self, event: Request) -> None:
+        if ServerProtocol().accept(event).status_code == HTTPStatus.SWITCHING_PROTOCOLS:
+            super().handle_connect(event)
+        else:
+            self._refuse()
+
+    def _refuse(self) -> None:
+        error = TurnoutError(
+            code="bad_handshake",
+            message="this is not the handshake of a WebSocket",
+            hint="GET, with Sec-WebSocket-Version: 13 and a Sec-WebSocket-Key; a proxy in front must pass them on",
+        )
+        self.handshake_initiated = self.handshake_complete = self.close_sent = True
+        self.transport.write(_as_bytes(error))
+        self.transport.close()
+
+
+def allow_open_files(connections: int) -> None:
+    """Raise the process's limit of open files so that so many connections fit, as far as the system lets it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + _OTHER_FILES
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return
+    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    if allowed < wanted:
+        told = "the system allows %d open files, too few for server.max_connections: %d; raise it (ulimit -n)"
+        log.warning(told, allowed, connections)
+
+
+def _one_less(counter: Counter[str], host: str) -> None:
+    counter[host] -= 1
+    if counter[host] <= 0:
+        del counter[host]
+
+
+def peer(protocol: H11Protocol | WebSocketsSansIOProtocol) -> str:
+    """The client at the other end."""
+    return host_name(protocol.client[0]) if protocol.client else "unknown"
+
+
+def _too_many_connections(doorkeeper: Doorkeeper) -> TurnoutError:
+    return TurnoutError(
+        code="too_many_connections",
+        message=f"all {doorkeeper.most} connections are in use, or the {doorkeeper.share} of this client",
+        hint="try again soon, or raise server.max_connections or server.max_connections_per_client",
+        status=503,
+    )
+
+
+def _as_bytes(error: TurnoutError) -> bytes:
+    """A whole answer, for when there is no request to answer by the application."""
+    body = to_json(error.as_json())
+    headers = SECURITY_HEADERS | {
+        "Content-Type": "application/json",
+        "Content-Length": str(len(body)),
+        "Cache-Control": "no-store",
+        "Connection": "close",
+    }
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    return f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}\r\n{lines}\r\n".encode() + body

@@ -1,0 +1,168 @@
+"""The HTTP calls that ask for a change: control messages and rollbacks.
+
+A message goes to the desk as it came; who sent it waits here for the outcome. What a message means, and what becomes
+of it, is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import anyio
+import anyio.to_thread
+from anyio import CapacityLimiter
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from turnout.errors import TurnoutError
+from turnout.plan.control import MAX_MESSAGE_BYTES, Outcome
+from turnout.serve import routes
+from turnout.serve.access import identity_of
+from turnout.serve.read_api import STOPPING, Services, json_response, known_parameters
+from turnout.serve.routes import FLAG, CallRoute
+from turnout.store.query.values import show
+from turnout.store.query.windows import store_faults
+from turnout.swap.control_queue import Answer, Ticket
+
+MAX_WAITING = 64
+_SUBMITTERS = 4
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.002, 0.05
+_BODY_SECONDS = 30
+
+
+class ControlApi:
+    """The calls, bound to their services."""
+
+    def __init__(self, services: Services) -> None:
+        self._orchestrator = services.orchestrator
+        self._wait_seconds = services.control_wait_seconds
+        self._submitters = CapacityLimiter(_SUBMITTERS)
+        self._waiting = 0
+
+    def routes(self) -> list[CallRoute]:
+        return [
+            CallRoute("/api/control", self.control, routes.CONTROL, ["POST"]),
+            CallRoute("/api/rollback", self.rollback, routes.ROLLBACK, ["POST"]),
+        ]
+
+    async def control(self, request: Request) -> Response:
+        return await self._steer(request, await _checked_body(request))
+
+    async def rollback(self, request: Request) -> Response:
+        return await self._steer(request, _rollback_message(await _checked_body(request)))
+
+    async def _steer(self, request: Request, raw: bytes) -> Response:
+        wait, requester = _wait(request), identity_of(request.scope).name
+        # Not abandoned on cancel: a message that was taken is told to nobody, but is never half taken.
+        ticket = await anyio.to_thread.run_sync(self._submit, raw, requester, limiter=self._submitters)
+        answer = await self._outcome(request, ticket) if wait else None
+        if answer is None:
+            return json_response({"message": ticket.message, "requestId": ticket.request_id, "outcome": None}, 202)
+        if answer.outcome in (Outcome.REJECTED, Outcome.FAILED):
+            error = _error(answer)
+            return json_response(error.as_json(), error.status)
+        return json_response(answer.as_json(ticket.request_id))
+
+    def _submit(self, raw: bytes, requester: str) -> Ticket:
+        with store_faults("written"):
+            return self._orchestrator.desk.submit(raw, requester)
+
+    async def _outcome(self, request: Request, ticket: Ticket) -> Answer | None:
+        """The answer; None when it takes too long, too many wait already, the server stops, or who asked has gone.
+
+        It looks again and again instead of waiting in a thread: hundreds of seconds in threads would hold back other
+        calls, and the end of the process.
+        """
+        if self._waiting >= MAX_WAITING:
+            return None
+        self._waiting += 1
+        deadline, pause = time.monotonic() + self._wait_seconds, _FIRST_PAUSE_SECONDS
+        try:
+            while not ticket.done.is_set() and time.monotonic() < deadline:
+                if request.scope.get(STOPPING, bool)() or await request.is_disconnected():
+                    break
+                await anyio.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+        finally:
+            self._waiting -= 1
+        return ticket.answer
+
+
+async def _checked_body(request: Request) -> bytes:
+    """The body of a request that may change something."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind not in ("", "application/json"):
+        raise TurnoutError(
+            code="unsupported_media_type",
+            message=f"Content-Type: {show(kind)} is not taken here",
+            hint="send JSON, with Content-Type: application/json",
+            status=415,
+        )
+    length = request.headers.get("content-length", "")
+    if length.isdecimal() and int(length) > MAX_MESSAGE_BYTES:
+        raise _too_large()
+    body = bytearray()
+    try:
+        # Who sends a body a byte at a time holds a connection, and no more than that.
+        with anyio.fail_after(_BODY_SECONDS):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > MAX_MESSAGE_BYTES:
+                    raise _too_large()
+    except ClientDisconnect as error:
+        raise TurnoutError(code="bad_request", message="the request ended before its body did") from error
+    except TimeoutError as error:
+        raise TurnoutError(
+            code="request_timeout",
+            message=f"the body did not come within {_BODY_SECONDS} s",
+            hint="send it at once",
+            status=408,
+        ) from error
+    return bytes(body)
+
+
+def _too_large() -> TurnoutError:
+    return TurnoutError(
+        code="message_too_large",
+        message=f"the message has more than the {MAX_MESSAGE_BYTES} bytes allowed",
+        hint="send only the fields that change",
+        status=413,
+    )
+
+
+def _rollback_message(body: bytes) -> bytes:
+    """The control message of a rollback; the body may add requestId and expectedGeneration."""
+    fields: Any = {}
+    if body.strip():
+        try:
+            fields = json.loads(body)
+        except (ValueError, RecursionError):
+            fields = None
+    if isinstance(fields, dict):
+        return json.dumps({**fields, "action": "rollback"}).encode()
+    raise TurnoutError(
+        code="bad_control",
+        message="the body is not a JSON object",
+        hint='send none, or one such as {"requestId": "undo-1", "expectedGeneration": 7}',
+        status=422,
+    )
+
+
+def _wait(request: Request) -> bool:
+    known_parameters(request.query_params, routes.CONTROL)
+    text = request.query_params.get("wait", "true")
+    if text.lower() not in FLAG:
+        raise TurnoutError(
+            code="bad_parameter", message=f"wait: neither true nor false: {show(text)}", hint="such as wait=false"
+        )
+    return FLAG[text.lower()]
+
+
+def _error(answer: Answer) -> TurnoutError:
+    """The error of a message that was rejected or failed."""
+    if answer.error is not None:
+        return answer.error
+    status = 422 if answer.outcome is Outcome.REJECTED else 500
+    return TurnoutError(code=answer.outcome.value, message=answer.detail, status=status)

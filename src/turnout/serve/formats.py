@@ -1,0 +1,211 @@
+"""Rows as they leave the server: JSON answers, and CSV, Arrow and Parquet files.
+
+Conversions run in Arrow, column by column. What is read, and when, is not decided here.
+"""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from decimal import Decimal
+from enum import StrEnum
+from typing import IO, Any
+from urllib.parse import quote
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pa_parquet
+
+from turnout.errors import TurnoutError
+from turnout.plan.time_columns import is_plain, is_time, iso_texts
+from turnout.serve.held_bytes import Hold
+from turnout.serve.reads import Reading
+from turnout.store.query.windows import Window, WindowResult, open_window
+
+log = logging.getLogger(__name__)
+
+_IN_MEMORY_BYTES = 4 * 1024 * 1024
+_ENCODED_ROWS = 1_000
+_CSV_TIMESTAMP = "%Y-%m-%d %H:%M:%SZ"
+# A tab or an end of line comes before what a spreadsheet looks at.
+_FORMULA = r"^[=+\-@\t\r\n]"
+
+
+class Format(StrEnum):
+    JSON = "json"
+    CSV = "csv"
+    ARROW = "arrow"
+    PARQUET = "parquet"
+
+
+MEDIA_TYPES = {
+    Format.JSON: "application/json",
+    Format.CSV: "text/csv; charset=utf-8",
+    Format.ARROW: "application/vnd.apache.arrow.stream",
+    Format.PARQUET: "application/vnd.apache.parquet",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class WindowFile:
+    """A finished file, small ones in memory, and its headers; whoever has it closes `content`."""
+
+    content: IO[bytes]
+    headers: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """What file to make; `guarded`: no cell of a CSV file can be taken for a formula."""
+
+    kind: Format
+    guarded: bool = False
+
+
+def to_json(value: object) -> bytes:
+    """JSON bytes: NaN and infinities are null, times are UTC with Z, decimals are texts."""
+    options = orjson.OPT_NAIVE_UTC | orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS
+    return orjson.dumps(value, default=_plain, option=options)
+
+
+def window_json(result: WindowResult) -> bytes:
+    """The answer of one window."""
+    names = result.rows.column_names
+    head = to_json(
+        {
+            "table": result.table,
+            "generation": result.generation,
+            "version": result.version,
+            "total": result.total,
+            "columns": [asdict(column) for column in result.columns],
+        }
+    )
+    rows = json_list(
+        result.rows, lambda columns: [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+    )
+    return b'%s,"rows":%s}' % (head[:-1], rows)
+
+
+def json_list(rows: pa.Table | pa.RecordBatch, items: Callable[[list[list[Any]]], list[Any]]) -> bytes:
+    """What `items` makes of columns of values, as a JSON list.
+
+    In pieces: other threads, the event loop among them, do not run while one is encoded.
+    """
+    pieces = []
+    for start in range(0, rows.num_rows, _ENCODED_ROWS):
+        piece = rows.slice(start, _ENCODED_ROWS)
+        pieces.append(to_json(items([for_json(column).to_pylist() for column in piece.columns]))[1:-1])
+    return b"[%s]" % b",".join(pieces)
+
+
+def window_file(reading: Reading, window: Window, export: Export, hold: Hold) -> WindowFile:
+    """The window as a file.
+
+    It is written whole before the first byte is sent: the snapshot then lasts as long as the reading, never
+    as long as a slow client, and an error on the way is still an error answer.
+    """
+    kind = export.kind
+    # Closed by the caller: the file outlives this function.
+    content = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES)  # noqa: SIM115
+    try:
+        with open_window(reading, window) as stream:
+            _write(reading, stream.rows, export, content, hold)
+            numbers = {"Generation": stream.generation, "Version": stream.version, "Total": stream.total}
+        size = content.tell()
+        hold.grow_to(size)
+        content.seek(0)
+    except OSError as error:
+        content.close()
+        reading.check()
+        raise _unwritten(error) from error
+    except BaseException:
+        content.close()
+        raise
+    headers = {
+        "Content-Type": MEDIA_TYPES[kind],
+        "Content-Length": str(size),
+        "Content-Disposition": _disposition(f"{window.table}.{kind.value}"),
+    }
+    return WindowFile(content, headers | {f"X-Turnout-{name}": str(value) for name, value in numbers.items()})
+
+
+def _write(reading: Reading, rows: pa.RecordBatchReader, export: Export, content: IO[bytes], hold: Hold) -> None:
+    sink = pa.PythonFile(content, mode="w")
+    # Leaving a writer's block ends its file but leaves `content` open.
+    with _writer(export.kind, sink, rows.schema) as writer:
+        for batch in rows:
+            reading.check()
+            csv = export.kind is Format.CSV
+            odd = [i for i, c in enumerate(batch.columns) if csv and is_time(c.type) and not is_plain(c)]
+            batch = _with_texts(batch, odd)
+            batch = guarded(batch) if export.guarded else batch
+            if odd:  # its texts are of another type than the writer's column, but the same in a CSV file
+                pa_csv.write_csv(batch, sink, pa_csv.WriteOptions(include_header=False))
+            else:
+                writer.write_batch(batch)
+            hold.grow_to(content.tell())
+
+
+def _with_texts(batch: pa.RecordBatch, columns: Sequence[int]) -> pa.RecordBatch:
+    """Times that Arrow would write wrongly as their texts, in the form that Arrow gives to the others."""
+    for index in columns:
+        batch = batch.set_column(index, batch.schema.names[index], iso_texts(batch.column(index), _CSV_TIMESTAMP))
+    return batch
+
+
+def guarded(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Texts that a spreadsheet would take for a formula, with an apostrophe in front."""
+    columns = [_guarded(column) if pa.types.is_string(column.type) else column for column in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+
+
+def _guarded(texts: pa.StringArray) -> pa.StringArray:
+    apostrophe = pa.scalar("'", pa.string())
+    return pc.if_else(
+        pc.match_substring_regex(texts, _FORMULA), pc.binary_join_element_wise(apostrophe, texts, ""), texts
+    )
+
+
+def _writer(kind: Format, sink: pa.NativeFile, schema: pa.Schema) -> Any:
+    if kind is Format.CSV:
+        return pa_csv.CSVWriter(sink, schema)
+    if kind is Format.ARROW:
+        return pa.ipc.new_stream(sink, schema)
+    return pa_parquet.ParquetWriter(sink, schema, compression="zstd")
+
+
+def _unwritten(error: OSError) -> TurnoutError:
+    log.error("a file for a client cannot be written: %s", error)
+    return TurnoutError(
+        code="store_unavailable",
+        message="the file cannot be written now: the server's disk fails or is full",
+        hint="try again soon, or ask for less with limit, columns and where",
+        status=503,
+    )
+
+
+def _disposition(name: str) -> str:
+    plain = "".join(c if c.isascii() and (c.isalnum() or c in "._-@") else "_" for c in name)
+    return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"
+
+
+def for_json(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    kind = column.type
+    if is_time(kind):
+        return iso_texts(column)
+    if pa.types.is_float32(kind):
+        # By way of its shortest text, so that the float 0.1 is 0.1 and not 0.10000000149011612.
+        return column.cast(pa.string()).cast(pa.float64())
+    if pa.types.is_decimal(kind):
+        return column.cast(pa.string())
+    return column
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Decimal):
+        return str(value)
+    raise TypeError(f"no JSON for {type(value).__name__}")

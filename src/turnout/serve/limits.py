@@ -1,0 +1,197 @@
+"""How much one client may ask for: requests a second, the size of a request's head, and places for viewers.
+
+Bodies and messages are measured where they are read; open connections are counted in `connections.py`.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+
+from starlette.types import Scope
+
+from turnout.config.settings import ServerSettings
+from turnout.errors import TurnoutError
+
+CLIENT = "turnout.client"
+"""In the scope of an admitted request: the client that it counts for."""
+
+MAX_URL_BYTES = 8_000
+MAX_HEADER_BYTES = 8_000
+MAX_HEADERS_BYTES = 16_000
+MAX_HEADERS = 100
+_CLIENTS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """So many a second for ever, and `burst` at once after a quiet time."""
+
+    per_second: float
+    burst: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What one client may do. Fifty viewers behind one proxy are one client, so there is room for all of them."""
+
+    reads: Rate = Rate(200, 1000)
+    controls: Rate = Rate(20, 600)
+    wrong_tokens: Rate = Rate(1, 10)
+
+
+class TooOften(TurnoutError):  # noqa: N818 - it reads as the sentence it says
+    """A client asked too often; told apart because its answer says when to come back."""
+
+    def __init__(self, message: str, wait_seconds: float) -> None:
+        self.retry_after = max(1, math.ceil(wait_seconds))
+        hint = f"wait {self.retry_after} s; for rows as they change, subscribe at /api/live instead of asking again"
+        super().__init__(code="too_many_requests", message=message, hint=hint, status=429)
+
+
+class Buckets:
+    """A token bucket for each client; those who have not come for longest are forgotten first."""
+
+    def __init__(self, rate: Rate, most: int = _CLIENTS, clock: Callable[[], float] = time.monotonic) -> None:
+        self._rate = rate
+        self._most = most
+        self._clock = clock
+        self._filled: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._filled)
+
+    def wait_seconds(self, client: str, amount: int = 1) -> float:
+        """How long the client must wait before it may take so many; 0 when it need not."""
+        return max(0.0, (amount - self._level(client)) / self._rate.per_second)
+
+    def take(self, client: str, amount: int = 1) -> float:
+        """Take so many, or tell how long to wait for them."""
+        wait = self.wait_seconds(client, amount)
+        if wait == 0:
+            self.spend(client, amount)
+        return wait
+
+    def spend(self, client: str, amount: float) -> None:
+        """Take so much, also where it is not there: then the client waits longer."""
+        self._filled[client] = self._level(client) - amount, self._clock()
+        self._filled.move_to_end(client)
+        if len(self._filled) > self._most:
+            self._filled.popitem(last=False)
+
+    def _level(self, client: str) -> float:
+        level, then = self._filled.get(client, (float(self._rate.burst), 0.0))
+        return min(self._rate.burst, level + (self._clock() - then) * self._rate.per_second)
+
+
+class Viewers:
+    """Places for live connections and their subscriptions: so many in all, and so many for one client."""
+
+    def __init__(self, settings: ServerSettings) -> None:
+        self._most, self._share = settings.max_viewers, settings.max_viewers_per_client
+        self._most_subscriptions = settings.max_subscriptions_per_client
+        self._places: Counter[str] = Counter()
+        self._subscribed: Counter[str] = Counter()
+        self.subscriptions: Counter[str] = Counter({"window": 0, "changes": 0, "status": 0})
+        """How many of each kind there are."""
+
+    @property
+    def count(self) -> int:
+        return self._places.total()
+
+    @contextmanager
+    def place(self, client: str) -> Iterator[None]:
+        """Hold a place; TurnoutError, to be answered before the socket is accepted, when all are taken."""
+        if self.count >= self._most:
+            raise _too_many_viewers(f"all {self._most} places for viewers are taken", "server.max_viewers")
+        if self._places[client] >= self._share:
+            told = f"this client has {self._share} places for viewers, which is the most for one"
+            raise _too_many_viewers(told, "server.max_viewers_per_client")
+        with _counted(self._places, client):
+            yield
+
+    @contextmanager
+    def subscription(self, client: str, kind: str) -> Iterator[None]:
+        """Count a subscription; TurnoutError when its client has too many."""
+        if self._subscribed[client] >= self._most_subscriptions:
+            raise TurnoutError(
+                code="too_many_subscriptions",
+                message=f"this client has {self._most_subscriptions} subscriptions, which is the most",
+                hint="unsubscribe from some, or raise server.max_subscriptions_per_client",
+            )
+        self.subscriptions[kind] += 1
+        try:
+            with _counted(self._subscribed, client):
+                yield
+        finally:
+            self.subscriptions[kind] -= 1
+
+
+@contextmanager
+def _counted(counter: Counter[str], client: str) -> Iterator[None]:
+    """One more for as long as the block runs; a client that has none is not remembered."""
+    counter[client] += 1
+    try:
+        yield
+    finally:
+        counter[client] -= 1
+        if not counter[client]:
+            del counter[client]
+
+
+def _too_many_viewers(message: str, setting: str) -> TurnoutError:
+    return TurnoutError(
+        code="too_many_viewers", message=message, hint=f"try again soon, or raise {setting}", status=503
+    )
+
+
+def check_size(scope: Scope) -> None:
+    """Refuse a request whose address or headers are larger than any honest one's."""
+    if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > MAX_URL_BYTES:
+        raise TurnoutError(
+            code="url_too_long",
+            message=f"the address has more than the {MAX_URL_BYTES} bytes allowed",
+            hint="ask for fewer columns or terms; `in (...)` lists can be split over several requests",
+            status=414,
+        )
+    sizes = [len(name) + len(value) for name, value in scope["headers"]]
+    if len(sizes) > MAX_HEADERS or sum(sizes) > MAX_HEADERS_BYTES or max(sizes, default=0) > MAX_HEADER_BYTES:
+        raise headers_too_large()
+
+
+def headers_too_large() -> TurnoutError:
+    return TurnoutError(
+        code="headers_too_large",
+        message=f"the headers have more than the {MAX_HEADERS_BYTES} bytes or {MAX_HEADERS} lines allowed",
+        hint=f"send fewer, each below {MAX_HEADER_BYTES} bytes; large cookies of other sites on this name are a cause",
+        status=431,
+    )
+
+
+def caller(scope: Scope) -> str:
+    """The client that an admitted request counts for: its token, or its address where there are no tokens."""
+    return str(scope.get(CLIENT) or client_of(scope))
+
+
+def client_of(scope: Scope) -> str:
+    """Where a request comes from."""
+    client = scope.get("client")
+    return host_name(str(client[0]) if client else "unknown")
+
+
+@lru_cache(maxsize=_CLIENTS)
+def host_name(host: str) -> str:
+    """An address as a client. An IPv6 network counts as one: each of its machines has 2^64 addresses."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is None:
+        return str(ipaddress.ip_network((address, 64), strict=False))
+    return host

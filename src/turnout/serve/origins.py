@@ -1,0 +1,146 @@
+"""Which sites' pages may talk to the server: the Host and the Origin of a request, and the CORS headers of its answer.
+
+Browsers tell both truthfully, and no page can change them. Programs can say what they like, so this protects the
+visitor of a page and never replaces a token.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.types import Scope
+
+from turnout.errors import TurnoutError
+from turnout.store.query.values import show
+
+_PORTS = {"http": 80, "https": 443}
+_PREFLIGHT_SECONDS = 600
+_REQUEST_HEADERS = "Authorization, Content-Type, X-Turnout-Client"
+_ANSWER_HEADERS = "X-Turnout-Generation, X-Turnout-Version, X-Turnout-Total, Retry-After"
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """An origin: what a page and its server must share to trust each other."""
+
+    scheme: str
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> Site | None:
+        try:
+            parts = urlsplit(text)
+            more = parts.path or parts.query or parts.fragment or "@" in parts.netloc
+            if parts.scheme not in _PORTS or not parts.hostname or more:
+                return None
+            return cls(parts.scheme, parts.hostname, parts.port or _PORTS[parts.scheme])
+        except ValueError:
+            return None
+
+
+class Origins:
+    """The sites that may; `rebound` says whether a name that a site gave this machine must be told apart."""
+
+    def __init__(self, allowed: Iterable[str] = (), *, rebound: bool = True) -> None:
+        self._allowed = frozenset(site for site in map(Site.parse, allowed) if site)
+        self._names = frozenset(site.host for site in self._allowed)
+        self._rebound = rebound
+
+    def check_host(self, scope: Scope, headers: Headers) -> None:
+        """Refuse, over loopback, a name that is not of this machine.
+
+        A site can give its own name the address 127.0.0.1; its page then is of one origin with this server, and
+        nothing but the Host header tells.
+        """
+        host = headers.get("host")
+        server = scope.get("server")
+        if host is None or not self._rebound or not (server and is_loopback(str(server[0]))):
+            return
+        site = Site.parse(f"http://{host}")
+        if site and (is_loopback(site.host) or site.host in self._names):
+            return
+        raise TurnoutError(
+            code="foreign_host",
+            message=f"Host {show(host)} is not a name of this machine",
+            hint="use localhost or 127.0.0.1; behind a proxy, set access: or add its address to server.allowed_origins",
+            status=403,
+        )
+
+    def check_origin(self, headers: Headers) -> None:
+        """Refuse what another site's page sends by its visitor's browser. Programs send no Origin."""
+        origin = headers.get("origin")
+        if origin is None or self.allows(origin) or _is_own(origin, headers):
+            return
+        raise TurnoutError(
+            code="foreign_origin",
+            message=f"Origin {show(origin)} is not this server",
+            hint="open the page at the server's own address, or add the site to server.allowed_origins; "
+            "programs leave the Origin header out",
+            status=403,
+        )
+
+    def check_site(self, headers: Headers) -> None:
+        """Refuse what another site's page makes a browser read by an image or a script, which sends no Origin."""
+        if headers.get("sec-fetch-site") != "cross-site" or self.allows(headers.get("origin")):
+            return
+        raise TurnoutError(
+            code="foreign_origin",
+            message="a page of another site asked for this (Sec-Fetch-Site: cross-site)",
+            hint="open it in a tab of its own by its address, or add the site to server.allowed_origins",
+            status=403,
+        )
+
+    def allows(self, origin: str | None) -> bool:
+        return origin is not None and Site.parse(origin) in self._allowed
+
+    def answer_headers(self, origin: str | None) -> dict[str, str]:
+        """What lets an allowed site's page read an answer; any other gets nothing, and its browser keeps the answer."""
+        if not self._allowed:
+            return {}
+        if origin is None or not self.allows(origin):
+            return {"Vary": "Origin"}
+        return {
+            "Vary": "Origin",
+            "Access-Control-Allow-Origin": origin,
+            "Access-Control-Expose-Headers": _ANSWER_HEADERS,
+        }
+
+
+PREFLIGHT_HEADERS = {
+    "Access-Control-Allow-Methods": "GET, POST",
+    "Access-Control-Allow-Headers": _REQUEST_HEADERS,
+    "Access-Control-Max-Age": str(_PREFLIGHT_SECONDS),
+}
+"""The answer to a browser that asks before it sends."""
+
+
+def is_preflight(scope: Scope, headers: Headers) -> bool:
+    return (
+        scope["type"] == "http"
+        and scope["method"] == "OPTIONS"
+        and "origin" in headers
+        and "access-control-request-method" in headers
+    )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine has the name or the address."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
+
+
+def _is_own(origin: str, headers: Headers) -> bool:
+    """Whether a page of this server sent the request."""
+    sender = Site.parse(origin)
+    # By the scheme of the page, because a proxy in front may speak TLS for this server.
+    return sender is not None and sender == Site.parse(f"{sender.scheme}://{headers.get('host', '')}")

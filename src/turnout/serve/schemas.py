@@ -1,0 +1,138 @@
+"""The shapes of what the HTTP calls answer, for the OpenAPI document.
+
+Answers are written from the store's own values, not through these types; the tests hold every answer against them.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from turnout.messages import ColumnInfo, ErrorInfo
+from turnout.plan.control import Outcome
+from turnout.plan.joins import Join
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Error(_Answer):
+    """The one shape of every error: a code for programs, what is wrong, and what to do."""
+
+    error: ErrorInfo
+
+
+class Table(_Answer):
+    name: str
+    columns: list[ColumnInfo]
+    rows: int
+    generation: int
+    version: int
+
+
+class Tables(_Answer):
+    tables: list[Table]
+
+
+class Rows(_Answer):
+    """Rows of one moment; `total` counts all that `where` keeps."""
+
+    table: str
+    generation: int
+    version: int
+    total: int
+    columns: list[ColumnInfo]
+    rows: list[dict[str, str | bool | int | float | None]]
+
+
+class Progress(_Answer):
+    """A build under way."""
+
+    generation: int
+    state: str
+    plan: str
+    records: int
+    lag: int
+    percent: float
+
+
+class Status(_Answer):
+    """The status row, and more about now. It also has the topic of each source, as `usersTopic`."""
+
+    joinType: str | None  # noqa: N815 - the names of the wire
+    lastApplied: str | None  # noqa: N815
+    generation: int
+    state: str
+    lag: int | None
+    requestId: str | None  # noqa: N815
+    sources: list[str]
+    joins: list[Join]
+    start: str
+    records: int
+    recordsPerSecond: float  # noqa: N815
+    progress: Progress | None
+    lingering: list[int]
+    ready: bool
+    reason: str
+    newestRecord: str | None  # noqa: N815
+    time: datetime
+
+
+class Topics(_Answer):
+    topics: list[str]
+
+
+class Plan(_Answer):
+    topics: dict[str, str]
+    joins: dict[str, Join]
+    start: str | dict[Literal["timestamp"], str]
+
+
+class BadSample(_Answer):
+    topic: str
+    field: str | None
+    reason: str
+    value: str | None
+
+
+class Report(_Answer):
+    """What a dry run found."""
+
+    plan: Plan
+    changes: bool
+    records: dict[str, int]
+    columns: dict[str, dict[str, str]]
+    sampleUnmatched: dict[str, list[Any]]  # noqa: N815
+    sampleBad: list[BadSample]  # noqa: N815
+
+
+class Decided(_Answer):
+    """The outcome of a control message; `report` where it was a dry run. What is rejected or failed is an error."""
+
+    requestId: str | None  # noqa: N815
+    outcome: Literal[Outcome.APPLIED, Outcome.UNCHANGED, Outcome.SUPERSEDED, Outcome.ROLLED_BACK]
+    detail: str
+    generation: int
+    report: Report | None = None
+
+
+class Taken(_Answer):
+    """The message is kept; its outcome shows in `control_raw`."""
+
+    message: int
+    requestId: str | None  # noqa: N815
+    outcome: None
+
+
+class Alive(_Answer):
+    status: Literal["ok"]
+
+
+class Ready(_Answer):
+    """`reason` where who asks has a token, or none is needed."""
+
+    status: Literal["ready"]
+    reason: str | None = None

@@ -1,0 +1,81 @@
+"""Views that are somebody's own SQL: whether Spark understands it, and whether the rows of a key need no other key.
+
+A view is kept up to date by running its SQL over the rows of a few keys. That gives the same table as running it over
+everything only if rows of different keys never meet, which is tried out here on a handful of rows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from turnout.errors import TurnoutError, first_line
+from turnout.plan.columns import ColumnType
+from turnout.plan.tables import SourceTable, ViewTable
+from turnout.spark.session import own_session, view_session
+
+_KEYS = (0, 1)
+_ROWS_OF_A_KEY = 2
+
+
+def check_own_views(session: SparkSession, views: Iterable[ViewTable]) -> None:
+    """TurnoutError says what is wrong with the first one that cannot be kept up to date."""
+    for view in views:
+        if view.own:
+            _check(own_session(view_session(session)), view)
+
+
+def _check(session: SparkSession, view: ViewTable) -> None:
+    try:
+        whole = _rows(session, view, _KEYS)
+        parts = [_rows(session, view, [key]) for key in _KEYS]
+        plan = session.sql(view.sql)._jdf.queryExecution().analyzed()
+    except PySparkException as error:
+        named = ", ".join(f"{source.source} ({', '.join(source.columns)})" for source in view.sources)
+        hint = f"it is Spark SQL over {named}, and selects {', '.join(view.columns)}"
+        raise _bad(view, first_line(error), hint) from None
+    if not plan.deterministic():
+        raise _bad(view, "what it gives depends on chance", "use nothing like rand() or uuid()")
+    # A limit that is larger than this handful of rows would not be found out by them.
+    if whole != sum(parts, Counter()) or "GlobalLimit" in plan.toString():
+        raise _bad(
+            view,
+            f"rows of one {view.key} depend on rows of others",
+            f"have {view.key} in every JOIN, GROUP BY and PARTITION BY, and use no LIMIT",
+        )
+
+
+def _bad(view: ViewTable, what: str, hint: str) -> TurnoutError:
+    return TurnoutError(code="bad_view", message=f"views.{view.table}.sql: {what}", hint=hint)
+
+
+def _rows(session: SparkSession, view: ViewTable, keys: Iterable[int]) -> Counter[tuple[object, ...]]:
+    for source in view.sources:
+        session.sql(_sample(source, keys)).createOrReplaceTempView(f"`{source.source}`")
+    return Counter(tuple(row.values()) for row in session.sql(view.sql).toArrow().to_pylist())
+
+
+def _sample(source: SourceTable, keys: Iterable[int]) -> str:
+    """Some rows of each key that are alike in all but the key: what joins them by another column is found out."""
+    rows = []
+    for key in keys:
+        for number in range(_ROWS_OF_A_KEY):
+            values = {
+                column: _value(kind, key if column == source.key else 0) for column, kind in source.columns.items()
+            }
+            values |= {"_id": f"{key * _ROWS_OF_A_KEY + number}L", "_ts": "0L"}
+            rows.append(
+                "SELECT " + ", ".join(f"{value} AS `{name.replace('`', '``')}`" for name, value in values.items())
+            )
+    return " UNION ALL ".join(rows)
+
+
+def _value(kind: ColumnType, number: int) -> str:
+    """One of two values of a type."""
+    texts = {"boolean": ("false", "true"), "date": ("2026-01-01", "2026-01-02")}
+    texts["timestamp"] = texts["date"]
+    text = texts.get(kind.name, ("1", "2"))[number]
+    return f"CAST('{text}' AS {kind.spark})"

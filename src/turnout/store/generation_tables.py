@@ -1,0 +1,138 @@
+"""The tables of one generation in the store: made, published, and dropped. How they are filled is `batches.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import duckdb
+
+from turnout.plan.columns import ColumnType
+from turnout.plan.joins import quoted
+from turnout.plan.tables import Layout
+from turnout.store import identity
+from turnout.store.affected import hash_sql
+from turnout.store.batches import Batch, Place, Progress
+from turnout.store.database import Database
+from turnout.store.feed import Commit
+
+_HASHING = "SELECT " + hash_sql("'turnout'") + " AS probe"
+"""Tells one hash function from another."""
+
+
+class GenerationTables:
+    """The schema `g<N>`. One thread writes it; readers see whole batches."""
+
+    def __init__(self, database: Database, generation: int, layout: Layout, bad_rows: int = 100_000) -> None:
+        self.database = database
+        self._bad_rows = bad_rows
+        self.generation = generation
+        self.layout = layout
+        self.schema = f"g{generation}"
+
+    def create(self, cursor: duckdb.DuckDBPyConnection, *, views_built: bool) -> None:
+        """Make the empty tables inside the caller's transaction; with nothing to catch up on, its views are built."""
+        cursor.execute(f"CREATE SCHEMA {self.schema}")
+        for source in self.layout.sources:
+            hidden = "_id BIGINT, _ts BIGINT, _hash UBIGINT"
+            if source.latest:
+                hidden += ", _deleted BOOLEAN, _shown BOOLEAN"
+            shape = f"{_declared(source.columns)}, {hidden}, {_row(identity.of_source(source))}"
+            cursor.execute(f"CREATE TABLE {self.table(source.table)} ({shape})")
+        for view in self.layout.views:
+            hidden = ", ".join([*(f"{name} BIGINT" for name in view.ids), "_hash UBIGINT"])
+            shape = f"{_declared(view.columns)}, {hidden}, {_row(identity.of_view(view))}"
+            cursor.execute(f"CREATE TABLE {self.table(view.table)} ({shape})")
+        cursor.execute(
+            f"CREATE TABLE {self.schema}.bad_records (_id BIGINT, ts TIMESTAMP WITH TIME ZONE, topic VARCHAR, "
+            f'"partition" INTEGER, "offset" BIGINT, field VARCHAR, reason VARCHAR, value VARCHAR, '
+            f"{_row(identity.BAD_RECORD)})"
+        )
+        cursor.execute(
+            f"CREATE TABLE {self.schema}.join_quality (_id BIGINT, view VARCHAR, leftRows BIGINT, rightRows BIGINT, "
+            f"matched BIGINT, unmatchedLeft BIGINT, unmatchedRight BIGINT, duplicateRightKeys BIGINT, nullKeys BIGINT, "
+            f"{_row(identity.QUALITY)})"
+        )
+        for index, view in enumerate(self.layout.views):
+            cursor.execute(
+                f"INSERT INTO {self.schema}.join_quality VALUES (?, ?, 0, 0, 0, 0, 0, 0, 0)",
+                [index, view.table],
+            )
+        cursor.execute(f"CREATE TABLE {self.schema}.versions (name VARCHAR, version BIGINT)")
+        cursor.execute(
+            f"CREATE TABLE {self.schema}.progress "
+            f"(batch_id BIGINT, offsets VARCHAR, records BIGINT, views_built BOOLEAN)"
+        )
+        cursor.execute(f"INSERT INTO {self.schema}.progress VALUES (-1, '{{}}', 0, ?)", [views_built])
+        cursor.execute(f"CREATE TABLE {self.schema}.hashing AS {_HASHING}")
+        self._create_lives(cursor)
+
+    def _create_lives(self, cursor: duckdb.DuckDBPyConnection) -> None:
+        """How often partitions were deleted, of those that were."""
+        cursor.execute(
+            f'CREATE TABLE IF NOT EXISTS {self.schema}.lives (topic VARCHAR, "partition" INTEGER, life UTINYINT)'
+        )
+
+    def renew(self) -> None:
+        """Bring tables of another version up to this one: all keys are hashed again if DuckDB's hash has changed."""
+        with self.database.transaction() as cursor:
+            self._create_lives(cursor)
+            known = cursor.execute(
+                "SELECT count(*) FROM duckdb_tables() WHERE schema_name = ? AND table_name = 'hashing'", [self.schema]
+            ).fetchone()
+            if known == (1,) and cursor.execute(f"FROM {self.schema}.hashing EXCEPT {_HASHING}").fetchone() is None:
+                return
+            keys = [(s.table, s.key) for s in self.layout.sources] + [(v.table, v.key) for v in self.layout.views]
+            for table, key in keys:
+                cursor.execute(f"UPDATE {self.table(table)} SET _hash = {hash_sql(quoted(key))}")
+            cursor.execute(f"CREATE OR REPLACE TABLE {self.schema}.hashing AS {_HASHING}")
+
+    def drop(self, cursor: duckdb.DuckDBPyConnection) -> None:
+        cursor.execute(f"DROP SCHEMA IF EXISTS {self.schema} CASCADE")
+
+    def publish(self, cursor: duckdb.DuckDBPyConnection) -> None:
+        """Point the stable names at this generation, inside the caller's transaction."""
+        shown = {source.table for source in self.layout.sources if source.latest}
+        for table in self.layout.tables:
+            where = "WHERE _shown" if table in shown else ""
+            cursor.execute(f"CREATE OR REPLACE VIEW main.{quoted(table)} AS FROM {self.table(table)} {where}")
+        cursor.execute("UPDATE turnout.published SET generation = ?", [self.generation])
+
+    def progress(self, cursor: duckdb.DuckDBPyConnection | None = None) -> Progress:
+        if cursor is None:
+            with self.database.read() as reading:
+                return self.progress(reading)
+        row = cursor.execute(f"SELECT batch_id, offsets, records, views_built FROM {self.schema}.progress").fetchone()
+        return Progress(*row) if row else Progress()
+
+    def number_from_start(self) -> None:
+        """A new stream counts its batches from 0."""
+        with self.database.transaction() as cursor:
+            cursor.execute(f"UPDATE {self.schema}.progress SET batch_id = -1")
+
+    @contextmanager
+    def batch(self, batch_id: int | None) -> Iterator[Batch | None]:
+        """One batch in one transaction; None where the batch is already in the store (Spark replays after a crash).
+
+        What is read while catching up has no number: where it begins is known from the store itself.
+        """
+        with self.database.transaction() as cursor:
+            progress = self.progress(cursor)
+            place = Place(self.schema, self.layout, self.database.feed, self._bad_rows)
+            replayed = batch_id is not None and batch_id <= progress.batch_id
+            batch = None if replayed else Batch(place, cursor, progress)
+            yield batch
+        if batch is not None:
+            self.database.feed.tell(Commit(self.generation, batch.versions, batch.log.deltas()))
+
+    def table(self, name: str) -> str:
+        """The physical table of this generation."""
+        return f"{self.schema}.{quoted(name)}"
+
+
+def _declared(columns: Mapping[str, ColumnType]) -> str:
+    return ", ".join(f"{quoted(name)} {kind.duckdb}" for name, kind in columns.items())
+
+
+def _row(expression: str) -> str:
+    return f"{identity.ROW} VARCHAR GENERATED ALWAYS AS ({expression}) VIRTUAL"

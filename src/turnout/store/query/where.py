@@ -1,0 +1,381 @@
+"""The filter and sort language of tables: `column operator value` terms and column lists, never SQL.
+
+Owns their texts, their structured form and the SQL they become: names are looked up among a table's columns
+and quoted, values travel as parameters only. How a value is read is `values.py`; `windows.py` runs the SQL.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from enum import StrEnum
+
+import orjson
+
+from turnout.errors import TurnoutError
+from turnout.plan.columns import ColumnType
+from turnout.store.query.values import parse_value, show
+
+MAX_TERMS = 100
+MAX_VALUES = 5_000
+"""Values of all `in` and `not in` lists of a filter together."""
+
+
+MAX_SMALL_FILTER = 16
+"""A filter of a greater weight is large: what it costs is for who asked for it to wait for."""
+
+
+class Op(StrEnum):
+    """What a term compares by; the text is the canonical spelling."""
+
+    EQ = "="
+    NE = "!="
+    LT = "<"
+    LE = "<="
+    GT = ">"
+    GE = ">="
+    CONTAINS = "contains"
+    ICONTAINS = "icontains"
+    STARTS = "starts with"
+    ENDS = "ends with"
+    IN = "in"
+    NOT_IN = "not in"
+    NULL = "is null"
+    NOT_NULL = "is not null"
+
+
+_SPELLINGS = {op.value: op for op in Op} | {
+    "==": Op.EQ,
+    "<>": Op.NE,
+    "startswith": Op.STARTS,
+    "starts_with": Op.STARTS,
+    "endswith": Op.ENDS,
+    "ends_with": Op.ENDS,
+}
+_COMPARE = {
+    Op.EQ: "{0} = {1}",
+    # So `=` and `!=` split a table in two (as `in` and `not in` do): a null is not equal to any value.
+    Op.NE: "{0} IS DISTINCT FROM {1}",
+    Op.LT: "{0} < {1}",
+    Op.LE: "{0} <= {1}",
+    Op.GT: "{0} > {1}",
+    Op.GE: "{0} >= {1}",
+    Op.CONTAINS: "contains({0}, {1})",
+    Op.ICONTAINS: "contains(lower({0}), lower({1}))",
+    Op.STARTS: "starts_with({0}, {1})",
+    Op.ENDS: "ends_with({0}, {1})",
+}
+_TEXT_ONLY = (Op.CONTAINS, Op.ICONTAINS, Op.STARTS, Op.ENDS)
+_OPERATORS = ", ".join(op.value for op in Op)
+_HINT = f"write `column operator value`, terms separated by commas; operators: {_OPERATORS}"
+
+_QUOTED = r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|`(?:[^`\\]|\\.)*`'
+_NAME = re.compile(rf"\s*(?:(?P<quoted>{_QUOTED})|(?P<bare>[^\s=!<>,()\"'`]+))", re.DOTALL)
+_SYMBOL = re.compile(r"\s*(==|=|!=|<>|<=|>=|<|>)")
+_WORD = re.compile(
+    r"""\s*(is\s+not\s+null|is\s+null|not\s+in(?=[\s(])|in(?=[\s(])|i?contains(?=[\s"'`])"""
+    r"""|(?:starts|ends)(?:\s+|_)?with(?=[\s"'`]))""",
+    re.IGNORECASE | re.ASCII,
+)
+_VALUE = re.compile(rf"\s*(?:(?P<quoted>{_QUOTED})|(?P<bare>[^,]*))", re.DOTALL)
+_ITEM = re.compile(rf"\s*(?:(?P<quoted>{_QUOTED})|(?P<bare>[^,)]*))", re.DOTALL)
+_BLANK = re.compile(r"\s*")
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One condition. `value` is as it was given: the column's type is known only when it is compiled."""
+
+    column: str
+    op: Op
+    value: object = None
+
+    def __str__(self) -> str:
+        if self.op in (Op.NULL, Op.NOT_NULL):
+            return f"{self.column} {self.op.value}"
+        if isinstance(self.value, tuple):
+            return f"{self.column} {self.op.value} ({', '.join(map(show, self.value))})"
+        return f"{self.column} {self.op.value} {show(self.value)}"
+
+
+@dataclass(frozen=True, slots=True)
+class SortKey:
+    column: str
+    descending: bool = False
+
+
+def parse_terms(raw: str | Sequence[str | Mapping[str, object]]) -> tuple[Term, ...]:
+    """The terms of a text, of several texts, or of a list of `{"column", "op", "value"}`; all must hold."""
+    terms: list[Term] = []
+    for item in (raw,) if isinstance(raw, str) else _listed(raw, "where"):
+        if isinstance(item, str):
+            terms.extend(_terms_of_text(item))
+        elif isinstance(item, Mapping):
+            terms.append(_term_of_mapping(item))
+        else:
+            raise _bad(f"where: a term is a text or an object, got {show(item)}")
+        if len(terms) > MAX_TERMS:
+            raise _bad(f"where: more than {MAX_TERMS} terms", "use `in (...)` for many values of one column")
+    if sum(len(term.value) for term in terms if isinstance(term.value, tuple)) > MAX_VALUES:
+        raise _bad(f"where: more than {MAX_VALUES} values in lists", "split them over several requests")
+    return tuple(terms)
+
+
+def weight(terms: Sequence[Term]) -> int:
+    """How much a filter asks for: its terms, where each value of a list counts as one."""
+    return sum(len(term.value) if isinstance(term.value, tuple) else 1 for term in terms)
+
+
+def parse_sort(raw: str | Sequence[str]) -> tuple[SortKey, ...]:
+    """`-age,name` as keys: a leading minus means descending."""
+    keys: dict[str, SortKey] = {}
+    for text in (raw,) if isinstance(raw, str) else _listed(raw, "sort"):
+        for name, descending in _names(text, "sort"):
+            # A column that comes again can change nothing.
+            keys.setdefault(name, SortKey(name, descending))
+    return tuple(keys.values())
+
+
+def parse_columns(raw: str | Sequence[str]) -> tuple[str, ...]:
+    """`name,age` as column names, each once, in the order given."""
+    texts = (raw,) if isinstance(raw, str) else _listed(raw, "columns")
+    return tuple(dict.fromkeys(name for text in texts for name, _ in _names(text, "columns")))
+
+
+def compile_where(terms: Sequence[Term], columns: Mapping[str, ColumnType]) -> tuple[str, list[object]]:
+    """A condition with `?` for each value, and the values; `TRUE` without terms."""
+    parts: list[str] = []
+    parameters: list[object] = []
+    for term in terms:
+        known_column(term.column, columns, "where", "bad_where")
+        text, values = _compile(term, columns[term.column])
+        parts.append(text)
+        parameters.extend(values)
+    return " AND ".join(parts) or "TRUE", parameters
+
+
+def compile_sort(keys: Sequence[SortKey], columns: Mapping[str, ColumnType], ties: Sequence[str] = ()) -> str:
+    """The order's text, nulls last both ways; `ties` (hidden columns) make it total."""
+    return ", ".join(f"{column} {direction}" for column, direction in _ordered(keys, columns, ties))
+
+
+def compile_key(keys: Sequence[SortKey], columns: Mapping[str, ColumnType], ties: Sequence[str] = ()) -> str:
+    """The same order as one expression: rows are in it as the bytes of its values are."""
+    parts = [f"{column}, '{direction}'" for column, direction in _ordered(keys, columns, ties)]
+    return f"create_sort_key({', '.join(parts)})" if parts else "CAST('' AS BLOB)"
+
+
+def _ordered(
+    keys: Sequence[SortKey], columns: Mapping[str, ColumnType], ties: Sequence[str]
+) -> Iterator[tuple[str, str]]:
+    for key in keys:
+        known_column(key.column, columns, "sort", "bad_sort")
+        yield quote(key.column), f"{'DESC' if key.descending else 'ASC'} NULLS LAST"
+    for tie in ties:
+        yield quote(tie), "ASC NULLS LAST"
+
+
+def known_column(name: str, columns: Mapping[str, ColumnType], place: str, code: str) -> None:
+    """Refuse a column that the table does not show."""
+    if name not in columns or name.startswith("_"):
+        shown = ", ".join(known for known in columns if not known.startswith("_"))
+        raise TurnoutError(code=code, message=f"{place}: no column {show(name)}", hint=f"columns: {shown}")
+
+
+def quote(name: str) -> str:
+    """An identifier for DuckDB."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _compile(term: Term, column: ColumnType) -> tuple[str, list[object]]:
+    name = quote(term.column)
+    if term.op in (Op.NULL, Op.NOT_NULL):
+        return f"{name} {term.op.value.upper()}", []
+    if term.op in _TEXT_ONLY and column.name != "string":
+        raise _bad(f"where: `{term.op.value}` needs a string column; {show(term.column)} is {column.name}")
+    given = term.value if isinstance(term.value, tuple) else (term.value,)
+    values = [parse_value(value, column, f"where: column {show(term.column)}") for value in given]
+    # The cast makes both sides one type: 0.1 equals the float 0.1, and no comparison can fail while it runs.
+    if term.op is Op.IN:
+        return f"{name} IN ({_listed_values(column)})", [_texts(values)]
+    if term.op is Op.NOT_IN:
+        return f"({name} IS NULL OR {name} NOT IN ({_listed_values(column)}))", [_texts(values)]
+    return _COMPARE[term.op].format(name, f"CAST(? AS {column.duckdb})"), values
+
+
+def _listed_values(column: ColumnType) -> str:
+    """The values of one list parameter as a subquery: a hash lookup for each row, however long the list is."""
+    # A float is read by way of a double, as a single value is: texts may round otherwise.
+    read = "DOUBLE" if column.name == "float" else column.duckdb
+    return f"SELECT CAST(unnest(CAST(CAST(? AS VARCHAR[]) AS {read}[])) AS {column.duckdb})"
+
+
+def _texts(values: Sequence[object]) -> tuple[str, ...]:
+    """The values of a list as one parameter.
+
+    As texts: in a Python list DuckDB takes NaN for null, and all decimals for as short as the first.
+    """
+    return tuple(value.isoformat() if isinstance(value, date) else str(value) for value in values)
+
+
+def _terms_of_text(text: str) -> Iterator[Term]:
+    if text.lstrip().startswith("["):
+        yield from _terms_of_json(text)
+        return
+    position = 0
+    while True:
+        position = _skip_blank(text, position)
+        if position >= len(text):
+            return
+        if text[position] == ",":
+            position += 1
+            continue
+        term, position = _read_term(text, position)
+        yield term
+        position = _skip_blank(text, position)
+        if position < len(text) and text[position] != ",":
+            raise _bad(f"where: after {show(str(term))} comes {show(text[position:])}, not a comma")
+
+
+def _terms_of_json(text: str) -> tuple[Term, ...]:
+    try:
+        items = orjson.loads(text)
+    except (orjson.JSONDecodeError, UnicodeEncodeError) as error:
+        raise _bad(f"where: begins like a JSON list but is none: {error}") from error
+    if any(not isinstance(item, dict) for item in items):
+        raise _bad("where: a JSON list holds objects with column, op and value")
+    return parse_terms(items)
+
+
+def _term_of_mapping(item: Mapping[str, object]) -> Term:
+    unknown = set(item) - {"column", "op", "value"}
+    if unknown:
+        raise _bad(f"where: unknown field {show(min(map(str, unknown)))} in a term (known: column, op, value)")
+    column, spelling, value = item.get("column"), item.get("op"), item.get("value")
+    if not isinstance(column, str) or not isinstance(spelling, str):
+        raise _bad(f"where: a term needs column and op as texts, got {show(column)} and {show(spelling)}")
+    op = _SPELLINGS.get(" ".join(spelling.lower().split()))
+    if op is None:
+        raise _bad(f"where: unknown operator {show(spelling)}", f"operators: {_OPERATORS}")
+    return Term(column, op, _structured_value(op, value))
+
+
+def _structured_value(op: Op, value: object) -> object:
+    if op in (Op.NULL, Op.NOT_NULL):
+        if value is not None:
+            raise _bad(f"where: `{op.value}` takes no value, got {show(value)}")
+        return None
+    if op in (Op.IN, Op.NOT_IN):
+        if not isinstance(value, (list, tuple)) or not value:
+            raise _bad(f"where: `{op.value}` takes a list of at least one value, got {show(value)}")
+        return tuple(value)
+    if isinstance(value, tuple):
+        raise _bad(f"where: `{op.value}` takes one value, got {show(value)}", "for a list use `in`")
+    return value
+
+
+def _read_term(text: str, position: int) -> tuple[Term, int]:
+    name = _NAME.match(text, position)
+    if name is None:
+        raise _bad(f"where: a term begins with a column, got {show(text[position:])}")
+    column = _unquoted(name)
+    found = _SYMBOL.match(text, name.end()) or _WORD.match(text, name.end())
+    if found is None:
+        raise _bad(
+            f"where: no operator after {show(column)}, got {show(text[name.end() :].strip())}",
+            f"operators: {_OPERATORS}; put a value that has a comma in quotes",
+        )
+    op, end = _op(found[1]), found.end()
+    if op in (Op.NULL, Op.NOT_NULL):
+        return Term(column, op), end
+    if op in (Op.IN, Op.NOT_IN):
+        values, end = _read_list(text, end, column, op)
+        return Term(column, op, values), end
+    value, end = _read_value(_VALUE, text, end, column)
+    return Term(column, op, value), end
+
+
+def _op(spelling: str) -> Op:
+    word = " ".join(spelling.lower().replace("_", " ").split())
+    return _SPELLINGS[word]
+
+
+def _read_value(pattern: re.Pattern[str], text: str, position: int, column: str) -> tuple[str, int]:
+    found = pattern.match(text, position)
+    if found is None:  # both patterns match the empty text
+        raise _bad(f"where: no value for {show(column)}")
+    if found["quoted"] is not None:
+        return _unquoted(found), found.end()
+    value = found["bare"].strip()
+    if not value:
+        raise _bad(
+            f"where: no value for {show(column)}",
+            f'for an empty text write {column} = "", for none {column} is null',
+        )
+    if value[0] in "\"'`":
+        raise _bad(f"where: the quote in {show(value)} is never closed")
+    if value[0] in "=<>!":
+        raise _bad(
+            f"where: unknown operator before {show(value)}",
+            f"operators: {_OPERATORS}; or put the value in quotes",
+        )
+    return value, found.end()
+
+
+def _read_list(text: str, position: int, column: str, op: Op) -> tuple[tuple[str, ...], int]:
+    position = _skip_blank(text, position)
+    values: list[str] = []
+    if not text.startswith("(", position):
+        raise _bad(f"where: `{op.value}` takes a list", f"write {column} {op.value} (first, second)")
+    while True:
+        value, position = _read_value(_ITEM, text, position + 1, column)
+        values.append(value)
+        position = _skip_blank(text, position)
+        if text.startswith(")", position):
+            return tuple(values), position + 1
+        if not text.startswith(",", position):
+            raise _bad(f"where: the list of {show(column)} is not closed by `)`")
+
+
+def _names(text: object, place: str) -> Iterator[tuple[str, bool]]:
+    if not isinstance(text, str):
+        raise TurnoutError(code=f"bad_{place}", message=f"{place}: a column is a text, got {show(text)}")
+    position = _skip_blank(text, 0)
+    while position < len(text):
+        descending = place == "sort" and text[position] == "-"
+        signed = place == "sort" and text[position] in "+-"
+        name = _NAME.match(text, position + signed)
+        end = _skip_blank(text, name.end()) if name else position
+        if name is None or (end < len(text) and text[end] != ","):
+            raise TurnoutError(
+                code=f"bad_{place}",
+                message=f"{place}: not a list of columns at {show(text[position:])}",
+                hint="write column names separated by commas" + (", `-` for descending: -age,name" * (place == "sort")),
+            )
+        yield _unquoted(name), descending
+        position = _skip_blank(text, end + 1)
+
+
+def _listed(raw: object, place: str) -> Sequence[object]:
+    if not isinstance(raw, Sequence) or isinstance(raw, (bytes, bytearray)):
+        raise TurnoutError(code=f"bad_{place}", message=f"{place}: needs a text or a list, got {show(raw)}")
+    return raw
+
+
+def _unquoted(found: re.Match[str]) -> str:
+    if found["quoted"] is None:
+        return found["bare"]
+    return _ESCAPE.sub(lambda escape: _ESCAPED.get(escape[1], escape[1]), found["quoted"][1:-1])
+
+
+def _skip_blank(text: str, position: int) -> int:
+    blank = _BLANK.match(text, position)
+    return blank.end() if blank else position
+
+
+def _bad(message: str, hint: str = _HINT) -> TurnoutError:
+    return TurnoutError(code="bad_where", message=message, hint=hint)

@@ -1,0 +1,137 @@
+"""Windows that are held: their first rows, and how a change is merged into them without reading the table again.
+
+What a change means to a window's filter and order is asked in SQL, for many windows at once (`netting.py`); the rest is
+Arrow, on few rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from turnout.plan.columns import ColumnType
+from turnout.store.identity import ROW
+from turnout.store.query.where import compile_key, compile_where
+from turnout.store.query.windows import Window
+
+KEY = "_key"
+"""The column of a row's place in a window's order: bytes that compare as the order does."""
+
+Filter = tuple[str, tuple[object, ...]]
+"""A condition and its values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Which rows of a table, in which order: the compiled form of a window's `where` and `sort`."""
+
+    filter: Filter
+    key: str
+    columns: frozenset[str]
+    """Everything that has to be known of a row to tell whether it is among them, and where."""
+
+    @classmethod
+    def of(cls, window: Window, types: Mapping[str, ColumnType], ties: Sequence[str]) -> Order:
+        condition, parameters = compile_where(window.where, types)
+        columns = [*(key.column for key in window.sort), *(term.column for term in window.where), *ties]
+        return cls((condition, tuple(parameters)), compile_key(window.sort, types, ties), frozenset(columns))
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The first rows of a filtered and sorted table, kept up to date without reading it again.
+
+    `rows` have what is shown, `KEY` and the identity. `bound` is the last place in the order up to which they are
+    complete; None where they are all there are.
+    """
+
+    rows: pa.RecordBatch
+    bound: bytes | None
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """The rows of a change that went, or those that came: which of them filters keep, and where orders put them."""
+
+    rows: pa.RecordBatch
+    kept: Mapping[Filter, pa.BooleanArray]
+    keys: Mapping[str, pa.BinaryArray]
+    sequence: Mapping[str, pa.UInt64Array]
+    """Of each key, the numbers of the rows in its order."""
+
+    @classmethod
+    def of(cls, rows: pa.Table, kept: Mapping[Filter, pa.BooleanArray], keys: Mapping[str, pa.BinaryArray]) -> Side:
+        return cls(compact(rows), kept, keys, {key: pc.sort_indices(values) for key, values in keys.items()})
+
+    def count(self, order: Order) -> int:
+        return int(self.kept[order.filter].true_count)
+
+    def up_to(self, bound: bytes | None, order: Order) -> pa.UInt64Array:
+        """The numbers of the rows that the filter keeps and that do not lie beyond the bound, in order."""
+        wanted = self.kept[order.filter]
+        if bound is not None:
+            wanted = pc.and_(wanted, pc.less_equal(self.keys[order.key], bound))
+        sequence = self.sequence[order.key]
+        return sequence.filter(wanted.take(sequence))
+
+    def take(self, numbers: pa.UInt64Array, order: Order, schema: pa.Schema) -> pa.RecordBatch:
+        """Some rows as they are held."""
+        columns = [
+            (self.keys[order.key] if name == KEY else self.rows.column(name)).take(numbers) for name in schema.names
+        ]
+        return pa.RecordBatch.from_arrays(
+            [column.cast(kind) for column, kind in zip(columns, schema.types, strict=True)], schema=schema
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Sifted:
+    """A change as windows see it."""
+
+    removed: Side
+    added: Side
+
+    def total(self, held: Held, order: Order) -> int:
+        return held.total + self.added.count(order) - self.removed.count(order)
+
+    def concerns(self, held: Held, order: Order) -> bool:
+        """Whether a row up to the bound changed: for rows that are not the first."""
+        if held.bound is None:
+            return bool(self.added.count(order) or self.removed.count(order))
+        return any(len(side.up_to(held.bound, order)) for side in (self.removed, self.added))
+
+    def advance(self, held: Held, order: Order, most: int) -> Held:
+        """The held rows after the change, `most` at most."""
+        going = self.removed.up_to(held.bound, order)
+        # Of those that come, as many as can stay and one more, which tells that there are more.
+        coming = self.added.up_to(held.bound, order)[: most + 1]
+        rows = held.rows
+        if len(going):
+            ids = self.removed.rows.column(ROW).take(going)
+            rows = rows.filter(pc.invert(pc.is_in(rows.column(ROW), ids)))
+        if len(coming):
+            rows = pa.concat_batches([rows, self.added.take(coming, order, rows.schema)])
+            rows = rows.take(pc.sort_indices(rows.column(KEY))[: most + 1])
+        held = replace(held, total=self.total(held, order))
+        return replace(held, rows=rows) if rows.num_rows <= most else first(rows, most, held.total)
+
+
+def hold(rows: pa.Table, most: int, total: int) -> Held:
+    """Hold rows that were read, `most` at most: as many as that may not be all."""
+    # Copied: what DuckDB hands over has room for far more rows.
+    own = compact(rows).take(pa.array(range(rows.num_rows), pa.uint64()))
+    return first(own, most, total) if 0 < most <= rows.num_rows else Held(own, None, total)
+
+
+def first(rows: pa.RecordBatch, most: int, total: int) -> Held:
+    """Hold the first of many rows: the last of them is the bound. `most` is at least 1."""
+    return Held(rows.slice(0, most), rows.column(KEY)[most - 1].as_py(), total)
+
+
+def compact(rows: pa.Table) -> pa.RecordBatch:
+    """One piece of each column."""
+    return pa.RecordBatch.from_arrays([column.combine_chunks() for column in rows.columns], schema=rows.schema)

@@ -1,0 +1,329 @@
+"""Reading tables: a window of one table, the list of all, or a whole table as a stream, each of one moment.
+
+Every relation in schema `main` is a table; `NAME@7` is its counterpart in generation 7. Names come from the
+catalog, and hidden columns (their names begin with `_`) are never shown. The filter language is `where.py`; windows
+that are followed are `tracking.py`.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+
+import duckdb
+import pyarrow as pa
+
+from turnout.errors import TurnoutError
+from turnout.plan.columns import ColumnType
+from turnout.store import identity
+from turnout.store.database import Readable
+from turnout.store.query.values import show
+from turnout.store.query.where import SortKey, Term, compile_sort, compile_where, known_column, quote
+
+log = logging.getLogger(__name__)
+
+_ROWID = "_rowid"
+_OF_GENERATION = re.compile(r"(.+)@([0-9]{1,9})", re.ASCII | re.DOTALL)
+_STREAM_BATCH_ROWS = 50_000
+_COUNTED_ROWS = 2_000
+_CATALOG = """
+SELECT schema_name, table_name, column_name, data_type FROM duckdb_columns()
+WHERE database_name = current_database() AND NOT internal ORDER BY schema_name, table_name, column_index
+"""
+# What DuckDB raises when the store itself is in trouble, and what that means to who asked.
+_UNAVAILABLE: tuple[tuple[type[duckdb.Error], str], ...] = (
+    (duckdb.IOException, "its disk fails or is full"),
+    (duckdb.OutOfMemoryException, "it is out of memory"),
+    (duckdb.FatalException, "it stopped after an earlier failure"),
+    (duckdb.InternalException, "it failed internally"),
+    (duckdb.ConnectionException, "it is closed"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What to read. `columns` None: all; `limit` None: to the end."""
+
+    table: str
+    columns: tuple[str, ...] | None = None
+    where: tuple[Term, ...] = ()
+    sort: tuple[SortKey, ...] = ()
+    offset: int = 0
+    limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    name: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class WindowResult:
+    """Rows of one moment; `total` counts what `where` keeps, not only this window."""
+
+    table: str
+    generation: int
+    version: int
+    total: int
+    columns: tuple[Column, ...]
+    rows: pa.Table
+
+
+@dataclass(frozen=True, slots=True)
+class WindowStream:
+    """A window whose rows come in batches; good as long as its `open_window` block."""
+
+    table: str
+    generation: int
+    version: int
+    total: int
+    columns: tuple[Column, ...]
+    rows: pa.RecordBatchReader
+
+
+@dataclass(frozen=True, slots=True)
+class TableInfo:
+    name: str
+    columns: tuple[Column, ...]
+    rows: int
+    generation: int
+    version: int
+
+
+def read_window(database: Readable, window: Window) -> WindowResult:
+    """The window's rows in memory."""
+    with open_snapshot(database) as snapshot:
+        table, total = snapshot.prepare(window)
+        rows = collected(snapshot.select(table, window), database, window)
+        return WindowResult(
+            window.table, table.generation, snapshot.version(table), total, chosen_columns(table, window), rows
+        )
+
+
+def newest_record(database: Readable) -> int | None:
+    """The time of the newest Kafka record that is shown, in milliseconds since 1970."""
+    with open_snapshot(database) as snapshot:
+        return snapshot.newest()
+
+
+@contextmanager
+def open_window(database: Readable, window: Window) -> Iterator[WindowStream]:
+    """The window's rows as a stream, for tables that memory should not hold.
+
+    The block keeps a snapshot open, and DuckDB cannot reclaim what it still sees: drain it into a file, not
+    into a slow client.
+    """
+    with open_snapshot(database) as snapshot:
+        table, total = snapshot.prepare(window)
+        version = snapshot.version(table)
+        # Last: the next statement on this cursor would end the stream silently.
+        reader = snapshot.select(table, window).to_arrow_reader(_STREAM_BATCH_ROWS)
+        yield WindowStream(window.table, table.generation, version, total, chosen_columns(table, window), reader)
+
+
+def list_tables(database: Readable) -> list[TableInfo]:
+    """All tables, by name."""
+    with open_snapshot(database) as snapshot:
+        found = [snapshot.table(name) for name in snapshot.names]
+        return [
+            TableInfo(
+                table.name,
+                _public(table),
+                snapshot.count(table, "TRUE", []),
+                table.generation,
+                snapshot.version(table),
+            )
+            for table in found
+        ]
+
+
+def collected(selected: duckdb.DuckDBPyConnection, store: Readable, window: Window) -> pa.Table:
+    """The rows of a window in memory; TurnoutError where one that has an end has more bytes than may be."""
+    if store.max_bytes is None or window.limit is None:
+        return selected.to_arrow_table()
+    reader, batches, size = selected.to_arrow_reader(_COUNTED_ROWS), [], 0
+    for batch in reader:
+        size += batch.nbytes
+        if size > store.max_bytes:
+            raise TurnoutError(
+                code="answer_too_large",
+                message=f"the rows have more than the {store.max_bytes // 1_000_000} MB allowed",
+                hint="ask for fewer rows or columns, or for a file: format=arrow",
+            )
+        batches.append(batch)
+    return pa.Table.from_batches(batches, reader.schema)
+
+
+@contextmanager
+def store_faults(deed: str) -> Iterator[None]:
+    """Tell a store in trouble as TurnoutError; `deed` is what was tried, such as `read`."""
+    try:
+        yield
+    except tuple(kind for kind, _ in _UNAVAILABLE) as error:
+        log.error("the store cannot be %s: %s", deed, error)
+        reason = next(text for kind, text in _UNAVAILABLE if isinstance(error, kind))
+        raise TurnoutError(
+            code="store_unavailable",
+            message=f"the live store cannot be {deed} now: {reason}",
+            hint="try again soon; the log of the server has the details",
+            status=503,
+        ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """One relation of the catalog: what to select from, and its columns, hidden ones apart."""
+
+    name: str
+    plain_name: str
+    generation: int
+    source: str
+    columns: Mapping[str, ColumnType]
+    hidden: frozenset[str]
+
+
+class _Snapshot:
+    """One read transaction: catalog, versions and rows of one moment."""
+
+    def __init__(self, cursor: duckdb.DuckDBPyConnection) -> None:
+        self._cursor = cursor
+        self.published = self._scalar("SELECT generation FROM turnout.published", [])
+
+    @cached_property
+    def _catalog(self) -> Mapping[tuple[str, str], Mapping[str, str]]:
+        found: dict[tuple[str, str], dict[str, str]] = {}
+        for schema, table, column, duckdb_type in self._cursor.execute(_CATALOG).fetchall():
+            found.setdefault((schema, table), {})[column] = duckdb_type
+        return found
+
+    @property
+    def names(self) -> list[str]:
+        return [table for schema, table in self._catalog if schema == "main"]
+
+    def table(self, name: str) -> _Table:
+        """The table of that name, or of `NAME@generation`."""
+        if ("main", name) in self._catalog:
+            return self._described(name, "main", name, self.published)
+        plain, number = split_name(name)
+        # Only a name that is also a table: a generation's own bookkeeping is nobody's to read.
+        if number is not None and ("main", plain) in self._catalog and (f"g{number}", plain) in self._catalog:
+            return self._described(name, f"g{number}", plain, number)
+        raise self._unknown(name)
+
+    def prepare(self, window: Window) -> tuple[_Table, int]:
+        """The window's table and the number of rows that its `where` keeps, everything else checked."""
+        table = self.table(window.table)
+        self.check(table, window)
+        return table, self.count(table, *compile_where(window.where, table.columns))
+
+    def check(self, table: _Table, window: Window) -> None:
+        """Refuse columns that the table does not have."""
+        for name in window.columns or ():
+            known_column(name, table.columns, "columns", "bad_columns")
+        compile_sort(window.sort, table.columns)
+
+    def newest(self) -> int | None:
+        """The latest record time in any published table, in milliseconds since 1970."""
+        dated = [name for name in self.names if "_ts" in self._catalog["main", name]]
+        if not dated:
+            return None
+        parts = " UNION ALL ".join(f"SELECT max(_ts) AS ms FROM main.{quote(name)}" for name in dated)
+        row = self._cursor.execute(f"SELECT max(ms) FROM ({parts})").fetchone()
+        return row[0] if row else None
+
+    def count(self, table: _Table, condition: str, parameters: list[object]) -> int:
+        return self._scalar(f"SELECT count(*) FROM {table.source} WHERE {condition}", parameters)
+
+    def select(self, table: _Table, window: Window, extra: Sequence[str] = ()) -> duckdb.DuckDBPyConnection:
+        condition, parameters = compile_where(window.where, table.columns)
+        order = compile_sort(window.sort, table.columns, identity.ties(table.hidden))
+        columns = ", ".join([*(quote(column.name) for column in chosen_columns(table, window)), *extra])
+        order = f" ORDER BY {order}" if order else ""
+        found = f"FROM {table.source} WHERE {condition}{order}"
+        if window.limit is None:
+            return self._cursor.execute(f"SELECT {columns} {found} OFFSET ?", [*parameters, window.offset])
+        # Rows by their ids: the sort then carries none of the columns that are only shown, which takes a third of the
+        # time in 1M rows.
+        ids = f"SELECT {_ROWID} {found} LIMIT ? OFFSET ?"
+        text = f"SELECT {columns} FROM {table.source} WHERE {_ROWID} IN ({ids}){order}"
+        return self._cursor.execute(text, [*parameters, window.limit, window.offset])
+
+    def version(self, table: _Table) -> int:
+        """How often the table changed; a generation counts its own tables, the rest is counted for all."""
+        own = f"g{table.generation}"
+        schema = own if (own, table.plain_name) in self._catalog else "turnout"
+        if (schema, "versions") not in self._catalog:
+            return 0
+        # max() also answers where no change was counted yet.
+        text = f"SELECT coalesce(max(version), 0) FROM {quote(schema)}.versions WHERE name = ?"
+        return self._scalar(text, [table.plain_name])
+
+    def _described(self, name: str, schema: str, relation: str, generation: int) -> _Table:
+        columns, casts, hidden = {}, [], set()
+        for column, duckdb_type in self._catalog[schema, relation].items():
+            if column.startswith("_"):
+                hidden.add(column)
+                continue
+            columns[column] = _type(duckdb_type)
+            if columns[column].duckdb != duckdb_type:
+                casts.append(f"CAST({quote(column)} AS {columns[column].duckdb}) AS {quote(column)}")
+        replaced = f" REPLACE ({', '.join(casts)})" if casts else ""
+        # A generation's own table keeps rows that newer ones cover.
+        shown = " WHERE _shown" if "_shown" in hidden else ""
+        home = f"{quote(self._home(schema, relation))}.{quote(relation)}"
+        source = f"(SELECT *{replaced}, rowid AS {_ROWID} FROM {home}{shown})"
+        return _Table(name, relation, generation, source, columns, frozenset(hidden))
+
+    def _home(self, schema: str, relation: str) -> str:
+        """The schema of the table behind a name: only tables have row ids."""
+        own = f"g{self.published}"
+        if schema != "main":
+            return schema
+        return own if (own, relation) in self._catalog else "turnout"
+
+    def _scalar(self, text: str, parameters: list[object]) -> int:
+        row = self._cursor.execute(text, parameters).fetchone()
+        return int(row[0]) if row else 0
+
+    def _unknown(self, name: str) -> TurnoutError:
+        generations = sorted({int(schema[1:]) for schema, _ in self._catalog if re.fullmatch("g[0-9]+", schema)})
+        hint = f"tables: {', '.join(self.names)}"
+        if generations:
+            hint += f"; of a generation as NAME@{generations[-1]} (living: {', '.join(map(str, generations))})"
+        return TurnoutError(code="unknown_table", message=f"no table {show(name)}", hint=hint, status=404)
+
+
+def split_name(name: str) -> tuple[str, int | None]:
+    """`final_ui@7` as its two parts."""
+    found = _OF_GENERATION.fullmatch(name)
+    return (found[1], int(found[2])) if found else (name, None)
+
+
+@contextmanager
+def open_snapshot(database: Readable) -> Iterator[_Snapshot]:
+    with store_faults("read"), database.read() as cursor:
+        # Arrow carries the session's zone into every file; it must not be that of the machine.
+        cursor.execute("SET TimeZone = 'UTC'")
+        yield _Snapshot(cursor)
+
+
+def _type(duckdb_type: str) -> ColumnType:
+    """A type that no source can declare is shown as text."""
+    try:
+        return ColumnType.parse(ColumnType.from_duckdb(duckdb_type))
+    except ValueError:
+        return ColumnType.parse("string")
+
+
+def _public(table: _Table) -> tuple[Column, ...]:
+    return tuple(Column(name, kind.name) for name, kind in table.columns.items())
+
+
+def chosen_columns(table: _Table, window: Window) -> tuple[Column, ...]:
+    names = table.columns if window.columns is None else window.columns
+    return tuple(Column(name, table.columns[name].name) for name in names)

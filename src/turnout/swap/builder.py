@@ -1,0 +1,198 @@
+"""The builder: from a plan to a generation that has caught up, beside whatever is published.
+
+It publishes nothing. A plan that cannot be right is refused before anything is made, and a build that fails is taken
+away whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from turnout.config import Settings
+from turnout.config.tables import layout_of
+from turnout.decode.topic_check import Sample
+from turnout.errors import TurnoutError, first_line
+from turnout.logs import about
+from turnout.plan.plan import Plan
+from turnout.plan.swap_rules import SwapState
+from turnout.spark.engine import Engine, is_gone
+from turnout.store.database import is_store_failure
+from turnout.store.ledger import GenerationRecord
+from turnout.swap.generations import Generation, Generations, Say
+from turnout.swap.lifecycle import Keeper
+
+TICK_SECONDS = 0.1
+
+
+class Stopping(Exception):  # noqa: N818 - not an error: the way out of a wait when the process ends
+    """The process is being stopped."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuildTimes:
+    """How long the parts of a build took, in seconds."""
+
+    build: float = 0.0
+    catch_up: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What a builder works with: settings, the living generations, and whom it tells."""
+
+    settings: Settings
+    engine: Engine
+    keeper: Keeper
+    stopping: threading.Event
+    say: Say
+    tell_state: Callable[[SwapState], None]
+    tend: Callable[[], None]
+    """What has to go on while a build takes its time."""
+
+
+class Builder:
+    """Builds one generation at a time, on the orchestrator's thread."""
+
+    def __init__(self, site: Site, makes: Generations, begun: GenerationRecord | None) -> None:
+        self._site = site
+        self._makes = makes
+        self._begun = begun
+
+    def validate(self, plan: Plan) -> list[Sample]:
+        """The topics exist, can be read, and hold records that decode; TurnoutError says which does not."""
+        with self._working():
+            samples = self._makes.samples(plan)
+        complaints = [complaint for sample in samples if (complaint := sample.complaint())]
+        if complaints:
+            raise TurnoutError(
+                code="bad_sample",
+                message="; ".join(complaints),
+                hint="name the right topic, or change the declared columns",
+                status=422,
+            )
+        return samples
+
+    def dry_run(self, plan: Plan, *, changes: bool) -> dict[str, Any]:
+        """What a build of `plan` would be like; TurnoutError where it would be refused."""
+        layout = layout_of(self._site.settings, plan)
+        samples = self.validate(plan)
+        seen = {sample.source: sample.keys for sample in samples}
+        unmatched = {
+            view.table: sorted(
+                key
+                for key in seen[view.left.source]
+                if key is not None and not all(key in seen[right.source] for right in view.rights)
+            )[:10]
+            for view in layout.views
+        }
+        return {
+            "plan": plan.to_json(),
+            "changes": changes,
+            "records": self._makes.estimate(plan),
+            "columns": {view.table: {c: t.name for c, t in view.columns.items()} for view in layout.views},
+            "sampleUnmatched": unmatched,
+            "sampleBad": [{"topic": s.topic, **fault} for s in samples for fault in s.faults][:10],
+        }
+
+    def build(self, plan: Plan, *, first: bool) -> tuple[Generation, BuildTimes]:
+        """A generation that has caught up. The first one has nothing to fall back to, so it is never given up."""
+        started = time.monotonic()
+        self._site.tell_state(SwapState.BUILDING)
+        with self._working():
+            generation = (self._take_up(plan) if first else None) or self._makes.create(plan)
+        with about(generation=generation.number):
+            return generation, self._build(generation, started, first=first)
+
+    def _build(self, generation: Generation, started: float, *, first: bool) -> BuildTimes:
+        say, keeper, plan = self._site.say, self._site.keeper, generation.plan
+        generation.state = SwapState.BUILDING
+        keeper.building = generation
+        topics = ", ".join(f"{source}={topic}" for source, topic in plan.topics.items())
+        say("INFO", f"building generation {generation.number}: {plan.describe()}")
+        say("INFO", f"topics set: {topics}; {generation.start.behind(generation.target):,} records to catch up on")
+        try:
+            with self._working():
+                assert generation.query is not None
+                generation.query.start()
+                built = time.monotonic()
+                self._enter(generation, SwapState.CATCHING_UP)
+                self.catch_up(generation, first=first)
+            self._enter(generation, SwapState.PUBLISHING)
+        except Stopping:
+            raise  # its query is ended with the process; the build goes on at the next start where it can
+        except Exception as error:
+            keeper.building = None
+            if first and is_gone(error) and generation.query is not None:
+                generation.query.stop()
+                raise  # it goes on from its checkpoint once Spark runs again
+            generation.move(SwapState.FAILED)
+            keeper.discard(generation)
+            if isinstance(error, TurnoutError) or is_store_failure(error):
+                raise
+            raise _build_failed(first_line(error)) from error
+        keeper.building = None
+        return BuildTimes(built - started, time.monotonic() - built)
+
+    @contextlib.contextmanager
+    def _working(self) -> Iterator[None]:
+        """Tell what fails inside because Spark is gone as that, and what fails as the process ends as its end."""
+        try:
+            with self._site.engine.blamed():
+                yield
+        except Exception as error:
+            if self._site.stopping.is_set():
+                raise Stopping from error  # what it used was taken away from under it: its message waits in the store
+            raise
+
+    def catch_up(self, generation: Generation, *, first: bool) -> None:
+        """Wait until the views are built."""
+        assert generation.query is not None
+        limit = self._site.settings.swap.catch_up_timeout_seconds
+        deadline = time.monotonic() + limit
+        while not generation.views_built:
+            if self._site.stopping.is_set():
+                raise Stopping
+            if first:
+                self._site.keeper.keep_reading(generation)
+            elif failure := generation.query.failure():
+                raise _build_failed(failure)
+            elif time.monotonic() > deadline:
+                raise _too_slow(generation, limit)
+            generation.changed.wait(TICK_SECONDS)
+            generation.changed.clear()
+            self._site.tend()
+
+    def _take_up(self, plan: Plan) -> Generation | None:
+        """The first build that a crash interrupted, where it was of this plan."""
+        begun, self._begun = self._begun, None
+        if begun is None:
+            return None
+        if begun.plan != plan:
+            self._makes.clear(begun.generation)
+            return None
+        return self._makes.resume(begun)
+
+    def _enter(self, generation: Generation, state: SwapState) -> None:
+        generation.move(state)
+        self._site.tell_state(state)
+
+
+def _build_failed(why: str) -> TurnoutError:
+    return TurnoutError(
+        code="build_failed", message=f"the build failed: {why}", hint="mend the cause and send it again", status=502
+    )
+
+
+def _too_slow(generation: Generation, limit: float) -> TurnoutError:
+    left = generation.offsets.behind(generation.target)
+    return TurnoutError(
+        code="build_timeout",
+        message=f"the build did not catch up within {limit:g} seconds ({left:,} records were left)",
+        hint="raise swap.catch_up_timeout_seconds, or start later in the topics",
+        status=504,
+    )

@@ -1,0 +1,157 @@
+"""The keeper: which generations live, and that they go on reading, linger for their time and are then closed.
+
+It is told which generation is published and which is being built; that decision is the orchestrator's. Only the
+orchestrator's thread calls it; other threads may look at `live`, `building` and `lingering`.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+
+import duckdb
+
+from turnout.config.settings import SwapSettings
+from turnout.errors import TurnoutError, first_line
+from turnout.logs import about
+from turnout.plan.swap_rules import Lingering, SwapState, to_retire
+from turnout.store.database import is_store_failure
+from turnout.swap.generations import Generation, Generations, Say
+from turnout.swap.health import Health, Subject
+
+log = logging.getLogger("turnout")
+
+LONGEST_PAUSE_SECONDS = 5.0
+NO_ROOM_HINT = "check that the disk of data_dir has room"
+_NO_ROOM = "No space left on device"
+
+
+class Keeper:
+    """All living generations."""
+
+    def __init__(self, settings: SwapSettings, health: Health, say: Say) -> None:
+        self._settings = settings
+        self._health = health
+        self._say = say
+        self._leftovers: list[Generation] = []
+        self.makes: Generations | None = None
+        self.live: Generation | None = None
+        self.building: Generation | None = None
+        self.lingering: list[Generation] = []
+
+    def all(self) -> list[Generation]:
+        some = [self.live, self.building, *self.lingering, *self._leftovers]
+        return [generation for generation in some if generation is not None]
+
+    def tend(self) -> None:
+        """Start queries again that ended, and close generations whose time is over."""
+        if self.live is not None:
+            self.keep_reading(self.live)
+        if not self._health.has(Subject.SPARK):  # a Spark that was just started is the published one's first
+            for generation in self.lingering:
+                self.keep_reading(generation)
+        self._retire()
+
+    def go_on(self, makes: Generations) -> None:
+        """Spark was started anew: every generation goes on from its checkpoint, the published one first."""
+        self.makes = makes
+        for generation in [self.live, *self.lingering]:
+            if generation is not None:
+                makes.give_query(generation)
+                generation.waiting, generation.restarts, generation.restart_at = True, 1, 0.0
+
+    def keep_reading(self, generation: Generation) -> None:
+        """Start a query again that ended by itself, after a pause that grows."""
+        with about(generation=generation.number):
+            self._keep_reading(generation)
+
+    def _keep_reading(self, generation: Generation) -> None:
+        query = generation.query
+        assert query is not None
+        shown = generation is self.live or generation is self.building
+        if query.running:
+            behind = self._health.has(Subject.READING) or self._health.has(Subject.SPARK)
+            if shown and behind and (generation.restarts == 0 or query.idle):
+                generation.restarts = 0
+                self._health.good(Subject.SPARK, f"Spark runs again, and generation {generation.number} reads")
+                self._health.good(Subject.READING, f"generation {generation.number} reads again")
+            return
+        if not generation.waiting and (failure := query.failure()) is not None:
+            self._pause(generation)
+            self._note_failure(generation, failure, shown)
+        if generation.waiting and time.monotonic() >= generation.restart_at:
+            self._pause(generation)  # should it not start, then not again at once
+            query.start()
+            generation.waiting = False
+
+    def replace(self, old: Generation | None, new: Generation) -> None:
+        """`new` is published; what was published before lingers."""
+        new.move(SwapState.LIVE)
+        self.lingering = [g for g in self.lingering if g is not new]
+        if old is not None:
+            old.move(SwapState.LINGERING)
+            old.lingering_since = time.monotonic()
+            self.lingering.append(old)
+        self.live = new
+        if old is None:
+            self._clear_shown_before(new)
+
+    def discard(self, generation: Generation) -> None:
+        """Take a failed build away; when the store fails at that too, later."""
+        self._leftovers.append(generation)
+        try:
+            self._remove_leftovers()
+        except Exception as error:
+            log.warning("generation %d is removed later: %s", generation.number, first_line(error))
+
+    def _pause(self, generation: Generation) -> None:
+        generation.waiting = True
+        generation.restarts += 1
+        generation.restart_at = time.monotonic() + pause_seconds(generation.restarts)
+
+    def _note_failure(self, generation: Generation, failure: str, shown: bool) -> None:
+        hint = f"; {NO_ROOM_HINT}" if _NO_ROOM in failure else ""
+        text = f"generation {generation.number} stopped reading: {failure}; it tries again{hint}"
+        if shown:
+            self._health.bad(Subject.READING, text)
+        else:
+            self._say("ERROR", text)
+        error = generation.query.error if generation.query is not None else None
+        if error is not None and is_store_failure(error):
+            self._health.bad(Subject.STORE, store_failed(error))
+
+    def _clear_shown_before(self, first: Generation) -> None:
+        """Whatever was shown before the first publish (nothing, or tables of other columns) has no query."""
+        assert self.makes is not None
+        try:
+            self.makes.clear_all_but(first.number)
+        except (duckdb.Error, TurnoutError) as error:
+            log.warning("what was shown before is removed at the next start: %s", first_line(error))
+
+    def _retire(self) -> None:
+        lingering = [Lingering(g.number, g.lingering_since) for g in self.lingering]
+        seconds, most = self._settings.linger_seconds, self._settings.max_linger_generations
+        for number in to_retire(lingering, time.monotonic(), seconds, most):
+            generation = next(g for g in self.lingering if g.number == number)
+            self.lingering.remove(generation)
+            generation.move(SwapState.RETIRED)
+            self._leftovers.append(generation)
+        self._remove_leftovers()
+
+    def _remove_leftovers(self) -> None:
+        while self._leftovers:
+            assert self.makes is not None
+            self.makes.remove(self._leftovers[0])
+            number = self._leftovers.pop(0).number
+            with about(generation=number):
+                self._say("INFO", f"closed generation {number}")
+
+
+def pause_seconds(failures: int) -> float:
+    """How long to wait before the next try, after so many in a row."""
+    return min(LONGEST_PAUSE_SECONDS, 0.25 * 2.0 ** min(failures, 10))
+
+
+def store_failed(error: BaseException) -> str:
+    """What is wrong with the store, and what to do."""
+    return str(error) if isinstance(error, TurnoutError) else f"the store failed: {first_line(error)}; {NO_ROOM_HINT}"
