@@ -139,8 +139,8 @@ def split(topics: Sequence[str], start: Offsets, end: Offsets, cores: int) -> li
     ranges = []
     for (topic, partition), first in start.next.items():
         until = end.next[topic, partition]
-        count = until - max(0, first)
-        size = -(-count // max(1, -(-count // most)))  # evenly: what a task takes for itself, it takes for few, too
+        count = max(1, until - max(0, first))
+        size = -(-count // -(-count // most))  # evenly: what a task takes for itself, it takes for few, too
         edges = [first, *range(max(0, first) + size, until, size), until]
         ranges += [
             Range(topic, topics.index(topic), partition, a, b) for a, b in itertools.pairwise(edges) if max(a, 0) < b
