@@ -63,7 +63,7 @@ def bulk_properties(kafka: KafkaSettings, *, anywhere: bool) -> dict[str, Any]:
         "auto.offset.reset": "earliest",
         "fetch.message.max.bytes": 4 << 20,
         # What is fetched beyond the end of a range is fetched for nothing.
-        "queued.min.messages": 50_000,
+        "queued.min.messages": 20_000,
         "queued.max.messages.kbytes": 32 << 10,
     }
 
