@@ -128,6 +128,17 @@ def test_order_is_of_the_generation_that_is_published(filling: Filling, scans: l
     assert len(scans) == 4
 
 
+def test_order_is_kept_after_a_rollback_too(filling: Filling, scans: list[Window]) -> None:
+    kept, asked, first = KeptOrders(filling.database.feed), window(sort="age"), filling.tables
+    filling.swap(users=users(41))
+    assert [found(kept, filling, asked) for _ in range(2)] == [False, True]
+    assert first is not None
+    with filling.database.write() as cursor:
+        first.publish(cursor)
+    assert all(found(kept, filling, asked) for _ in range(3))
+    assert len(scans) == 2
+
+
 def test_order_that_nobody_reads_is_forgotten_and_costs_no_batch_anything(
     filling: Filling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,6 +184,13 @@ def test_order_with_a_fault_is_for_who_asked_to_find(filling: Filling) -> None:
     assert found(kept, filling, window(sort="age"))
     with pytest.raises(TurnoutError, match="no column 'nope'"):
         kept.find(filling.database, window(sort="age", columns=("nope",)))
+
+
+def test_windows_that_are_far_down_or_whole_or_of_large_filters_are_not_kept(filling: Filling) -> None:
+    kept, many = KeptOrders(filling.database.feed), f"age in ({', '.join(map(str, range(99)))})"
+    for asked in (window(offset=2_000), Window("final_ui"), window(many), window(table="join_quality")):
+        assert [found(kept, filling, asked) for _ in range(3)] == [False] * 3
+    assert not filling.database.feed.wanted
 
 
 def test_batch_that_is_undone_changes_nothing(filling: Filling, scans: list[Window]) -> None:

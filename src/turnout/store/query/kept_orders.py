@@ -104,21 +104,22 @@ class KeptOrders:
         self._lock = threading.Lock()
         self._orders: OrderedDict[str, _Kept] = OrderedDict()
         self._asked: OrderedDict[int, None] = OrderedDict()
+        feed.listen(self._heard)
 
     def find(self, store: Readable, window: Window) -> TrackedWindow | None:
         """The window as it is now, where its order is kept; None where it has to be read as it is."""
-        end = window.offset + (MAX_HELD_ROWS if window.limit is None else window.limit)
         table = split_name(window.table)[0]
-        if end > MAX_HELD_ROWS or table in _NEVER or weight(window.where) > MAX_SMALL_FILTER:
+        if window.limit is None or table in _NEVER or weight(window.where) > MAX_SMALL_FILTER:
+            return None
+        end = window.offset + window.limit
+        if end > MAX_HELD_ROWS:
             return None
         # By their texts: values that people give may be equal and mean different things, such as 1 and 1.0 as names.
         name = repr((window.table, window.where, window.sort))
         kept = self._kept(name, table, window)
         if kept is None:
             return None
-        with self._lock:
-            state, changes = kept.state, dict(kept.changes)
-        state = self._forward(store, window.table, state, changes) if state else None
+        state = self._forward(store, window.table, kept)
         found = state.cut(window) if state else None
         if found is None:
             # Twice as many as are asked for: who goes on to the next page finds it.
@@ -146,22 +147,25 @@ class KeptOrders:
             self._orders.move_to_end(name)
             return kept
 
-    def _forward(
-        self, store: Readable, name: str, state: _State, changes: dict[tuple[int, int], Delta | None]
-    ) -> _State | None:
+    def _forward(self, store: Readable, name: str, kept: _Kept) -> _State | None:
         """The order as it is in the store now; None where that cannot be told from what is known."""
-        table, generation = split_name(name)
+        state, (table, generation) = kept.state, split_name(name)
+        if state is None:
+            return None
         text = (
             "SELECT (SELECT generation FROM turnout.published), "
-            f"(SELECT max(version) FROM g{state.generation}.versions WHERE name = ?)"
+            f"(SELECT coalesce(max(version), 0) FROM g{state.generation}.versions WHERE name = ?)"
         )
         try:
             with store_faults("read"), store.read() as cursor:
-                published, version = cursor.execute(text, [table]).fetchone() or (None, None)
+                published, version = cursor.execute(text, [table]).fetchall()[0]
         except duckdb.CatalogException:
             return None  # its generation was retired
-        if state.generation != (published if generation is None else generation) or version is None:
+        if state.generation != (published if generation is None else generation):
             return None
+        with self._lock:
+            # After the version: what led to it has been heard by now, or is in a moment.
+            changes = dict(kept.changes)
         return state.after(version, changes, self._netting)
 
     def _settle(self, name: str, kept: _Kept, state: _State | None) -> None:
@@ -171,9 +175,10 @@ class KeptOrders:
                 return
             if state is None:
                 del self._orders[name]
-            elif kept.state is None or (state.generation, state.version) >= _place(kept.state):
+            elif not (kept.state and kept.state.generation == state.generation and kept.state.version > state.version):
                 kept.state = state
-                kept.changes = {place: delta for place, delta in kept.changes.items() if place > _place(state)}
+                later = {number: d for number, d in kept.changes.items() if number[0] == state.generation}
+                kept.changes = {number: d for number, d in later.items() if number[1] > state.version}
             if kept.size > MAX_BYTES // 16:
                 del self._orders[name]
             while len(self._orders) > MAX_ORDERS or sum(one.size for one in self._orders.values()) > MAX_BYTES:
@@ -185,9 +190,6 @@ class KeptOrders:
         for kept in self._orders.values():
             wanted[kept.table] = wanted.get(kept.table, Wanted()) | kept.wanted
         self._feed.want(wanted, self)
-        self._feed.leave(self._heard)
-        if wanted:
-            self._feed.listen(self._heard)
 
     def _heard(self, commit: Commit | None) -> None:
         """On the thread that committed."""
@@ -203,10 +205,6 @@ class KeptOrders:
                         del self._orders[name]
             if len(self._orders) < known:
                 self._want()
-
-
-def _place(state: _State) -> tuple[int, int]:
-    return state.generation, state.version
 
 
 def _read(store: Readable, window: Window) -> _State | None:
