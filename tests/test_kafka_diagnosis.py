@@ -1,8 +1,11 @@
 """What stands between Turnout and Kafka: from the words of clients, which differ from release to release."""
 
 import pytest
+from pydantic import SecretStr
 
+from turnout.config.auth import OAuthSettings
 from turnout.kafka.diagnosis import cause_in
+from turnout.kafka.probe import ask_for_token
 
 FAILED = "Authentication failed during authentication due to invalid credentials with SASL mechanism"
 
@@ -55,3 +58,16 @@ def test_wrong_mechanism_names_those_of_the_broker(words: str) -> None:
 
 def test_other_words_have_no_cause() -> None:
     assert cause_in("1/1 brokers are down") is None
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "said"),
+    [
+        ("http://127.0.0.1:1/token", "cannot be reached (Connection refused)"),
+        ("https://127.0.0.1:1/token", "cannot be reached (Connection refused)"),
+        ("https://no-such-host.invalid/token", "its name is not known"),
+    ],
+)
+def test_token_endpoint_that_cannot_be_reached_says_why(endpoint: str, said: str) -> None:
+    cause = ask_for_token(OAuthSettings(token_endpoint=endpoint, client_id="c", client_secret=SecretStr("s")))
+    assert cause is not None and said in cause.text

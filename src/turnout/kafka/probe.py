@@ -179,8 +179,8 @@ def ask_for_token(oauth: OAuthSettings) -> Cause | None:
 
 def _origin(error: BaseException) -> BaseException:
     """What an error was at first: of a client's error, the socket's."""
-    while error.__cause__ is not None:
-        error = error.__cause__
+    while (before := error.__cause__ or error.__context__) is not None:
+        error = before
     return error
 
 
