@@ -63,11 +63,6 @@ class QueuedMessage:
     def request_id(self) -> str | None:
         return self.parsed.request_id
 
-    def wait(self, timeout_seconds: float | None = None) -> Answer | None:
-        """The answer, or None where it has not come in time."""
-        self.done.wait(timeout_seconds)
-        return self.answer
-
 
 class ControlQueue:
     """Surfaces put messages in from their threads; the orchestrator alone takes them out."""
