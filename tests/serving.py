@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -53,9 +54,20 @@ class Steering:
 
 
 @contextmanager
-def serving(app: ASGIApp, port: int = 0, doorkeeper: Doorkeeper | None = None) -> Iterator[str]:
-    """Serve while the block runs; gives the address."""
-    server = Server(app, "127.0.0.1", port, doorkeeper)
+def serving(
+    app: ASGIApp,
+    port: int = 0,
+    doorkeeper: Doorkeeper | None = None,
+    send_buffer: int | None = None,
+    trusted_proxies: Sequence[str] = (),
+) -> Iterator[str]:
+    """Serve while the block runs; gives the address.
+
+    `send_buffer` is how many bytes the kernel takes for a client that does not read; left alone, it takes megabytes.
+    """
+    server = Server(app, "127.0.0.1", port, doorkeeper, trusted_proxies)
+    if send_buffer is not None:  # its connections have the same
+        server._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
     ready = threading.Event()
     thread = threading.Thread(target=lambda: asyncio.run(server.run(lambda _: ready.set())))
     thread.start()

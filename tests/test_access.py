@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import http.client
 import json
 import logging
 import resource
@@ -54,6 +55,8 @@ access:
 """
 APP = "https://app.example"
 TABLE = "/api/tables/users_ui/rows"
+# For servers that many tests share; rates have tests of their own.
+UNLIMITED = Rates(Rate(1e6, 10**6), Rate(1e6, 10**6), Rate(1e6, 10**6))
 
 
 class Desk:
@@ -129,17 +132,31 @@ def site(
                 found.http.close()
 
 
-@pytest.fixture
-def protected(tmp_path: Path) -> Iterator[Site]:
-    with site(tmp_path, ACCESS) as running:
+# One server for all tests that leave it as it was; the next one finds a desk that nobody wrote to.
+
+
+@pytest.fixture(scope="module")
+def protected_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with site(tmp_path_factory.mktemp("protected"), ACCESS, rates=UNLIMITED) as running:
         yield running
 
 
 @pytest.fixture
-def open_site(tmp_path: Path) -> Iterator[Site]:
-    (tmp_path / "open").mkdir()
-    with site(tmp_path / "open") as running:
+def protected(protected_server: Site) -> Site:
+    protected_server.queue.requesters.clear()
+    return protected_server
+
+
+@pytest.fixture(scope="module")
+def open_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with site(tmp_path_factory.mktemp("open"), rates=UNLIMITED) as running:
         yield running
+
+
+@pytest.fixture
+def open_site(open_server: Site) -> Site:
+    open_server.queue.requesters.clear()
+    return open_server
 
 
 @pytest.fixture(scope="module")
@@ -395,9 +412,10 @@ def test_proxy_that_is_an_allowed_origin_may_keep_its_name(tmp_path: Path) -> No
         error_of(running.get(Host="other.example"), 403, "foreign_host")
 
 
-@pytest.fixture
-def shared(tmp_path: Path) -> Iterator[Site]:
-    with site(tmp_path, f"server: {{allowed_origins: ['{APP}', 'http://localhost:4200']}}\n{ACCESS}") as running:
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    text = f"server: {{allowed_origins: ['{APP}', 'http://localhost:4200']}}\n{ACCESS}"
+    with site(tmp_path_factory.mktemp("shared"), text, rates=UNLIMITED) as running:
         yield running
 
 
@@ -473,6 +491,14 @@ def echoing(folder: Path, text: str, rates: Rates | None = None) -> Iterator[str
         yield url
 
 
+@pytest.fixture(scope="module")
+def echoing_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """Text of the configuration -> address."""
+    with ExitStack() as stack:
+        folder = tmp_path_factory.mktemp("echoing")
+        yield {text: stack.enter_context(echoing(folder, text, UNLIMITED)) for text in ("", ACCESS)}
+
+
 def opened(url: str, token: str = "", *, origin: str | None = None, path: str = "/api/live") -> ClientConnection:
     """A WebSocket as a browser opens it: with the token among its subprotocols."""
     offered: list[Any] = [PROTOCOL, *([TOKEN_PROTOCOL + encoded(token)] if token else [])]
@@ -487,47 +513,45 @@ def refusal(url: str, **how: Any) -> tuple[int, bytes]:
     return response.status_code, bytes(response.body or b"")
 
 
-def test_socket_has_the_identity_of_its_token_and_not_the_token(tmp_path: Path) -> None:
-    with echoing(tmp_path, ACCESS) as url:
-        for token, name, role in ((OPS, "ops", "operator"), (WALL, "wall", "viewer")):
-            with opened(url, token) as browser:
-                assert browser.subprotocol == PROTOCOL
-                told = json.loads(browser.recv())
-            assert (told["name"], told["role"]) == (name, role)
-            assert token not in str(told)
-            assert encoded(token) not in str(told)
-        address = url.replace("http", "ws") + "/api/live"
-        with connect_socket(address, additional_headers=bearer(WALL), proxy=None) as program:
-            assert json.loads(program.recv())["name"] == "wall"
-            assert program.subprotocol is None
+def test_socket_has_the_identity_of_its_token_and_not_the_token(echoing_servers: dict[str, str]) -> None:
+    url = echoing_servers[ACCESS]
+    for token, name, role in ((OPS, "ops", "operator"), (WALL, "wall", "viewer")):
+        with opened(url, token) as browser:
+            assert browser.subprotocol == PROTOCOL
+            told = json.loads(browser.recv())
+        assert (told["name"], told["role"]) == (name, role)
+        assert token not in str(told)
+        assert encoded(token) not in str(told)
+    address = url.replace("http", "ws") + "/api/live"
+    with connect_socket(address, additional_headers=bearer(WALL), proxy=None) as program:
+        assert json.loads(program.recv())["name"] == "wall"
+        assert program.subprotocol is None
 
 
 @pytest.mark.parametrize("token", ["", "wrong-token-0123456789"])
-def test_socket_without_a_right_token_is_refused_before_it_opens(tmp_path: Path, token: str) -> None:
-    with echoing(tmp_path, ACCESS) as url:
-        status, body = refusal(url, token=token)
-        assert status == 401
-        error_in(body, "unauthorized")
+def test_socket_without_a_right_token_is_refused_before_it_opens(echoing_servers: dict[str, str], token: str) -> None:
+    status, body = refusal(echoing_servers[ACCESS], token=token)
+    assert status == 401
+    error_in(body, "unauthorized")
 
 
 @pytest.mark.parametrize("offered", ["!!!", "", "A", "_w", "~~~~"])
-def test_socket_with_a_token_that_is_no_base64_is_refused(tmp_path: Path, offered: str) -> None:
-    with echoing(tmp_path, ACCESS) as url:
-        head = handshake(**{"Sec-WebSocket-Protocol": f"{PROTOCOL}, {TOKEN_PROTOCOL}{offered}"})
-        status, body = raw_exchange(urlsplit(url).port or 0, head)
-        assert status == 401
-        error_in(body, "unauthorized")
+def test_socket_with_a_token_that_is_no_base64_is_refused(echoing_servers: dict[str, str], offered: str) -> None:
+    head = handshake(**{"Sec-WebSocket-Protocol": f"{PROTOCOL}, {TOKEN_PROTOCOL}{offered}"})
+    status, body = raw_exchange(urlsplit(echoing_servers[ACCESS]).port or 0, head)
+    assert status == 401
+    error_in(body, "unauthorized")
 
 
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://localhost:1"])
 @pytest.mark.parametrize("access", ["", ACCESS])
-def test_socket_of_another_site_is_refused(tmp_path: Path, origin: str, access: str) -> None:
-    with echoing(tmp_path, access) as url:
-        status, body = refusal(url, token=OPS, origin=origin)
-        assert status == 403
-        error_in(body, "foreign_origin")
-        with opened(url, OPS, origin=url) as own:
-            assert own.recv()
+def test_socket_of_another_site_is_refused(echoing_servers: dict[str, str], origin: str, access: str) -> None:
+    url = echoing_servers[access]
+    status, body = refusal(url, token=OPS, origin=origin)
+    assert status == 403
+    error_in(body, "foreign_origin")
+    with opened(url, OPS, origin=url) as own:
+        assert own.recv()
 
 
 def test_socket_of_an_allowed_site_opens(tmp_path: Path) -> None:
@@ -538,12 +562,11 @@ def test_socket_of_an_allowed_site_opens(tmp_path: Path) -> None:
         assert json.loads(browser.recv())["role"] == "viewer"
 
 
-def test_socket_under_the_name_of_a_site_is_refused(tmp_path: Path) -> None:
-    with echoing(tmp_path, "") as url:
-        head = handshake(Host="evil.example", Origin="http://evil.example")
-        status, body = raw_exchange(urlsplit(url).port or 0, head)
-        assert status == 403
-        error_in(body, "foreign_host")
+def test_socket_under_the_name_of_a_site_is_refused(echoing_servers: dict[str, str]) -> None:
+    head = handshake(Host="evil.example", Origin="http://evil.example")
+    status, body = raw_exchange(urlsplit(echoing_servers[""]).port or 0, head)
+    assert status == 403
+    error_in(body, "foreign_host")
 
 
 def test_socket_to_nowhere_is_not_found(open_site: Site) -> None:
@@ -814,11 +837,21 @@ def test_sockets_count_as_reads(tmp_path: Path) -> None:
         error_in(body, "too_many_requests")
 
 
-def test_ordinary_use_is_never_told_to_wait(open_site: Site) -> None:
+def test_ordinary_use_is_never_told_to_wait(tmp_path: Path) -> None:
     # Fifty viewers behind one address load the page and read, all at once.
-    with ThreadPoolExecutor(10) as pool:
-        answers = list(pool.map(lambda _: open_site.get("/api/status").status_code, range(500)))
-    assert set(answers) == {200}
+    statuses: set[int] = set()
+    with site(tmp_path) as running, ExitStack() as stack:
+        viewers = [http.client.HTTPConnection("127.0.0.1", running.port, timeout=SECONDS) for _ in range(50)]
+        for viewer in viewers:
+            stack.callback(viewer.close)
+        for path in ("/api/status", *["/api/topics"] * 9):
+            for viewer in viewers:
+                viewer.request("GET", path)
+            for viewer in viewers:
+                answer = viewer.getresponse()
+                answer.read()
+                statuses.add(answer.status)
+    assert statuses == {200}
 
 
 def test_bucket_fills_again_with_time() -> None:
@@ -911,22 +944,23 @@ def test_thousand_idle_sockets_do_not_keep_others_out(tmp_path: Path) -> None:
         assert not is_closed(idle[-1])
 
 
+@pytest.fixture(scope="module")
+def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A server that waits shortly for requests."""
+    with site(tmp_path_factory.mktemp("hasty"), doorkeeper=Doorkeeper(request_seconds=0.3)) as running:
+        yield running
+
+
 @pytest.mark.parametrize("sent", [b"", b"GET /api/status HT", b"GET /api/status HTTP/1.1\r\nHost: localhost\r\n"])
-def test_socket_without_a_whole_request_is_closed(tmp_path: Path, sent: bytes) -> None:
-    with (
-        site(tmp_path, doorkeeper=Doorkeeper(request_seconds=0.3)) as running,
-        idle_sockets(running.port, 1) as (connection,),
-    ):
+def test_socket_without_a_whole_request_is_closed(hasty: Site, sent: bytes) -> None:
+    with idle_sockets(hasty.port, 1) as (connection,):
         connection.sendall(sent)
         wait_until(lambda: is_closed(connection))
-        wait_until(lambda: is_served(running), what="an answer")
+        wait_until(lambda: is_served(hasty), what="an answer")
 
 
-def test_socket_that_trickles_a_request_is_closed(tmp_path: Path) -> None:
-    with (
-        site(tmp_path, doorkeeper=Doorkeeper(request_seconds=0.3)) as running,
-        idle_sockets(running.port, 1) as (connection,),
-    ):
+def test_socket_that_trickles_a_request_is_closed(hasty: Site) -> None:
+    with idle_sockets(hasty.port, 1) as (connection,):
         connection.sendall(b"GET /api/status HTTP/1.1\r\n")
 
         def trickled() -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -82,15 +81,29 @@ def leave_waiting(_: QueuedMessage) -> Answer | None:
     return None
 
 
-@pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
-    with small_store(tmp_path) as opened:
+# One store and one application for all tests: none writes to the store, and each gets a desk of its own.
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    with small_store(tmp_path_factory.mktemp("store")) as opened:
         yield opened
 
 
-@pytest.fixture
-def orchestrator() -> FakeOrchestrator:
+@pytest.fixture(scope="module")
+def shared_orchestrator() -> FakeOrchestrator:
     return FakeOrchestrator()
+
+
+@pytest.fixture(scope="module")
+def shared_client(database: Database, shared_orchestrator: FakeOrchestrator) -> TestClient:
+    return client_of(database, shared_orchestrator)
+
+
+@pytest.fixture
+def orchestrator(shared_orchestrator: FakeOrchestrator) -> FakeOrchestrator:
+    shared_orchestrator.queue = FakeDesk()
+    return shared_orchestrator
 
 
 @pytest.fixture
@@ -99,8 +112,8 @@ def desk(orchestrator: FakeOrchestrator) -> FakeDesk:
 
 
 @pytest.fixture
-def client(database: Database, orchestrator: FakeOrchestrator) -> TestClient:
-    return client_of(database, orchestrator)
+def client(shared_client: TestClient, orchestrator: FakeOrchestrator) -> TestClient:
+    return shared_client
 
 
 def client_of(database: Database, orchestrator: FakeOrchestrator, wait_seconds: float = SECONDS) -> TestClient:

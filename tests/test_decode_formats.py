@@ -330,7 +330,9 @@ def test_workers_need_nothing_of_turnout(tmp_path: Path) -> None:
         "import pickle, pathlib\n"
         f"folder = pathlib.Path({str(tmp_path)!r})\n"
         "opened, write, merge, sources, batch = pickle.loads((folder / 'code').read_bytes())\n"
-        "write(merge([opened(sources)(batch)]), folder / 'rows')"
+        "import pyarrow\n"
+        "with pyarrow.OSFile(str(folder / 'rows'), 'wb') as sink:\n"
+        "    write(merge([opened(sources)(batch)]), sink)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
+from lengths import FUZZ_EXAMPLES
 from serving import Steering, small_store
 from turnout.config import Settings
 from turnout.serve.app import create_app
@@ -22,7 +23,7 @@ from turnout.store.ledger import Ledger
 from turnout.swap.control_queue import ControlQueue
 
 OWN = "http://127.0.0.1:10000"
-fuzzed = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+fuzzed = settings(max_examples=FUZZ_EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

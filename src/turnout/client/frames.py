@@ -1,6 +1,6 @@
 """Rows as Arrow tables, and Arrow tables as data frames.
 
-pandas and polars are not needed by Turnout: they are looked for when they are asked for.
+Turnout does not need pandas and polars: they are imported when a caller asks for a data frame.
 """
 
 from __future__ import annotations
@@ -16,6 +16,21 @@ if TYPE_CHECKING:
     import pandas  # type: ignore[import-untyped,import-not-found,unused-ignore]
     import polars  # type: ignore[import-not-found,unused-ignore]
     import pyarrow
+
+
+class Frames:
+    """Arrow data, also as data frames."""
+
+    __slots__ = ()
+
+    def to_arrow(self) -> pyarrow.Table:
+        raise NotImplementedError
+
+    def to_pandas(self) -> pandas.DataFrame:
+        return to_pandas(self.to_arrow())
+
+    def to_polars(self) -> polars.DataFrame:
+        return to_polars(self.to_arrow())
 
 
 def to_arrow(columns: Sequence[Mapping[str, str]], rows: Sequence[Sequence[Any]]) -> pyarrow.Table:

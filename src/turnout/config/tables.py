@@ -22,19 +22,7 @@ def first_plan(settings: Settings) -> Plan:
 
 def layout_of(settings: Settings, plan: Plan) -> Layout:
     """The tables of a generation that is built from this plan."""
-    sources = {
-        name: SourceTable(
-            source=name,
-            topic=plan.topics[name],
-            table=source.table,
-            key=source.key,
-            columns=source.columns,
-            latest=source.rows == "latest",
-            max_rows=source.max_rows,
-            form=source.format.value,
-        )
-        for name, source in settings.sources.items()
-    }
+    sources = {name: source_table(name, source, plan.topics[name]) for name, source in settings.sources.items()}
     views = []
     for name, view in settings.views.items():
         read = [sources[source] for source in view.read]
@@ -43,6 +31,20 @@ def layout_of(settings: Settings, plan: Plan) -> Layout:
         else:
             views.append(own_view(name, read, view.on, view.columns, view.sql))
     return Layout(tuple(sources.values()), tuple(views))
+
+
+def source_table(name: str, source: SourceSettings, topic: str) -> SourceTable:
+    """The table of a source that reads this topic."""
+    return SourceTable(
+        source=name,
+        topic=topic,
+        table=source.table,
+        key=source.key,
+        columns=source.columns,
+        latest=source.rows == "latest",
+        max_rows=source.max_rows,
+        form=source.format.value,
+    )
 
 
 def starts_of(settings: Settings, plan: Plan) -> dict[str, Start]:

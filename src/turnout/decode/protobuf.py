@@ -23,7 +23,7 @@ _MOST_INDEXES = 100
 
 
 def reader(definition: Definition, columns: Sequence[str]) -> Callable[[bytes], Mapping[str, Any] | str]:
-    """What reads records of these messages; ValueError where the files are of no use."""
+    """What reads records of these messages; ValueError where the files cannot be used."""
     from google.protobuf import descriptor_pb2, descriptor_pool
 
     described, name, indexes = definition

@@ -1,7 +1,7 @@
 """The HTTP calls that ask for a change: control messages and rollbacks.
 
-A message goes to the control queue as it came; who sent it waits here for the outcome. What a message means, and what
-becomes of it, is decided elsewhere.
+A message goes to the control queue as it came; its sender waits here for the outcome. What a message means is decided
+elsewhere.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ from turnout.errors import TurnoutError
 from turnout.plan.control import MAX_MESSAGE_BYTES, Outcome
 from turnout.serve import routes
 from turnout.serve.access import identity_of
-from turnout.serve.read_api import STOPPING, Services, json_response, known_parameters
-from turnout.serve.routes import FLAG, CallRoute
+from turnout.serve.parameters import flag
+from turnout.serve.read_api import STOPPING, Services
+from turnout.serve.responses import json_response
+from turnout.serve.routes import CallRoute
 from turnout.store.query.values import show
 from turnout.store.query.windows import store_faults
 from turnout.swap.control_queue import Answer, QueuedMessage
@@ -43,8 +45,8 @@ class ControlApi:
 
     def routes(self) -> list[CallRoute]:
         return [
-            CallRoute("/api/control", self.control, routes.CONTROL, ["POST"]),
-            CallRoute("/api/rollback", self.rollback, routes.ROLLBACK, ["POST"]),
+            CallRoute(routes.CONTROL, self.control),
+            CallRoute(routes.ROLLBACK, self.rollback),
         ]
 
     async def control(self, request: Request) -> Response:
@@ -54,8 +56,8 @@ class ControlApi:
         return await self._steer(request, _rollback_message(await _checked_body(request)))
 
     async def _steer(self, request: Request, raw: bytes) -> Response:
-        wait, requester = _wait(request), identity_of(request.scope).name
-        # Not abandoned on cancel: a message that was taken is told to nobody, but is never half taken.
+        wait, requester = flag(request.query_params, "wait", default=True), identity_of(request.scope).name
+        # Not abandoned on cancel: then nobody gets the answer, but no message is half taken.
         message = await anyio.to_thread.run_sync(self._submit, raw, requester, limiter=self._submitters)
         answer = await self._outcome(request, message) if wait else None
         if answer is None:
@@ -107,7 +109,7 @@ async def _checked_body(request: Request) -> bytes:
         raise _too_large()
     body = bytearray()
     try:
-        # Who sends a body a byte at a time holds a connection, and no more than that.
+        # A client that sends a body a byte at a time holds a connection, and no more than that.
         with anyio.fail_after(_BODY_SECONDS):
             async for chunk in request.stream():
                 body += chunk
@@ -150,16 +152,6 @@ def _rollback_message(body: bytes) -> bytes:
         hint='send none, or one such as {"requestId": "undo-1", "expectedGeneration": 7}',
         status=422,
     )
-
-
-def _wait(request: Request) -> bool:
-    known_parameters(request.query_params, routes.CONTROL)
-    text = request.query_params.get("wait", "true")
-    if text.lower() not in FLAG:
-        raise TurnoutError(
-            code="bad_parameter", message=f"wait: neither true nor false: {show(text)}", hint="such as wait=false"
-        )
-    return FLAG[text.lower()]
 
 
 def _error(answer: Answer) -> TurnoutError:

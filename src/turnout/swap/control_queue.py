@@ -17,7 +17,8 @@ import duckdb
 from turnout.config import Settings
 from turnout.config.topic_rules import TopicRules
 from turnout.errors import TurnoutError, first_line
-from turnout.kafka.control_topic import Acknowledgements, ControlRecord, Inbox
+from turnout.kafka.acknowledgements import Acknowledgements
+from turnout.kafka.control_topic import ControlReader, ControlRecord
 from turnout.plan.control import MAX_MESSAGE_BYTES, ControlRejected, Outcome
 from turnout.plan.control_parsing import kept_text, parse_message
 from turnout.plan.swap_rules import ParsedMessage
@@ -75,7 +76,7 @@ class ControlQueue:
         self._queue: list[QueuedMessage] = []
         self._lock = threading.Lock()
         self._acks: Acknowledgements | None = None
-        self._inbox: Inbox | None = None
+        self._inbox: ControlReader | None = None
         self.arrived = threading.Event()
 
     def open(self) -> None:
@@ -90,7 +91,7 @@ class ControlQueue:
         if control.ack_topic and self._acks is None:
             self._acks = Acknowledgements(kafka, control.ack_topic, lambda text: self._say("WARNING", text))
             self._acknowledge()
-        inbox = Inbox(
+        inbox = ControlReader(
             kafka,
             control.topic,
             self._ledger.control_positions(),

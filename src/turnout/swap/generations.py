@@ -17,12 +17,13 @@ from turnout.config.tables import layout_of, layout_signature, starts_of
 from turnout.decode.schemas import schemas_of
 from turnout.decode.topic_check import Sample, take_samples
 from turnout.errors import TurnoutError
+from turnout.kafka.clients import bulk_properties
 from turnout.kafka.diagnosis import without_secrets
-from turnout.kafka.ends import EndWatch
-from turnout.kafka.gaps import Gap, Gaps
+from turnout.kafka.end_watch import EndWatch
+from turnout.kafka.lost_records import Gap, LostRecords
 from turnout.kafka.probe import explain
 from turnout.kafka.security import java_properties
-from turnout.kafka.topics import Topics, bulk_properties
+from turnout.kafka.topics import Topics
 from turnout.logs import about
 from turnout.plan.offsets import Lost, Offsets
 from turnout.plan.plan import Plan
@@ -51,7 +52,7 @@ class Clients:
 
     topics: Topics
     watch: EndWatch
-    gaps: Gaps
+    gaps: LostRecords
 
 
 class Generation:
@@ -144,7 +145,7 @@ class Generation:
 
     def gaps(self, found: Sequence[tuple[str, int, int, int]]) -> None:
         """Topic, partition, first and last-but-one offset of records that were not there: why, is found out later."""
-        self._clients.gaps.ask([Gap(*place, tell=partial(self.lost, self.number)) for place in found])
+        self._clients.gaps.check([Gap(*place, report=partial(self.lost, self.number)) for place in found])
 
     def denied(self, topic: str, read: Offsets) -> bool:
         """Whether a topic that was read up to `read` is there, but could not be seen; TurnoutError if nobody knows."""

@@ -20,9 +20,9 @@ from turnout.config import Settings
 from turnout.config.tables import first_plan, layout_of, layout_signature
 from turnout.config.topic_rules import TopicRules
 from turnout.errors import TurnoutError, first_line
-from turnout.kafka.ends import EndWatch
-from turnout.kafka.gaps import Gaps
-from turnout.kafka.lag import Meter
+from turnout.kafka.end_watch import EndWatch
+from turnout.kafka.lag import LagMeter
+from turnout.kafka.lost_records import LostRecords
 from turnout.kafka.topics import Topics
 from turnout.logs import apart
 from turnout.plan.joins import Join
@@ -63,8 +63,9 @@ class Orchestrator:
         acknowledges = settings.control.ack_topic is not None
         self._retention = Retention(database, settings.store, acknowledges=acknowledges)
         self.queue = ControlQueue(settings, self._ledger, self.say)
-        self._clients = Clients(Topics(settings.kafka), EndWatch(settings.kafka), Gaps(lambda: Topics(settings.kafka)))
-        self._meter = Meter(settings.kafka, self._shown)
+        lost = LostRecords(lambda: Topics(settings.kafka))
+        self._clients = Clients(Topics(settings.kafka), EndWatch(settings.kafka), lost)
+        self._meter = LagMeter(settings.kafka, self._shown)
         self._health = Health(self.say, "starting")
         self._counters = Counters()
         self._lifecycle = Lifecycle(settings.swap, self._health, self.say)

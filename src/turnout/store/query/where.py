@@ -7,7 +7,7 @@ and quoted, values travel as parameters only. How a value is read is `values.py`
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
@@ -180,7 +180,7 @@ def _ordered(
         yield quoted(tie), "ASC NULLS LAST"
 
 
-def known_column(name: str, columns: Mapping[str, ColumnType], place: str, code: str) -> None:
+def known_column(name: str, columns: Collection[str], place: str, code: str) -> None:
     """Refuse a column that the table does not show."""
     if name not in columns or name.startswith("_"):
         shown = ", ".join(known for known in columns if not known.startswith("_"))
