@@ -23,17 +23,16 @@ ELSEWHERE = {
     "test_config_loading.py": "config/auth_checks config/checks config/config_errors config/document config/settings",
     "test_security.py": "config/auth kafka/keystores kafka/hidden_texts",
     "test_plan.py": "config/tables plan/tables",
-    "test_control.py": "config/topic_rules plan/control_schema plan/control_text",
+    "test_control.py": "config/topic_rules plan/control_parsing plan/control_schema",
     # Decoders agree with each other, whatever the record.
     "test_decode_formats.py": "decode/avro decode/protobuf decode/shape",
-    "test_json_exact.py": "decode/times",
     "test_decoder.py": "decode/columns decode/packing decode/reading",
     # Parts that only a real Kafka, Spark or process can show.
     "live/test_formats.py": "decode/record_decoder",
     "live/test_secured.py": "java/openssl kafka/probe local/certificates local/secured_broker",
     "live/test_catching_up.py": "kafka/ends",
     "live/test_inbox.py": "kafka/control_topic",
-    "live/test_swaps.py": "kafka/lag spark/java_errors swap/closing swap/generations swap/orchestrator swap/publisher",
+    "live/test_swaps.py": "kafka/lag spark/java_errors swap/generations swap/orchestrator swap/publisher swap/swaps",
     "live/test_sources.py": "spark/dead_letters spark/read/live",
     "live/test_leaks.py": "spark/py4j_sockets",
     "live/test_exactness.py": "spark/read/source spark/views/sent_rows spark/writing store/deltas store/join_quality",
@@ -48,7 +47,7 @@ ELSEWHERE = {
     "test_live.py": "serve/live/changes serve/live/endpoint serve/live/hub serve/live/outbox serve/live/retrying "
     "serve/live/windows",
     "test_snapshots.py": "serve/live/encoding",
-    "test_metrics.py": "swap/counters",
+    "test_metrics.py": "serve/metrics swap/metrics",
     # The store, by what its tables hold in the end.
     "test_generation_tables.py": "store/affected store/batches store/narrow store/view_files",
     "test_query_windows.py": "store/database",
@@ -56,6 +55,7 @@ ELSEWHERE = {
     "test_window_rows.py": "store/identity store/query/tracked_read",
     "test_where.py": "store/query/values",
     "test_control_queue.py": "swap/health",
+    "test_engine.py": "plan/retries",
     "test_patience.py": "testing",
 }
 """File of tests -> modules without one of their own that it covers."""
