@@ -33,7 +33,7 @@ ELSEWHERE = {
     "live/test_secured.py": "kafka/probe",
     "live/test_catching_up.py": "kafka/end_watch",
     "live/test_bulk.py": "kafka/clients",
-    "live/test_swaps.py": "kafka/lag spark/java_errors swap/generations swap/orchestrator swap/publisher",
+    "live/test_swaps.py": "kafka/lag spark/java_errors swap/generations swap/orchestrator swap/publisher swap/swaps",
     "live/test_sources.py": "spark/dead_letters spark/read/live",
     "live/test_leaks.py": "spark/py4j_sockets",
     "live/test_exactness.py": "spark/read/source spark/views/sent_rows spark/writing store/deltas store/join_quality",
@@ -55,6 +55,7 @@ ELSEWHERE = {
     "test_window_rows.py": "store/identity store/query/tracked_read",
     "test_where.py": "store/query/values",
     "test_control_queue.py": "swap/health",
+    "test_engine.py": "plan/retries",
     "test_patience.py": "testing",
 }
 """File of tests -> modules without one of their own that it covers."""

@@ -64,11 +64,6 @@ class QueuedMessage:
     def request_id(self) -> str | None:
         return self.parsed.request_id
 
-    def wait(self, timeout_seconds: float | None = None) -> Answer | None:
-        """The answer, or None where it has not come in time."""
-        self.done.wait(timeout_seconds)
-        return self.answer
-
 
 class ControlQueue:
     """Surfaces put messages in from their threads; the orchestrator alone takes them out."""
@@ -81,12 +76,12 @@ class ControlQueue:
         self._queue: list[QueuedMessage] = []
         self._lock = threading.Lock()
         self._acks: Acknowledgements | None = None
-        self._inbox: ControlReader | None = None
+        self._reader: ControlReader | None = None
         self.arrived = threading.Event()
 
     def open(self) -> None:
         """Take up what waited when the process ended, and read the control topic; does nothing when open."""
-        if self._inbox is not None:
+        if self._reader is not None:
             return
         with self._lock:
             taken = {message.record.number for message in self._queue}
@@ -96,7 +91,7 @@ class ControlQueue:
         if control.ack_topic and self._acks is None:
             self._acks = Acknowledgements(kafka, control.ack_topic, lambda text: self._say("WARNING", text))
             self._acknowledge()
-        inbox = ControlReader(
+        reader = ControlReader(
             kafka,
             control.topic,
             self._ledger.control_positions(),
@@ -104,25 +99,25 @@ class ControlQueue:
             warn=lambda text: self._say("WARNING", text),
             info=lambda text: self._say("INFO", text),
         )
-        inbox.start()
-        self._inbox = inbox
+        reader.start()
+        self._reader = reader
 
     @property
     def trouble(self) -> str | None:
         """Why messages of the control topic do not come, if so."""
-        return self._inbox.trouble if self._inbox is not None else None
+        return self._reader.trouble if self._reader is not None else None
 
     @property
     def caught_up(self) -> bool:
         """Whether everything that the control topic held at the start is in the queue."""
-        return self._inbox is not None and self._inbox.caught_up.is_set()
+        return self._reader is not None and self._reader.caught_up.is_set()
 
     def close(self) -> None:
         """Stop reading; whoever waits for an answer waits no longer, and messages without an outcome stay stored."""
         for message in self.waiting():
             message.done.set()
-        if self._inbox is not None:
-            self._inbox.stop()
+        if self._reader is not None:
+            self._reader.stop()
         if self._acks is not None:
             self._acks.close()
 

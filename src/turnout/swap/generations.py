@@ -51,8 +51,8 @@ class Clients:
     """The Kafka clients that generations share."""
 
     topics: Topics
-    watch: EndWatch
-    gaps: LostRecords
+    end_watch: EndWatch
+    lost_records: LostRecords
 
 
 class Generation:
@@ -145,7 +145,7 @@ class Generation:
 
     def gaps(self, found: Sequence[tuple[str, int, int, int]]) -> None:
         """Topic, partition, first and last-but-one offset of records that were not there: why, is found out later."""
-        self._clients.gaps.check([Gap(*place, report=partial(self.lost, self.number)) for place in found])
+        self._clients.lost_records.check([Gap(*place, report=partial(self.lost, self.number)) for place in found])
 
     def denied(self, topic: str, read: Offsets) -> bool:
         """Whether a topic that was read up to `read` is there, but could not be seen; TurnoutError if nobody knows."""
@@ -220,7 +220,7 @@ class Generations:
             java=partial(java_properties, settings.kafka, anywhere=anywhere),
             librdkafka=partial(bulk_properties, settings.kafka, anywhere=anywhere),
             ends=self._ends,
-            watch=self._clients.watch,
+            watch=self._clients.end_watch,
             explain=partial(_explained, settings.kafka),
             dead_letter_topic=settings.dead_letter_topic,
             schemas=self._schemas,

@@ -65,7 +65,7 @@ class Orchestrator:
         self.queue = ControlQueue(settings, self._ledger, self.say)
         lost = LostRecords(lambda: Topics(settings.kafka))
         self._clients = Clients(Topics(settings.kafka), EndWatch(settings.kafka), lost)
-        self._meter = LagMeter(settings.kafka, self._shown)
+        self._lag = LagMeter(settings.kafka, self._shown)
         self._health = Health(self.say, "starting")
         self._counters = Counters()
         self._lifecycle = Lifecycle(settings.swap, self._health, self.say)
@@ -91,7 +91,7 @@ class Orchestrator:
         self.queue.arrived.set()
         deadline = time.monotonic() + timeout_seconds
         clients = self._clients
-        kafka = [self._meter.stop, clients.gaps.stop, clients.topics.close, clients.watch.close]
+        kafka = [self._lag.stop, clients.lost_records.stop, clients.topics.close, clients.end_watch.close]
         ending = _each_on_a_thread([self._engine.cancel, self.queue.close, *kafka])
         _join([self._thread], deadline)  # after this no generation is made any more
         _join([*ending, *self._stop_queries(timeout_seconds)], deadline)
@@ -116,7 +116,7 @@ class Orchestrator:
         status["joins"] = [join.value for join in Join]
         status["start"] = str(self._publisher.plan.start)
         status["records"] = live.records if live else 0
-        status["recordsPerSecond"] = self._meter.reading.records_per_second
+        status["recordsPerSecond"] = self._lag.reading.records_per_second
         status["progress"] = building.progress() if building else None
         status["lingering"] = [generation.number for generation in self._lifecycle.lingering]
         readiness = self.readiness()
@@ -132,14 +132,14 @@ class Orchestrator:
             done = f"; generation {building.number} has {building.percent()}% of its records" if building else ""
             hint = "wait; progress is at /api/status"
             return Readiness(False, f"no generation is published yet{done}", "building", hint)
-        if not self._meter.reading.measured:
+        if not self._lag.reading.measured:
             reason = f"generation {live.number} is published; Kafka has not answered yet"
             return Readiness(False, reason, "starting", "try again in some seconds")
         return Readiness(True, f"generation {live.number} is published")
 
     def metrics(self) -> Metrics:
         """Counters, and the state as it is known; asks nobody."""
-        reading, living = self._meter.reading, self._lifecycle.all()
+        reading, living = self._lag.reading, self._lifecycle.all()
         live, building = self._lifecycle.live, self._lifecycle.building
         return Metrics(
             readiness=self.readiness(),
@@ -228,7 +228,7 @@ class Orchestrator:
             begun = self._take_up_store(generations)
             self._health.good(Subject.SPARK, "Spark runs")
         self.queue.open()
-        self._meter.start()
+        self._lag.start()
         builder = Builder(generations, self._lifecycle, self._engine, self._stopping, self._tend, begun)
         rules = TopicRules.of(self._settings)
         self._swaps = Swaps(self.queue, self._publisher, self._lifecycle, builder, rules, self.say)
@@ -299,7 +299,7 @@ class Orchestrator:
                 self._retention.trim()
 
     def _take_reading(self) -> None:
-        reading = self._meter.reading
+        reading = self._lag.reading
         if reading.trouble is not None:
             self._health.bad(Subject.KAFKA, reading.trouble)
         else:
