@@ -41,7 +41,7 @@ class Orchestrated:
 
     def send(self, **message: Any) -> Answer:
         """Send a control message as a surface does, and wait for its outcome."""
-        answer = self.orchestrator.desk.submit(json.dumps(message), "test").wait(patience())
+        answer = self.orchestrator.queue.submit(json.dumps(message), "test").wait(patience())
         assert answer is not None, f"no outcome: {message}"
         return answer
 

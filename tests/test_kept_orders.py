@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from filling import GOLD_1, USER_1, USER_2, Filling, filled
-from lengths import EXAMPLES
+from lengths import BATCHES_EXAMPLES
 from test_live import settings_of
 from turnout.errors import TurnoutError
 from turnout.plan.joins import Join
@@ -206,7 +206,9 @@ _ACCOUNTS = st.builds(
 _BATCH = st.tuples(
     st.just("batch"), st.lists(st.one_of(st.none(), _USERS), max_size=4), st.lists(_ACCOUNTS, max_size=4)
 )
-_SWAP = st.tuples(st.just("swap"), st.sampled_from([Join.LEFT, Join.INNER, Join.FULL, Join.RIGHT]), st.lists(_USERS, max_size=3))
+_SWAP = st.tuples(
+    st.just("swap"), st.sampled_from([Join.LEFT, Join.INNER, Join.FULL, Join.RIGHT]), st.lists(_USERS, max_size=3)
+)
 _WINDOWS = (
     window(sort="-age,name", limit=3),
     window("age >= 2", offset=1),
@@ -221,7 +223,7 @@ _READ = st.tuples(st.just("read"), st.sampled_from(_WINDOWS))
 _STEPS = st.lists(st.one_of(_BATCH, _BATCH, _READ, _READ, _READ, _SWAP, st.just(("rollback",))), max_size=25)
 
 
-@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=BATCHES_EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     rows=st.sampled_from(["all", "latest"]),
     max_rows=st.sampled_from([None, 3]),

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from turnout.plan import times
-from turnout.plan.time_columns import fits_years, from_iso_texts, is_plain, iso_texts
+from turnout.plan.arrow_columns import fits_years, from_iso_texts, is_plain, iso_texts
 
 DAYS = [None, 0, -719_529, -719_528, 2_932_896, 2_932_897, -(2**31), 2**31 - 1, -1]
 MICROSECONDS = [None, 0, -1, -62_167_219_200_000_001, 253_402_300_800_000_000, -(2**63), 2**63 - 1]

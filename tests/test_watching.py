@@ -24,7 +24,7 @@ from typer.testing import CliRunner, Result
 from scripted import COLUMNS, Scripted, listening, refused
 from serving import application, serving, small_store
 from turnout.cli import app
-from turnout.cli.watching import Shown, picture
+from turnout.cli.watch import Shown, picture
 from turnout.client import State, Window
 from turnout.errors import TurnoutError
 from turnout.testing import patience, wait_until

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from turnout.errors import TurnoutError
-from turnout.kafka.gaps import MOST_WAITING, Gap, Gaps
+from turnout.kafka.lost_records import MOST_WAITING, Gap, LostRecords
 from turnout.plan.offsets import Lost
 from turnout.testing import patience, wait_until
 
@@ -42,25 +42,25 @@ def broker() -> Broker:
 
 
 @pytest.fixture
-def gaps(broker: Broker) -> Iterator[Gaps]:
-    made = Gaps(lambda: broker, retry_seconds=0.01)
+def gaps(broker: Broker) -> Iterator[LostRecords]:
+    made = LostRecords(lambda: broker, retry_seconds=0.01)
     yield made
     made.stop()
     assert broker.closed or not broker.asked
 
 
-def test_only_what_retention_took_is_told(gaps: Gaps) -> None:
+def test_only_what_retention_took_is_told(gaps: LostRecords) -> None:
     told: list[Lost] = []
     places = [("compacted", 3, 9), ("gone", 1, 2), ("taken", 10, 60), ("taken", 10, 40), ("taken", 55, 60)]
-    gaps.ask([Gap(topic, 0, start, end, told.append) for topic, start, end in places])
+    gaps.check([Gap(topic, 0, start, end, told.append) for topic, start, end in places])
     wait_until(lambda: len(told) == 2, what="the losses to be told")
     assert told == [Lost("taken", 0, 10, 50), Lost("taken", 0, 10, 40)]
 
 
-def test_a_loss_is_told_once_kafka_answers_again(broker: Broker, gaps: Gaps) -> None:
+def test_a_loss_is_told_once_kafka_answers_again(broker: Broker, gaps: LostRecords) -> None:
     told: list[Lost] = []
     broker.away = True
-    gaps.ask([Gap("taken", 0, 10, 60, told.append)])
+    gaps.check([Gap("taken", 0, 10, 60, told.append)])
     wait_until(lambda: broker.asked >= 3, what="Kafka to be asked again and again")
     assert told == []
     broker.away = False
@@ -68,22 +68,37 @@ def test_a_loss_is_told_once_kafka_answers_again(broker: Broker, gaps: Gaps) -> 
     assert told == [Lost("taken", 0, 10, 50)]
 
 
-def test_asking_never_waits_for_kafka(broker: Broker, gaps: Gaps) -> None:
+def test_asking_never_waits_for_kafka(broker: Broker, gaps: LostRecords) -> None:
     told: list[Lost] = []
     broker.answers.clear()
-    gaps.ask([Gap("taken", 0, 10, 60, told.append)])
-    gaps.ask([Gap("compacted", 0, 0, 1, told.append)] * (2 * MOST_WAITING))
+    gaps.check([Gap("taken", 0, 10, 60, told.append)])
+    gaps.check([Gap("compacted", 0, 0, 1, told.append)] * (2 * MOST_WAITING))
     assert told == []
     broker.answers.set()
     wait_until(lambda: bool(told), what="the loss to be told")
 
 
-def test_a_listener_that_fails_ends_nothing(gaps: Gaps) -> None:
+def test_a_listener_that_fails_ends_nothing(gaps: LostRecords) -> None:
     told: list[Lost] = []
 
     def fail(lost: Lost) -> None:
         raise ValueError("no")
 
-    gaps.ask([Gap("taken", 0, 10, 60, fail)])
-    gaps.ask([Gap("taken", 1, 10, 60, told.append)])
+    gaps.check([Gap("taken", 0, 10, 60, fail)])
+    gaps.check([Gap("taken", 1, 10, 60, told.append)])
     wait_until(lambda: bool(told), what="the loss to be told")
+
+
+def test_a_client_that_cannot_be_made_at_first_is_made_later(broker: Broker) -> None:
+    told: list[Lost] = []
+    refused = iter([True])
+
+    def connect() -> Broker:
+        if next(refused, False):
+            raise TurnoutError(code="bad_config", message="the certificate is being replaced", status=500)
+        return broker
+
+    gaps = LostRecords(connect, retry_seconds=0.01)
+    gaps.check([Gap("taken", 0, 10, 60, told.append)])
+    wait_until(lambda: bool(told), what="the loss to be told")
+    gaps.stop()

@@ -59,10 +59,10 @@ class Tokens:
     def read(cls, access: AccessSettings) -> Tokens:
         """The tokens of the settings and of their files; ConfigError has all faults."""
         wrong: list[str] = []
-        values: list[tuple[config_errors.Path, str]] = []
+        values: list[tuple[config_errors.SettingPath, str]] = []
         tokens: list[tuple[Identity, str]] = []
         for place, entry in enumerate(access.tokens):
-            path: config_errors.Path = ("access", "tokens", place, "token_file" if entry.token_file else "token")
+            path: config_errors.SettingPath = ("access", "tokens", place, "token_file" if entry.token_file else "token")
             try:
                 value = _value(entry)
             except (OSError, UnicodeDecodeError) as error:

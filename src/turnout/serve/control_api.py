@@ -26,7 +26,7 @@ from turnout.serve.responses import error_response, json_response
 from turnout.serve.routes import CallRoute
 from turnout.store.query.values import show
 from turnout.store.query.windows import store_faults
-from turnout.swap.control_queue import Answer, Ticket
+from turnout.swap.control_queue import Answer, QueuedMessage
 
 MAX_WAITING = 64
 _SUBMITTERS = 4
@@ -58,19 +58,21 @@ class ControlApi:
     async def _steer(self, request: Request, raw: bytes) -> Response:
         wait, requester = flag(request.query_params, "wait", default=True), identity_of(request.scope).name
         # Not abandoned on cancel: then nobody gets the answer, but no message is half taken.
-        ticket = await anyio.to_thread.run_sync(self._submit, raw, requester, limiter=self._submitters)
-        answer = await self._outcome(request, ticket) if wait else None
+        message = await anyio.to_thread.run_sync(self._submit, raw, requester, limiter=self._submitters)
+        answer = await self._outcome(request, message) if wait else None
         if answer is None:
-            return json_response({"message": ticket.message, "requestId": ticket.request_id, "outcome": None}, 202)
+            return json_response(
+                {"message": message.record.number, "requestId": message.request_id, "outcome": None}, 202
+            )
         if answer.outcome in (Outcome.REJECTED, Outcome.FAILED):
             return error_response(_error(answer))
-        return json_response(answer.as_json(ticket.request_id))
+        return json_response(answer.as_json(message.request_id))
 
-    def _submit(self, raw: bytes, requester: str) -> Ticket:
+    def _submit(self, raw: bytes, requester: str) -> QueuedMessage:
         with store_faults("written"):
-            return self._orchestrator.desk.submit(raw, requester)
+            return self._orchestrator.queue.submit(raw, requester)
 
-    async def _outcome(self, request: Request, ticket: Ticket) -> Answer | None:
+    async def _outcome(self, request: Request, message: QueuedMessage) -> Answer | None:
         """The answer; None when it takes too long, too many wait already, the server stops, or who asked has gone.
 
         It looks again and again instead of waiting in a thread: hundreds of seconds in threads would hold back other
@@ -81,14 +83,14 @@ class ControlApi:
         self._waiting += 1
         deadline, pause = time.monotonic() + self._wait_seconds, _FIRST_PAUSE_SECONDS
         try:
-            while not ticket.done.is_set() and time.monotonic() < deadline:
+            while not message.done.is_set() and time.monotonic() < deadline:
                 if request.scope.get(STOPPING, bool)() or await request.is_disconnected():
                     break
                 await anyio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
         finally:
             self._waiting -= 1
-        return ticket.answer
+        return message.answer
 
 
 async def _checked_body(request: Request) -> bytes:

@@ -21,7 +21,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pa_parquet
 
 from turnout.errors import TurnoutError
-from turnout.plan.time_columns import is_plain, is_time, iso_texts
+from turnout.plan.arrow_columns import is_plain, is_time, iso_texts
 from turnout.serve.limits import Hold
 from turnout.serve.reads import Reading
 from turnout.store.query.windows import Window, WindowResult, open_window

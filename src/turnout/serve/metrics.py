@@ -21,7 +21,7 @@ from turnout.errors import TurnoutError
 from turnout.plan.control import Outcome
 from turnout.plan.own_tables import BOOKS_OF_GENERATION, SHOWN_OF_STORE
 from turnout.store.database import Database
-from turnout.swap.counters import Measures
+from turnout.swap.metrics import Metrics
 
 _Values = dict[tuple[str, ...], float]
 """Values of the labels -> value."""
@@ -35,27 +35,27 @@ WHERE database_name = current_database() AND schema_name = ? GROUP BY table_name
 _PHASES = {"build": "buildSeconds", "catch_up": "catchUpSeconds", "publish": "publishSeconds"}
 
 
-def scrape(database: Database, measures: Measures, viewers: int, subscriptions: dict[str, int]) -> bytes:
+def scrape(database: Database, metrics: Metrics, viewers: int, subscriptions: dict[str, int]) -> bytes:
     """The whole answer. May block on the store; where that is broken, its metrics are left out."""
-    return generate_latest(_Scrape(database, measures, viewers, subscriptions))
+    return generate_latest(_Scrape(database, metrics, viewers, subscriptions))
 
 
 @dataclass(frozen=True, slots=True)
 class _Scrape(Collector):
     database: Database
-    measures: Measures
+    metrics: Metrics
     viewers: int
     subscriptions: dict[str, int]
 
     def collect(self) -> Iterator[Metric]:
         yield from self._state()
         yield from self._store()
-        for collector in (*self.measures.tally.counts(), ProcessCollector(registry=None)):
+        for collector in (*self.metrics.counters.collectors(), ProcessCollector(registry=None)):
             yield from collector.collect()
 
     def _state(self) -> Iterator[Metric]:
         """The orchestrator and the server."""
-        now = self.measures
+        now = self.metrics
         yield _gauges("turnout_build_info", "The version that runs, as a label", ["version"], {(__version__,): 1})
         yield _gauge("turnout_ready", "1 where the tables follow their topics", now.readiness.ready)
         trouble: _Values = {} if now.readiness.ready else {(now.readiness.code,): 1.0}
@@ -94,7 +94,7 @@ class _Scrape(Collector):
         yield from found
 
     def _rows(self, cursor: duckdb.DuckDBPyConnection) -> Metric:
-        own = cursor.execute(_ROWS, [f"g{self.measures.published}"]).fetchall()
+        own = cursor.execute(_ROWS, [f"g{self.metrics.published}"]).fetchall()
         rows = {table: count for table, count in own if table not in BOOKS_OF_GENERATION}
         shared = cursor.execute(_ROWS, ["turnout"]).fetchall()
         rows |= {table: count for table, count in shared if table in SHOWN_OF_STORE[1:]}  # the status is one row

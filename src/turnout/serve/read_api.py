@@ -31,9 +31,9 @@ from turnout.serve.threads import Threads
 from turnout.store.database import Database, Readable
 from turnout.store.query.where import MAX_SMALL_FILTER, weight
 from turnout.store.query.windows import Window, list_tables, newest_record, read_window, store_faults
-from turnout.swap.control_queue import Ticket
-from turnout.swap.counters import Measures
+from turnout.swap.control_queue import QueuedMessage
 from turnout.swap.health import Readiness
+from turnout.swap.metrics import Metrics
 
 _PROBES = 2
 # Kafka may be slow to say that it is away; nobody else waits for that.
@@ -49,18 +49,18 @@ TRUSTED = "turnout.trusted"
 T = TypeVar("T")
 
 
-class ControlDesk(Protocol):
+class MessageQueue(Protocol):
     """Where control messages go in."""
 
-    def submit(self, raw: bytes | str, requester: str) -> Ticket:
-        """Take a message; its answer comes on the ticket. May block for a write to the store."""
+    def submit(self, raw: bytes | str, requester: str) -> QueuedMessage:
+        """Take a message, whose answer can be waited for. May block for a write to the store."""
 
 
 class Orchestrator(Protocol):
     """What the server asks of the orchestrator; all calls may block."""
 
     @property
-    def desk(self) -> ControlDesk: ...
+    def queue(self) -> MessageQueue: ...
 
     def status(self) -> dict[str, Any]:
         """The status row, with progress and lag."""
@@ -68,7 +68,7 @@ class Orchestrator(Protocol):
     def readiness(self) -> Readiness:
         """Whether viewers can be sent here, and why or why not."""
 
-    def measures(self) -> Measures:
+    def metrics(self) -> Metrics:
         """The counters, and the state as it is known."""
 
     def topics(self) -> list[str]:
@@ -173,7 +173,7 @@ class Api:
         viewers, subscriptions = self._viewers.count, dict(self._viewers.subscriptions)
         body = await self._probes.run(
             lambda: metrics.scrape(
-                self._services.database, self._services.orchestrator.measures(), viewers, subscriptions
+                self._services.database, self._services.orchestrator.metrics(), viewers, subscriptions
             )
         )
         return Response(body, headers={"Content-Type": metrics.CONTENT_TYPE, "Cache-Control": "no-store"})
