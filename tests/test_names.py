@@ -41,14 +41,14 @@ ELSEWHERE = {
     "live/test_planned.py": "spark/views/runner",
     # The server over real sockets.
     "test_access.py": "serve/connections serve/origins",
-    "test_read_api.py": "serve/app",
+    "test_read_api.py": "serve/app serve/parameters serve/responses",
     "test_openapi.py": "serve/routes serve/schemas",
-    "test_limits.py": "serve/held_bytes serve/reader_watch serve/live/parsing",
-    "test_reads.py": "serve/threads serve/turns",
-    "test_live.py": "serve/live/changes serve/live/endpoint serve/live/hub serve/live/outbox serve/live/retrying "
+    "test_limits.py": "serve/reader_watch serve/live/parsing",
+    "test_reads.py": "serve/threads",
+    "test_live.py": "serve/live/changes serve/live/endpoint serve/live/hub serve/live/outbox serve/live/shared "
     "serve/live/windows",
     "test_snapshots.py": "serve/live/encoding",
-    "test_metrics.py": "swap/counters",
+    "test_metrics.py": "serve/metrics swap/metrics",
     # The store, by what its tables hold in the end.
     "test_generation_tables.py": "store/affected store/batches store/narrow store/view_files",
     "test_query_windows.py": "store/database",
