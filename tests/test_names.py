@@ -43,9 +43,10 @@ ELSEWHERE = {
     "test_access.py": "serve/connections serve/origins",
     "test_read_api.py": "serve/app serve/parameters serve/responses",
     "test_openapi.py": "serve/routes serve/schemas",
-    "test_limits.py": "serve/reader_watch serve/live/parsing serve/live/shared",
+    "test_limits.py": "serve/reader_watch serve/live/parsing",
     "test_reads.py": "serve/threads",
-    "test_live.py": "serve/live/changes serve/live/endpoint serve/live/hub serve/live/outbox serve/live/windows",
+    "test_live.py": "serve/live/changes serve/live/endpoint serve/live/hub serve/live/outbox serve/live/shared "
+    "serve/live/windows",
     "test_snapshots.py": "serve/live/encoding",
     "test_metrics.py": "serve/metrics swap/metrics",
     # The store, by what its tables hold in the end.

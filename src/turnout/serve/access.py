@@ -27,7 +27,7 @@ from turnout.messages import PROTOCOL, TOKEN_PROTOCOL
 from turnout.serve.limits import CLIENT, Buckets, Rates, TooOften, check_size, client_of
 from turnout.serve.origins import PREFLIGHT_HEADERS, Origins, is_preflight
 from turnout.serve.read_api import TRUSTED
-from turnout.serve.responses import SECURITY_HEADERS, json_response
+from turnout.serve.responses import SECURITY_HEADERS, error_response
 
 IDENTITY = "turnout.identity"
 """In the scope of an admitted request: its Identity. The page and the probes are served without one, too."""
@@ -226,7 +226,7 @@ async def refuse(scope: Scope, receive: Receive, send: Send, error: TurnoutError
         headers["Retry-After"] = str(error.retry_after)
         # What was sent along is not looked at: to refuse each of many requests costs as much as to answer it.
         headers["Connection"] = "close"
-    await json_response(error.as_json(), error.status, headers)(scope, receive, send)
+    await error_response(error, headers)(scope, receive, send)
 
 
 def identity_of(scope: Scope) -> Identity:

@@ -22,7 +22,7 @@ from turnout.serve import routes
 from turnout.serve.access import identity_of
 from turnout.serve.parameters import flag
 from turnout.serve.read_api import STOPPING, Services
-from turnout.serve.responses import json_response
+from turnout.serve.responses import error_response, json_response
 from turnout.serve.routes import CallRoute
 from turnout.store.query.values import show
 from turnout.store.query.windows import store_faults
@@ -65,8 +65,7 @@ class ControlApi:
                 {"message": message.record.number, "requestId": message.request_id, "outcome": None}, 202
             )
         if answer.outcome in (Outcome.REJECTED, Outcome.FAILED):
-            error = _error(answer)
-            return json_response(error.as_json(), error.status)
+            return error_response(_error(answer))
         return json_response(answer.as_json(message.request_id))
 
     def _submit(self, raw: bytes, requester: str) -> QueuedMessage:

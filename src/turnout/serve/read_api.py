@@ -103,8 +103,6 @@ class Api:
     def __init__(self, services: Services, viewers: Viewers, reads: Reads, held: HeldBytes) -> None:
         self._services = services
         self._viewers = viewers
-        self._database = services.database
-        self._orchestrator = services.orchestrator
         self._reads = reads
         self._held = held
         limit = services.limits.max_download_megabytes_per_client
@@ -149,7 +147,7 @@ class Api:
     async def topics(self, request: Request) -> Response:
         """Names for a form to complete; Kafka's own topics are left out."""
         with anyio.move_on_after(_TOPICS_SECONDS):
-            names = await self._topic_readers.run(self._orchestrator.topics)
+            names = await self._topic_readers.run(self._services.orchestrator.topics)
             return json_response({"topics": sorted(name for name in names if not name.startswith("__"))})
         raise TurnoutError(
             code="kafka_unreachable",
@@ -162,7 +160,7 @@ class Api:
         return json_response({"status": "ok"})
 
     async def readyz(self, request: Request) -> Response:
-        found = await self._probes.run(self._orchestrator.readiness)
+        found = await self._probes.run(self._services.orchestrator.readiness)
         # A sender without a token gets no addresses, topics or errors.
         trusted = request.scope.get(TRUSTED, False)
         if not found.ready:
@@ -174,7 +172,9 @@ class Api:
     async def metrics(self, request: Request) -> Response:
         viewers, subscriptions = self._viewers.count, dict(self._viewers.subscriptions)
         body = await self._probes.run(
-            lambda: metrics.scrape(self._database, self._orchestrator.metrics(), viewers, subscriptions)
+            lambda: metrics.scrape(
+                self._services.database, self._services.orchestrator.metrics(), viewers, subscriptions
+            )
         )
         return Response(body, headers={"Content-Type": metrics.CONTENT_TYPE, "Cache-Control": "no-store"})
 

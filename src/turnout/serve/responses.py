@@ -72,9 +72,13 @@ def json_response(value: object, status: int = 200, headers: dict[str, str] | No
     return Response(to_json(value), status, media_type="application/json", headers=all_headers)
 
 
+def error_response(error: TurnoutError, headers: dict[str, str] | None = None) -> Response:
+    return json_response(error.as_json(), error.status, headers)
+
+
 def on_turnout_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, TurnoutError)
-    return json_response(error.as_json(), error.status)
+    return error_response(error)
 
 
 def on_http_error(request: Request, error: Exception) -> Response:
@@ -88,7 +92,7 @@ def on_http_error(request: Request, error: Exception) -> Response:
     }
     code, message, hint = known.get(error.status_code, ("bad_request", error.detail, ""))
     shaped = TurnoutError(code=code, message=message, hint=hint, status=error.status_code)
-    return json_response(shaped.as_json(), error.status_code, dict(error.headers or {}))
+    return error_response(shaped, dict(error.headers or {}))
 
 
 def on_any_error(request: Request, error: Exception) -> Response:
@@ -100,4 +104,4 @@ def on_any_error(request: Request, error: Exception) -> Response:
         hint="its log has the details",
         status=500,
     )
-    return json_response(shaped.as_json(), 500)
+    return error_response(shaped)
