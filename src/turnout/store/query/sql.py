@@ -18,9 +18,9 @@ import pyarrow as pa
 
 from turnout.errors import TurnoutError
 from turnout.plan.columns import ColumnType
+from turnout.plan.joins import quoted
 from turnout.store.database import Readable
 from turnout.store.query.values import show
-from turnout.store.query.where import quote
 from turnout.store.query.windows import Column, Snapshot, open_snapshot
 
 MAX_CHARACTERS = 100_000
@@ -180,13 +180,13 @@ def _copy_tables(room: duckdb.DuckDBPyConnection, snapshot: Snapshot, query: Que
     for name in sorted(query.tables, key=lambda name: name == streamed):
         table = snapshot.table(name)
         chosen = [c for c in table.columns if query.all_columns or c.casefold() in query.names]
-        columns = ", ".join(quote(column) for column in chosen or list(table.columns)[:1])
+        columns = ", ".join(quoted(column) for column in chosen or list(table.columns)[:1])
         rows = snapshot.query(f"SELECT {columns} FROM {table.source}", []).to_arrow_reader(50_000)
         if name == streamed:
             room.register(name, rows)
         else:
             room.register("_copied", rows)
-            room.execute(f"CREATE TABLE {quote(name)} AS FROM _copied")
+            room.execute(f"CREATE TABLE {quoted(name)} AS FROM _copied")
             room.unregister("_copied")
 
 

@@ -16,9 +16,10 @@ import pyarrow as pa
 
 from turnout.errors import TurnoutError
 from turnout.plan.columns import ColumnType
+from turnout.plan.joins import quoted
 from turnout.store.database import Readable
 from turnout.store.query.values import show
-from turnout.store.query.where import SortKey, Term, compile_where, quote, read_name
+from turnout.store.query.where import SortKey, Term, compile_where, read_name
 from turnout.store.query.windows import Column, open_snapshot
 
 MAX_BY = 3
@@ -236,7 +237,7 @@ def _grouped(group: Group, columns: Mapping[str, ColumnType], dated: bool) -> tu
         name, kind = f"make_timestamptz({_MS} * 1000)", _TIMESTAMP
     else:
         _known(group.column, columns, "by")
-        name, kind = quote(group.column), columns[group.column]
+        name, kind = quoted(group.column), columns[group.column]
     if group.width is None:
         return name, kind
     if kind.name in ("timestamp", "date"):
@@ -282,7 +283,7 @@ def _calculated(value: Value, columns: Mapping[str, ColumnType]) -> tuple[str, C
     if value.column is None:
         return "count(*)", _INT64
     _known(value.column, columns, "values")
-    name, kind = quote(value.column), columns[value.column]
+    name, kind = quoted(value.column), columns[value.column]
     if value.function in ("count", "count_distinct"):
         return f"count({'DISTINCT ' * (value.function != 'count')}{name})", _INT64
     if value.function in ("min", "max"):
