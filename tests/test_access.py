@@ -33,7 +33,7 @@ from turnout.config.settings import ServerSettings
 from turnout.errors import ConfigError, TurnoutError
 from turnout.messages import PROTOCOL, TOKEN_PROTOCOL
 from turnout.plan.control import ControlMessage, Outcome
-from turnout.serve import connections, control_api
+from turnout.serve import bodies, connections
 from turnout.serve.access import Access, Gate, identity_of, subprotocol_of
 from turnout.serve.app import Services, create_app
 from turnout.serve.connections import Doorkeeper
@@ -997,7 +997,7 @@ def test_connection_beyond_the_limit_is_refused_at_once(tmp_path: Path) -> None:
 
 
 def test_body_that_does_not_come_is_not_waited_for(open_site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control_api, "_BODY_SECONDS", 0.2)
+    monkeypatch.setattr(bodies, "BODY_SECONDS", 0.2)
     head = b"POST /api/control HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{"
     status, body = raw_exchange(open_site.port, head)
     assert status == 408

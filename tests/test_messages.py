@@ -16,10 +16,18 @@ def kinds(schema: dict[str, Any]) -> set[str]:
 
 
 def test_messages_have_the_types_that_clients_know() -> None:
-    assert kinds(client_message.json_schema()) == {"window", "changes", "status", "unsubscribe"}
+    assert kinds(client_message.json_schema()) == {
+        "window",
+        "changes",
+        "summary",
+        "sql",
+        "status",
+        "unsubscribe",
+    }
     assert kinds(server_message.json_schema()) == {
         "hello",
         "rows",
+        "summary",
         "current",
         "snapshot",
         "changes",

@@ -40,8 +40,9 @@ ELSEWHERE = {
     "live/test_three_sources.py": "spark/views/own_sql",
     "live/test_planned.py": "spark/views/runner",
     # The server over real sockets.
-    "test_access.py": "serve/connections serve/origins",
-    "test_read_api.py": "serve/app serve/parameters serve/responses",
+    "test_access.py": "serve/bodies serve/connections serve/origins",
+    "test_summaries.py": "serve/live/computed serve/live/pace serve/live/selects serve/live/summary_history",
+    "test_read_api.py": "serve/answers serve/app serve/parameters serve/responses",
     "test_openapi.py": "serve/routes serve/schemas",
     "test_limits.py": "serve/reader_watch serve/live/parsing",
     "test_reads.py": "serve/threads",

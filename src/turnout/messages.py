@@ -15,6 +15,9 @@ MAX_MESSAGE_BYTES = 64 * 1024
 """The largest message that a client may send."""
 
 MAX_WINDOW_ROWS = 10_000
+MAX_SUMMARY_GROUPS = 10_000
+MAX_SQL_ROWS = 10_000
+MAX_HISTORY_SECONDS = 3_600
 MAX_SUBSCRIPTIONS = 32
 SNAPSHOT_PART_ROWS = 50_000
 """A snapshot of more rows comes in several messages; all but the last say `last: false`."""
@@ -63,6 +66,9 @@ class Term(_Message):
     value: Any = None
 
 
+Where = Text | Annotated[list[Text | Term], Field(max_length=100)]
+
+
 class ColumnInfo(_Message):
     name: str
     type: str
@@ -84,7 +90,7 @@ class WindowRequest(_Message):
     id: Id
     table: Text
     columns: Texts | None = None
-    where: Text | Annotated[list[Text | Term], Field(max_length=100)] = ""
+    where: Where = ""
     sort: Texts = ""
     offset: Annotated[int, Field(ge=0, lt=2**53)] = 0
     limit: Annotated[int, Field(ge=0, le=MAX_WINDOW_ROWS)] = 100
@@ -101,6 +107,30 @@ class ChangesRequest(_Message):
     resume: Position | None = None
 
 
+class SummaryRequest(_Message):
+    """Send groups of a table's rows now, and again whenever they change. `history`: also how they were before."""
+
+    type: Literal["summary"]
+    id: Id
+    table: Text
+    by: Texts = ""
+    values: Texts = "count"
+    where: Where = ""
+    sort: Texts = ""
+    limit: Annotated[int, Field(ge=0, le=MAX_SUMMARY_GROUPS)] = 100
+    history: Annotated[int, Field(ge=0, le=MAX_HISTORY_SECONDS)] = 0
+
+
+class SqlRequest(_Message):
+    """Send the rows of a SELECT; `live`: again whenever a table that it names changed."""
+
+    type: Literal["sql"]
+    id: Id
+    sql: Annotated[str, Field(max_length=MAX_MESSAGE_BYTES)]
+    limit: Annotated[int, Field(ge=0, le=MAX_SQL_ROWS)] = 1_000
+    live: bool = False
+
+
 class StatusRequest(_Message):
     """Send the status, and again whenever it changes: the same as GET /api/status."""
 
@@ -114,7 +144,7 @@ class Unsubscribe(_Message):
 
 
 ClientMessage = Annotated[
-    WindowRequest | ChangesRequest | StatusRequest | Unsubscribe,
+    WindowRequest | ChangesRequest | SummaryRequest | SqlRequest | StatusRequest | Unsubscribe,
     Field(discriminator="type"),
 ]
 
@@ -129,10 +159,15 @@ class Hello(_Message):
     server: str
     store: str
     role: Literal["viewer", "operator"]
+    sql: bool = False
+    """Whether `sql` is taken from this client."""
 
 
 class WindowRows(_Message):
-    """A window as it is now. `ids` name its rows: a row that stays has the same id while its cells change."""
+    """A window as it is now. `ids` name its rows: a row that stays has the same id while its cells change.
+
+    The rows of a SELECT have the table `sql`, and `complete`: false where there were more.
+    """
 
     type: Literal["rows"]
     id: str
@@ -144,6 +179,46 @@ class WindowRows(_Message):
     columns: list[ColumnInfo]
     ids: list[str]
     rows: list[Row]
+    complete: bool = True
+
+
+class HistoryPoint(_Message):
+    """The groups as they were from `time` on (milliseconds since 1970), until the next point."""
+
+    time: int
+    generation: int
+    groups: list[Row]
+
+
+class SwapMoment(_Message):
+    """The table moved to this generation."""
+
+    time: int
+    generation: int
+
+
+class SummaryHistory(_Message):
+    """How a summary was before. `whole`: in place of all points before; else they are added, by their time."""
+
+    seconds: int
+    whole: bool
+    points: list[HistoryPoint]
+    swaps: list[SwapMoment]
+
+
+class SummaryGroups(_Message):
+    """A summary as it is now; `total` counts all groups, not only these."""
+
+    type: Literal["summary"]
+    id: str
+    table: str
+    generation: int
+    version: int
+    by: list[str]
+    columns: list[ColumnInfo]
+    groups: list[Row]
+    total: int
+    history: SummaryHistory | None = None
 
 
 class Current(_Message):
@@ -205,7 +280,7 @@ class Problem(_Message):
 
 
 ServerMessage = Annotated[
-    Hello | WindowRows | Current | Snapshot | Changes | StatusNow | Problem,
+    Hello | WindowRows | SummaryGroups | Current | Snapshot | Changes | StatusNow | Problem,
     Field(discriminator="type"),
 ]
 

@@ -10,6 +10,7 @@ from turnout.config.settings import (
     Settings,
     SourceSettings,
     SparkSettings,
+    SqlAccess,
     TokenSettings,
 )
 
@@ -23,6 +24,7 @@ __all__ = [
     "Settings",
     "SourceSettings",
     "SparkSettings",
+    "SqlAccess",
     "TokenSettings",
     "default_text",
     "load",

@@ -125,6 +125,7 @@ StartAt = Annotated[Start, PlainValidator(Start.parse)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_several)]
 Whole = Annotated[int, BeforeValidator(_number)]
 Seconds = Annotated[float, BeforeValidator(_number), Field(ge=0, allow_inf_nan=False)]
+MemorySize = Annotated[str, _text_of(r"[0-9]*\.?[0-9]+ ?[kmgt]i?b", "look like 2GB or 512MiB")]
 # Not in repr: raw properties can hold secrets.
 Properties = Annotated[dict[str, str], BeforeValidator(_properties), Field(repr=False)]
 
@@ -213,6 +214,7 @@ class ServerSettings(Section):
     max_reads_per_client: Whole = Field(4, ge=1)
     query_timeout_seconds: Seconds = Field(30.0, gt=0)
     max_answer_megabytes: Whole = Field(64, ge=1)
+    sql_memory_limit: MemorySize = "512MB"
     max_held_megabytes_per_client: Whole = Field(512, ge=1)
     max_download_megabytes_per_client: Whole = Field(4096, ge=1)
 
@@ -233,10 +235,20 @@ class TokenSettings(Section):
     token_file: Path | None = None
 
 
+class SqlAccess(StrEnum):
+    """Who may send SELECTs of their own."""
+
+    OPERATOR = "operator"
+    VIEWER = "viewer"
+    OFF = "off"
+
+
 class AccessSettings(Section):
-    """Who may connect."""
+    """Who may connect, and what for."""
 
     tokens: tuple[TokenSettings, ...]
+    # YAML reads a bare `off` as false.
+    sql: Annotated[SqlAccess, BeforeValidator(lambda given: "off" if given is False else given)] = SqlAccess.OPERATOR
 
 
 class SparkSettings(Section):
@@ -253,7 +265,7 @@ class SparkSettings(Section):
 class StoreSettings(Section):
     """The store of what viewers see."""
 
-    memory_limit: Annotated[str, _text_of(r"[0-9]*\.?[0-9]+ ?[kmgt]i?b", "look like 2GB or 512MiB")] = "2GB"
+    memory_limit: MemorySize = "2GB"
     log_rows: Whole = Field(10_000, ge=1)
     control_rows: Whole = Field(10_000, ge=1)
     swap_rows: Whole = Field(10_000, ge=1)

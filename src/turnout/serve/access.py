@@ -20,12 +20,12 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from turnout.config import AccessSettings, Role, Settings, TokenSettings, config_errors
+from turnout.config import AccessSettings, Role, Settings, SqlAccess, TokenSettings, config_errors
 from turnout.config.checks import TAKEN_NAMES, token_faults
 from turnout.errors import ConfigError, TurnoutError
 from turnout.messages import PROTOCOL, TOKEN_PROTOCOL
-from turnout.serve.limits import CLIENT, Buckets, Rates, TooOften, check_size, client_of
-from turnout.serve.origins import PREFLIGHT_HEADERS, Origins, is_preflight
+from turnout.serve.limits import CLIENT, Buckets, Rates, TooOften, check_size, client_host, client_of
+from turnout.serve.origins import PREFLIGHT_HEADERS, Origins, is_loopback, is_preflight
 from turnout.serve.read_api import TRUSTED
 from turnout.serve.responses import SECURITY_HEADERS, error_response
 
@@ -37,6 +37,9 @@ PUBLIC = ("/", "/healthz", "/readyz")
 
 _PUBLIC_FOLDER = "/static/"
 _READING = ("GET", "HEAD", "OPTIONS")
+# A read whose question does not fit an address; `Access.check_sql` says who may.
+_ASKING = "/api/sql"
+_FORWARDED = ("forwarded", "x-forwarded-for")
 _CLIENT_NAME = re.compile("[a-z][a-z0-9_-]{0,31}")
 _REMEMBERED = 10_000
 
@@ -90,8 +93,15 @@ class Tokens:
 class Access:
     """The rules of one server, and what it remembers of its clients. Used from the event loop only."""
 
-    def __init__(self, tokens: Tokens | None = None, origins: Origins | None = None, rates: Rates | None = None):
+    def __init__(
+        self,
+        tokens: Tokens | None = None,
+        origins: Origins | None = None,
+        rates: Rates | None = None,
+        sql: SqlAccess = SqlAccess.OPERATOR,
+    ) -> None:
         rates = rates or Rates()
+        self._sql = sql
         self.origins = origins or Origins(rebound=tokens is None)
         self._tokens = tokens
         self._reads, self._controls = Buckets(rates.reads), Buckets(rates.controls)
@@ -102,7 +112,8 @@ class Access:
     def of(cls, settings: Settings, rates: Rates | None = None) -> Access:
         """By the settings; reads the files of tokens."""
         tokens = Tokens.read(settings.access) if settings.access else None
-        return cls(tokens, Origins(settings.server.allowed_origins, rebound=tokens is None), rates)
+        sql = settings.access.sql if settings.access else SqlAccess.OPERATOR
+        return cls(tokens, Origins(settings.server.allowed_origins, rebound=tokens is None), rates, sql)
 
     @property
     def wants_token(self) -> bool:
@@ -113,8 +124,9 @@ class Access:
         headers = Headers(scope=scope)
         check_size(scope)
         self.origins.check_host(scope, headers)
-        steers = scope["type"] == "http" and scope["method"] not in _READING
-        if steers or scope["type"] == "websocket" or is_preflight(scope, headers):
+        sends = scope["type"] == "http" and scope["method"] not in _READING
+        steers = sends and scope["path"] != _ASKING
+        if sends or scope["type"] == "websocket" or is_preflight(scope, headers):
             self.origins.check_origin(headers)
         if self._tokens is None and scope["path"].startswith("/api/"):
             self.origins.check_site(headers)
@@ -133,6 +145,22 @@ class Access:
                 status=403,
             )
         return identity
+
+    def check_sql(self, scope: Scope) -> None:
+        """Refuse a SELECT of an admitted sender that may not send one: TurnoutError `forbidden`."""
+        if self._tokens is None:
+            # A proxy on this machine would make everybody look local.
+            if is_loopback(client_host(scope)) and not any(name in Headers(scope=scope) for name in _FORWARDED):
+                return
+            reason, hint = "without `access:` only this machine may send SQL", "set access: with tokens"
+        elif self._sql is SqlAccess.OFF:
+            reason, hint = "SQL is off on this server", "access.sql says who may send it"
+        elif self._sql is SqlAccess.OPERATOR and identity_of(scope).role is not Role.OPERATOR:
+            reason = f"the token '{identity_of(scope).name}' is a viewer's: it may not send SQL"
+            hint = "use the token of an operator, or set access.sql to viewer"
+        else:
+            return
+        raise TurnoutError(code="forbidden", message=reason, hint=hint, status=403)
 
     def _identify(self, scope: Scope, headers: Headers) -> Identity | None:
         if self._tokens is None:

@@ -28,6 +28,8 @@ from starlette.websockets import WebSocket
 from turnout.errors import TurnoutError
 from turnout.messages import MAX_MESSAGE_BYTES
 from turnout.serve.access import PUBLIC, Access, Gate
+from turnout.serve.answers import Answers
+from turnout.serve.ask_api import AskApi
 from turnout.serve.connections import Connection, Doorkeeper, Socket
 from turnout.serve.control_api import ControlApi
 from turnout.serve.formats import to_json
@@ -52,6 +54,7 @@ _SWITCH_SECONDS = 0.0005
 # With uvicorn's own tick this keeps a stop within two seconds.
 _DRAIN_SECONDS = 1
 _PING_SECONDS = 20.0
+_DOWNLOADS = "server.max_download_megabytes_per_client"
 # More than limits.py allows, so that headers a little too large get an answer that says so.
 _MAX_HEAD_BYTES = 32 * 1024
 
@@ -70,10 +73,13 @@ def create_app(services: Services, access: Access | None = None, static: Path = 
         ),
     )
     held = HeldBytes(limits.max_held_megabytes_per_client * 1_000_000, "server.max_held_megabytes_per_client")
-    hub = Hub(services.database, services.status, reads, held)
+    downloads = HeldBytes(limits.max_download_megabytes_per_client * 1_000_000, _DOWNLOADS)
+    answers = Answers(reads, held, downloads)
+    hub = Hub(services.database, services.status, reads, held, limits.sql_memory_limit)
     viewers = Viewers(limits)
     calls = [
-        *Api(services, viewers, reads, held).routes(),
+        *Api(services, viewers, reads, answers).routes(),
+        *AskApi(answers, limits.sql_memory_limit, access.check_sql).routes(),
         *ControlApi(services).routes(),
         CallRoute(PAGE, _page(static / "index.html")),
     ]
@@ -81,7 +87,7 @@ def create_app(services: Services, access: Access | None = None, static: Path = 
         routes=[
             *calls,
             _description(calls, services, access),
-            WebSocketRoute("/api/live", Live(hub, services.database.identity(), viewers).connect),
+            WebSocketRoute("/api/live", Live(hub, services.database.identity(), viewers, access.check_sql).connect),
             WebSocketRoute("/{path:path}", _no_socket),
             Mount("/static", _Static(directory=static, check_dir=False)),
         ],

@@ -13,25 +13,25 @@ from typing import Any
 import anyio
 import anyio.to_thread
 from anyio import CapacityLimiter
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
 
 from turnout.errors import TurnoutError
 from turnout.plan.control import MAX_MESSAGE_BYTES, Outcome
 from turnout.serve import routes
 from turnout.serve.access import identity_of
+from turnout.serve.bodies import read_body
 from turnout.serve.parameters import flag
 from turnout.serve.read_api import STOPPING, Services
 from turnout.serve.responses import error_response, json_response
 from turnout.serve.routes import CallRoute
-from turnout.store.query.values import show
 from turnout.store.query.windows import store_faults
 from turnout.swap.control_queue import Answer, QueuedMessage
 
 MAX_WAITING = 64
 _SUBMITTERS = 4
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.002, 0.05
-_BODY_SECONDS = 30
+_FIELDS_HINT = "send only the fields that change"
 
 
 class ControlApi:
@@ -50,10 +50,10 @@ class ControlApi:
         ]
 
     async def control(self, request: Request) -> Response:
-        return await self._steer(request, await _checked_body(request))
+        return await self._steer(request, await read_body(request, MAX_MESSAGE_BYTES, _FIELDS_HINT))
 
     async def rollback(self, request: Request) -> Response:
-        return await self._steer(request, _rollback_message(await _checked_body(request)))
+        return await self._steer(request, _rollback_message(await read_body(request, MAX_MESSAGE_BYTES, _FIELDS_HINT)))
 
     async def _steer(self, request: Request, raw: bytes) -> Response:
         wait, requester = flag(request.query_params, "wait", default=True), identity_of(request.scope).name
@@ -91,48 +91,6 @@ class ControlApi:
         finally:
             self._waiting -= 1
         return message.answer
-
-
-async def _checked_body(request: Request) -> bytes:
-    """The body of a request that may change something."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind not in ("", "application/json"):
-        raise TurnoutError(
-            code="unsupported_media_type",
-            message=f"Content-Type: {show(kind)} is not taken here",
-            hint="send JSON, with Content-Type: application/json",
-            status=415,
-        )
-    length = request.headers.get("content-length", "")
-    if length.isdecimal() and int(length) > MAX_MESSAGE_BYTES:
-        raise _too_large()
-    body = bytearray()
-    try:
-        # A client that sends a body a byte at a time holds a connection, and no more than that.
-        with anyio.fail_after(_BODY_SECONDS):
-            async for chunk in request.stream():
-                body += chunk
-                if len(body) > MAX_MESSAGE_BYTES:
-                    raise _too_large()
-    except ClientDisconnect as error:
-        raise TurnoutError(code="bad_request", message="the request ended before its body did") from error
-    except TimeoutError as error:
-        raise TurnoutError(
-            code="request_timeout",
-            message=f"the body did not come within {_BODY_SECONDS} s",
-            hint="send it at once",
-            status=408,
-        ) from error
-    return bytes(body)
-
-
-def _too_large() -> TurnoutError:
-    return TurnoutError(
-        code="message_too_large",
-        message=f"the message has more than the {MAX_MESSAGE_BYTES} bytes allowed",
-        hint="send only the fields that change",
-        status=413,
-    )
 
 
 def _rollback_message(body: bytes) -> bytes:

@@ -51,7 +51,7 @@ MEDIA_TYPES = {
 
 
 @dataclass(frozen=True, slots=True)
-class WindowFile:
+class TableFile:
     """A finished file, small ones in memory, and its headers; the caller closes `content`."""
 
     content: IO[bytes]
@@ -74,7 +74,6 @@ def to_json(value: object) -> bytes:
 
 def window_json(result: WindowResult) -> bytes:
     """The answer of one window."""
-    names = result.rows.column_names
     fields = {
         "table": result.table,
         "generation": result.generation,
@@ -82,10 +81,13 @@ def window_json(result: WindowResult) -> bytes:
         "total": result.total,
         "columns": result.columns,
     }
-    rows = json_list(
-        result.rows, lambda columns: [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
-    )
-    return json_object(fields, rows=rows)
+    return json_object(fields, rows=json_rows(result.rows))
+
+
+def json_rows(rows: pa.Table) -> bytes:
+    """Rows as objects."""
+    names = rows.column_names
+    return json_list(rows, lambda columns: [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)])
 
 
 def json_object(fields: dict[str, Any], **encoded: bytes) -> bytes:
@@ -106,19 +108,26 @@ def json_list(rows: pa.Table | pa.RecordBatch, items: Callable[[list[list[Any]]]
     return b"[%s]" % b",".join(pieces)
 
 
-def window_file(reading: Reading, window: Window, export: Export, hold: Hold) -> WindowFile:
+def window_file(reading: Reading, window: Window, export: Export, hold: Hold) -> TableFile:
     """The window as a file.
 
     It is written whole before the first byte is sent: the snapshot then lasts as long as the reading, never
     as long as a slow client, and an error on the way is still an error answer.
     """
+    with open_window(reading, window) as stream:
+        numbers = {"Generation": stream.generation, "Version": stream.version, "Total": stream.total}
+        return table_file(reading, stream.rows, window.table, numbers, export, hold)
+
+
+def table_file(
+    reading: Reading, rows: pa.RecordBatchReader, name: str, numbers: dict[str, int], export: Export, hold: Hold
+) -> TableFile:
+    """Rows as a file of that name; `numbers` are told by headers."""
     kind = export.kind
     # Closed by the caller: the file outlives this function.
     content = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES)  # noqa: SIM115
     try:
-        with open_window(reading, window) as stream:
-            _write(reading, stream.rows, export, content, hold)
-            numbers = {"Generation": stream.generation, "Version": stream.version, "Total": stream.total}
+        _write(reading, rows, export, content, hold)
         size = content.tell()
         hold.grow_to(size)
         content.seek(0)
@@ -132,9 +141,9 @@ def window_file(reading: Reading, window: Window, export: Export, hold: Hold) ->
     headers = {
         "Content-Type": MEDIA_TYPES[kind],
         "Content-Length": str(size),
-        "Content-Disposition": _disposition(f"{window.table}.{kind.value}"),
+        "Content-Disposition": _disposition(f"{name}.{kind.value}"),
     }
-    return WindowFile(content, headers | {f"X-Turnout-{name}": str(value) for name, value in numbers.items()})
+    return TableFile(content, headers | {f"X-Turnout-{number}": str(value) for number, value in numbers.items()})
 
 
 def _write(reading: Reading, rows: pa.RecordBatchReader, export: Export, content: IO[bytes], hold: Hold) -> None:

@@ -103,7 +103,7 @@ class Viewers:
         self._most_subscriptions = settings.max_subscriptions_per_client
         self._places: Counter[str] = Counter()
         self._subscribed: Counter[str] = Counter()
-        self.subscriptions: Counter[str] = Counter({"window": 0, "changes": 0, "status": 0})
+        self.subscriptions: Counter[str] = Counter({"window": 0, "changes": 0, "summary": 0, "sql": 0, "status": 0})
         """How many of each kind there are."""
 
     @property
@@ -265,8 +265,13 @@ def caller(scope: Scope) -> str:
 
 def client_of(scope: Scope) -> str:
     """Where a request comes from."""
+    return host_name(client_host(scope))
+
+
+def client_host(scope: Scope) -> str:
+    """The address that a request comes from."""
     client = scope.get("client")
-    return host_name(str(client[0]) if client else "unknown")
+    return str(client[0]) if client else "unknown"
 
 
 @lru_cache(maxsize=_CLIENTS)

@@ -16,7 +16,7 @@ from turnout import __version__
 from turnout.plan.control import topic_field
 from turnout.plan.control_schema import message_schemas
 from turnout.serve.routes import ERRORS, SCHEMAS, CallRoute, reference
-from turnout.serve.schemas import Answer
+from turnout.serve.schemas import Answer, Body
 
 
 def document(
@@ -33,13 +33,18 @@ def document(
             "Rows as they change come from the WebSocket /api/live, which is described in docs/reference/live.md.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
-        "paths": {
-            route.path: {route.call.method.lower(): _operation(route, public is not None and route.path not in public)}
-            for route in routes
-        },
+        "paths": _paths(routes, public),
         "components": {"schemas": _schemas(sources, views)}
         | ({} if public is None else {"securitySchemes": {"token": token}}),
     }
+
+
+def _paths(routes: Iterable[CallRoute], public: Iterable[str] | None) -> dict[str, dict[str, Any]]:
+    paths: dict[str, dict[str, Any]] = defaultdict(dict)
+    for route in routes:
+        closed = public is not None and route.path not in public
+        paths[route.path][route.call.method.lower()] = _operation(route, closed)
+    return paths
 
 
 def _operation(route: CallRoute, closed: bool) -> dict[str, Any]:
@@ -56,7 +61,7 @@ def _operation(route: CallRoute, closed: bool) -> dict[str, Any]:
         "responses": {str(status): answer for status, answer in call.answers.items()} | _errors(codes),
     }
     if call.body is not None:
-        required = call.body == "ControlMessage"
+        required = call.body != "RollbackMessage"
         operation["requestBody"] = {"required": required, "content": {"application/json": reference(call.body)}}
     if closed:
         operation["security"] = [{"token": []}]
@@ -80,8 +85,10 @@ def _error(codes: list[str]) -> dict[str, Any]:
 
 
 def _schemas(sources: tuple[str, ...], views: tuple[str, ...]) -> dict[str, Any]:
+    answers, bodies = Answer.__subclasses__(), Body.__subclasses__()
     _, made = models_json_schema(
-        [(model, "serialization") for model in Answer.__subclasses__()], ref_template=f"{SCHEMAS}{{model}}"
+        [*((model, "serialization") for model in answers), *((model, "validation") for model in bodies)],
+        ref_template=f"{SCHEMAS}{{model}}",
     )
     schemas: dict[str, Any] = made["$defs"]
     schemas["Status"]["properties"] |= {topic_field(source): {"type": ["string", "null"]} for source in sources}

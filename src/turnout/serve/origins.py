@@ -20,7 +20,7 @@ from turnout.store.query.values import show
 _PORTS = {"http": 80, "https": 443}
 _PREFLIGHT_SECONDS = 600
 _REQUEST_HEADERS = "Authorization, Content-Type, X-Turnout-Client"
-_ANSWER_HEADERS = "X-Turnout-Generation, X-Turnout-Version, X-Turnout-Total, Retry-After"
+_ANSWER_HEADERS = "X-Turnout-Generation, X-Turnout-Version, X-Turnout-Total, X-Turnout-Complete, Retry-After"
 
 
 @dataclass(frozen=True, slots=True)

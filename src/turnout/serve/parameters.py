@@ -10,6 +10,7 @@ from starlette.datastructures import QueryParams
 
 from turnout.errors import TurnoutError
 from turnout.serve.formats import Export, Format
+from turnout.store.query import summary
 from turnout.store.query.values import show
 from turnout.store.query.where import parse_columns, parse_sort, parse_terms
 from turnout.store.query.windows import Window
@@ -36,17 +37,10 @@ def check_parameters(query: QueryParams, described: Iterable[Mapping[str, Any]] 
 
 def window_of(table: str, query: QueryParams) -> tuple[Export, Window]:
     """The window and the format that a query string asks for."""
-    kind = _format(query.get("format", Format.JSON.value))
-    limit = _whole(query, "limit", DEFAULT_ROWS if kind is Format.JSON else None)
-    if kind is Format.JSON and limit is not None and limit > MAX_JSON_ROWS:
-        raise TurnoutError(
-            code="bad_parameter",
-            message=f"limit: {limit} rows are too many for JSON",
-            hint=f"at most {MAX_JSON_ROWS}; take more by format=csv, arrow or parquet, or by offset",
-        )
+    export = _export(query)
+    limit = _limit(query, export, DEFAULT_ROWS, MAX_JSON_ROWS, "rows")
     columns = parse_columns(query.getlist("columns")) if "columns" in query else ()
-    guarded = flag(query, "guard", default=False) and kind is Format.CSV
-    return Export(kind, guarded), Window(
+    return export, Window(
         table,
         columns=columns or None,
         where=parse_terms(query.getlist("where")),
@@ -54,6 +48,38 @@ def window_of(table: str, query: QueryParams) -> tuple[Export, Window]:
         offset=_whole(query, "offset", 0) or 0,
         limit=limit,
     )
+
+
+def summary_of(table: str, query: QueryParams) -> tuple[Export, summary.Summary]:
+    """The summary and the format that a query string asks for."""
+    export = _export(query)
+    limit = _limit(query, export, summary.DEFAULT_LIMIT, summary.MAX_LIMIT, "groups")
+    return export, summary.Summary(
+        table,
+        by=summary.parse_by(query.getlist("by")),
+        values=summary.parse_values(query.getlist("values")),
+        where=parse_terms(query.getlist("where")),
+        sort=parse_sort(query.getlist("sort")),
+        limit=summary.MAX_GROUPS if limit is None else limit,
+    )
+
+
+def _export(query: QueryParams) -> Export:
+    kind = _format(query.get("format", Format.JSON.value))
+    return Export(kind, flag(query, "guard", default=False) and kind is Format.CSV)
+
+
+def _limit(query: QueryParams, export: Export, default: int, most: int, what: str) -> int | None:
+    """How many of `what` are answered; None for all, which only files have."""
+    as_json = export.kind is Format.JSON
+    limit = _whole(query, "limit", default if as_json else None)
+    if as_json and limit is not None and limit > most:
+        raise TurnoutError(
+            code="bad_parameter",
+            message=f"limit: {limit} {what} are too many for JSON",
+            hint=f"at most {most}; take more by format=csv, arrow or parquet",
+        )
+    return limit
 
 
 def _format(text: str) -> Format:

@@ -6,12 +6,9 @@ All work on the store runs on threads (`reads.py`); the event loop only routes. 
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from io import BytesIO
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import anyio.to_thread
 from starlette.requests import Request
@@ -21,11 +18,12 @@ from turnout.config.settings import ServerSettings
 from turnout.errors import TurnoutError
 from turnout.plan.times import iso_text
 from turnout.serve import metrics, routes
+from turnout.serve.answers import Answers
 from turnout.serve.formats import Format, window_file, window_json
-from turnout.serve.limits import HeldBytes, Viewers, caller
+from turnout.serve.limits import Viewers
 from turnout.serve.parameters import MAX_JSON_ROWS, window_of
-from turnout.serve.reads import Reading, Reads, cancelled
-from turnout.serve.responses import HeldResponse, json_response
+from turnout.serve.reads import Reading, Reads
+from turnout.serve.responses import json_response
 from turnout.serve.routes import CallRoute
 from turnout.serve.threads import Threads
 from turnout.store.database import Database, Readable
@@ -44,9 +42,6 @@ STOPPING = "turnout.stopping"
 
 TRUSTED = "turnout.trusted"
 """In the scope of a request for a public path: whether its sender may see everything else, too."""
-
-
-T = TypeVar("T")
 
 
 class MessageQueue(Protocol):
@@ -100,13 +95,11 @@ class Services:
 class Api:
     """The calls, bound to their services."""
 
-    def __init__(self, services: Services, viewers: Viewers, reads: Reads, held: HeldBytes) -> None:
+    def __init__(self, services: Services, viewers: Viewers, reads: Reads, answers: Answers) -> None:
         self._services = services
         self._viewers = viewers
         self._reads = reads
-        self._held = held
-        limit = services.limits.max_download_megabytes_per_client
-        self._downloads = HeldBytes(limit * 1_000_000, "server.max_download_megabytes_per_client")
+        self._answers = answers
         # Probes never wait for reads, nor for a Kafka that does not answer.
         self._probes, self._topic_readers = Threads(_PROBES, "probe"), Threads(_TOPIC_READERS, "topics")
 
@@ -123,26 +116,20 @@ class Api:
         ]
 
     async def tables(self, request: Request) -> Response:
-        found = await self._read(request, list_tables)
+        found = await self._answers.read(request, list_tables)
         return json_response({"tables": found})
 
     async def rows(self, request: Request) -> Response:
         export, window = window_of(request.path_params["name"], request.query_params)
         if export.kind is Format.JSON:
             return await self._json(request, window)
-        hold = self._downloads.begin(caller(request.scope))
-        try:
-            file = await self._read(request, lambda store: window_file(store, window, export, hold), large=True)
-        except BaseException:
-            hold.release()
-            raise
-        return HeldResponse(file.content, hold, file.headers)
+        return await self._answers.file(request, lambda store, hold: window_file(store, window, export, hold))
 
     async def swaps(self, request: Request) -> Response:
         return await self._json(request, Window("swaps", limit=MAX_JSON_ROWS))
 
     async def status(self, request: Request) -> Response:
-        return json_response(await self._read(request, self._services.status))
+        return json_response(await self._answers.read(request, self._services.status))
 
     async def topics(self, request: Request) -> Response:
         """Names for a form to complete; Kafka's own topics are left out."""
@@ -185,27 +172,4 @@ class Api:
             found = self._reads.kept.find(store, window)
             return window_json(found.result if found else read_window(store, window))
 
-        body = await self._read(request, read, large=large)
-        hold = self._held.begin(caller(request.scope))
-        hold.grow_to(len(body))
-        headers = {"Content-Type": "application/json", "Content-Length": str(len(body))}
-        return HeldResponse(BytesIO(body), hold, headers)
-
-    async def _read(self, request: Request, work: Callable[[Reading], T], *, large: bool = False) -> T:
-        """What `work` reads, for as long as the client waits for it."""
-        reading = asyncio.ensure_future(self._reads.run([caller(request.scope)], work, large=large))
-        gone = asyncio.ensure_future(_gone(request))
-        try:
-            await asyncio.wait([reading, gone], return_when=asyncio.FIRST_COMPLETED)
-            if not reading.done():
-                raise cancelled()  # to nobody
-            return reading.result()
-        finally:
-            reading.cancel()
-            gone.cancel()
-
-
-async def _gone(request: Request) -> None:
-    """Until the client has gone: a read has no body that could come first."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
+        return await self._answers.json(request, read, large=large)

@@ -18,6 +18,7 @@ from starlette.routing import Route
 from turnout.serve import metrics, schemas
 from turnout.serve.formats import MEDIA_TYPES, Format
 from turnout.serve.parameters import DEFAULT_ROWS, FLAGS, MAX_INT64, MAX_JSON_ROWS, check_parameters
+from turnout.store.query.summary import DEFAULT_LIMIT, MAX_LIMIT
 
 SCHEMAS = "#/components/schemas/"
 
@@ -34,22 +35,27 @@ ERRORS: Mapping[str, ErrorCode] = {
     "bad_where": ErrorCode(400, "a term, column or value of `where` is wrong"),
     "bad_sort": ErrorCode(400, "a column of `sort` is wrong"),
     "bad_columns": ErrorCode(400, "a column of `columns` is wrong"),
+    "bad_by": ErrorCode(400, "a column or a bin of `by` is wrong"),
+    "bad_values": ErrorCode(400, "a function or a column of `values` is wrong"),
+    "too_many_groups": ErrorCode(400, "a summary has more groups than anybody reads"),
     "bad_parameter": ErrorCode(400, "a value of a parameter is wrong"),
     "unknown_parameter": ErrorCode(400, "a parameter is not known"),
     "answer_too_large": ErrorCode(400, "the rows have more bytes than an answer may"),
     "bad_request": ErrorCode(400, "this is no HTTP request"),
     "bad_view": ErrorCode(400, "the SQL of a view cannot be used"),
     "unauthorized": ErrorCode(401, "no token, or one that is not known"),
-    "forbidden": ErrorCode(403, "a viewer's token where an operator's is needed"),
+    "forbidden": ErrorCode(403, "who asks may not do that: mostly a viewer where an operator is needed"),
     "foreign_origin": ErrorCode(403, "a page of another site sent the request"),
     "foreign_host": ErrorCode(403, "the request came over loopback under a name that is not this machine's"),
     "unknown_table": ErrorCode(404, "no table of that name, or its generation is gone"),
     "not_found": ErrorCode(404, "the path is wrong"),
     "request_timeout": ErrorCode(408, "the body took too long"),
     "generation_conflict": ErrorCode(409, "`expectedGeneration` is not the published generation"),
-    "message_too_large": ErrorCode(413, "a control message that is too large"),
+    "message_too_large": ErrorCode(413, "a body that is too large"),
     "url_too_long": ErrorCode(414, "an address that is too long"),
-    "unsupported_media_type": ErrorCode(415, "a control message that is not sent as JSON"),
+    "unsupported_media_type": ErrorCode(415, "a body that is not sent as JSON"),
+    "bad_body": ErrorCode(422, "a body that is not of its shape"),
+    "sql_refused": ErrorCode(422, "not one SELECT over published tables, or one that fails"),
     "bad_control": ErrorCode(422, "a control message that is wrong"),
     "unknown_topic": ErrorCode(422, "a topic that does not exist"),
     "not_authorized": ErrorCode(422, "a topic that may not be read"),
@@ -98,16 +104,13 @@ class Call:
     answers: Mapping[int, Described]
     errors: tuple[str, ...] = ()
     parameters: tuple[Described, ...] = ()
-    body: Literal["ControlMessage", "RollbackMessage"] | None = None
+    body: str | None = None
+    method: Literal["GET", "POST", "PUT", "DELETE"] = "GET"
 
     @property
     def codes(self) -> tuple[str, ...]:
         """The errors of this call, and those that any call can give."""
         return (*self.errors, *_EVERY_CALL, "too_many_requests", "too_many_connections")
-
-    @property
-    def method(self) -> str:
-        return "POST" if self.body else "GET"
 
 
 class CallRoute(Route):
@@ -153,17 +156,25 @@ PAGE = Call(
     "/", "page", "The page.", {200: {"description": "the page", "content": {"text/html": {}}}}, ("page_not_built",)
 )
 TABLES = Call("/api/tables", "listTables", "Every table.", {200: _json("the tables", schemas.Tables)}, _READING)
+
+
+def _rows_or_file(shape: type[BaseModel], *numbers: str) -> Mapping[int, Described]:
+    files = {kind: reference(shape.__name__) if name is Format.JSON else {} for name, kind in MEDIA_TYPES.items()}
+    headers = {f"X-Turnout-{name.title()}": _file_header(name) for name in numbers}
+    return {200: {"description": "the rows, or the file", "content": files, "headers": headers}}
+
+
+_SORT = _parameter("sort", _TEXTS, "columns, with `-` in front for descending, separated by commas")
+_WHERE = _parameter("where", _TEXTS, "terms `column operator value` that must all hold, separated by commas")
+_FILE = (
+    _parameter("format", _FORMAT, "what to answer"),
+    _parameter("guard", _FLAG, "CSV: true puts ' before texts like formulas"),
+)
 ROWS = Call(
     "/api/tables/{name}/rows",
     "readRows",
     "A window of one table, of one moment. `name` is a table, or NAME@7 for generation 7 while it lives.",
-    {
-        200: {
-            "description": "the rows, or the file",
-            "content": {kind: reference("Rows") if name is Format.JSON else {} for name, kind in MEDIA_TYPES.items()},
-            "headers": {f"X-Turnout-{name.title()}": _file_header(name) for name in ("generation", "version", "total")},
-        }
-    },
+    _rows_or_file(schemas.Rows, "generation", "version", "total"),
     (
         *(*_READING, "bad_where", "bad_sort", "bad_columns", "unknown_table", "not_found"),
         *("answer_too_large", "too_much_unread"),
@@ -173,12 +184,44 @@ ROWS = Call(
         _parameter(
             "limit", _WHOLE, f"rows to answer; for JSON {DEFAULT_ROWS} unless given, and at most {MAX_JSON_ROWS}"
         ),
-        _parameter("sort", _TEXTS, "columns, with `-` in front for descending, separated by commas"),
-        _parameter("where", _TEXTS, "terms `column operator value` that must all hold, separated by commas"),
+        _SORT,
+        _WHERE,
         _parameter("columns", _TEXTS, "columns to answer, in this order, separated by commas"),
-        _parameter("format", _FORMAT, "what to answer"),
-        _parameter("guard", _FLAG, "CSV: true puts ' before texts like formulas"),
+        *_FILE,
     ),
+)
+SUMMARY = Call(
+    "/api/tables/{name}/summary",
+    "readSummary",
+    "Groups of a table's rows, and counts, sums, averages and percentiles of each, of one moment.",
+    _rows_or_file(schemas.Groups, "generation", "version", "total"),
+    (
+        *(*_READING, "bad_where", "bad_sort", "bad_by", "bad_values", "too_many_groups", "unknown_table", "not_found"),
+        *("answer_too_large", "too_much_unread"),
+    ),
+    (
+        _parameter("by", _TEXTS, "columns to group by, at most three; `age:10` and `ts:1m` make bins"),
+        _parameter("values", _TEXTS, "`count`, and functions of columns such as `sum(balance)`; count unless given"),
+        _WHERE,
+        _SORT,
+        _parameter(
+            "limit", _WHOLE, f"groups to answer; for JSON {DEFAULT_LIMIT} unless given, and at most {MAX_LIMIT}"
+        ),
+        *_FILE,
+    ),
+)
+SQL = Call(
+    "/api/sql",
+    "sql",
+    "One SELECT over published tables, of one moment.",
+    _rows_or_file(schemas.SqlRows, "generation", "total", "complete"),
+    (
+        *("unknown_parameter", "bad_parameter", "store_unavailable", "query_timeout", "foreign_origin", "forbidden"),
+        *("request_timeout", "message_too_large", "unsupported_media_type", "bad_body", "sql_refused"),
+        *("answer_too_large", "too_much_unread"),
+    ),
+    body="SqlQuestion",
+    method="POST",
 )
 STATUS = Call(
     "/api/status", "readStatus", "The status row, and more.", {200: _json("the status", schemas.Status)}, _READING
@@ -192,10 +235,11 @@ TOPICS = Call(
     (*_READING, "kafka_unreachable", "bad_config", "closed"),
 )
 CONTROL = Call(
-    "/api/control", "control", "Send a control message.", _STEERED, _STEERING, _WAITING, body="ControlMessage"
+    "/api/control", "control", "Send a control message.", _STEERED, _STEERING, _WAITING, "ControlMessage", "POST"
 )
 ROLLBACK = Call(
-    "/api/rollback", "rollback", "Go back to the previous plan.", _STEERED, _STEERING, _WAITING, body="RollbackMessage"
+    *("/api/rollback", "rollback", "Go back to the previous plan.", _STEERED, _STEERING, _WAITING),
+    *("RollbackMessage", "POST"),
 )
 HEALTHZ = Call("/healthz", "isAlive", "Whether the process answers.", {200: _json("it does", schemas.Alive)})
 READYZ = Call(

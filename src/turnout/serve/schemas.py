@@ -1,4 +1,4 @@
-"""The shapes of what the HTTP calls answer, for the OpenAPI document.
+"""The shapes of what the HTTP calls take as a body and what they answer, for the OpenAPI document.
 
 Answers are written from the store's own values, not through these types; the tests hold every answer against them.
 """
@@ -8,17 +8,34 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from turnout.messages import ColumnInfo, ErrorInfo
 from turnout.plan.control import Outcome
 from turnout.plan.joins import Join
+from turnout.serve.formats import Format
+from turnout.store.query.sql import DEFAULT_ROWS, MAX_CHARACTERS, MAX_ROWS
 
 
 class Answer(BaseModel):
     """All that derive from it are in the document."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Body(BaseModel):
+    """What a call takes; all that derive from it are in the document."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class SqlQuestion(Body):
+    """One SELECT over published tables; `guard` as for rows."""
+
+    sql: str = Field(max_length=MAX_CHARACTERS)
+    format: Format = Format.JSON
+    limit: int = Field(DEFAULT_ROWS, ge=0, le=MAX_ROWS)
+    guard: bool = False
 
 
 class Error(Answer):
@@ -48,6 +65,31 @@ class Rows(Answer):
     total: int
     columns: list[ColumnInfo]
     rows: list[dict[str, str | bool | int | float | None]]
+
+
+class Groups(Answer):
+    """Groups of one moment; `total` counts all of them, not only these."""
+
+    table: str
+    generation: int
+    version: int
+    by: list[str]
+    columns: list[ColumnInfo]
+    groups: list[dict[str, str | bool | int | float | None]]
+    total: int
+
+
+class SqlRows(Answer):
+    """Rows of a SELECT, of one moment; `complete` is false where there were more. `total` counts these."""
+
+    table: Literal["sql"]
+    tables: list[str]
+    generation: int
+    version: Literal[0]
+    total: int
+    complete: bool
+    columns: list[ColumnInfo]
+    rows: list[dict[str, Any]]
 
 
 class Progress(Answer):

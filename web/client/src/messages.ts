@@ -4,6 +4,9 @@ export const PROTOCOL = "turnout";
 export const TOKEN_PROTOCOL = "turnout.token.";
 export const MAX_MESSAGE_BYTES = 65536;
 export const MAX_WINDOW_ROWS = 10000;
+export const MAX_SUMMARY_GROUPS = 10000;
+export const MAX_SQL_ROWS = 10000;
+export const MAX_HISTORY_SECONDS = 3600;
 export const MAX_SUBSCRIPTIONS = 32;
 export const SNAPSHOT_PART_ROWS = 50000;
 
@@ -17,8 +20,8 @@ export const CloseCode = {
 export type CloseCode = (typeof CloseCode)[keyof typeof CloseCode];
 
 export type Message = ClientMessage | ServerMessage;
-export type ClientMessage = WindowRequest | ChangesRequest | StatusRequest | Unsubscribe;
-export type ServerMessage = Hello | WindowRows | Current | Snapshot | Changes | StatusNow | Problem;
+export type ClientMessage = WindowRequest | ChangesRequest | SummaryRequest | SqlRequest | StatusRequest | Unsubscribe;
+export type ServerMessage = Hello | WindowRows | SummaryGroups | Current | Snapshot | Changes | StatusNow | Problem;
 
 /**
  * Send these rows now, and again whenever they change. The same id again moves the subscription.
@@ -60,6 +63,30 @@ export interface ChangesRequest {
   resume?: Position | null;
 }
 /**
+ * Send groups of a table's rows now, and again whenever they change. `history`: also how they were before.
+ */
+export interface SummaryRequest {
+  type: "summary";
+  id: string;
+  table: string;
+  by?: string | string[];
+  values?: string | string[];
+  where?: string | (string | Term)[];
+  sort?: string | string[];
+  limit?: number;
+  history?: number;
+}
+/**
+ * Send the rows of a SELECT; `live`: again whenever a table that it names changed.
+ */
+export interface SqlRequest {
+  type: "sql";
+  id: string;
+  sql: string;
+  limit?: number;
+  live?: boolean;
+}
+/**
  * Send the status, and again whenever it changes: the same as GET /api/status.
  */
 export interface StatusRequest {
@@ -78,9 +105,12 @@ export interface Hello {
   server: string;
   store: string;
   role: "viewer" | "operator";
+  sql?: boolean;
 }
 /**
  * A window as it is now. `ids` name its rows: a row that stays has the same id while its cells change.
+ *
+ * The rows of a SELECT have the table `sql`, and `complete`: false where there were more.
  */
 export interface WindowRows {
   type: "rows";
@@ -93,10 +123,50 @@ export interface WindowRows {
   columns: ColumnInfo[];
   ids: string[];
   rows: unknown[][];
+  complete?: boolean;
 }
 export interface ColumnInfo {
   name: string;
   type: string;
+}
+/**
+ * A summary as it is now; `total` counts all groups, not only these.
+ */
+export interface SummaryGroups {
+  type: "summary";
+  id: string;
+  table: string;
+  generation: number;
+  version: number;
+  by: string[];
+  columns: ColumnInfo[];
+  groups: unknown[][];
+  total: number;
+  history?: SummaryHistory | null;
+}
+/**
+ * How a summary was before. `whole`: in place of all points before; else they are added, by their time.
+ */
+export interface SummaryHistory {
+  seconds: number;
+  whole: boolean;
+  points: HistoryPoint[];
+  swaps: SwapMoment[];
+}
+/**
+ * The groups as they were from `time` on (milliseconds since 1970), until the next point.
+ */
+export interface HistoryPoint {
+  time: number;
+  generation: number;
+  groups: unknown[][];
+}
+/**
+ * The table moved to this generation.
+ */
+export interface SwapMoment {
+  time: number;
+  generation: number;
 }
 /**
  * The answer to `resume` when nothing has changed since.

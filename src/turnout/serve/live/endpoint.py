@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable
 from importlib.metadata import version
 
+from starlette.types import Scope
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from turnout.errors import TurnoutError
@@ -22,7 +23,9 @@ from turnout.serve.live.changes import SharedChanges
 from turnout.serve.live.encoding import message, problem_body
 from turnout.serve.live.hub import Hub
 from turnout.serve.live.outbox import Outbox, Subscription
-from turnout.serve.live.parsing import Asked, Parsing
+from turnout.serve.live.parsing import Asked, AskedSql, AskedSummary, Parsing
+from turnout.serve.live.selects import SharedSql
+from turnout.serve.live.summaries import SharedSummary
 from turnout.serve.live.windows import SharedWindow
 from turnout.serve.parameters import check_parameters
 
@@ -34,8 +37,9 @@ _SPEAKING = Rate(per_second=50, burst=200)
 class Live:
     """The endpoint: takes a place for each viewer, and serves it."""
 
-    def __init__(self, hub: Hub, store: str, viewers: Viewers) -> None:
+    def __init__(self, hub: Hub, store: str, viewers: Viewers, check_sql: Callable[[Scope], None]) -> None:
         self._hub = hub
+        self._check_sql = check_sql
         self._store = store
         self._viewers = viewers
         self._parsing = Parsing()
@@ -50,24 +54,32 @@ class Live:
                 await refuse(websocket.scope, websocket.receive, websocket.send, error)
                 return
             await websocket.accept(subprotocol_of(websocket.scope))
-            viewer = Viewer(websocket, self._hub, self._viewers, self._parsing, client)
+            viewer = Viewer(websocket, self._hub, self._viewers, self._parsing, self._check_sql)
             await viewer.run(self._hello(websocket))
 
     def _hello(self, websocket: WebSocket) -> str:
-        role = identity_of(websocket.scope).role
-        return to_json({"type": "hello", "server": version("turnout"), "store": self._store, "role": role}).decode()
+        role, sql = identity_of(websocket.scope).role, True
+        try:
+            self._check_sql(websocket.scope)
+        except TurnoutError:
+            sql = False
+        hello = {"type": "hello", "server": version("turnout"), "store": self._store, "role": role, "sql": sql}
+        return to_json(hello).decode()
 
 
 class Viewer:
     """One open connection of a client, from hello to its end."""
 
-    def __init__(self, websocket: WebSocket, hub: Hub, viewers: Viewers, parsing: Parsing, client: str) -> None:
+    def __init__(
+        self, websocket: WebSocket, hub: Hub, viewers: Viewers, parsing: Parsing, check_sql: Callable[[Scope], None]
+    ) -> None:
         self._websocket = websocket
+        self._check_sql = check_sql
         self._hub = hub
         self._viewers = viewers
         self._parsing = parsing
-        self._client = client
-        self._outbox = Outbox(client)
+        self._client = caller(websocket.scope)
+        self._outbox = Outbox(self._client)
         self._subscriptions: dict[str, contextlib.ExitStack] = {}
         self._speaking = Buckets(_SPEAKING, most=1)
 
@@ -134,9 +146,14 @@ class Viewer:
             self._subscriptions[identity] = ending.pop_all()
 
     def _follow(self, asked: Asked, subscription: Subscription) -> Callable[[], None]:
-        request = asked.message
-        if not isinstance(request, WindowRequest | ChangesRequest):
+        request, subject = asked.message, asked.subject()
+        if isinstance(subject, AskedSummary):
+            return self._hub.follow(SharedSummary, subject, subscription)
+        if isinstance(subject, AskedSql):
+            self._check_sql(self._websocket.scope)
+            return self._hub.follow(SharedSql, subject, subscription)
+        if not isinstance(request, WindowRequest | ChangesRequest) or subject is None:
             return self._hub.follow_status(subscription)
-        kind = SharedWindow if isinstance(request, WindowRequest) else SharedChanges
         seen = (request.resume.generation, request.resume.version) if request.resume else None
-        return self._hub.follow(kind, asked.window(), subscription, seen)
+        kind: type[SharedWindow | SharedChanges] = SharedWindow if isinstance(request, WindowRequest) else SharedChanges
+        return self._hub.follow(kind, subject, subscription, seen)

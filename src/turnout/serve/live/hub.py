@@ -12,7 +12,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import duckdb
 
@@ -28,7 +28,7 @@ from turnout.store.database import Database
 from turnout.store.feed import Commit, Delta, Wanted
 from turnout.store.query.delta_sql import Netting
 from turnout.store.query.tracked_read import read_positions
-from turnout.store.query.windows import Window, split_name
+from turnout.store.query.windows import split_name
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,8 @@ STATUS_SECONDS = 1.0
 _ROUND_SECONDS = 0.02
 _RETRY_SECONDS = 0.5
 
-_Key = tuple[type[Shared], str]
+A = TypeVar("A")
+_Key = tuple[Callable[..., Shared], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +57,18 @@ class _Leaving:
 class Hub:
     """Used on one event loop only, except for `_heard`."""
 
-    def __init__(self, database: Database, status: Callable[[], dict[str, Any]], reads: Reads, held: HeldBytes) -> None:
+    def __init__(
+        self,
+        database: Database,
+        status: Callable[[], dict[str, Any]],
+        reads: Reads,
+        held: HeldBytes,
+        sql_memory: str = "512MB",
+    ) -> None:
         self._database = database
         self._status = status
         netting = Netting()
-        self._readers = Readers(reads, held, netting, Merger(netting))
+        self._readers = Readers(reads, held, netting, Merger(netting), sql_memory)
         # Threads of their own: however many windows have to be read, all others hear of what changed.
         self._looking, self._asking = Threads(1, "positions"), Threads(1, "status")
         self._shared: dict[_Key, Shared] = {}
@@ -74,15 +82,19 @@ class Hub:
         self._tasks: list[asyncio.Task[None]] = []
 
     def follow(
-        self, kind: type[Shared], window: Window, subscription: Subscription, seen: Position | None
+        self,
+        kind: Callable[[A, Readers, Callable[[], None]], Shared],
+        asked: A,
+        subscription: Subscription,
+        seen: Position | None = None,
     ) -> Callable[[], None]:
-        """Send a window, or the changes of a table, to the subscription from now on; the answer ends it."""
+        """Send what was asked for, of one kind, to the subscription from now on; the answer ends it."""
         self._start()
         # By its text: values that people give may be equal and mean different things, such as 1 and 1.0 as names.
-        key = kind, repr(window)
+        key = kind, repr(asked)
         shared = self._shared.get(key)
         if shared is None:
-            shared = self._shared[key] = kind(window, self._readers, lambda: self._forget(key))
+            shared = self._shared[key] = kind(asked, self._readers, lambda: self._forget(key))
             self._want()
         if leaving := self._leaving.pop(key, None):
             leaving.timer.cancel()
@@ -140,8 +152,9 @@ class Hub:
     def _want(self) -> None:
         wanted: dict[str, Wanted] = {}
         for shared in self._shared.values():
-            table = split_name(shared.window.table)[0]
-            wanted[table] = wanted.get(table, Wanted()) | shared.wanted
+            if (more := shared.wanted) is not None:
+                table = split_name(shared.window.table)[0]
+                wanted[table] = wanted.get(table, Wanted()) | more
         self._database.feed.want(wanted)
 
     # -- hearing and telling
@@ -186,8 +199,7 @@ class Hub:
             self._published = positions.published
             self._status_woken.set()
         for shared in self._shared.values():
-            plain, _ = split_name(shared.window.table)
-            shared.told(positions.of(shared.window.table), deltas.get(plain, {}))
+            shared.look(positions, deltas)
 
     async def _tell_status(self) -> None:
         while True:

@@ -3,36 +3,71 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from dataclasses import dataclass
 
 from pydantic import ValidationError
 
 from turnout.errors import TurnoutError
-from turnout.messages import ChangesRequest, ClientMessage, WindowRequest, client_message
+from turnout.messages import (
+    ChangesRequest,
+    ClientMessage,
+    SqlRequest,
+    SummaryRequest,
+    Where,
+    WindowRequest,
+    client_message,
+)
 from turnout.serve.limits import Buckets, Rate
 from turnout.serve.threads import Threads
-from turnout.store.query.where import parse_columns, parse_sort, parse_terms
+from turnout.store.query.summary import Summary, parse_by, parse_values
+from turnout.store.query.where import Term, parse_columns, parse_sort, parse_terms
 from turnout.store.query.windows import Window
 
 MESSAGES = Rate(per_second=100, burst=500)
 BYTES = Rate(per_second=250_000, burst=1_000_000)
 """How much is read from one client, over all its connections; the rest waits in its sockets."""
 
+_NUMBERS = itertools.count()
+
 SMALL_BYTES = 4_000
 """A message of more is not read on the event loop."""
 
 
 @dataclass(frozen=True, slots=True)
+class AskedSummary:
+    """A summary, and for how many seconds its values are kept."""
+
+    summary: Summary
+    history_seconds: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AskedSql:
+    """A SELECT. One that is answered once is nobody else's: `number` tells it from all others."""
+
+    text: str
+    limit: int
+    number: int | None
+
+    @property
+    def live(self) -> bool:
+        return self.number is None
+
+
+Subject = Window | AskedSummary | AskedSql
+
+
+@dataclass(frozen=True, slots=True)
 class Asked:
-    """A message, and the window that it asks for, or the error in that."""
+    """A message, and what it asks for, or the error in that."""
 
     message: ClientMessage
-    found: Window | TurnoutError | None = None
+    found: Subject | TurnoutError | None = None
 
-    def window(self) -> Window:
+    def subject(self) -> Subject | None:
         if isinstance(self.found, TurnoutError):
             raise self.found
-        assert self.found is not None
         return self.found
 
 
@@ -61,28 +96,37 @@ def parsed(raw: str | bytes) -> Asked:
             code="bad_message",
             message=f"{where}: {first['msg']}",
             hint='send JSON such as {"type": "window", "id": "1", "table": "final_ui", "limit": 50}; '
-            "types: window, changes, status, unsubscribe",
+            "types: window, changes, summary, sql, status, unsubscribe",
         ) from error
     try:
-        return Asked(asked, _window(asked))
+        return Asked(asked, _subject(asked))
     except TurnoutError as error:
         return Asked(asked, error)
 
 
-def _window(asked: ClientMessage) -> Window | None:
+def _subject(asked: ClientMessage) -> Subject | None:
     if isinstance(asked, ChangesRequest):
         return Window(asked.table, columns=_columns(asked.columns))
+    if isinstance(asked, SqlRequest):
+        return AskedSql(asked.sql, asked.limit, None if asked.live else next(_NUMBERS))
+    if isinstance(asked, SummaryRequest):
+        by, values, where = parse_by(asked.by), parse_values(asked.values), _terms(asked.where)
+        return AskedSummary(Summary(asked.table, by, values, where, parse_sort(asked.sort), asked.limit), asked.history)
     if not isinstance(asked, WindowRequest):
         return None
-    given = asked.where
-    terms = given if isinstance(given, str) else [t if isinstance(t, str) else t.model_dump() for t in given]
     return Window(
         asked.table,
         columns=_columns(asked.columns),
-        where=parse_terms(terms),
+        where=_terms(asked.where),
         sort=parse_sort(asked.sort),
         offset=asked.offset,
         limit=asked.limit,
+    )
+
+
+def _terms(given: Where) -> tuple[Term, ...]:
+    return parse_terms(
+        given if isinstance(given, str) else [t if isinstance(t, str) else t.model_dump() for t in given]
     )
 
 

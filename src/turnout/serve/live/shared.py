@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from turnout.errors import TurnoutError
@@ -17,10 +17,12 @@ from turnout.serve.limits import HeldBytes
 from turnout.serve.live.encoding import problem_body, unexpected
 from turnout.serve.live.merging import Merger
 from turnout.serve.live.outbox import Subscription
+from turnout.serve.live.pace import Pace
 from turnout.serve.reads import Reads
 from turnout.store.feed import Delta, Wanted
 from turnout.store.query.delta_sql import Netting
-from turnout.store.query.windows import Window
+from turnout.store.query.tracked_read import Positions
+from turnout.store.query.windows import Window, split_name
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +45,8 @@ class Readers:
     held: HeldBytes
     netting: Netting
     merger: Merger[Any]
+    sql_memory: str = "512MB"
+    pace: Pace = field(default_factory=Pace)
 
 
 class Shared:
@@ -68,8 +72,8 @@ class Shared:
         self._task = asyncio.ensure_future(self._follow())
 
     @property
-    def wanted(self) -> Wanted:
-        """The columns that its deltas must have."""
+    def wanted(self) -> Wanted | None:
+        """The columns that its deltas must have; None where it needs no deltas."""
         raise NotImplementedError
 
     def join(self, subscription: Subscription, seen: Position | None) -> None:
@@ -88,6 +92,11 @@ class Shared:
     def close(self) -> None:
         self._task.cancel()
 
+    def look(self, positions: Positions, deltas: Mapping[str, Mapping[Position, Delta | None]]) -> None:
+        """All tables are at `positions`; `deltas` has what led there, by table."""
+        plain, _ = split_name(self.window.table)
+        self.told(positions.of(self.window.table), deltas.get(plain, {}))
+
     def told(self, position: Position, deltas: Mapping[Position, Delta | None]) -> None:
         """The table is at `position`. `deltas` has what led to a position, or None where that was not collected."""
         # Also what leads beyond the position: it was committed after that was looked up. Not those of other
@@ -103,6 +112,19 @@ class Shared:
     def _is_current(self) -> bool:
         """Whether all that was told has been sent: what is read can be newer than what was told."""
         return self.position is not None and self._told is not None and reaches(self.position, self._told)
+
+    def _count(self, size: int) -> None:
+        """Count what is held for all of its clients; one that has too much by it loses its subscriptions."""
+        held = self._readers.held
+        for client in clients_of(self._subscriptions):
+            held.keep(client, self, size)
+            if not held.has_room(client):
+                for lost in [known for known in self._subscriptions if known.client == client]:
+                    lost.replace("error", problem_body(held.too_much()))
+                    del self._subscriptions[lost]
+                held.keep(client, self, 0)
+        if not self._subscriptions:
+            self._ended()
 
     async def _follow(self) -> None:
         try:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from turnout.serve.live.encoding import current_body, problem_body, window_body, window_rows
+from turnout.serve.live.encoding import current_body, window_body, window_rows
 from turnout.serve.live.merging import Due
 from turnout.serve.live.outbox import Subscription
 from turnout.serve.live.shared import Position, Readers, Shared, clients_of
@@ -70,7 +70,7 @@ class SharedWindow(Shared):
         self._subscriptions[subscription] = seen
         if self._shown is not None:
             self._send_to(subscription, self._shown)
-            self._count(self._shown)
+            self._count(self._shown.size)
 
     async def _advance(self) -> None:
         if self._is_current():
@@ -82,7 +82,7 @@ class SharedWindow(Shared):
             fresh = await self._readers.merger.merge(self._due, clients, large=self._large)
         if fresh is None:
             fresh = await self._readers.reads.run(clients_of(self._subscriptions), self._read, large=self._large)
-            self._count(fresh)
+            self._count(fresh.size)
         self._shown, self.position = fresh, fresh.position
         # What was told meanwhile still has to be merged.
         self._deltas = {later: delta for later, delta in self._deltas.items() if later > fresh.position}
@@ -157,16 +157,3 @@ class SharedWindow(Shared):
             subscription.replace("current", current_body(self.window.table, *shown.position))
         else:
             subscription.replace("rows", shown.body(self.window.table))
-
-    def _count(self, shown: _Shown) -> None:
-        """Count the window for its clients; one that has too much by it loses it."""
-        held = self._readers.held
-        for client in clients_of(self._subscriptions):
-            held.keep(client, self, shown.size)
-            if not held.has_room(client):
-                for lost in [known for known in self._subscriptions if known.client == client]:
-                    lost.replace("error", problem_body(held.too_much()))
-                    del self._subscriptions[lost]
-                held.keep(client, self, 0)
-        if not self._subscriptions:
-            self._ended()

@@ -51,6 +51,8 @@ class SqlResult:
     rows: pa.Table
     complete: bool
     tables: tuple[str, ...]
+    versions: tuple[int, ...]
+    """Of the tables, in their order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +71,11 @@ def read_sql(database: Readable, text: str, limit: int = DEFAULT_ROWS, memory: s
         room.execute("SET TimeZone = 'UTC'; SET lock_configuration = true")
         with open_snapshot(database) as snapshot, database.ending(room):
             query = parse_query(room, text, snapshot.names)
+            # Before the rows: another statement would end their stream.
+            versions = tuple(snapshot.version(snapshot.table(name)) for name in query.tables)
             try:
                 _copy_tables(room, snapshot, query)
-                columns, rows = _rows(room, query.text, limit + 1)
+                columns, rows = _rows(room, query.text, limit + 1, database.max_bytes)
             except duckdb.OutOfMemoryException as error:
                 raise _refused(
                     f"the query needs more than the {memory} of memory that one may have",
@@ -80,7 +84,8 @@ def read_sql(database: Readable, text: str, limit: int = DEFAULT_ROWS, memory: s
             except duckdb.Error as error:
                 raise _refused(_first_line(error), _HINT) from error
             tables = tuple(query.tables)
-            return SqlResult(snapshot.published, columns, rows.slice(0, limit), rows.num_rows <= limit, tables)
+            complete = rows.num_rows <= limit
+            return SqlResult(snapshot.published, columns, rows.slice(0, limit), complete, tables, versions)
 
 
 def parse_query(room: duckdb.DuckDBPyConnection, text: str, known: list[str]) -> Query:
@@ -190,18 +195,44 @@ def _copy_tables(room: duckdb.DuckDBPyConnection, snapshot: Snapshot, query: Que
             room.unregister("_copied")
 
 
-def _rows(room: duckdb.DuckDBPyConnection, text: str, limit: int) -> tuple[tuple[Column, ...], pa.Table]:
+def _rows(
+    room: duckdb.DuckDBPyConnection, text: str, limit: int, max_bytes: int | None
+) -> tuple[tuple[Column, ...], pa.Table]:
     reader = room.execute(text).to_arrow_reader(_BATCH_ROWS)
     kinds = [ColumnType.from_duckdb(str(described[1])) for described in room.description or ()]
-    batches, taken = [], 0
+    batches, taken, size = [], 0, 0
     for batch in reader:
         batches.append(batch.slice(0, limit - taken))
         taken += batches[-1].num_rows
+        size += batches[-1].nbytes
+        if max_bytes is not None and size > max_bytes:
+            raise TurnoutError(
+                code="answer_too_large",
+                message=f"sql: the rows have more than the {max_bytes // 1_000_000} MB allowed",
+                hint="ask for fewer rows or columns, or group them",
+            )
         if taken >= limit:
             break
     rows = pa.Table.from_batches(batches, reader.schema)
     names = list(_unique(rows.column_names))
-    return tuple(map(Column, names, kinds)), rows.rename_columns(names)
+    shown = [_as_declarable(column, kind) for column, kind in zip(rows.columns, kinds, strict=True)]
+    columns = tuple(Column(name, kind) for name, (_, kind) in zip(names, shown, strict=True))
+    return columns, pa.table([values for values, _ in shown], names=names)
+
+
+def _as_declarable(values: pa.ChunkedArray, kind: str) -> tuple[pa.ChunkedArray, str]:
+    """A column with a type that tables have, where one fits: a count is a number, not the text of a large one."""
+    if pa.types.is_dictionary(values.type):
+        return values.cast(pa.string()), "string"
+    if kind in ("hugeint", "uhugeint") or (pa.types.is_integer(values.type) and kind not in ("int32", "int64")):
+        try:
+            return values.cast(pa.int64()), "int64"
+        except pa.ArrowInvalid:
+            return values.cast(pa.decimal128(38, 0)), "decimal(38,0)"
+    if kind.startswith("timestamp"):
+        # Without a zone they are UTC, as everywhere.
+        return values.cast(pa.timestamp("us"), safe=False).cast(pa.timestamp("us", "UTC")), "timestamp"
+    return values, "string" if kind == "uuid" else kind
 
 
 def _unique(names: list[str]) -> Iterator[str]:

@@ -19,7 +19,7 @@ from turnout.plan.columns import ColumnType
 from turnout.plan.joins import quoted
 from turnout.store.database import Readable
 from turnout.store.query.values import show
-from turnout.store.query.where import SortKey, Term, compile_where, read_name
+from turnout.store.query.where import MAX_SMALL_FILTER, SortKey, Term, compile_where, read_name, weight
 from turnout.store.query.windows import Column, open_snapshot
 
 MAX_BY = 3
@@ -84,6 +84,12 @@ class Summary:
     where: tuple[Term, ...] = ()
     sort: tuple[SortKey, ...] = ()
     limit: int = DEFAULT_LIMIT
+
+    @property
+    def costly(self) -> bool:
+        """Whether it takes much longer than a pass over its columns."""
+        kept = any(value.function not in ("count", "sum", "avg", "min", "max") for value in self.values)
+        return kept or weight(self.where) > MAX_SMALL_FILTER
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +230,10 @@ def compile_summary(summary: Summary, columns: Mapping[str, ColumnType], dated: 
         parts.append(text)
     for value in summary.values:
         text, kind = _calculated(value, columns)
+        if value.name in made:
+            raise _bad(
+                "values", f"{show(value.name)} is also a column of `by`", "give the column bins, or leave one out"
+            )
         made[value.name] = kind
         parts.append(text)
     select = ", ".join(f"{part} AS c{number}" for number, part in enumerate(parts))

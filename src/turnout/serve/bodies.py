@@ -1,0 +1,70 @@
+"""Bodies of requests: read whole within a size and a time, and, where they have a shape, checked against it."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import anyio
+from pydantic import BaseModel, ValidationError
+from starlette.requests import ClientDisconnect, Request
+
+from turnout.errors import TurnoutError
+from turnout.store.query.values import show
+
+M = TypeVar("M", bound=BaseModel)
+
+BODY_SECONDS = 30
+
+
+async def read_body(request: Request, most: int, smaller: str) -> bytes:
+    """The body of a JSON request; `smaller` says how to send less where it has more than `most` bytes."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind not in ("", "application/json"):
+        raise TurnoutError(
+            code="unsupported_media_type",
+            message=f"Content-Type: {show(kind)} is not taken here",
+            hint="send JSON, with Content-Type: application/json",
+            status=415,
+        )
+    length = request.headers.get("content-length", "")
+    if length.isdecimal() and int(length) > most:
+        raise _too_large(most, smaller)
+    body = bytearray()
+    try:
+        # A client that sends a body a byte at a time holds a connection, and no more than that.
+        with anyio.fail_after(BODY_SECONDS):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > most:
+                    raise _too_large(most, smaller)
+    except ClientDisconnect as error:
+        raise TurnoutError(code="bad_request", message="the request ended before its body did") from error
+    except TimeoutError as error:
+        raise TurnoutError(
+            code="request_timeout",
+            message=f"the body did not come within {BODY_SECONDS} s",
+            hint="send it at once",
+            status=408,
+        ) from error
+    return bytes(body)
+
+
+def checked(body: bytes, shape: type[M], example: str) -> M:
+    """The body as its shape; TurnoutError `bad_body` names what is wrong with it."""
+    try:
+        return shape.model_validate_json(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "body"
+        raise TurnoutError(
+            code="bad_body", message=f"{where}: {first['msg']}", hint=f"send JSON such as {example}", status=422
+        ) from error
+
+
+def _too_large(most: int, smaller: str) -> TurnoutError:
+    return TurnoutError(
+        code="message_too_large",
+        message=f"the message has more than the {most} bytes allowed",
+        hint=smaller,
+        status=413,
+    )

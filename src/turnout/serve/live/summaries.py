@@ -1,0 +1,99 @@
+"""A summary of a table, sent whenever its groups change, and how they were in the last minutes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from turnout.serve.formats import json_object
+from turnout.serve.live.computed import SharedComputed
+from turnout.serve.live.encoding import rows_json
+from turnout.serve.live.outbox import Subscription
+from turnout.serve.live.parsing import AskedSummary
+from turnout.serve.live.shared import Position, Readers
+from turnout.serve.live.summary_history import MAX_POINT_GROUPS, SummaryHistory
+from turnout.serve.reads import Reading
+from turnout.store.query.summary import read_summary
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """What the clients have: where the table was, and the encoded groups; `first` are those of a history's point."""
+
+    position: Position
+    total: int
+    groups: bytes
+    first: bytes
+
+    def differs(self, other: _Shown) -> bool:
+        """Whether a viewer would see a difference; a version alone is none."""
+        return (self.groups, self.total, self.position[0]) != (other.groups, other.total, other.position[0])
+
+    def body(self, table: str, **more: bytes) -> bytes:
+        generation, version = self.position
+        fields = {"table": table, "generation": generation, "version": version, "total": self.total}
+        return json_object(fields, **more)[:-1] + b"," + self.groups[1:]
+
+
+class SharedSummary(SharedComputed):
+    """One summary and all its subscriptions."""
+
+    def __init__(self, asked: AskedSummary, readers: Readers, ended: Callable[[], None]) -> None:
+        super().__init__(asked.summary.table, readers, ended)
+        self._summary = asked.summary
+        self._shown: _Shown | None = None
+        self._history = SummaryHistory(asked.history_seconds) if asked.history_seconds else None
+        # Who loads the page again finds the line where it was.
+        self.resume_seconds = min(60.0, float(asked.history_seconds))
+        self._sent: dict[Subscription, int | None] = {}
+
+    def leave(self, subscription: Subscription) -> bool:
+        self._sent.pop(subscription, None)
+        return super().leave(subscription)
+
+    async def _renew(self) -> bool:
+        before = self._shown
+        self._shown = shown = await self._compute(self._read, large=self._summary.costly)
+        self.position = shown.position
+        differs = before is None or shown.differs(before)
+        if self._history is not None and differs:
+            self._history.add(_now_ms(), shown.position[0], shown.first)
+        return differs
+
+    def _read(self, store: Reading) -> _Shown:
+        found = read_summary(store, self._summary)
+        groups = rows_json(found.groups)
+        first = (
+            groups if found.groups.num_rows <= MAX_POINT_GROUPS else rows_json(found.groups.slice(0, MAX_POINT_GROUPS))
+        )
+        fixed = json_object({"by": found.by, "columns": found.columns}, groups=groups)
+        return _Shown((found.generation, found.version), found.total, fixed, first)
+
+    def _send_to(self, subscription: Subscription) -> None:
+        assert self._shown is not None
+        if self._history is None:
+            subscription.replace("summary", self._shown.body(self.window.table))
+            return
+
+        async def body() -> bytes:
+            return self._with_history(subscription)
+
+        # Made when it is sent: only then is it known which points the client has.
+        subscription.replace("summary", body)
+
+    def _with_history(self, subscription: Subscription) -> bytes:
+        assert self._shown is not None and self._history is not None
+        since = self._sent.get(subscription)
+        if subscription in self._subscriptions:
+            self._sent[subscription] = self._history.newest
+        return self._shown.body(self.window.table, history=self._history.body(since))
+
+    @property
+    def _size(self) -> int:
+        shown, history = self._shown, self._history
+        return (len(shown.groups) if shown else 0) + (history.size if history else 0)
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
