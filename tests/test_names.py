@@ -13,13 +13,14 @@ TESTS = Path(__file__).parent
 
 ELSEWHERE = {
     # Commands, as people call them.
-    "test_cli.py": "cli/app cli/broker cli/demo cli/history cli/init cli/prepare cli/run cli/status cli/swap "
-    "cli/tables",
+    "test_cli.py": "cli/app cli/broker cli/demo cli/history cli/init cli/prepare cli/run cli/sql cli/status "
+    "cli/summary cli/swap cli/tables",
     "live/test_check.py": "cli/checks cli/kafka_checks",
     "test_cluster_settings.py": "spark/packages spark/results",
     # The client is one thing to those who use it.
     "test_client.py": "client/frames client/html client/http",
-    "test_client_live.py": "client/changes client/events client/subscription client/window client/wire plan/retries",
+    "test_client_live.py": "client/changes client/events client/newest client/subscription client/window "
+    "client/wire plan/retries",
     # turnout.yaml as a whole: each rule is seen by what is said about a wrong file.
     "test_config_loading.py": "config/auth_checks config/checks config/config_errors config/document config/settings",
     "test_security.py": "config/auth kafka/keystores kafka/hidden_texts",

@@ -2,7 +2,20 @@
 
 from turnout.client.changes import ChangesSubscription
 from turnout.client.client import Client, Table, connect
-from turnout.client.events import Changes, Rows, Snapshot, State, Window, WindowOptions
+from turnout.client.computed import SqlSubscription, SummarySubscription
+from turnout.client.events import (
+    Changes,
+    HistoryPoint,
+    Rows,
+    Snapshot,
+    SqlRows,
+    State,
+    Summary,
+    SummaryOptions,
+    SwapMoment,
+    Window,
+    WindowOptions,
+)
 from turnout.client.http import DEFAULT_URL
 from turnout.client.mirror import Mirror
 from turnout.client.subscription import Subscription
@@ -13,11 +26,18 @@ __all__ = [
     "Changes",
     "ChangesSubscription",
     "Client",
+    "HistoryPoint",
     "Mirror",
     "Rows",
     "Snapshot",
+    "SqlRows",
+    "SqlSubscription",
     "State",
     "Subscription",
+    "Summary",
+    "SummaryOptions",
+    "SummarySubscription",
+    "SwapMoment",
     "Table",
     "Window",
     "WindowOptions",

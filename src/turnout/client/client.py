@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Self, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 from urllib.parse import quote
 
 from turnout.client import frames, html
 from turnout.client.changes import ChangesSubscription
-from turnout.client.events import Changes, Json, Rows, Texts, Where, Window, WindowOptions
-from turnout.client.http import DEFAULT_URL, Http, window_query
+from turnout.client.computed import SqlSubscription, SummarySubscription, sql_rows
+from turnout.client.events import (
+    Changes,
+    Json,
+    Rows,
+    SqlRows,
+    Summary,
+    SummaryOptions,
+    Texts,
+    Where,
+    Window,
+    WindowOptions,
+)
+from turnout.client.http import DEFAULT_URL, Http, summary_query, window_query
 from turnout.client.live import Live
 from turnout.client.subscription import OnState, Subscription
 from turnout.client.window import WindowSubscription
@@ -77,6 +89,19 @@ class Client:
         found: list[Json] = self._http.get("/api/swaps")["rows"]
         return found
 
+    def sql(self, text: str, *, limit: int = 1_000) -> SqlRows:
+        """The rows of one SELECT over the tables, of one moment; `complete` is False where there are more."""
+        answer = self._http.ask("/api/sql", {"sql": text, "limit": limit})
+        return sql_rows(answer, tuple(answer["rows"]))
+
+    def sql_file(self, text: str, form: Literal["csv", "arrow", "parquet"], *, limit: int = 10_000) -> bytes:
+        """The same as a file."""
+        return self._http.file("/api/sql", {"sql": text, "limit": limit, "format": form})
+
+    def live_sql(self, text: str, *, limit: int = 1_000) -> SqlSubscription:
+        """The rows of a SELECT now, and again whenever a table that it names changed."""
+        return self._live.add(SqlSubscription(self._live, text, {"limit": limit, "live": True}))
+
     def control(self, message: Mapping[str, Any], *, wait: bool = True) -> Json:
         """Send a control message; its outcome, or with `wait=False` only that it was taken."""
         return self._http.post("/api/control", message, wait=wait)
@@ -92,7 +117,8 @@ class Table:
     def __init__(self, http: Http, live: Live, name: str) -> None:
         self._http = http
         self._live = live
-        self._path = f"/api/tables/{quote(name, safe='@')}/rows"
+        path = f"/api/tables/{quote(name, safe='@')}"
+        self._path, self._summary_path = f"{path}/rows", f"{path}/summary"
         self.name = name
 
     def __repr__(self) -> str:
@@ -117,6 +143,21 @@ class Table:
             total=answer["total"],
             columns=tuple(answer["columns"]),
             rows=tuple(answer["rows"]),
+        )
+
+    def summary(
+        self, by: Texts = (), values: Texts = "count", where: Where = (), sort: Texts = (), limit: int = 100
+    ) -> Summary:
+        """Groups of the rows, of one moment: `by="accountType"`, `values="count,sum(balance)"`."""
+        answer = self._http.get(self._summary_path, summary_query(by, values, where, sort, limit))
+        return Summary(
+            table=answer["table"],
+            generation=answer["generation"],
+            version=answer["version"],
+            by=tuple(answer["by"]),
+            columns=tuple(answer["columns"]),
+            groups=tuple(answer["groups"]),
+            total=answer["total"],
         )
 
     @property
@@ -146,6 +187,10 @@ class Table:
         """These rows now, and again whenever they change."""
         options: WindowOptions = {"columns": columns, "where": where, "sort": sort, "offset": offset, "limit": limit}
         return self._live.add(WindowSubscription(self._live, self.name, options))
+
+    def live_summary(self, **options: Unpack[SummaryOptions]) -> SummarySubscription:
+        """A summary now, and again whenever it changes; `history` also has how it was in the last seconds."""
+        return self._live.add(SummarySubscription(self._live, self.name, options))
 
     def changes(self, columns: Texts = ()) -> ChangesSubscription:
         """All rows now, then every change; its `mirror` is the table as it is."""

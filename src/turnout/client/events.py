@@ -30,6 +30,24 @@ class WindowOptions(TypedDict, total=False):
     limit: int
 
 
+class SummaryOptions(TypedDict, total=False):
+    """Which summary of a table: what `Table.summary` takes; `history`, in seconds, is for live ones."""
+
+    by: Texts
+    values: Texts
+    where: Where
+    sort: Texts
+    limit: int
+    history: int
+
+
+class SqlOptions(TypedDict, total=False):
+    """How much of a SELECT's answer to send, and whether to send it again when its tables changed."""
+
+    limit: int
+    live: bool
+
+
 class State(StrEnum):
     """The state of a subscription."""
 
@@ -87,6 +105,67 @@ class Window(Rows):
 
 
 @dataclass(frozen=True, slots=True)
+class SqlRows(Rows):
+    """The rows of a SELECT, of one moment; `complete` is False where there were more. `table` is `sql`."""
+
+    complete: bool
+
+    def as_json(self) -> Json:
+        # Not by super(): a dataclass with slots is another class than the one that this is written in.
+        return {**Rows.as_json(self), "complete": self.complete}
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryPoint:
+    """The groups as they were from `time` on (milliseconds since 1970), until the next point."""
+
+    time: int
+    generation: int
+    groups: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SwapMoment:
+    """When the table moved to a generation (milliseconds since 1970)."""
+
+    time: int
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Summary(frames.Frames):
+    """Groups of a table's rows, of one moment; `total` counts all groups, not only these."""
+
+    table: str
+    generation: int
+    version: int
+    by: tuple[str, ...]
+    columns: Columns
+    groups: tuple[Row, ...]
+    total: int
+    history: tuple[HistoryPoint, ...] = ()
+    """Of a live one with `history`: how it was."""
+    swaps: tuple[SwapMoment, ...] = ()
+    swapped: bool = False
+    """Whether the table moved to another generation since the summary that was handed out before."""
+
+    def as_json(self) -> Json:
+        """The same as the HTTP API answers."""
+        names = ("table", "generation", "version", "by", "columns", "groups", "total")
+        return {name: getattr(self, name) for name in names}
+
+    def to_arrow(self) -> pyarrow.Table:
+        """The groups, with the types of their columns."""
+        names = [column["name"] for column in self.columns]
+        return frames.to_arrow(self.columns, [[group[name] for name in names] for group in self.groups])
+
+    def _repr_html_(self) -> str:
+        groups = f"{self.total:,} {'group' if self.total == 1 else 'groups'}"
+        caption = html.caption(self.table, f"generation {self.generation}", f"version {self.version}", groups)
+        return caption + html.table(self.columns, self.groups)
+
+
+@dataclass(frozen=True, slots=True)
 class Changes:
     """What changed in a table since the event before, by row id."""
 
@@ -122,6 +201,12 @@ class Snapshot(frames.Frames):
 
     def to_arrow(self) -> pyarrow.Table:
         return frames.to_arrow(self.columns, list(self._values.values()))
+
+
+def named_rows(columns: Sequence[Mapping[str, str]], values: Iterable[Values]) -> tuple[Row, ...]:
+    """Rows with the names of their columns."""
+    names = [column["name"] for column in columns]
+    return tuple(dict(zip(names, row, strict=True)) for row in values)
 
 
 def named(columns: Columns, values: Mapping[str, Values]) -> dict[str, Row]:

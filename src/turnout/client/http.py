@@ -24,6 +24,7 @@ DEFAULT_URL = "http://127.0.0.1:10000"
 TIMEOUT_SECONDS = 30.0
 # The server writes a file whole before it sends the first byte.
 _FILE_SECONDS = 600.0
+_READ_TIMEOUT = httpx.Timeout(TIMEOUT_SECONDS, read=_FILE_SECONDS)
 _BUFFER_BYTES = 256 * 1024
 
 Query = list[tuple[str, str | int | float | bool | None]]
@@ -56,12 +57,25 @@ class Http:
             response = self._http.post(path, json=dict(message), params=query, timeout=timeout)
         return self._answer(response)
 
+    def ask(self, path: str, message: Mapping[str, Any]) -> Json:
+        """A read whose question is a body; the server ends one that takes too long."""
+        with self._failures():
+            response = self._http.post(path, json=dict(message), timeout=_READ_TIMEOUT)
+        return self._answer(response)
+
+    def file(self, path: str, message: Mapping[str, Any]) -> bytes:
+        """The same, where a file is answered."""
+        with self._failures():
+            response = self._http.post(path, json=dict(message), timeout=_READ_TIMEOUT)
+        if not response.is_success:
+            self._answer(response)
+        return response.content
+
     def arrow(self, path: str, query: Query) -> pyarrow.Table:
         """An Arrow stream, read as it comes. Its schema's metadata has generation, version and total."""
-        timeout = httpx.Timeout(TIMEOUT_SECONDS, read=_FILE_SECONDS)
         with (
             self._failures(),
-            self._http.stream("GET", path, params=[*query, ("format", "arrow")], timeout=timeout) as response,
+            self._http.stream("GET", path, params=[*query, ("format", "arrow")], timeout=_READ_TIMEOUT) as response,
         ):
             if not response.is_success:
                 response.read()
@@ -129,14 +143,27 @@ class _Body(io.RawIOBase):
 def window_query(
     columns: Texts = (), where: Where = (), sort: Texts = (), offset: int = 0, limit: int | None = None
 ) -> Query:
-    query: Query = []
-    for name, given in (("columns", columns), ("where", where), ("sort", sort)):
-        query += [(name, _term(value)) for value in ([given] if isinstance(given, (str, Mapping)) else given)]
+    query = _lists(columns=columns, where=where, sort=sort)
     if offset:
         query.append(("offset", offset))
     if limit is not None:
         query.append(("limit", limit))
     return query
+
+
+def summary_query(
+    by: Texts = (), values: Texts = (), where: Where = (), sort: Texts = (), limit: int | None = None
+) -> Query:
+    query = _lists(by=by, values=values, where=where, sort=sort)
+    return query if limit is None else [*query, ("limit", limit)]
+
+
+def _lists(**lists: Where) -> Query:
+    return [
+        (name, _term(value))
+        for name, given in lists.items()
+        for value in ([given] if isinstance(given, (str, Mapping)) else given)
+    ]
 
 
 def _term(value: str | Mapping[str, Any]) -> str:

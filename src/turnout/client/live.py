@@ -1,7 +1,7 @@
 """The live connection of a client: one thread with one WebSocket, shared by all of its subscriptions.
 
 It lives while there are subscriptions. It connects again with growing pauses, and takes up every subscription where
-it was. `window.py` and `changes.py` take in the messages.
+it was. `window.py`, `changes.py` and `computed.py` take in the messages.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _OPEN_SECONDS = 10.0
 _PING_SECONDS = 10.0
 _CLOSE_SECONDS = 1.0
 _JOIN_SECONDS = 5.0
-_DATA = ("rows", "current", "snapshot", "changes")
+_DATA = ("rows", "summary", "current", "snapshot", "changes")
 # Refusals that pass: the server starts, is full, or a gateway in front of it waits for it.
 _PASSING_STATUS = (408, 425, 429)
 

@@ -1,7 +1,7 @@
 """Live data of one table as its consumer gets it: by a callback, a blocking iterator, or an async one.
 
 The connection's thread puts messages in and sets the state; the consumer takes events on any thread or event loop.
-Neither holds the other back. The two kinds of data are in `window.py` and `changes.py`.
+Neither holds the other back. The kinds of data are in `window.py`, `changes.py` and `computed.py`.
 """
 
 from __future__ import annotations
@@ -43,12 +43,17 @@ class Subscription(ABC, Generic[E]):
     _kind: ClassVar[str]
     """The type of its request."""
 
-    def __init__(self, live: Live, table: str, options: Mapping[str, Any]) -> None:
+    _resumes: ClassVar[bool] = True
+    """Whether the server can go on from the data that a client has."""
+
+    def __init__(self, live: Live, table: str, options: Mapping[str, Any], subject: Json | None = None) -> None:
+        """`subject` is what a request is about where that is not the table."""
         self.table = table
+        self._subject = subject or {"table": table}
         self.state, self.reason = State.CONNECTING, ""
         self.error: TurnoutError | None = None
         self._live = live
-        self._options = checked_options(self._kind, table, options)
+        self._options = checked_options(self._kind, self._subject, options)
         self._had_data = False
         self._collected_generation: int | None = None
         # Whether the server can go on from the data that is here, instead of sending all again.
@@ -200,7 +205,7 @@ class Subscription(ABC, Generic[E]):
     def _request(self) -> Json:
         """What to ask the server, without an id."""
         with self._changed:
-            asked = {"type": self._kind, "table": self.table, **self._options}
+            asked = {"type": self._kind, **self._subject, **self._options}
             if self._resumable:
                 generation, version = self._position()
                 asked["resume"] = {"generation": generation, "version": version}
@@ -221,7 +226,7 @@ class Subscription(ABC, Generic[E]):
                 self._resumable = False
             elif message.get("last", True):
                 self.state, self.reason = State.LIVE, ""
-                self._resumable = self._had_data = True
+                self._resumable, self._had_data = self._resumes, True
             self._notify()
         return fits
 

@@ -10,25 +10,35 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from turnout.client.events import Json, WindowOptions
+from turnout.client.events import Json, SqlOptions, SummaryOptions, WindowOptions
 from turnout.errors import TurnoutError
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
 # The status that the same error has over HTTP; all others are 400.
-_STATUS = {"unknown_table": 404, "internal_error": 500, "store_unavailable": 503}
-_NAMES = tuple(WindowOptions.__annotations__)
+_STATUS = {
+    "unknown_table": 404,
+    "internal_error": 500,
+    "store_unavailable": 503,
+    "forbidden": 403,
+    "sql_refused": 422,
+}
+_NAMES = {
+    kind: tuple(options.__annotations__) for kind, options in {"summary": SummaryOptions, "sql": SqlOptions}.items()
+}
+_WINDOW_NAMES = tuple(WindowOptions.__annotations__)
 
 
-def checked_options(kind: str, table: str, given: Mapping[str, Any]) -> Json:
+def checked_options(kind: str, subject: Json, given: Mapping[str, Any]) -> Json:
     """The options of a request, without the empty ones; TurnoutError where the server would not understand them."""
-    unknown = [name for name in given if name not in _NAMES]
+    names = _NAMES.get(kind, _WINDOW_NAMES)
+    unknown = [name for name in given if name not in names]
     if unknown:
-        raise _bad(f"{kind}: unknown option {unknown[0]!r}", f"options: {', '.join(_NAMES)}")
+        raise _bad(f"{kind}: unknown option {unknown[0]!r}", f"options: {', '.join(names)}")
     listed = {name: _listed(value) for name, value in given.items()}
     options = {name: value for name, value in listed.items() if value not in (None, "", [])}
-    _check({"type": kind, "table": table, **options})
+    _check({"type": kind, **subject, **options})
     return options
 
 
