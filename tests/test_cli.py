@@ -21,10 +21,25 @@ from turnout import config
 from turnout.cli import app
 from turnout.cli.app import cell, printable
 from turnout.cli.kafka_checks import check_records
+from turnout.cli.summary import bar
 from turnout.errors import TurnoutError
 from turnout.local.demo import banner, settings
 
-COMMANDS = ["demo", "run", "init", "check", "broker", "tables", "status", "history", "watch", "swap", "rollback"]
+COMMANDS = [
+    "demo",
+    "run",
+    "init",
+    "check",
+    "broker",
+    "tables",
+    "status",
+    "history",
+    "watch",
+    "summary",
+    "sql",
+    "swap",
+    "rollback",
+]
 NOBODY = "http://127.0.0.1:1"
 
 
@@ -198,7 +213,36 @@ def test_history_is_shown(url: str) -> None:
     assert len(json.loads(turnout("history", "--url", url, "--json", "--limit", "1").stdout)["swaps"]) == 1
 
 
-@pytest.mark.parametrize("command", [["tables"], ["status"], ["history"], ["swap", "--users", "u"], ["rollback"]])
+def test_summary_is_shown_with_bars(url: str) -> None:
+    shown = turnout("summary", "users_ui", "--by", "name", "--values", "max(age)", "--url", url).output
+    assert "Ada" in shown and "█" in shown
+    found = json.loads(turnout("summary", "users_ui", "--where", "age > 40", "--url", url, "--json").stdout)
+    assert (found["groups"], found["total"]) == ([{"count": 1}], 1)
+    wrong = turnout("summary", "users_ui", "--values", "sum(name)", "--url", url)
+    assert (wrong.exit_code, "needs a number" in wrong.stderr) == (1, True)
+
+
+@pytest.mark.parametrize(("size", "shown"), [(0, ""), (-5, ""), (100, "█" * 40), (50, "█" * 20), (1, "▍")])
+def test_bar_is_as_long_as_its_part_of_the_largest(size: float, shown: str) -> None:
+    assert bar(size, 100) == shown
+
+
+def test_sql_is_printed_in_all_formats(url: str) -> None:
+    text = "select name, age from users_ui order by name limit 2"
+    assert "Ben" in turnout("sql", text, "--url", url).output
+    assert json.loads(turnout("sql", text, "--url", url, "--json").stdout)["rows"][1] == {"name": "Ada", "age": 36}
+    assert turnout("sql", text, "--url", url, "--format", "csv").stdout.splitlines()[0] == '"name","age"'
+    refused = turnout("sql", "drop table x", "--url", url)
+    assert (refused.exit_code, refused.stderr.startswith("error: sql: ")) == (1, True)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(["tables"], ["status"], ["history"], ["swap", "--users", "u"], ["rollback"]),
+        *(["summary", "users_ui"], ["sql", "select 1"]),
+    ],
+)
 def test_server_that_is_away_is_one_error_and_one_hint(command: list[str]) -> None:
     result = turnout(*command, "--url", NOBODY)
     assert result.exit_code == 1

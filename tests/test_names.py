@@ -21,6 +21,7 @@ ELSEWHERE = {
     "test_client.py": "client/frames client/html client/http",
     "test_client_live.py": "client/changes client/events client/newest client/subscription client/window "
     "client/wire plan/retries",
+    "test_client_computed.py": "client/computed",
     # turnout.yaml as a whole: each rule is seen by what is said about a wrong file.
     "test_config_loading.py": "config/auth_checks config/checks config/config_errors config/document config/settings",
     "test_security.py": "config/auth kafka/keystores kafka/hidden_texts",
@@ -45,6 +46,7 @@ ELSEWHERE = {
     "test_summaries.py": "serve/live/computed serve/live/pace serve/live/selects serve/live/summary_history",
     "test_read_api.py": "serve/answers serve/app serve/parameters serve/responses",
     "test_openapi.py": "serve/routes serve/schemas",
+    "test_saved_api.py": "store/saved_views",
     "test_limits.py": "serve/reader_watch serve/live/parsing",
     "test_reads.py": "serve/threads",
     "test_live.py": "serve/live/changes serve/live/endpoint serve/live/hub serve/live/outbox serve/live/shared "

@@ -41,6 +41,7 @@ from turnout.serve.read_api import STOPPING, Api, Services
 from turnout.serve.reads import ReadLimits, Reads
 from turnout.serve.responses import content_security_policy, on_any_error, on_http_error, on_turnout_error
 from turnout.serve.routes import OPENAPI, PAGE, CallRoute
+from turnout.serve.saved_api import SavedApi
 
 __all__ = ["Server", "Services", "create_app"]
 
@@ -80,6 +81,7 @@ def create_app(services: Services, access: Access | None = None, static: Path = 
     calls = [
         *Api(services, viewers, reads, answers).routes(),
         *AskApi(answers, limits.sql_memory_limit, access.check_sql).routes(),
+        *SavedApi(services.database, answers).routes(),
         *ControlApi(services).routes(),
         CallRoute(PAGE, _page(static / "index.html")),
     ]

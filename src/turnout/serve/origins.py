@@ -112,7 +112,7 @@ class Origins:
 
 
 PREFLIGHT_HEADERS = {
-    "Access-Control-Allow-Methods": "GET, POST",
+    "Access-Control-Allow-Methods": "GET, POST, PUT, DELETE",
     "Access-Control-Allow-Headers": _REQUEST_HEADERS,
     "Access-Control-Max-Age": str(_PREFLIGHT_SECONDS),
 }

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from turnout.serve import metrics, schemas
 from turnout.serve.formats import MEDIA_TYPES, Format
@@ -48,6 +50,7 @@ ERRORS: Mapping[str, ErrorCode] = {
     "foreign_origin": ErrorCode(403, "a page of another site sent the request"),
     "foreign_host": ErrorCode(403, "the request came over loopback under a name that is not this machine's"),
     "unknown_table": ErrorCode(404, "no table of that name, or its generation is gone"),
+    "unknown_saved": ErrorCode(404, "no saved view of that name"),
     "not_found": ErrorCode(404, "the path is wrong"),
     "request_timeout": ErrorCode(408, "the body took too long"),
     "generation_conflict": ErrorCode(409, "`expectedGeneration` is not the published generation"),
@@ -55,6 +58,7 @@ ERRORS: Mapping[str, ErrorCode] = {
     "url_too_long": ErrorCode(414, "an address that is too long"),
     "unsupported_media_type": ErrorCode(415, "a body that is not sent as JSON"),
     "bad_body": ErrorCode(422, "a body that is not of its shape"),
+    "too_many_saved": ErrorCode(422, "as many views are saved as may be"),
     "sql_refused": ErrorCode(422, "not one SELECT over published tables, or one that fails"),
     "bad_control": ErrorCode(422, "a control message that is wrong"),
     "unknown_topic": ErrorCode(422, "a topic that does not exist"),
@@ -116,7 +120,11 @@ class Call:
 class CallRoute(Route):
     """A route with the description of its call; parameters that the call does not have are refused."""
 
-    def __init__(self, call: Call, endpoint: Callable[[Request], Awaitable[Response]]) -> None:
+    def __init__(
+        self, call: Call, endpoint: Callable[[Request], Awaitable[Response]], beside: tuple[str, ...] = ()
+    ) -> None:
+        """`beside`: the methods of other calls of the same path."""
+
         async def checked(request: Request) -> Response:
             if "unknown_parameter" in call.errors:
                 check_parameters(request.query_params, call.parameters)
@@ -124,6 +132,12 @@ class CallRoute(Route):
 
         super().__init__(call.path, checked, methods=[call.method])
         self.call = call
+        self._allowed = ", ".join(sorted({*(self.methods or ()), *beside}))
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] not in (self.methods or ()):
+            raise HTTPException(405, headers={"Allow": self._allowed})
+        await super().handle(scope, receive, send)
 
 
 def reference(shape: str) -> dict[str, Any]:
@@ -222,6 +236,27 @@ SQL = Call(
     ),
     body="SqlQuestion",
     method="POST",
+)
+_KEEPING = (*("unknown_parameter", "bad_parameter", "forbidden", "foreign_origin", "store_unavailable", "not_found"),)
+SAVED = Call(
+    "/api/saved", "listSaved", "The views that operators keep.", {200: _json("them", schemas.SavedViews)}, _READING
+)
+SAVE = Call(
+    "/api/saved/{name}",
+    "save",
+    "Keep a view under a name, in place of the one before.",
+    {200: _json("the view", schemas.SavedView)},
+    (*_KEEPING, "request_timeout", "message_too_large", "unsupported_media_type", "bad_body", "too_many_saved"),
+    body="SavedBody",
+    method="PUT",
+)
+UNSAVE = Call(
+    "/api/saved/{name}",
+    "unsave",
+    "Remove a view.",
+    {200: _json("it is removed", schemas.Removed)},
+    (*_KEEPING, "unknown_saved"),
+    method="DELETE",
 )
 STATUS = Call(
     "/api/status", "readStatus", "The status row, and more.", {200: _json("the status", schemas.Status)}, _READING

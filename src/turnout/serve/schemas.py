@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from turnout.messages import ColumnInfo, ErrorInfo
+from turnout.messages import ColumnInfo, ErrorInfo, Term, Text, Texts, Where
 from turnout.plan.control import Outcome
 from turnout.plan.joins import Join
 from turnout.serve.formats import Format
@@ -36,6 +36,16 @@ class SqlQuestion(Body):
     format: Format = Format.JSON
     limit: int = Field(DEFAULT_ROWS, ge=0, le=MAX_ROWS)
     guard: bool = False
+
+
+class SavedBody(Body):
+    """A table with a filter, a sort, columns and a chart; the last is the page's own business."""
+
+    table: Text
+    where: Where = ""
+    sort: Texts = ""
+    columns: list[Text] | None = Field(None, max_length=1_000)
+    chart: dict[str, Any] | None = None
 
 
 class Error(Answer):
@@ -90,6 +100,25 @@ class SqlRows(Answer):
     complete: bool
     columns: list[ColumnInfo]
     rows: list[dict[str, Any]]
+
+
+class SavedView(Answer):
+    """As it was saved, under its name."""
+
+    name: str
+    table: str
+    where: str | list[str | Term]
+    sort: str | list[str]
+    columns: list[str] | None
+    chart: dict[str, Any] | None
+
+
+class SavedViews(Answer):
+    saved: list[SavedView]
+
+
+class Removed(Answer):
+    name: str
 
 
 class Progress(Answer):

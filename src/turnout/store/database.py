@@ -42,6 +42,7 @@ ALTER TABLE turnout.control_raw ADD COLUMN IF NOT EXISTS _milliseconds BIGINT;
 ALTER TABLE turnout.control_raw ADD COLUMN IF NOT EXISTS _arrived TIMESTAMP WITH TIME ZONE;
 CREATE TABLE IF NOT EXISTS turnout.control_places (
     _id BIGINT, "partition" INTEGER, "offset" BIGINT, milliseconds BIGINT);
+CREATE TABLE IF NOT EXISTS turnout.saved_views (name VARCHAR, view VARCHAR);
 CREATE TABLE IF NOT EXISTS turnout.removed_rows (
     name VARCHAR, outcome VARCHAR, count BIGINT, build DOUBLE, catchUp DOUBLE, publish DOUBLE);
 CREATE TABLE IF NOT EXISTS turnout.swaps (

@@ -2,6 +2,7 @@
 
 import { errorOf, TurnoutError } from "./errors.js";
 import type { ColumnInfo, Term } from "./messages.js";
+import type { SummaryOptions } from "./computed.js";
 import type { AnyRow } from "./rows.js";
 
 /** Which rows, of which columns, in which order. */
@@ -32,6 +33,43 @@ export interface TableRows<Row = AnyRow> {
   total: number;
   columns: ColumnInfo[];
   rows: Row[];
+}
+
+/** A summary, as of one moment. */
+export interface Summary<Group = AnyRow> {
+  table: string;
+  generation: number;
+  version: number;
+  by: string[];
+  columns: ColumnInfo[];
+  groups: Group[];
+  /** All groups, not only those of this answer. */
+  total: number;
+}
+
+/** The rows of a SELECT, as of one moment. */
+export interface SqlRows<Row = AnyRow> extends TableRows<Row> {
+  /** The tables that it named. */
+  tables: string[];
+  /** False where there are more rows than `limit`. */
+  complete: boolean;
+}
+
+export interface SqlOptions {
+  /** 1,000 when left out; at most 10,000. */
+  limit?: number;
+  signal?: AbortSignal;
+}
+
+/** A name for a table with a filter, a sort, columns and a chart, kept by the server. */
+export interface SavedView {
+  name: string;
+  table: string;
+  where?: string | (string | Term)[];
+  sort?: string | string[];
+  columns?: string[] | null;
+  /** What the page draws; the server does not look at it. */
+  chart?: Record<string, unknown> | null;
 }
 
 export interface Progress {
@@ -148,6 +186,26 @@ export class Api {
     return this.call(`/api/tables/${encodeURIComponent(table)}/rows${query(options)}`);
   }
 
+  summary<Group>({ table, ...options }: SummaryOptions): Promise<Summary<Group>> {
+    return this.call(`/api/tables/${encodeURIComponent(table)}/summary${query(options)}`);
+  }
+
+  sql<Row>(sql: string, { limit, signal }: SqlOptions): Promise<SqlRows<Row>> {
+    return this.post("/api/sql", limit === undefined ? { sql } : { sql, limit }, signal ? { signal } : {});
+  }
+
+  async saved(): Promise<SavedView[]> {
+    return (await this.call<{ saved: SavedView[] }>("/api/saved")).saved;
+  }
+
+  save({ name, ...view }: SavedView): Promise<SavedView> {
+    return this.call(`/api/saved/${encodeURIComponent(name)}`, this.sent("PUT", view));
+  }
+
+  async unsave(name: string): Promise<void> {
+    await this.call(`/api/saved/${encodeURIComponent(name)}`, this.sent("DELETE"));
+  }
+
   status(): Promise<Status> {
     return this.call("/api/status");
   }
@@ -169,9 +227,14 @@ export class Api {
   }
 
   private post<Answer>(path: string, body: object, { wait, signal }: ControlOptions): Promise<Answer> {
-    const headers = { "Content-Type": "application/json", "X-Turnout-Client": this.access.client };
-    const init = { method: "POST", body: JSON.stringify(body), headers, signal: signal ?? null };
+    const init = { ...this.sent("POST", body), signal: signal ?? null };
     return this.call(wait === false ? `${path}?wait=false` : path, init);
+  }
+
+  private sent(method: string, body?: object): RequestInit {
+    const headers = { "X-Turnout-Client": this.access.client };
+    if (body === undefined) return { method, headers };
+    return { method, body: JSON.stringify(body), headers: { "Content-Type": "application/json", ...headers } };
   }
 
   private async call<Answer>(path: string, init: RequestInit = {}): Promise<Answer> {
@@ -194,9 +257,9 @@ export class Api {
   }
 }
 
-function query(options: RowsOptions): string {
+function query(options: RowsOptions & Pick<SummaryOptions, "by" | "values">): string {
   const parameters = new URLSearchParams();
-  for (const name of ["columns", "sort", "offset", "limit"] as const) {
+  for (const name of ["columns", "by", "values", "sort", "offset", "limit"] as const) {
     const value = options[name];
     for (const item of Array.isArray(value) ? value : [value]) {
       if (item !== undefined) parameters.append(name, String(item));

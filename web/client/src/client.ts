@@ -5,11 +5,24 @@ import {
   type ControlOptions,
   type Outcome,
   type RowsOptions,
+  type SavedView,
+  type SqlOptions,
+  type SqlRows,
   type Status,
+  type Summary,
   type Swap,
   type TableInfo,
   type TableRows,
 } from "./api.js";
+import {
+  type ComputedCallbacks,
+  type SqlInfo,
+  type SqlSubscribeOptions,
+  SqlSubscription,
+  type SummaryInfo,
+  type SummaryOptions,
+  SummarySubscription,
+} from "./computed.js";
 import { type Answer, Connection, type ConnectionState, safely, type SocketMaker, type Subscriber } from "./connection.js";
 import type { TurnoutError } from "./errors.js";
 import type { ClientMessage } from "./messages.js";
@@ -78,6 +91,22 @@ export class TurnoutClient {
     return new TableMirror<Row>(this.live, typeof table === "string" ? { table } : table, callbacks);
   }
 
+  /** A summary of a table, now and whenever it changes. */
+  liveSummary<Group = AnyRow>(
+    options: SummaryOptions,
+    callbacks: ComputedCallbacks<Group, SummaryInfo> = {},
+  ): SummarySubscription<Group> {
+    return new SummarySubscription<Group>(this.live, options, callbacks);
+  }
+
+  /** The rows of a SELECT, now and, with `live`, whenever a table that it names changed. */
+  liveSql<Row = AnyRow>(
+    options: SqlSubscribeOptions,
+    callbacks: ComputedCallbacks<Row, SqlInfo> = {},
+  ): SqlSubscription<Row> {
+    return new SqlSubscription<Row>(this.live, { live: true, ...options }, callbacks);
+  }
+
   /** The status, now and about once a second. Gives the function that ends this. */
   onStatus(listener: (status: Status) => void): () => void {
     return this.statusFeed.listen(listener);
@@ -91,6 +120,31 @@ export class TurnoutClient {
 
   rows<Row = AnyRow>(table: string, options: RowsOptions = {}): Promise<TableRows<Row>> {
     return this.api.rows(table, options);
+  }
+
+  /** Groups of a table's rows: `summary({ table: "final_ui", by: "accountType", values: "count,sum(balance)" })`. */
+  summary<Group = AnyRow>(options: Omit<SummaryOptions, "history">): Promise<Summary<Group>> {
+    return this.api.summary(options);
+  }
+
+  /** The rows of one SELECT over the tables. */
+  sql<Row = AnyRow>(sql: string, options: SqlOptions = {}): Promise<SqlRows<Row>> {
+    return this.api.sql(sql, options);
+  }
+
+  /** The views that operators keep on the server. */
+  saved(): Promise<SavedView[]> {
+    return this.api.saved();
+  }
+
+  /** Keep a view under its name, in place of the one before; for operators. */
+  save(view: SavedView): Promise<SavedView> {
+    return this.api.save(view);
+  }
+
+  /** Remove a view; for operators. */
+  unsave(name: string): Promise<void> {
+    return this.api.unsave(name);
   }
 
   status(): Promise<Status> {

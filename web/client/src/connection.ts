@@ -4,14 +4,24 @@
 import type { Access, Api } from "./api.js";
 import { TurnoutError, unheard } from "./errors.js";
 import { MAX_MESSAGE_BYTES, PROTOCOL, TOKEN_PROTOCOL } from "./messages.js";
-import type { Changes, ClientMessage, Current, Problem, ServerMessage, Snapshot, StatusNow, WindowRows } from "./messages.js";
+import type {
+  Changes,
+  ClientMessage,
+  Current,
+  Problem,
+  ServerMessage,
+  Snapshot,
+  StatusNow,
+  SummaryGroups,
+  WindowRows,
+} from "./messages.js";
 
 /** How things stand with the server. Subscriptions keep their last data in all of these. */
 export type ConnectionState =
   /** Nothing is subscribed yet. */
   | { readonly state: "idle" }
   | { readonly state: "connecting" }
-  | { readonly state: "live"; readonly server: string; readonly role: "viewer" | "operator" }
+  | { readonly state: "live"; readonly server: string; readonly role: "viewer" | "operator"; readonly sql: boolean }
   /** Lost; the next try is at `retryAt` (milliseconds, as of `Date.now()`). */
   | { readonly state: "away"; readonly retryAt: number; readonly reason: string }
   /** The server does not let us in: only `reconnect` tries again. */
@@ -33,7 +43,7 @@ export interface Socket {
 
 export type SocketMaker = new (url: string, protocols: string[]) => Socket;
 
-export type Answer = WindowRows | Current | Snapshot | Changes | StatusNow;
+export type Answer = WindowRows | SummaryGroups | Current | Snapshot | Changes | StatusNow;
 
 /** What a connection asks of a subscription. */
 export interface Subscriber {
@@ -158,10 +168,11 @@ export class Connection {
     switch (message.type) {
       case "hello":
         this.store = message.store;
-        return this.live(message.server, message.role);
+        return this.live(message.server, message.role, message.sql ?? false);
       case "error":
         return this.problem(message);
       case "rows":
+      case "summary":
       case "current":
       case "snapshot":
       case "changes":
@@ -173,13 +184,13 @@ export class Connection {
     }
   }
 
-  private live(server: string, role: "viewer" | "operator"): void {
+  private live(server: string, role: "viewer" | "operator", sql: boolean): void {
     clearTimeout(this.timer);
     this.liveSince = performance.now();
     this.watch = setInterval(() => this.listenForSilence(), SILENCE_MS / 3);
     // Those that a listener starts now ask by themselves.
     const waiting = [...this.ids];
-    this.become({ state: "live", server, role });
+    this.become({ state: "live", server, role, sql });
     for (const [subscriber, id] of waiting) {
       if (this.ids.get(subscriber) === id) this.request(subscriber);
     }

@@ -4,6 +4,17 @@ export { connect, TurnoutClient, type ConnectOptions } from "./client.js";
 export { TurnoutError } from "./errors.js";
 export { rowId, type AnyRow } from "./rows.js";
 export { WindowSubscription, type WindowCallbacks, type WindowInfo, type WindowOptions, type WindowStep } from "./window.js";
+export {
+  SqlSubscription,
+  SummarySubscription,
+  type ComputedCallbacks,
+  type ComputedStep,
+  type SqlInfo,
+  type SqlSubscribeOptions,
+  type SummaryInfo,
+  type SummaryOptions,
+  type SummaryPast,
+} from "./computed.js";
 export { TableMirror, type ChangesOptions, type MirrorCallbacks, type MirrorChange } from "./mirror.js";
 export type { ConnectionState, Socket, SocketMaker } from "./connection.js";
 export type {
@@ -13,7 +24,11 @@ export type {
   Outcome,
   Progress,
   RowsOptions,
+  SavedView,
+  SqlOptions,
+  SqlRows,
   Status,
+  Summary,
   Swap,
   TableInfo,
   TableRows,

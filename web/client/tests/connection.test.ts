@@ -31,7 +31,7 @@ describe("connection", () => {
     await server.hears("window", 2);
     expect(seen).toEqual(["idle", "connecting", "live"]);
     expect(server.protocols).toEqual(["turnout"]);
-    expect(client.connection).toEqual({ state: "live", server: "turnout test", role: "operator" });
+    expect(client.connection).toEqual({ state: "live", server: "turnout test", role: "operator", sql: false });
   });
 
   test("gives its token as a subprotocol", async () => {

@@ -1,0 +1,204 @@
+// Answers that the server computes: summaries of a table, and SELECTs. Each is sent whole whenever it changes.
+
+import type { RowsOptions } from "./api.js";
+import type { Answer, Connection, Subscriber } from "./connection.js";
+import { type TurnoutError, unheard } from "./errors.js";
+import { Newest } from "./newest.js";
+import type { ClientMessage, ColumnInfo, HistoryPoint, SummaryGroups, SwapMoment, WindowRows } from "./messages.js";
+import { type AnyRow, RowMaker, rowId, sameColumns } from "./rows.js";
+
+/** Which summary of a table. */
+export interface SummaryOptions extends Pick<RowsOptions, "where" | "sort" | "limit"> {
+  table: string;
+  /** `"accountType"`, `"age:10"`, `"ts:1m"`, or a list of at most three. */
+  by?: string | string[];
+  /** `"count,sum(balance)"`, or a list; `count` when left out. */
+  values?: string | string[];
+  /** Also how it was, in the last seconds: at most 3,600. */
+  history?: number;
+}
+
+/** How a summary was: the points of the last `seconds`, oldest first, and the swaps among them. */
+export interface SummaryPast {
+  readonly seconds: number;
+  /** `groups` are lists in the order of the columns; they hold from `time` (as of `Date.now()`) until the next point. */
+  readonly points: readonly HistoryPoint[];
+  readonly swaps: readonly SwapMoment[];
+}
+
+export interface SummaryInfo {
+  readonly table: string;
+  readonly generation: number;
+  readonly version: number;
+  /** All groups, not only those that were sent. */
+  readonly total: number;
+  readonly by: readonly string[];
+  readonly columns: readonly ColumnInfo[];
+  /** Whether it is of another generation than the one before. */
+  readonly swapped: boolean;
+  readonly options: Readonly<SummaryOptions>;
+  /** Null without `history`. */
+  readonly past: SummaryPast | null;
+}
+
+export interface SqlSubscribeOptions {
+  sql: string;
+  limit?: number;
+  /** Again whenever a table that it names changed. */
+  live?: boolean;
+}
+
+export interface SqlInfo {
+  readonly generation: number;
+  readonly columns: readonly ColumnInfo[];
+  /** False where there are more rows than `limit`. */
+  readonly complete: boolean;
+  readonly swapped: boolean;
+  readonly options: Readonly<SqlSubscribeOptions>;
+}
+
+export interface ComputedCallbacks<Row, Info> {
+  /** The whole answer. Rows are frozen; one that did not change is the same object as before. */
+  onRows?(rows: readonly Row[], info: Info): void;
+  /** It is over, for example because of a wrong column; `move` starts it again. */
+  onError?(error: TurnoutError): void;
+}
+
+export interface ComputedStep<Row, Info> {
+  readonly rows: readonly Row[];
+  readonly info: Info;
+}
+
+/** What summaries and SELECTs share: the newest answer, by callbacks or `for await`. */
+abstract class Computed<Row, Info extends { generation: number; columns: readonly ColumnInfo[] }, Options>
+  implements AsyncIterable<ComputedStep<Row, Info>>
+{
+  protected readonly connection: Connection;
+  protected options: Options;
+  protected shown: ComputedStep<Row, Info> | null = null;
+  private readonly callbacks: ComputedCallbacks<Row, Info>;
+  private readonly newest: Newest<ComputedStep<Row, Info>>;
+  private byId = new Map<string, Row>();
+  private maker: RowMaker<Row> | null = null;
+  private closed = false;
+  private readonly subscriber: Subscriber = {
+    request: (id) => this.request(id),
+    receive: (answer) => this.receive(answer),
+    failed: (error) => this.failed(error),
+    ended: () => this.ended(),
+  };
+
+  constructor(connection: Connection, options: Options, callbacks: ComputedCallbacks<Row, Info>) {
+    this.connection = connection;
+    this.options = { ...options };
+    this.callbacks = callbacks;
+    this.newest = new Newest(() => this.close());
+    connection.start(this.subscriber);
+  }
+
+  get rows(): readonly Row[] {
+    return this.shown?.rows ?? [];
+  }
+
+  /** What belongs to the rows; null before the first come. */
+  get info(): Info | null {
+    return this.shown?.info ?? null;
+  }
+
+  /** Ask for something else: what is not given stays. The rows before stay until the new ones come. */
+  move(options: Partial<Options>): void {
+    if (this.closed) throw new Error("this subscription is closed");
+    this.options = { ...this.options, ...options };
+    this.connection.start(this.subscriber);
+  }
+
+  close(): void {
+    this.connection.stop(this.subscriber);
+    this.ended();
+  }
+
+  /** The newest answer, whenever it changes. To leave the loop closes the subscription. */
+  [Symbol.asyncIterator](): AsyncIterator<ComputedStep<Row, Info>> {
+    return this.newest;
+  }
+
+  protected abstract request(id: string): ClientMessage;
+
+  protected abstract receive(answer: Answer): void;
+
+  protected show(columns: readonly ColumnInfo[], ids: string[], cells: readonly unknown[][], info: Info): void {
+    if (this.maker === null || this.shown === null || !sameColumns(this.shown.info.columns, columns)) {
+      this.maker = new RowMaker(columns);
+      this.byId = new Map();
+    }
+    const maker = this.maker;
+    const rows = ids.map((id, index) => maker.keep(this.byId.get(id), id, cells[index]!));
+    this.byId = new Map(rows.map((row) => [rowId(row as object), row]));
+    this.shown = { rows, info };
+    this.newest.give(this.shown);
+    this.callbacks.onRows?.(rows, info);
+  }
+
+  protected swapped(generation: number): boolean {
+    return this.shown !== null && this.shown.info.generation !== generation;
+  }
+
+  private failed(error: TurnoutError): void {
+    this.newest.fail(error);
+    if (this.callbacks.onError) this.callbacks.onError(error);
+    else if (!this.newest.read) unheard(error);
+  }
+
+  private ended(): void {
+    this.closed = true;
+    this.newest.end();
+  }
+}
+
+/** A summary of a table. A group is an object by column name; `rowId(group)` tells the same group again. */
+export class SummarySubscription<Group = AnyRow> extends Computed<Group, SummaryInfo, SummaryOptions> {
+  private points = new Map<number, HistoryPoint>();
+
+  protected request(id: string): ClientMessage {
+    return { ...this.options, type: "summary", id };
+  }
+
+  protected receive(answer: Answer): void {
+    if (answer.type !== "summary") return;
+    const { table, generation, version, total, by, columns, groups } = answer;
+    const ids = groups.map((group) => JSON.stringify(group.slice(0, by.length)));
+    const swapped = this.swapped(generation);
+    const options = this.options;
+    const info = { table, generation, version, total, by, columns, swapped, options, past: this.past(answer) };
+    this.show(columns, ids, groups, info);
+  }
+
+  private past({ history }: SummaryGroups): SummaryPast | null {
+    if (!history) return null;
+    const { seconds, whole, points, swaps } = history;
+    const known = whole ? new Map<number, HistoryPoint>() : this.points;
+    for (const point of points) known.set(point.time, point);
+    const begin = Math.max(...known.keys()) - seconds * 1000;
+    const sorted = [...known.values()].sort((one, other) => one.time - other.time);
+    // The last value before the beginning is that of the beginning.
+    const kept = sorted.filter((_, index) => index + 1 >= sorted.length || sorted[index + 1]!.time > begin);
+    this.points = new Map(kept.map((point) => [point.time, point]));
+    return { seconds, points: kept, swaps };
+  }
+}
+
+/** The rows of a SELECT: once, or with `live` again whenever a table that it names changed. */
+export class SqlSubscription<Row = AnyRow> extends Computed<Row, SqlInfo, SqlSubscribeOptions> {
+  protected request(id: string): ClientMessage {
+    return { ...this.options, type: "sql", id };
+  }
+
+  protected receive(answer: Answer): void {
+    if (answer.type === "rows") this.take(answer);
+  }
+
+  private take({ generation, columns, complete = true, ids, rows }: WindowRows): void {
+    const info = { generation, columns, complete, swapped: this.swapped(generation), options: this.options };
+    this.show(columns, ids, rows, info);
+  }
+}
