@@ -24,8 +24,9 @@ from turnout.store.view_files import write_rows
 SMALL_BATCH = 20_000
 """Up to this many records, or rows of a view's sides, a plan that is kept is faster than files."""
 
-PART_ROWS = 600_000
-"""About how many rows of both sides one task joins while a view is built, at most."""
+PART_ROWS = 1_200_000
+"""About how many rows of both sides one task joins while a view is built, at most: of keys and ids. Where it has SQL of
+its own, and gets all columns, half of that."""
 
 MOST_ROWS_HELD = 4_800_000
 """About how many rows of both sides all tasks together join at once: the driver has their results in memory."""
@@ -164,7 +165,7 @@ class Writer:
             batch.build(view, [self._views.over_rows(view, batch.everything(view), unique=True)])
             return
         cores = self._place.session.sparkContext.defaultParallelism
-        rows = min(PART_ROWS, MOST_ROWS_HELD // cores)
+        rows = min(PART_ROWS // (2 if view.own else 1), MOST_ROWS_HELD // cores)
         with room(self._place.session, self._place.folder, shared=self._place.shared) as files:
             sql, parts = batch.export(view, files.folder, cores * (batch.size(view) // (cores * rows) + 1))
             batch.build(view, self._views.over_parts(sql, parts, self._name, files.frame, own=view.own))

@@ -18,6 +18,7 @@ from turnout.decode import Decoded, merge
 from turnout.decode import read as read_file
 from turnout.decode.record_decoder import RecordDecoder
 from turnout.errors import TurnoutError
+from turnout.plan import arrow_columns, times
 from turnout.plan.offsets import Offsets
 from turnout.spark.cluster import runs_here
 from turnout.spark.engine import is_disconnected
@@ -27,8 +28,8 @@ from turnout.spark.read.source import FEW_RECORDS, read_few
 from turnout.spark.read.task import Left, Range
 from turnout.spark.session import pool
 
-TASK_RECORDS = 60_000
-"""About how many records a task reads: the jobs of other generations wait for the end of one."""
+TASK_RECORDS = 125_000
+"""How many records a task reads at most: the jobs of other generations wait for the end of one."""
 
 SMALLEST_TASK = 5_000
 """Fewer records are not worth a task of their own."""
@@ -38,7 +39,7 @@ _NUMBERS = itertools.count()
 
 def carry_code() -> None:
     """Send the code of tasks with them, for workers that have no Turnout."""
-    for module in (task, turnout.decode):
+    for module in (task, turnout.decode, arrow_columns, times):
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
@@ -104,7 +105,7 @@ class BulkReader:
         if errors:
             raise TurnoutError(code="kafka_unreadable", message="; ".join(errors), status=503)
         # A file can be removed once it is mapped: its rows stay as long as somebody has them.
-        parts = [read_file(one.file if one.file is not None else one.data) for one in left]
+        parts = [read_file(one.file or one.data or b"") for one in left]
         with self._decoding:
             return self._decoder.complete(merge(parts))
 
@@ -133,12 +134,14 @@ class BulkReader:
 
 
 def split(topics: Sequence[str], start: Offsets, end: Offsets, cores: int) -> list[Range]:
-    """The ranges of a job's tasks: about `TASK_RECORDS` each, or less where some cores would have nothing to do."""
+    """The ranges of a job's tasks: up to `TASK_RECORDS` each, or less where some cores would have nothing to do."""
     total = sum(max(0, end.next[place] - max(0, first)) for place, first in start.next.items())
-    size = max(SMALLEST_TASK, min(TASK_RECORDS, -(-total // cores)))
+    most = max(SMALLEST_TASK, min(TASK_RECORDS, -(-total // cores)))
     ranges = []
     for (topic, partition), first in start.next.items():
         until = end.next[topic, partition]
+        count = max(1, until - max(0, first))
+        size = -(-count // -(-count // most))  # evenly: what a task takes for itself, it takes for few, too
         edges = [first, *range(max(0, first) + size, until, size), until]
         ranges += [
             Range(topic, topics.index(topic), partition, a, b) for a, b in itertools.pairwise(edges) if max(a, 0) < b

@@ -15,7 +15,7 @@ from turnout.decode import Decoded
 from turnout.decode.record_decoder import size_of
 from turnout.plan.offsets import EARLIEST, Offsets
 from turnout.spark.engine import is_disconnected
-from turnout.spark.read.bulk import TASK_RECORDS, BulkReader
+from turnout.spark.read.bulk import BulkReader
 from turnout.spark.results import is_too_large
 
 FIRST_PIECE = 20_000
@@ -29,6 +29,7 @@ READ_AHEAD = 2
 
 MOST_AHEAD = 8
 """The same where there are many cores: so many are held in memory."""
+_CORES_A_PIECE = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ def next_piece(at: Offsets, target: Offsets, ends: Offsets, most: int) -> Piece 
 
 def read_ahead(cores: int) -> int:
     """How many pieces are read at once, so that all cores have something to do."""
-    return max(READ_AHEAD, min(MOST_AHEAD, 2 * cores * TASK_RECORDS // LARGEST_PIECE))
+    return max(READ_AHEAD, min(MOST_AHEAD, cores // _CORES_A_PIECE))
 
 
 def halves(piece: Piece) -> tuple[Piece, Piece] | None:
