@@ -40,8 +40,8 @@ from turnout.serve.live.merging import Merger
 from turnout.serve.live.shared import Readers
 from turnout.serve.reads import Reads
 from turnout.store.feed import Commit
-from turnout.store.query.delta_sql import Netting
 from turnout.store.query.where import MAX_VALUES
+from turnout.store.query.window_rows import DeltaQueries
 from turnout.store.query.windows import Window
 from turnout.swap.health import Readiness
 from turnout.testing import patience, wait_until
@@ -332,8 +332,8 @@ def test_bytes_count_in_the_rate_and_large_messages_are_not_read_on_the_event_lo
 
 def test_following_a_compared_table_keeps_no_changes(quiet: Filling) -> None:
     async def follow() -> int:
-        netting = Netting()
-        readers = Readers(Reads(quiet.database), HeldBytes(10**9, ""), netting, Merger(netting))
+        queries = DeltaQueries()
+        readers = Readers(Reads(quiet.database), HeldBytes(10**9, ""), queries, Merger(queries))
         shared = SharedChanges(Window("join_quality"), readers, lambda: None)
         for version in range(1, 50):
             shared.told((1, version), {(1, version): None})

@@ -16,7 +16,7 @@ ELSEWHERE = {
     "test_cli.py": "cli/app cli/broker cli/demo cli/history cli/init cli/prepare cli/run cli/status cli/swap "
     "cli/tables",
     "live/test_check.py": "cli/checks cli/kafka_checks",
-    "test_cluster_settings.py": "spark/packages spark/results",
+    "test_cluster_settings.py": "spark/packages",
     # The client is one thing to those who use it.
     "test_client.py": "client/frames client/html client/http",
     "test_client_live.py": "client/changes client/events client/subscription client/window client/wire plan/retries",
@@ -52,7 +52,7 @@ ELSEWHERE = {
     # The store, by what its tables hold in the end.
     "test_generation_tables.py": "store/affected store/batches store/narrow store/view_files",
     "test_query_windows.py": "store/database",
-    "test_merging.py": "store/feed store/query/delta_sql",
+    "test_merging.py": "store/feed",
     "test_window_rows.py": "store/identity store/query/tracked_read",
     "test_where.py": "store/query/values",
     "test_control_queue.py": "swap/health",

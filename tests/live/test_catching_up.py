@@ -54,7 +54,8 @@ def test_tables_equal_a_plain_computation_whatever_the_pieces(spark: SparkSessio
 
 def stream_of(runner: Runner, spark: SparkSession, bootstrap: str, folder: Path) -> GenerationQuery:
     """What reads the topics of a runner from a real Kafka."""
-    from turnout.spark.generation import GenerationQuery, Kafka, Reading
+    from turnout.spark.generation import GenerationQuery, Kafka
+    from turnout.spark.writing import Reading
 
     kafka = KafkaSettings(bootstrap_servers=bootstrap)
     topics = Topics(kafka)

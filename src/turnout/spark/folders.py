@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -52,27 +52,8 @@ def is_url(place: Path | str) -> bool:
     return isinstance(place, str) and "://" in place
 
 
-class Folder(Protocol):
-    """A folder that may not be there."""
-
-    location: str
-    name: str
-
-    def clear(self) -> None:
-        """Leave it there and empty."""
-
-    def remove(self) -> None: ...
-
-    def names(self) -> list[str]:
-        """What is in it; nothing where it is not there."""
-
-    def read(self, name: str) -> str: ...
-
-    def below(self, name: str) -> Folder: ...
-
-
 class LocalFolder:
-    """A folder on a disk, or on one that is mounted here."""
+    """A folder on a disk, or on one that is mounted here; it may not be there."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -80,6 +61,7 @@ class LocalFolder:
         self.name = path.name
 
     def clear(self) -> None:
+        """Leave it there and empty."""
         self.remove()
         self.path.mkdir(parents=True)
 
@@ -87,6 +69,7 @@ class LocalFolder:
         shutil.rmtree(self.path, ignore_errors=True)
 
     def names(self) -> list[str]:
+        """What is in it; nothing where it is not there."""
         return [one.name for one in self.path.iterdir()] if self.path.is_dir() else []
 
     def read(self, name: str) -> str:
@@ -97,7 +80,7 @@ class LocalFolder:
 
 
 class SparkFolder:
-    """A folder on a file system that Spark knows, by Hadoop's client in the driver's JVM."""
+    """The same on a file system that Spark knows, by Hadoop's client in the driver's JVM."""
 
     def __init__(self, session: SparkSession, location: str) -> None:
         self.location = location.rstrip("/")
@@ -141,6 +124,9 @@ class SparkFolder:
             source, self._files, self._at(target), False, self._files.getConf()
         )
         return target
+
+
+Folder = LocalFolder | SparkFolder
 
 
 def scratch(session: SparkSession) -> Path:
@@ -216,7 +202,6 @@ def room(session: SparkSession, checkpoint: Folder, *, shared: bool) -> Iterator
         local = LocalFolder(scratch(session) / BUILD).below(checkpoint.name)
         given = Room(local.path, moving_to(target))
     else:
-        assert isinstance(target, LocalFolder)
         local = target
         given = Room(target.path, read_parquet if shared or runs_here(session) else send_rows)
     try:

@@ -10,7 +10,6 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -26,8 +25,7 @@ from turnout.spark.java_errors import words_of, words_of_error
 from turnout.spark.read.bulk import BulkReader
 from turnout.spark.read.catch_up import CatchUp, Piece, next_piece
 from turnout.spark.read.live import Arrival, Ends, LiveStream, Span
-from turnout.spark.views.runner import ViewRunner
-from turnout.spark.writing import Listener, Workplace, Writer
+from turnout.spark.writing import Listener, Reading, Writer
 from turnout.store.generation_tables import GenerationTables
 
 log = logging.getLogger("turnout")
@@ -49,19 +47,6 @@ class Kafka:
     dead_letter_topic: str | None = None
     schemas: Mapping[str, Schemas] = field(default_factory=dict)
     """The schemas of the sources that are not JSON."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """What a generation reads: where from, where to at least, and how much at a time."""
-
-    start: Offsets
-    target: Offsets
-    checkpoint: Path | str
-    """A path, or a URL of a file system that Spark knows."""
-    max_records_per_batch: int
-    shared: bool = False
-    """Whether executors see the folder of the checkpoint by its path."""
 
 
 class GenerationQuery:
@@ -89,10 +74,10 @@ class GenerationQuery:
             session, self._name, RecordDecoder(tables.layout, kafka.schemas), kafka.librdkafka, self._options
         )
         self._writer = Writer(
-            Workplace(session, reading.start, self._checkpoint, reading.shared),
+            session,
             tables,
+            reading,
             decoder,
-            ViewRunner(session),
             DeadLetters(session, kafka.dead_letter_topic, self._options),
             listener,
         )

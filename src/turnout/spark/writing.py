@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
@@ -15,7 +17,7 @@ from turnout.decode.record_decoder import RecordDecoder, newest
 from turnout.plan.offsets import Lost, Offsets
 from turnout.plan.tables import Layout, ViewTable
 from turnout.spark.dead_letters import DeadLetters
-from turnout.spark.folders import Folder, room
+from turnout.spark.folders import folder_at, room
 from turnout.spark.views.runner import ViewRunner
 from turnout.store.batches import Batch
 from turnout.store.generation_tables import GenerationTables
@@ -66,14 +68,16 @@ class Listener(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Workplace:
-    """Where a writer works: the session, where reading starts, and the folder for files on their way to views."""
+class Reading:
+    """What a generation reads: where from, where to at least, and how much at a time."""
 
-    session: SparkSession
     start: Offsets
-    folder: Folder
-    shared: bool
-    """Whether executors see the folder by its path."""
+    target: Offsets
+    checkpoint: Path | str
+    """A path, or a URL of a file system that Spark knows: also for files on their way to views."""
+    max_records_per_batch: int
+    shared: bool = False
+    """Whether executors see the folder of the checkpoint by its path."""
 
 
 class Writer:
@@ -81,18 +85,20 @@ class Writer:
 
     def __init__(
         self,
-        place: Workplace,
+        session: SparkSession,
         tables: GenerationTables,
+        reading: Reading,
         decoder: RecordDecoder,
-        views: ViewRunner,
         letters: DeadLetters,
         listener: Listener,
     ) -> None:
-        self._place = place
+        self._session = session
+        self._reading = reading
+        self._files = partial(room, session, folder_at(session, reading.checkpoint), shared=reading.shared)
         self._tables = tables
         self._layout: Layout = tables.layout
         self._decoder = decoder
-        self._views = views
+        self._views = ViewRunner(session)
         self._letters = letters
         self._listener = listener
         self._name = f"g{tables.generation}"
@@ -107,7 +113,7 @@ class Writer:
         with self._tables.batch(batch_id) as batch:
             if batch is None:
                 return
-            lost, gaps = self._missing(Offsets.kept(batch.offsets, self._place.start), end, decoded)
+            lost, gaps = self._missing(Offsets.kept(batch.offsets, self._reading.start), end, decoded)
             caught_up = batch.views_built or caught_up
             for one in lost:
                 if one.deleted:
@@ -150,12 +156,12 @@ class Writer:
         if few and sum(table.num_rows for table in rows.values()) <= SMALL_BATCH:
             batch.replace(view, [self._views.over_rows(view, rows, unique=True)])
             return
-        with room(self._place.session, self._place.folder, shared=self._place.shared) as files:
+        with self._files() as files:
             if few:
                 # On one core, because planning takes longer than all of the rows.
                 sql, parts = view.narrow_sql_if_unique, [write_rows(rows, files.folder)]
             else:
-                cores = self._place.session.sparkContext.defaultParallelism
+                cores = self._session.sparkContext.defaultParallelism
                 sql, parts = batch.export_affected(view, files.folder, cores)
             batch.replace(view, self._views.over_parts(sql, parts, self._name, files.frame, own=view.own))
 
@@ -164,9 +170,9 @@ class Writer:
         if batch.size(view) <= SMALL_BATCH:
             batch.build(view, [self._views.over_rows(view, batch.everything(view), unique=True)])
             return
-        cores = self._place.session.sparkContext.defaultParallelism
+        cores = self._session.sparkContext.defaultParallelism
         rows = min(PART_ROWS // (2 if view.own else 1), MOST_ROWS_HELD // cores)
-        with room(self._place.session, self._place.folder, shared=self._place.shared) as files:
+        with self._files() as files:
             sql, parts = batch.export(view, files.folder, cores * (batch.size(view) // (cores * rows) + 1))
             batch.build(view, self._views.over_parts(sql, parts, self._name, files.frame, own=view.own))
 

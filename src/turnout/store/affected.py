@@ -228,6 +228,11 @@ def put(source: SourceTable) -> str:
     return quoted(f"_put_{source.source}")
 
 
+def shown_sql(source: SourceTable, table: str, columns: str = "*") -> str:
+    """The rows of a source that are shown: where only the newest is kept, not those that newer ones cover."""
+    return f"SELECT {columns} FROM {table}" + (" WHERE _shown" if source.latest else "")
+
+
 def stored_sql(source: SourceTable, rows: str, ids: str) -> str:
     """Rows as they came, as they are stored."""
     return (

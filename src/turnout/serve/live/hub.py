@@ -26,8 +26,8 @@ from turnout.serve.reads import Reads
 from turnout.serve.threads import Threads
 from turnout.store.database import Database
 from turnout.store.feed import Commit, Delta, Wanted
-from turnout.store.query.delta_sql import Netting
 from turnout.store.query.tracked_read import read_positions
+from turnout.store.query.window_rows import DeltaQueries
 from turnout.store.query.windows import Window, split_name
 
 log = logging.getLogger(__name__)
@@ -59,8 +59,8 @@ class Hub:
     def __init__(self, database: Database, status: Callable[[], dict[str, Any]], reads: Reads, held: HeldBytes) -> None:
         self._database = database
         self._status = status
-        netting = Netting()
-        self._readers = Readers(reads, held, netting, Merger(netting))
+        queries = DeltaQueries()
+        self._readers = Readers(reads, held, queries, Merger(queries))
         # Threads of their own: however many windows have to be read, all others hear of what changed.
         self._looking, self._asking = Threads(1, "positions"), Threads(1, "status")
         self._shared: dict[_Key, Shared] = {}

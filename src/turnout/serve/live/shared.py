@@ -19,7 +19,7 @@ from turnout.serve.live.merging import Merger
 from turnout.serve.live.outbox import Subscription
 from turnout.serve.reads import Reads
 from turnout.store.feed import Delta, Wanted
-from turnout.store.query.delta_sql import Netting
+from turnout.store.query.window_rows import DeltaQueries
 from turnout.store.query.windows import Window
 
 log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ class Readers:
 
     reads: Reads
     held: HeldBytes
-    netting: Netting
+    queries: DeltaQueries
     merger: Merger[Any]
 
 
