@@ -261,7 +261,8 @@ def test_fault_of_the_server_ends_the_subscription_with_an_error(
     monkeypatch.setattr("turnout.serve.live.windows.track_window", broken)
     monkeypatch.setattr("turnout.serve.live.changes.track_window", broken)
     with Socket(quiet_url) as socket:
-        socket.send(type="window", id="w", table="users_ui")
+        # A filter that nobody asked for before: where an order is kept, nothing is read.
+        socket.send(type="window", id="w", table="users_ui", where="age > -7")
         socket.send(type="changes", id="c", table="users_ui")
         for error in (socket.receive(), socket.receive()):
             assert isinstance(error, Problem)
