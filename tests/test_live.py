@@ -317,6 +317,13 @@ def test_resume_gets_only_what_was_missed(filling: Filling, url: str) -> None:
             other.receive()
     filling.batch(users=[{"userId": "u3", "name": "Cy", "email": None, "age": 1}])
     filling.batch(users=[{"userId": "u4", "name": "Di", "email": None, "age": 2}])
+    # Until both changes are known: who resumes before that gets `current`, and then the changes.
+    early = Follower("final_ui")
+    early.place, early.rows = follower.place, dict(follower.rows)
+    with Socket(url) as socket:
+        early.subscribe(socket)
+        early.read_up_to(socket, place_of(url, "final_ui"))
+        assert Snapshot not in [type(message) for message in early.messages]
     with Socket(url) as socket:
         follower.subscribe(socket)
         follower.read_up_to(socket, place_of(url, "final_ui"))
