@@ -252,15 +252,13 @@ def test_viewer_that_asks_for_what_is_not_there_harms_no_batch(tmp_path: Path) -
     database.close()
 
 
-def test_fault_of_the_server_ends_the_subscription_with_an_error(
-    quiet_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fault_of_the_server_ends_the_subscription_with_an_error(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise ValueError("a secret of the house")
 
     monkeypatch.setattr("turnout.serve.live.windows.track_window", broken)
     monkeypatch.setattr("turnout.serve.live.changes.track_window", broken)
-    with Socket(quiet_url) as socket:
+    with Socket(url) as socket:
         # A filter that nobody asked for before: where an order is kept, nothing is read.
         socket.send(type="window", id="w", table="users_ui", where="age > -7")
         socket.send(type="changes", id="c", table="users_ui")
