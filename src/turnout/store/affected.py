@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from turnout.plan.joins import quoted
+from turnout.plan.joins import newest_sql, partition_newest_sql, quoted
 from turnout.plan.tables import SourceTable, ViewTable
 
 KEPT = ("_id", "_ts", "_hash")
@@ -121,9 +121,14 @@ class Affected:
             again = pc.is_in(found["_hash"], self._new[source.source]["_hash"])
             self._register(was(source), found.filter(again))
 
-    def take_newest(self, source: SourceTable, sql: str) -> None:
+    def take_newest(self, source: SourceTable) -> None:
         """Where only the newest is kept: the rows that take the place of those of the same keys, with `_shown`."""
-        self._put[source.source] = self._arrow(sql)
+        every = f"(SELECT * EXCLUDE (_shown, _at) FROM {was(source)} UNION ALL BY NAME FROM {new(source)})"
+        self._put[source.source] = self._arrow(
+            f"WITH kept AS MATERIALIZED (SELECT * EXCLUDE (_nth) FROM ({partition_newest_sql(every, source.key)})), "
+            f"winners AS ({newest_sql('kept', source.key)}) "
+            f"SELECT *, NOT _deleted AND _id IN (SELECT _id FROM winners) AS _shown FROM kept"
+        )
         self._register(put(source), self._put[source.source])
 
     def moved(self, source: SourceTable) -> Moved:

@@ -16,14 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from turnout.decode import Decoded
-from turnout.plan.joins import (
-    LIFE_BITS,
-    MOST_LIVES,
-    OFFSET_BITS,
-    newest_sql,
-    partition_newest_sql,
-    quoted,
-)
+from turnout.plan.joins import LIFE_BITS, MOST_LIVES, OFFSET_BITS, quoted
 from turnout.plan.tables import Layout, SourceTable, ViewTable
 from turnout.plan.times import moment_sql
 from turnout.store.affected import (
@@ -211,13 +204,7 @@ class Batch:
         A tombstone is kept as a row that is not shown, so that an older record of another partition stays hidden.
         """
         table = self._place.table(source.table)
-        every = f"(SELECT * EXCLUDE (_shown, _at) FROM {was(source)} UNION ALL BY NAME FROM {new(source)})"
-        self._keys.take_newest(
-            source,
-            f"WITH kept AS MATERIALIZED (SELECT * EXCLUDE (_nth) FROM ({partition_newest_sql(every, source.key)})), "
-            f"winners AS ({newest_sql('kept', source.key)}) "
-            f"SELECT *, NOT _deleted AND _id IN (SELECT _id FROM winners) AS _shown FROM kept",
-        )
+        self._keys.take_newest(source)
         old = f"rowid IN (SELECT _at FROM {was(source)})"
         gone = self.log.remove(TablePlace(source.table, table, source.columns, ["_id", "_shown"]), old)
         added = self.log.add(source.table, f"INSERT INTO {table} BY NAME FROM {put(source)}")
