@@ -14,6 +14,8 @@ web_sources = $(shell find web/$(1) -type f -not -path '*/node_modules/*' -not -
 # How many tests run at the same time: live ones wait for processes more than they compute.
 WORKERS ?= 3
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+# A process that may keep no byte code compiles everything again; a run of the tests starts hundreds of processes.
+unexport PYTHONDONTWRITEBYTECODE
 # Bars on a terminal; elsewhere, as in a log, a line before and a line after each step is all.
 PIP := $(BIN)/pip --disable-pip-version-check install $$([ -t 1 ] || echo --quiet)
 # $(call step,NAME,COMMAND): the name of a step when it begins, and how long it took when it is done.
@@ -116,7 +118,7 @@ test: setup browser ## what a change must pass: lint and the audit, then all tes
 	$(PYTEST) $(ARGS)
 
 test-fast: $(STAMP) page ## the tests without a broker, Spark and a browser: under 40 seconds
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder tests/test_*.py $(ARGS)
+	$(PYTEST) tests/test_*.py $(ARGS)
 
 test-web: $(CLIENT) ## the tests of the web parts alone
 	$(call step,Tests of the web parts,cd web && $(NPM) test --silent)

@@ -200,8 +200,13 @@ def _beside(results: Results) -> Iterator[Row]:
 def _growth(results: Results) -> Iterator[Row]:
     for key, text in (
         ("batch_ms", "small batch to a subscriber"),
-        ("window_ms", "window over HTTP"),
-        ("sorted_window_ms", "sorted and filtered window over HTTP"),
+        ("first_count_ms", "first count by a filter over HTTP"),
+        ("first_filter_ms", "first window of a filter over HTTP"),
+        ("first_sort_ms", "first window of an order over HTTP"),
+        ("first_sorted_window_ms", "first sorted and filtered window over HTTP"),
+        ("window_ms", "window over HTTP again"),
+        ("sorted_window_ms", "sorted and filtered window over HTTP again"),
+        ("moved_window_ms", "the same after a small batch"),
     ):
         sizes = list(results[key])
         middles = [statistics.median(results[key][size]) for size in sizes]

@@ -17,6 +17,7 @@ from typing import Any, Self
 
 import httpx
 
+from ending import ending_with_us
 from turnout.java.jars import Jar, cache_folder, fetch
 from turnout.java.runtime import find_java
 from turnout.local.broker import HOST, free_port
@@ -61,6 +62,7 @@ class ApicurioRegistry:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                **ending_with_us(),
             )
         wait_until(self._answers, what=f"the registry; see {self._folder / 'registry.log'}")
 

@@ -21,6 +21,7 @@ from typing import Any
 import psutil
 import pyspark
 
+from ending import ending_with_us
 from turnout.java.runtime import find_java
 from turnout.local.broker import EmbeddedBroker, free_port
 from turnout.testing import wait_until
@@ -205,7 +206,13 @@ class SparkCluster:
         command = self._hosts.command(name, [*java, *arguments])
         with log.open("wb") as opened:
             process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=opened, stderr=opened, env=environ, start_new_session=True
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=opened,
+                stderr=opened,
+                env=environ,
+                start_new_session=True,
+                **ending_with_us(),
             )
         self._processes.append(process)
         return process, log

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 from collections.abc import Callable, Generator, Iterator
@@ -27,6 +28,12 @@ os.environ.setdefault("PYTEST_TIMEOUT", f"{4 * patience():.0f}")
 # How long an example takes says more of the machine and of what else runs on it than of what is tested.
 settings.register_profile("turnout", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("turnout")
+
+
+def pytest_collection_finish() -> None:
+    """The tests and all that they import stay until the end: the collector of garbage need not look at them again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
+from hypothesis import strategies as st
 
 from oracle import Sent, numbered
 from turnout.config import Settings
@@ -36,6 +39,58 @@ class Quiet:
 
     def denied(self, topic: str, read: Offsets) -> bool:
         return False
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """How a random run goes: its records, how they are cut into batches, when it restarts, when it has caught up."""
+
+    records: list[Sent]
+    cuts: list[int]
+    restarts: set[int]
+    caught_up_after: int
+
+    def batches(self, start: Offsets) -> Iterator[tuple[int, list[Sent], Offsets]]:
+        """Number, records and end of each."""
+        ends = dict(start.next)
+        for number, (begin, end) in enumerate(pairwise([0, *self.cuts, len(self.records)])):
+            part = self.records[begin:end]
+            for record in part:
+                ends[record.topic, record.partition] = record.offset + 1
+            yield number, part, Offsets(dict(ends))
+
+    def target(self, start: Offsets) -> Offsets:
+        """Where it has caught up."""
+        return list(self.batches(start))[self.caught_up_after - 1][2] if self.caught_up_after else start
+
+    def play(self, fed: FedGeneration, start: Offsets, compare: Compare, *, replays: bool = True) -> None:
+        """Feed batch after batch, and compare after each; a batch before a restart is replayed by a stream."""
+        seen: list[Sent] = []
+        built = self.caught_up_after == 0
+        for number, records, end in self.batches(start):
+            fed.feed(number, records, end)
+            if number in self.restarts:
+                fed.restart()
+                if replays:
+                    fed.feed(number, records, end)
+            seen += records
+            built = built or end.reached(fed.target)
+            compare(seen, views=built)
+        fed.database.close()
+
+
+@st.composite
+def courses(draw: st.DrawFn, records: st.SearchStrategy[list[Sent]]) -> Course:
+    sent = draw(records)
+    cuts = sorted(draw(st.lists(st.integers(0, len(sent)), max_size=4)))
+    restarts = draw(st.sets(st.integers(0, 5), max_size=2))
+    return Course(sent, cuts, restarts, caught_up_after=draw(st.integers(0, len(cuts) + 1)))
+
+
+class Compare(Protocol):
+    """Compares the tables with what they must be after these records."""
+
+    def __call__(self, seen: list[Sent], *, views: bool) -> None: ...
 
 
 class FedGeneration:

@@ -17,7 +17,7 @@ from turnout.cli import main
 from turnout.store.generation_tables import GenerationTables
 from turnout.swap.builder import Builder
 from turnout.swap.generations import Generations
-from turnout.swap.lifecycle import Keeper
+from turnout.swap.lifecycle import Lifecycle
 
 POINTS: dict[str, tuple[type, str, bool]] = {
     "validating": (Builder, "validate", False),
@@ -26,8 +26,8 @@ POINTS: dict[str, tuple[type, str, bool]] = {
     # Inside the transaction that publishes, before it is kept.
     "publishing": (GenerationTables, "publish", True),
     # Kept, and nothing else done yet.
-    "live": (Keeper, "replace", False),
-    "lingering": (Keeper, "replace", True),
+    "live": (Lifecycle, "replace", False),
+    "lingering": (Lifecycle, "replace", True),
     "retiring": (Generations, "clear", False),
     "retired": (Generations, "clear", True),
 }

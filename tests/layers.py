@@ -36,6 +36,9 @@ LONGEST = (
     "live/test_demo.py",
     "live/test_catching_up.py",
     "live/test_broker.py",
+    "test_live.py",
+    "test_limits.py",
+    "test_access.py",
 )
 """Files that take long, the longest first. One that is missing here costs a minute at the end at most."""
 

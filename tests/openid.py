@@ -10,8 +10,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from certificates import Authority
+from ending import ending_with_us
 from turnout.local.broker import HOST, free_port
-from turnout.local.certificates import Authority
 from turnout.testing import patience, wait_until
 
 FOLDER = Path(__file__).parent / "oidc"
@@ -67,7 +68,12 @@ class OpenIdProvider:
         with self._log.open("ab") as log:
             begun = log.tell()
             self._process = subprocess.Popen(
-                [node(), "server.mjs"], cwd=FOLDER, stdin=subprocess.PIPE, stdout=log, stderr=log
+                [node(), "server.mjs"],
+                cwd=FOLDER,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                **ending_with_us(),
             )
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(options).encode())

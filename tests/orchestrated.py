@@ -41,9 +41,10 @@ class Orchestrated:
 
     def send(self, **message: Any) -> Answer:
         """Send a control message as a surface does, and wait for its outcome."""
-        answer = self.orchestrator.desk.submit(json.dumps(message), "test").wait(patience())
-        assert answer is not None, f"no outcome: {message}"
-        return answer
+        queued = self.orchestrator.queue.submit(json.dumps(message), "test")
+        queued.done.wait(patience())
+        assert queued.answer is not None, f"no outcome: {message}"
+        return queued.answer
 
     def rows(self, table: str) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = read_window(self.database, Window(table)).rows.to_pylist()

@@ -15,6 +15,7 @@ import httpx
 import psutil
 import yaml
 
+from ending import LeftBehind, ending_with_us
 from turnout.local.broker import free_port
 from turnout.testing import patience, wait_until
 
@@ -49,6 +50,7 @@ class RunningTurnout:
         self.http = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=patience())
         self.command = [sys.executable, "-m", "turnout"]
         self._process: subprocess.Popen[bytes] | None = None
+        self._left_behind: list[LeftBehind] = []
 
     @property
     def pid(self) -> int:
@@ -66,6 +68,7 @@ class RunningTurnout:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
+                **ending_with_us(),
             )
         if ready:
             self.wait_ready()
@@ -135,11 +138,17 @@ class RunningTurnout:
         assert self._process is not None
         os.kill(self._process.pid, signal.SIGKILL)
         self._process.wait()
+        self._note_killed()
 
     def wait_killed(self) -> None:
         """Wait until the process has been killed by a signal."""
         assert self._process is not None
         assert self._process.wait(patience()) == -signal.SIGKILL, self.log()
+        self._note_killed()
+
+    def _note_killed(self) -> None:
+        """Its JVM ends by itself, but in its own time, which may be after the tests."""
+        self._left_behind.append(LeftBehind(self.pid))
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         assert self._process is not None
@@ -158,3 +167,5 @@ class RunningTurnout:
         self.http.close()
         if self.running:
             self.stop()
+        for left in self._left_behind:
+            left.kill()

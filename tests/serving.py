@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,8 @@ from turnout.config.settings import ServerSettings
 from turnout.serve.app import Server, Services, create_app
 from turnout.serve.connections import Doorkeeper
 from turnout.store.database import Database
-from turnout.swap.counters import Measures
 from turnout.swap.health import Readiness
+from turnout.swap.metrics import Metrics
 from turnout.testing import patience
 
 SECONDS = patience()
@@ -48,14 +49,25 @@ class Steering:
     def readiness(self) -> Readiness:
         return Readiness(True, "generation 1 is published")
 
-    def measures(self) -> Measures:
-        return Measures(self.readiness())
+    def metrics(self) -> Metrics:
+        return Metrics(self.readiness())
 
 
 @contextmanager
-def serving(app: ASGIApp, port: int = 0, doorkeeper: Doorkeeper | None = None) -> Iterator[str]:
-    """Serve while the block runs; gives the address."""
-    server = Server(app, "127.0.0.1", port, doorkeeper)
+def serving(
+    app: ASGIApp,
+    port: int = 0,
+    doorkeeper: Doorkeeper | None = None,
+    send_buffer: int | None = None,
+    trusted_proxies: Sequence[str] = (),
+) -> Iterator[str]:
+    """Serve while the block runs; gives the address.
+
+    `send_buffer` is how many bytes the kernel takes for a client that does not read; left alone, it takes megabytes.
+    """
+    server = Server(app, "127.0.0.1", port, doorkeeper, trusted_proxies)
+    if send_buffer is not None:  # its connections have the same
+        server._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
     ready = threading.Event()
     thread = threading.Thread(target=lambda: asyncio.run(server.run(lambda _: ready.set())))
     thread.start()

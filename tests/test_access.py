@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import http.client
 import json
 import logging
 import resource
@@ -39,9 +40,10 @@ from turnout.serve.connections import Doorkeeper
 from turnout.serve.limits import Buckets, Rate, Rates, Viewers, client_of
 from turnout.serve.origins import is_loopback
 from turnout.store.database import Database
-from turnout.swap.control_queue import Answer, Ticket
-from turnout.swap.counters import Measures
+from turnout.store.ledger import MessageRecord
+from turnout.swap.control_queue import Answer, QueuedMessage
 from turnout.swap.health import Readiness
+from turnout.swap.metrics import Metrics
 from turnout.testing import wait_until
 
 OPS, WALL = "operator-token-0123456789", "viewer-token-0123456789"
@@ -53,6 +55,8 @@ access:
 """
 APP = "https://app.example"
 TABLE = "/api/tables/users_ui/rows"
+# For servers that many tests share; rates have tests of their own.
+UNLIMITED = Rates(Rate(1e6, 10**6), Rate(1e6, 10**6), Rate(1e6, 10**6))
 
 
 class Desk:
@@ -62,10 +66,10 @@ class Desk:
         self.requesters: list[str] = []
         self.holds = False
 
-    def submit(self, raw: bytes | str, requester: str) -> Ticket:
+    def submit(self, raw: bytes | str, requester: str) -> QueuedMessage:
         self.requesters.append(requester)
         text = raw.decode() if isinstance(raw, bytes) else raw
-        ticket = Ticket(len(self.requesters), ControlMessage(), text, requester, None)
+        ticket = QueuedMessage(MessageRecord(text, requester, number=len(self.requesters)), ControlMessage())
         if not self.holds:
             ticket.answer = Answer(Outcome.UNCHANGED, "", 1)
             ticket.done.set()
@@ -74,7 +78,7 @@ class Desk:
 
 class Steering:
     def __init__(self) -> None:
-        self.desk = Desk()
+        self.queue = Desk()
 
     def status(self) -> dict[str, Any]:
         return STATUS
@@ -82,8 +86,8 @@ class Steering:
     def readiness(self) -> Readiness:
         return Readiness(True, "generation 1 is published")
 
-    def measures(self) -> Measures:
-        return Measures(self.readiness())
+    def metrics(self) -> Metrics:
+        return Metrics(self.readiness())
 
     def topics(self) -> list[str]:
         return ["users"]
@@ -93,7 +97,7 @@ class Site:
     """A running server and what is behind it."""
 
     def __init__(self, url: str, database: Database, desk: Desk) -> None:
-        self.url, self.database, self.desk = url, database, desk
+        self.url, self.database, self.queue = url, database, desk
         self.port = urlsplit(url).port or 0
         self.http = httpx.Client(base_url=url, timeout=SECONDS, verify=False)
 
@@ -121,24 +125,38 @@ def site(
     with small_store(folder / "store") as database:
         app = create_app(Services(database, steering), Access.of(settings(folder, text), rates))
         with serving(app, doorkeeper=doorkeeper) as url:
-            found = Site(url, database, steering.desk)
+            found = Site(url, database, steering.queue)
             try:
                 yield found
             finally:
                 found.http.close()
 
 
-@pytest.fixture
-def protected(tmp_path: Path) -> Iterator[Site]:
-    with site(tmp_path, ACCESS) as running:
+# One server for all tests that leave it as it was; the next one finds a desk that nobody wrote to.
+
+
+@pytest.fixture(scope="module")
+def protected_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with site(tmp_path_factory.mktemp("protected"), ACCESS, rates=UNLIMITED) as running:
         yield running
 
 
 @pytest.fixture
-def open_site(tmp_path: Path) -> Iterator[Site]:
-    (tmp_path / "open").mkdir()
-    with site(tmp_path / "open") as running:
+def protected(protected_server: Site) -> Site:
+    protected_server.queue.requesters.clear()
+    return protected_server
+
+
+@pytest.fixture(scope="module")
+def open_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with site(tmp_path_factory.mktemp("open"), rates=UNLIMITED) as running:
         yield running
+
+
+@pytest.fixture
+def open_site(open_server: Site) -> Site:
+    open_server.queue.requesters.clear()
+    return open_server
 
 
 @pytest.fixture(scope="module")
@@ -194,7 +212,7 @@ def test_wrong_token_is_unauthorized(protected: Site, header: str) -> None:
     for method, path in (("GET", "/api/status"), ("POST", "/api/control")):
         answer = protected.http.request(method, path, headers=[(b"Authorization", header.encode("latin-1"))])
         error_of(answer, 401, "unauthorized")
-    assert protected.desk.requesters == []
+    assert protected.queue.requesters == []
 
 
 @pytest.mark.parametrize("kind", ["Bearer", "bearer", "BEARER"])
@@ -226,19 +244,19 @@ def test_path_that_looks_public_shows_nothing(protected: Site, path: str) -> Non
 def test_viewer_may_not_steer(protected: Site, path: str) -> None:
     error = error_of(protected.post(WALL, path), 403, "forbidden")
     assert "wall" in error["message"]
-    assert protected.desk.requesters == []
+    assert protected.queue.requesters == []
     assert protected.post(OPS, path).status_code == 200
 
 
 def test_history_has_the_name_of_the_token(protected: Site) -> None:
     assert protected.post(OPS, **{"X-Turnout-Client": "somebody"}).status_code == 200
-    assert protected.desk.requesters == ["ops"]
+    assert protected.queue.requesters == ["ops"]
 
 
 def test_history_has_the_name_of_the_client_without_tokens(open_site: Site) -> None:
     for name in ("Page", "topic", "a b"):
         assert open_site.post(**{"X-Turnout-Client": name}).status_code == 200
-    assert open_site.desk.requesters == ["page", "http", "http"]
+    assert open_site.queue.requesters == ["page", "http", "http"]
 
 
 @pytest.mark.parametrize("name", ["token", "access_token", "authorization"])
@@ -357,7 +375,7 @@ def of_the_server(record: logging.LogRecord) -> bool:
 @pytest.mark.parametrize("token", ["", OPS])
 def test_page_of_another_site_may_not_post(protected: Site, open_site: Site, origin: str, token: str) -> None:
     error_of((protected if token else open_site).post(token, Origin=origin), 403, "foreign_origin")
-    assert protected.desk.requesters == open_site.desk.requesters == []
+    assert protected.queue.requesters == open_site.queue.requesters == []
 
 
 def test_page_of_another_site_cannot_read(open_site: Site) -> None:
@@ -394,9 +412,10 @@ def test_proxy_that_is_an_allowed_origin_may_keep_its_name(tmp_path: Path) -> No
         error_of(running.get(Host="other.example"), 403, "foreign_host")
 
 
-@pytest.fixture
-def shared(tmp_path: Path) -> Iterator[Site]:
-    with site(tmp_path, f"server: {{allowed_origins: ['{APP}', 'http://localhost:4200']}}\n{ACCESS}") as running:
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    text = f"server: {{allowed_origins: ['{APP}', 'http://localhost:4200']}}\n{ACCESS}"
+    with site(tmp_path_factory.mktemp("shared"), text, rates=UNLIMITED) as running:
         yield running
 
 
@@ -472,6 +491,14 @@ def echoing(folder: Path, text: str, rates: Rates | None = None) -> Iterator[str
         yield url
 
 
+@pytest.fixture(scope="module")
+def echoing_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """Text of the configuration -> address."""
+    with ExitStack() as stack:
+        folder = tmp_path_factory.mktemp("echoing")
+        yield {text: stack.enter_context(echoing(folder, text, UNLIMITED)) for text in ("", ACCESS)}
+
+
 def opened(url: str, token: str = "", *, origin: str | None = None, path: str = "/api/live") -> ClientConnection:
     """A WebSocket as a browser opens it: with the token among its subprotocols."""
     offered: list[Any] = [PROTOCOL, *([TOKEN_PROTOCOL + encoded(token)] if token else [])]
@@ -486,47 +513,45 @@ def refusal(url: str, **how: Any) -> tuple[int, bytes]:
     return response.status_code, bytes(response.body or b"")
 
 
-def test_socket_has_the_identity_of_its_token_and_not_the_token(tmp_path: Path) -> None:
-    with echoing(tmp_path, ACCESS) as url:
-        for token, name, role in ((OPS, "ops", "operator"), (WALL, "wall", "viewer")):
-            with opened(url, token) as browser:
-                assert browser.subprotocol == PROTOCOL
-                told = json.loads(browser.recv())
-            assert (told["name"], told["role"]) == (name, role)
-            assert token not in str(told)
-            assert encoded(token) not in str(told)
-        address = url.replace("http", "ws") + "/api/live"
-        with connect_socket(address, additional_headers=bearer(WALL), proxy=None) as program:
-            assert json.loads(program.recv())["name"] == "wall"
-            assert program.subprotocol is None
+def test_socket_has_the_identity_of_its_token_and_not_the_token(echoing_servers: dict[str, str]) -> None:
+    url = echoing_servers[ACCESS]
+    for token, name, role in ((OPS, "ops", "operator"), (WALL, "wall", "viewer")):
+        with opened(url, token) as browser:
+            assert browser.subprotocol == PROTOCOL
+            told = json.loads(browser.recv())
+        assert (told["name"], told["role"]) == (name, role)
+        assert token not in str(told)
+        assert encoded(token) not in str(told)
+    address = url.replace("http", "ws") + "/api/live"
+    with connect_socket(address, additional_headers=bearer(WALL), proxy=None) as program:
+        assert json.loads(program.recv())["name"] == "wall"
+        assert program.subprotocol is None
 
 
 @pytest.mark.parametrize("token", ["", "wrong-token-0123456789"])
-def test_socket_without_a_right_token_is_refused_before_it_opens(tmp_path: Path, token: str) -> None:
-    with echoing(tmp_path, ACCESS) as url:
-        status, body = refusal(url, token=token)
-        assert status == 401
-        error_in(body, "unauthorized")
+def test_socket_without_a_right_token_is_refused_before_it_opens(echoing_servers: dict[str, str], token: str) -> None:
+    status, body = refusal(echoing_servers[ACCESS], token=token)
+    assert status == 401
+    error_in(body, "unauthorized")
 
 
 @pytest.mark.parametrize("offered", ["!!!", "", "A", "_w", "~~~~"])
-def test_socket_with_a_token_that_is_no_base64_is_refused(tmp_path: Path, offered: str) -> None:
-    with echoing(tmp_path, ACCESS) as url:
-        head = handshake(**{"Sec-WebSocket-Protocol": f"{PROTOCOL}, {TOKEN_PROTOCOL}{offered}"})
-        status, body = raw_exchange(urlsplit(url).port or 0, head)
-        assert status == 401
-        error_in(body, "unauthorized")
+def test_socket_with_a_token_that_is_no_base64_is_refused(echoing_servers: dict[str, str], offered: str) -> None:
+    head = handshake(**{"Sec-WebSocket-Protocol": f"{PROTOCOL}, {TOKEN_PROTOCOL}{offered}"})
+    status, body = raw_exchange(urlsplit(echoing_servers[ACCESS]).port or 0, head)
+    assert status == 401
+    error_in(body, "unauthorized")
 
 
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://localhost:1"])
 @pytest.mark.parametrize("access", ["", ACCESS])
-def test_socket_of_another_site_is_refused(tmp_path: Path, origin: str, access: str) -> None:
-    with echoing(tmp_path, access) as url:
-        status, body = refusal(url, token=OPS, origin=origin)
-        assert status == 403
-        error_in(body, "foreign_origin")
-        with opened(url, OPS, origin=url) as own:
-            assert own.recv()
+def test_socket_of_another_site_is_refused(echoing_servers: dict[str, str], origin: str, access: str) -> None:
+    url = echoing_servers[access]
+    status, body = refusal(url, token=OPS, origin=origin)
+    assert status == 403
+    error_in(body, "foreign_origin")
+    with opened(url, OPS, origin=url) as own:
+        assert own.recv()
 
 
 def test_socket_of_an_allowed_site_opens(tmp_path: Path) -> None:
@@ -537,12 +562,11 @@ def test_socket_of_an_allowed_site_opens(tmp_path: Path) -> None:
         assert json.loads(browser.recv())["role"] == "viewer"
 
 
-def test_socket_under_the_name_of_a_site_is_refused(tmp_path: Path) -> None:
-    with echoing(tmp_path, "") as url:
-        head = handshake(Host="evil.example", Origin="http://evil.example")
-        status, body = raw_exchange(urlsplit(url).port or 0, head)
-        assert status == 403
-        error_in(body, "foreign_host")
+def test_socket_under_the_name_of_a_site_is_refused(echoing_servers: dict[str, str]) -> None:
+    head = handshake(Host="evil.example", Origin="http://evil.example")
+    status, body = raw_exchange(urlsplit(echoing_servers[""]).port or 0, head)
+    assert status == 403
+    error_in(body, "foreign_host")
 
 
 def test_socket_to_nowhere_is_not_found(open_site: Site) -> None:
@@ -708,7 +732,7 @@ def test_large_body_is_refused(open_site: Site) -> None:
         error_of(open_site.http.post(path, content=b" " * TEN_MEGABYTES), 413, "message_too_large")
         pieces = (b" " * 65_536 for _ in range(TEN_MEGABYTES // 65_536))
         error_of(open_site.http.post(path, content=pieces), 413, "message_too_large")
-    assert open_site.desk.requesters == []
+    assert open_site.queue.requesters == []
     assert open_site.get().status_code == 200
 
 
@@ -782,7 +806,7 @@ def test_client_that_reads_too_often_is_told_to_wait(tmp_path: Path) -> None:
 def test_client_that_steers_too_often_is_told_to_wait(tmp_path: Path) -> None:
     with site(tmp_path, rates=Rates(controls=Rate(0.01, 2))) as running:
         assert [running.post().status_code for _ in range(3)] == [200, 200, 429]
-        assert len(running.desk.requesters) == 2
+        assert len(running.queue.requesters) == 2
         assert running.get().status_code == 200
 
 
@@ -813,11 +837,21 @@ def test_sockets_count_as_reads(tmp_path: Path) -> None:
         error_in(body, "too_many_requests")
 
 
-def test_ordinary_use_is_never_told_to_wait(open_site: Site) -> None:
+def test_ordinary_use_is_never_told_to_wait(tmp_path: Path) -> None:
     # Fifty viewers behind one address load the page and read, all at once.
-    with ThreadPoolExecutor(10) as pool:
-        answers = list(pool.map(lambda _: open_site.get("/api/status").status_code, range(500)))
-    assert set(answers) == {200}
+    statuses: set[int] = set()
+    with site(tmp_path) as running, ExitStack() as stack:
+        viewers = [http.client.HTTPConnection("127.0.0.1", running.port, timeout=SECONDS) for _ in range(50)]
+        for viewer in viewers:
+            stack.callback(viewer.close)
+        for path in ("/api/status", *["/api/topics"] * 9):
+            for viewer in viewers:
+                viewer.request("GET", path)
+            for viewer in viewers:
+                answer = viewer.getresponse()
+                answer.read()
+                statuses.add(answer.status)
+    assert statuses == {200}
 
 
 def test_bucket_fills_again_with_time() -> None:
@@ -910,22 +944,23 @@ def test_thousand_idle_sockets_do_not_keep_others_out(tmp_path: Path) -> None:
         assert not is_closed(idle[-1])
 
 
+@pytest.fixture(scope="module")
+def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A server that waits shortly for requests."""
+    with site(tmp_path_factory.mktemp("hasty"), doorkeeper=Doorkeeper(request_seconds=0.3)) as running:
+        yield running
+
+
 @pytest.mark.parametrize("sent", [b"", b"GET /api/status HT", b"GET /api/status HTTP/1.1\r\nHost: localhost\r\n"])
-def test_socket_without_a_whole_request_is_closed(tmp_path: Path, sent: bytes) -> None:
-    with (
-        site(tmp_path, doorkeeper=Doorkeeper(request_seconds=0.3)) as running,
-        idle_sockets(running.port, 1) as (connection,),
-    ):
+def test_socket_without_a_whole_request_is_closed(hasty: Site, sent: bytes) -> None:
+    with idle_sockets(hasty.port, 1) as (connection,):
         connection.sendall(sent)
         wait_until(lambda: is_closed(connection))
-        wait_until(lambda: is_served(running), what="an answer")
+        wait_until(lambda: is_served(hasty), what="an answer")
 
 
-def test_socket_that_trickles_a_request_is_closed(tmp_path: Path) -> None:
-    with (
-        site(tmp_path, doorkeeper=Doorkeeper(request_seconds=0.3)) as running,
-        idle_sockets(running.port, 1) as (connection,),
-    ):
+def test_socket_that_trickles_a_request_is_closed(hasty: Site) -> None:
+    with idle_sockets(hasty.port, 1) as (connection,):
         connection.sendall(b"GET /api/status HTTP/1.1\r\n")
 
         def trickled() -> bool:
@@ -940,9 +975,9 @@ def test_socket_that_trickles_a_request_is_closed(tmp_path: Path) -> None:
 
 def test_request_that_waits_for_its_outcome_is_not_idle(tmp_path: Path) -> None:
     with ThreadPoolExecutor(1) as pool, site(tmp_path, doorkeeper=Doorkeeper(most=2, request_seconds=1)) as running:
-        running.desk.holds = True
+        running.queue.holds = True
         waiting = pool.submit(httpx.post, f"{running.url}/api/control", json={}, timeout=SECONDS)
-        wait_until(lambda: len(running.desk.requesters) == 1)
+        wait_until(lambda: len(running.queue.requesters) == 1)
         with idle_sockets(running.port, 5) as idle:
             wait_until(lambda: all(map(is_closed, idle)))
         assert not waiting.done()
@@ -951,9 +986,9 @@ def test_request_that_waits_for_its_outcome_is_not_idle(tmp_path: Path) -> None:
 
 def test_connection_beyond_the_limit_is_refused_at_once(tmp_path: Path) -> None:
     with ThreadPoolExecutor(2) as pool, site(tmp_path, doorkeeper=Doorkeeper(most=2)) as running:
-        running.desk.holds = True
+        running.queue.holds = True
         waiting = [pool.submit(httpx.post, f"{running.url}/api/control", json={}, timeout=SECONDS) for _ in range(2)]
-        wait_until(lambda: len(running.desk.requesters) == 2)
+        wait_until(lambda: len(running.queue.requesters) == 2)
         error_of(running.get(), 503, "too_many_connections")
         status, body = raw_exchange(running.port, handshake())
         assert status == 503
@@ -967,7 +1002,7 @@ def test_body_that_does_not_come_is_not_waited_for(open_site: Site, monkeypatch:
     status, body = raw_exchange(open_site.port, head)
     assert status == 408
     error_in(body, "request_timeout")
-    assert open_site.desk.requesters == []
+    assert open_site.queue.requesters == []
 
 
 def test_client_that_never_reads_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from turnout.config import KafkaSettings
-from turnout.kafka.control_topic import Acknowledgements
+from turnout.kafka.acknowledgements import Acknowledgements
 
 
 class SilentProducer:

@@ -12,11 +12,20 @@ from turnout.config import Settings
 from turnout.config.tables import first_plan
 from turnout.errors import TurnoutError
 from turnout.plan.plan import Plan
-from turnout.swap.builder import Builder, Site, Stopping
+from turnout.swap.builder import Builder, Stopping
 
 
 class Closed:
-    """An engine and generations whose clients are closed."""
+    """An engine, a ledger and generations whose clients are closed."""
+
+    settings = Settings()
+
+    @property
+    def ledger(self) -> Closed:
+        return self
+
+    def set_status(self, **values: Any) -> None:
+        pass
 
     def blamed(self) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext()
@@ -34,8 +43,8 @@ def test_build_that_fails_as_the_process_ends_is_no_failure(stopping: bool, kind
     ends = threading.Event()
     if stopping:
         ends.set()
-    site = Site(Settings(), closed, cast(Any, None), ends, lambda *_: None, lambda _: None, lambda: None)
-    builder, plan = Builder(site, closed, None), first_plan(Settings())
+    builder = Builder(closed, cast(Any, None), closed, ends, lambda: None, None)
+    plan = first_plan(Settings())
     with pytest.raises(kind):
         builder.validate(plan)
     with pytest.raises(kind):

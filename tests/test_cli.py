@@ -20,7 +20,7 @@ from serving import STATUS, application, serving, small_store
 from turnout import config
 from turnout.cli import app
 from turnout.cli.app import cell, printable
-from turnout.cli.diagnosis import judge
+from turnout.cli.kafka_checks import check_records
 from turnout.errors import TurnoutError
 from turnout.local.demo import banner, settings
 
@@ -159,7 +159,7 @@ def test_run_tells_all_faults_of_its_file(tmp_path: Path) -> None:
 def test_sample_that_fits_is_well() -> None:
     users = config.Settings().sources["users"]
     values = [b'{"userId": "u1", "name": "Ada", "email": "a@x", "age": 36}'] * 3
-    assert judge("source users", users, values).level == "ok"
+    assert check_records("source users", users, values).level == "ok"
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_sample_that_fits_is_well() -> None:
     ],
 )
 def test_sample_that_does_not_fit_is_told(value: bytes | None, level: str, text: str) -> None:
-    finding = judge("source users", config.Settings().sources["users"], [value])
+    finding = check_records("source users", config.Settings().sources["users"], [value])
     assert (finding.level, text in finding.text) == (level, True), finding
     assert finding.hint
 

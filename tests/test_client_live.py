@@ -110,6 +110,14 @@ def test_window_moves_by_the_same_subscription(server: Scripted, client: Client)
     assert ages(windows.get(WAIT_SECONDS)) == [3]
 
 
+def test_window_moves_to_all_rows_by_an_empty_filter(server: Scripted, client: Client) -> None:
+    windows = client.table("users_ui").window(where=["age > 1"], columns=["age"])
+    server.asked()
+    windows.move(where=[], columns=())
+    moved: Any = server.asked()
+    assert (moved.where, moved.columns, moved.limit) == ("", None, 100)
+
+
 @pytest.mark.parametrize(
     ("options", "fault"),
     [
@@ -474,6 +482,25 @@ def test_slow_callback_holds_back_nobody_and_loses_nothing(server: Scripted, cli
     assert rows == changes.mirror.rows
 
 
+def test_callback_thread_ends_after_a_refusal_that_finds_events_waiting(server: Scripted, client: Client) -> None:
+    go = threading.Event()
+    taken: list[int] = []
+
+    def slow(event: Changes) -> None:
+        assert go.wait(WAIT_SECONDS)
+        taken.append(event.version)
+
+    changes = client.table("users_ui@1").subscribe(slow)
+    asked = server.asked()
+    server.snapshot(asked, {})
+    server.changes(asked, 1, insert={"r1": ["u1", 1]})
+    server.error(asked, UNKNOWN)
+    wait_until(lambda: changes.state is State.REFUSED)
+    go.set()
+    wait_until(lambda: not _ours(), what="its threads to end by themselves")
+    assert taken in ([1, 2], [2])
+
+
 def test_refusal_that_nobody_listens_for_is_logged(
     server: Scripted, client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -549,7 +576,7 @@ def test_async_wait_that_is_cancelled_loses_nothing(server: Scripted, client: Cl
         for _ in range(3):
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(changes.aget(), 0.01)
-        waiting = len(changes._intake._wakers)
+        waiting = len(changes._wakers)
         server.snapshot(asked, {"r1": ["u1", 1]})
         return waiting, len((await changes.aget()).inserted)
 

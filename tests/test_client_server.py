@@ -33,6 +33,21 @@ def client(filling: Filling) -> Iterator[Client]:
         yield client
 
 
+@pytest.fixture(scope="module")
+def quiet_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server whose store nobody writes to, for all tests that only read; one of its records is a bad one."""
+    with filled(tmp_path_factory.mktemp("quiet")) as made:
+        made.batch(users=[None, USER_1])
+        with serving(application(made.database)) as url:
+            yield url
+
+
+@pytest.fixture
+def reader(quiet_url: str) -> Iterator[Client]:
+    with connect(quiet_url) as client:
+        yield client
+
+
 def is_current(client: Client, mirror: Mirror) -> bool:
     """Whether a mirror is what HTTP answers, at the same position."""
     wanted, now = client.rows(mirror.table, limit=100_000), mirror.snapshot()
@@ -83,20 +98,19 @@ def test_mirror_follows_batches_and_swaps(filling: Filling, client: Client) -> N
 
 
 @pytest.mark.parametrize("table", ["users_ui", "final_ui", "join_quality", "bad_records"])
-def test_mirror_as_arrow_is_the_table_as_arrow(filling: Filling, client: Client, table: str) -> None:
-    filling.batch(users=[None, USER_1])
-    changes = client.table(table).changes()
-    wait_until(lambda: is_current(client, changes.mirror))
-    mirrored, downloaded = changes.mirror.to_arrow(), client.table(table).to_arrow()
+def test_mirror_as_arrow_is_the_table_as_arrow(reader: Client, table: str) -> None:
+    changes = reader.table(table).changes()
+    wait_until(lambda: is_current(reader, changes.mirror))
+    mirrored, downloaded = changes.mirror.to_arrow(), reader.table(table).to_arrow()
     assert mirrored.schema == downloaded.schema
     assert sorted(map(repr, mirrored.to_pylist())) == sorted(map(repr, downloaded.to_pylist()))
 
 
-def test_every_table_can_be_followed(client: Client) -> None:
-    names = [table["name"] for table in client.tables()]
-    mirrors = [client.table(name).changes() for name in names]
+def test_every_table_can_be_followed(reader: Client) -> None:
+    names = [table["name"] for table in reader.tables()]
+    mirrors = [reader.table(name).changes() for name in names]
     for changes in mirrors:
-        assert changes.wait(SECONDS).mirror.to_arrow().schema == client.table(changes.table).to_arrow().schema
+        assert changes.wait(SECONDS).mirror.to_arrow().schema == reader.table(changes.table).to_arrow().schema
     assert len(names) > 7
 
 
@@ -143,17 +157,17 @@ def test_generation_that_is_retired_ends_its_subscription(filling: Filling, clie
     assert new.get(SECONDS).total == 2
 
 
-def test_errors_are_those_of_http(client: Client) -> None:
+def test_errors_are_those_of_http(reader: Client) -> None:
     for arguments in ({"where": "age = old"}, {"sort": "nothing"}, {"columns": ["nothing"]}):
         with pytest.raises(TurnoutError) as http:
-            client.rows("users_ui", **arguments)
+            reader.rows("users_ui", **arguments)
         with pytest.raises(TurnoutError) as live:
-            client.table("users_ui").window(**arguments).wait(SECONDS)
+            reader.table("users_ui").window(**arguments).wait(SECONDS)
         assert (live.value.as_json(), live.value.status) == (http.value.as_json(), http.value.status)
 
 
-def test_more_subscriptions_than_a_connection_takes_are_refused_by_name(client: Client) -> None:
-    taken = [client.table("users_ui").window(offset=place) for place in range(33)]
+def test_more_subscriptions_than_a_connection_takes_are_refused_by_name(reader: Client) -> None:
+    taken = [reader.table("users_ui").window(offset=place) for place in range(33)]
     wait_until(lambda: all(one.state in (State.LIVE, State.REFUSED) for one in taken))
     refused = [one for one in taken if one.state is State.REFUSED]
     assert [one.error.code for one in refused if one.error] == ["too_many_subscriptions"]

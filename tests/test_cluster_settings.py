@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 import pyarrow as pa
 import pytest
 
-from turnout.cli.spark_check import look_at_spark
+from turnout.cli.checks import check_spark
 from turnout.config import SparkSettings, parse
 from turnout.config.document import parse_yaml
 from turnout.spark.cluster import address_toward, answers, carried, is_local, python_of_workers, reached_at
@@ -80,16 +80,16 @@ def test_archive_of_packages_has_what_workers_import_and_little_else(
 
 
 def test_check_says_what_executors_need_or_why_there_are_none() -> None:
-    assert look_at_spark(SparkSettings()) == []
+    assert check_spark(SparkSettings()) == []
     with socket.create_server(("127.0.0.1", 0)) as server:
         master = f"spark://127.0.0.1:{server.getsockname()[1]}"
-        [found] = look_at_spark(SparkSettings(master=master), {"PYSPARK_PYTHON": "python3"})
+        [found] = check_spark(SparkSettings(master=master), {"PYSPARK_PYTHON": "python3"})
     needs = "hosts of executors need Kafka, 127.0.0.1 and python3 (packages are sent)"
     assert (found.level, found.text) == ("ok", f"{master}: {needs}")
     assert answers(f"spark://127.0.0.1:1,127.0.0.1:{master.rpartition(':')[2]}", 1.0) is not None
-    [found] = look_at_spark(SparkSettings(master=master), {})
+    [found] = check_spark(SparkSettings(master=master), {})
     assert (found.level, found.hint) == ("fault", "start the master, or correct spark.master")
-    [found] = look_at_spark(SparkSettings(master="yarn"), {})
+    [found] = check_spark(SparkSettings(master="yarn"), {})
     assert (found.level, "HADOOP_CONF_DIR" in found.hint) == ("fault", True)
 
 

@@ -9,18 +9,16 @@ from hypothesis import strategies as st
 
 from turnout.config import Settings
 from turnout.config.topic_rules import TopicRules
-from turnout.errors import TurnoutError
 from turnout.plan.control import (
     MAX_MESSAGE_BYTES,
     Action,
     ControlMessage,
     ControlRejected,
     Outcome,
-    check_expected,
-    combine,
-    parse_message,
+    generation_conflict,
     resolve,
 )
+from turnout.plan.control_parsing import parse_message
 from turnout.plan.joins import Join
 from turnout.plan.plan import Plan, Start
 
@@ -303,25 +301,23 @@ def test_message_with_nested_field_is_parsed_or_rejected(field: str, depth: int)
 
 
 @pytest.mark.parametrize(
-    ("message", "described"),
+    ("message", "becomes"),
     [
-        pytest.param(ControlMessage(), "no change", id="nothing given"),
-        pytest.param(ControlMessage({"users": "users"}, Join.LEFT), "no change", id="the same"),
-        pytest.param(ControlMessage(start=Start()), "no change", id="the same start"),
-        pytest.param(ControlMessage({"users": "u2"}), "users: users -> u2", id="topic"),
-        pytest.param(ControlMessage(join=Join.INNER), "final_ui join: left -> inner", id="join"),
-        pytest.param(ControlMessage(start=Start("earliest")), "start: latest -> earliest", id="start alone"),
+        pytest.param(ControlMessage(), CURRENT, id="nothing given"),
+        pytest.param(ControlMessage({"users": "users"}, Join.LEFT), CURRENT, id="the same"),
+        pytest.param(ControlMessage(start=Start()), CURRENT, id="the same start"),
+        pytest.param(ControlMessage({"users": "u2"}), CURRENT.with_(topics={"users": "u2"}), id="topic"),
+        pytest.param(ControlMessage(join=Join.INNER), CURRENT.with_(joins={"final_ui": Join.INNER}), id="join"),
+        pytest.param(ControlMessage(start=Start("earliest")), CURRENT.with_(start=Start("earliest")), id="start alone"),
         pytest.param(
             ControlMessage({"accounts": "a2", "users": "u2"}, Join.FULL),
-            "users: users -> u2, accounts: accounts -> a2, final_ui join: left -> full",
+            Plan({"users": "u2", "accounts": "a2"}, {"final_ui": Join.FULL}),
             id="all",
         ),
     ],
 )
-def test_resolution_says_what_changes(message: ControlMessage, described: str) -> None:
-    resolution = resolve(message, CURRENT)
-    assert resolution.describe() == described
-    assert resolution.changed == (described != "no change")
+def test_message_changes_only_what_it_names(message: ControlMessage, becomes: Plan) -> None:
+    assert resolve(message, CURRENT) == becomes
 
 
 def test_message_can_have_a_join_for_one_view() -> None:
@@ -329,15 +325,15 @@ def test_message_can_have_a_join_for_one_view() -> None:
     assert (message.join, message.joins) == (Join.INNER, {"b": Join.FULL})
     assert message.warnings == ("unknown field 'cJoinType' is ignored (did you mean joinType?)",)
     plan = Plan({"users": "u"}, {"a": Join.LEFT, "b": Join.LEFT})
-    assert resolve(message, plan).plan.joins == {"a": Join.INNER, "b": Join.FULL}
+    assert resolve(message, plan).joins == {"a": Join.INNER, "b": Join.FULL}
     with pytest.raises(ControlRejected, match="bJoinType: unknown join 'sideways'"):
         parse_message('{"bJoinType": "sideways"}', SOURCES, ["b"])
 
 
 def test_resolution_gives_the_join_to_every_view() -> None:
     plan = Plan({"users": "u"}, {"one": Join.LEFT, "two": Join.FULL})
-    assert set(resolve(ControlMessage(join=Join.SEMI), plan).plan.joins.values()) == {Join.SEMI}
-    assert resolve(ControlMessage(join=Join.LEFT), plan).differences() == ("two join: full -> left",)
+    assert set(resolve(ControlMessage(join=Join.SEMI), plan).joins.values()) == {Join.SEMI}
+    assert resolve(ControlMessage(join=Join.LEFT), plan) == plan.with_(joins={"two": Join.LEFT})
 
 
 def test_resolution_of_a_rollback_is_refused() -> None:
@@ -345,33 +341,17 @@ def test_resolution_of_a_rollback_is_refused() -> None:
         resolve(ControlMessage(action=Action.ROLLBACK), CURRENT)
 
 
-def test_combination_later_fields_win() -> None:
-    messages = [
-        ControlMessage({"users": "u2", "accounts": "a2"}),
-        ControlMessage(join=Join.INNER),
-        ControlMessage({"users": "u3"}),
-    ]
-    combined = combine(messages, CURRENT)
-    assert combined.plan == Plan({"users": "u3", "accounts": "a2"}, {"final_ui": Join.INNER})
-    assert combined.before == CURRENT
-
-
-def test_combination_that_comes_back_changes_nothing() -> None:
-    assert not combine([ControlMessage({"users": "u2"}), ControlMessage({"users": "users"})], CURRENT).changed
-
-
 @pytest.mark.parametrize("expected", [None, 3])
 def test_expected_generation_that_holds_is_accepted(expected: int | None) -> None:
-    check_expected(ControlMessage(expected_generation=expected), 3)
+    assert generation_conflict(ControlMessage(expected_generation=expected), 3) is None
 
 
 @pytest.mark.parametrize("expected", [0, 2, 4])
 def test_expected_generation_that_does_not_hold_is_a_conflict(expected: int) -> None:
-    with pytest.raises(TurnoutError, match=f"is {expected}, but generation 3 is published") as caught:
-        check_expected(ControlMessage(expected_generation=expected, request_id="r"), 3)
-    assert (caught.value.code, caught.value.status) == ("generation_conflict", 409)
-    assert isinstance(caught.value, ControlRejected)
-    assert caught.value.request_id == "r"
+    conflict = generation_conflict(ControlMessage(expected_generation=expected, request_id="r"), 3)
+    assert conflict is not None
+    assert f"is {expected}, but generation 3 is published" in conflict.message
+    assert (conflict.code, conflict.status, conflict.request_id) == ("generation_conflict", 409, "r")
 
 
 def test_outcome_names_are_pinned() -> None:

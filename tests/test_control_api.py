@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -16,13 +15,15 @@ from starlette.testclient import TestClient
 from serving import HTTP, SECONDS, STATUS, serving, small_store
 from turnout.client import connect
 from turnout.errors import TurnoutError
-from turnout.plan.control import ControlMessage, ControlRejected, Outcome, parse_message
+from turnout.plan.control import ControlMessage, ControlRejected, Outcome
+from turnout.plan.control_parsing import parse_message
 from turnout.serve import control_api
 from turnout.serve.app import Services, create_app
 from turnout.store.database import Database
-from turnout.swap.control_queue import Answer, Ticket
-from turnout.swap.counters import Measures
+from turnout.store.ledger import MessageRecord
+from turnout.swap.control_queue import Answer, QueuedMessage
 from turnout.swap.health import Readiness
+from turnout.swap.metrics import Metrics
 from turnout.testing import wait_until
 
 OWN = "http://127.0.0.1:10000"
@@ -32,17 +33,17 @@ class FakeDesk:
     """Takes messages, and answers at once by `decide`; without one it leaves them waiting."""
 
     def __init__(self) -> None:
-        self.tickets: list[Ticket] = []
-        self.decide: Callable[[Ticket], Answer | None] = lambda _: Answer(Outcome.APPLIED, "generation 2", 2)
+        self.tickets: list[QueuedMessage] = []
+        self.decide: Callable[[QueuedMessage], Answer | None] = lambda _: Answer(Outcome.APPLIED, "generation 2", 2)
 
-    def submit(self, raw: bytes | str, requester: str) -> Ticket:
+    def submit(self, raw: bytes | str, requester: str) -> QueuedMessage:
         text = raw.decode() if isinstance(raw, bytes) else raw
         queued: ControlMessage | ControlRejected
         try:
             queued = parse_message(raw, ("users", "accounts"))
         except ControlRejected as error:
             queued = error
-        ticket = Ticket(len(self.tickets) + 1, queued, text, requester, None)
+        ticket = QueuedMessage(MessageRecord(text, requester, number=len(self.tickets) + 1), queued)
         self.tickets.append(ticket)
         answer = self.decide(ticket)
         if isinstance(queued, ControlRejected):
@@ -51,7 +52,7 @@ class FakeDesk:
             self.settle(ticket, answer)
         return ticket
 
-    def settle(self, ticket: Ticket, answer: Answer) -> None:
+    def settle(self, ticket: QueuedMessage, answer: Answer) -> None:
         ticket.answer = answer
         ticket.done.set()
 
@@ -60,7 +61,7 @@ class FakeOrchestrator:
     """The orchestrator as the server sees it."""
 
     def __init__(self) -> None:
-        self.desk = FakeDesk()
+        self.queue = FakeDesk()
         self.names = ["users", "__consumer_offsets", "accounts"]
 
     def status(self) -> dict[str, Any]:
@@ -69,36 +70,50 @@ class FakeOrchestrator:
     def readiness(self) -> Readiness:
         return Readiness(True, "generation 1 is published")
 
-    def measures(self) -> Measures:
-        return Measures(self.readiness())
+    def metrics(self) -> Metrics:
+        return Metrics(self.readiness())
 
     def topics(self) -> list[str]:
         return self.names
 
 
-def leave_waiting(_: Ticket) -> Answer | None:
+def leave_waiting(_: QueuedMessage) -> Answer | None:
     return None
 
 
-@pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
-    with small_store(tmp_path) as opened:
+# One store and one application for all tests: none writes to the store, and each gets a desk of its own.
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    with small_store(tmp_path_factory.mktemp("store")) as opened:
         yield opened
 
 
-@pytest.fixture
-def orchestrator() -> FakeOrchestrator:
+@pytest.fixture(scope="module")
+def shared_orchestrator() -> FakeOrchestrator:
     return FakeOrchestrator()
+
+
+@pytest.fixture(scope="module")
+def shared_client(database: Database, shared_orchestrator: FakeOrchestrator) -> TestClient:
+    return client_of(database, shared_orchestrator)
+
+
+@pytest.fixture
+def orchestrator(shared_orchestrator: FakeOrchestrator) -> FakeOrchestrator:
+    shared_orchestrator.queue = FakeDesk()
+    return shared_orchestrator
 
 
 @pytest.fixture
 def desk(orchestrator: FakeOrchestrator) -> FakeDesk:
-    return orchestrator.desk
+    return orchestrator.queue
 
 
 @pytest.fixture
-def client(database: Database, orchestrator: FakeOrchestrator) -> TestClient:
-    return client_of(database, orchestrator)
+def client(shared_client: TestClient, orchestrator: FakeOrchestrator) -> TestClient:
+    return shared_client
 
 
 def client_of(database: Database, orchestrator: FakeOrchestrator, wait_seconds: float = SECONDS) -> TestClient:
@@ -131,7 +146,7 @@ def test_outcome_is_answered_in_the_agreed_shape(client: TestClient, desk: FakeD
 def test_message_reaches_the_desk_as_it_came(client: TestClient, desk: FakeDesk) -> None:
     raw = ' {"usersTopic" :"users2", "usersTopic": "users3", "joinType": NaN}\n'
     assert client.post("/api/control", content=raw).status_code == 200
-    assert desk.tickets[0].raw == raw
+    assert desk.tickets[0].record.raw == raw
 
 
 def test_dry_run_brings_its_report(client: TestClient, desk: FakeDesk) -> None:
@@ -188,13 +203,13 @@ def test_request_waits_until_its_outcome_comes(client: TestClient, desk: FakeDes
 
 
 def test_outcome_that_takes_too_long_becomes_accepted(database: Database, orchestrator: FakeOrchestrator) -> None:
-    orchestrator.desk.decide = leave_waiting
+    orchestrator.queue.decide = leave_waiting
     answer = client_of(database, orchestrator, wait_seconds=0.05).post("/api/control", json={"requestId": "r"})
     assert (answer.status_code, answer.json()["outcome"], answer.json()["requestId"]) == (202, None, "r")
 
 
 def test_waiting_requests_hold_nobody_back(database: Database, orchestrator: FakeOrchestrator) -> None:
-    desk = orchestrator.desk
+    desk = orchestrator.queue
     desk.decide = leave_waiting
     with (
         serving(create_app(Services(database, orchestrator))) as url,
@@ -213,12 +228,12 @@ def test_waiting_requests_hold_nobody_back(database: Database, orchestrator: Fak
 
 
 def test_server_stops_while_a_request_waits(database: Database, orchestrator: FakeOrchestrator) -> None:
-    orchestrator.desk.decide = leave_waiting
+    orchestrator.queue.decide = leave_waiting
     with ThreadPoolExecutor(1) as pool:
         with serving(create_app(Services(database, orchestrator))) as url:
             # It would wait for more than ten minutes.
             post = pool.submit(httpx.post, f"{url}/api/control", json={}, timeout=SECONDS)
-            wait_until(lambda: len(orchestrator.desk.tickets) == 1)
+            wait_until(lambda: len(orchestrator.queue.tickets) == 1)
         assert post.result(SECONDS).status_code == 202
 
 
@@ -226,7 +241,7 @@ def test_waiting_place_of_a_client_that_left_is_free_again(
     database: Database, orchestrator: FakeOrchestrator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(control_api, "MAX_WAITING", 1)
-    desk = orchestrator.desk
+    desk = orchestrator.queue
     desk.decide = leave_waiting
     with serving(create_app(Services(database, orchestrator))) as url:
         with pytest.raises(httpx.ReadTimeout):
@@ -259,7 +274,7 @@ def test_requester_is_what_the_client_calls_itself(
     client: TestClient, desk: FakeDesk, header: str | None, requester: str
 ) -> None:
     client.post("/api/control", json={}, headers={"X-Turnout-Client": header} if header else {})
-    assert desk.tickets[0].requester == requester
+    assert desk.tickets[0].record.requester == requester
 
 
 @pytest.mark.parametrize("body", [b"", b"  ", b"{}"])
@@ -267,12 +282,12 @@ def test_rollback_is_a_control_message(client: TestClient, desk: FakeDesk, body:
     desk.decide = lambda _: Answer(Outcome.ROLLED_BACK, "generation 1", 1)
     answer = client.post("/api/rollback", content=body)
     assert answer.json()["outcome"] == "rolled_back"
-    assert json.loads(desk.tickets[0].raw or "") == {"action": "rollback"}
+    assert json.loads(desk.tickets[0].record.raw or "") == {"action": "rollback"}
 
 
 def test_rollback_takes_request_and_generation(client: TestClient, desk: FakeDesk) -> None:
     client.post("/api/rollback?wait=false", json={"requestId": "undo", "expectedGeneration": 7, "action": "change"})
-    assert json.loads(desk.tickets[0].raw or "") == {
+    assert json.loads(desk.tickets[0].record.raw or "") == {
         "requestId": "undo",
         "expectedGeneration": 7,
         "action": "rollback",
@@ -349,7 +364,7 @@ def test_reading_a_changing_call_is_refused(client: TestClient) -> None:
 
 
 def test_store_that_takes_no_message_is_unavailable(client: TestClient, desk: FakeDesk) -> None:
-    def full(_: Ticket) -> Answer:
+    def full(_: QueuedMessage) -> Answer:
         raise duckdb.IOException("no space left on device")
 
     desk.decide = full

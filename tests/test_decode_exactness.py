@@ -23,8 +23,9 @@ from hypothesis import strategies as st
 from decoding import found, raw, shape
 from turnout.config import Format
 from turnout.decode import Decoded, merge, open_decoder
+from turnout.decode.record_decoder import Decoder
 from turnout.decode.registry import RegisteredSchema
-from turnout.decode.schemas import Decoder, RegistrySchemas
+from turnout.decode.schemas import RegistrySchemas
 
 EXAMPLES = 300 if os.environ.get("LONG_TESTS") else 12
 COLUMNS = {

@@ -16,10 +16,10 @@ import pytest
 from decoding import Found, found, raw, shape
 from turnout.decode import SourceShape, open_decoder, shown
 from turnout.decode.avro import is_recursive
-from turnout.decode.columns import fit_of, text_of
+from turnout.decode.columns import Day, Moment, fit_of, text_of
 from turnout.decode.protobuf import message_indexes
 from turnout.decode.schemas import compiled
-from turnout.decode.times import FIRST_MICROSECOND, LAST_DAY, LAST_MICROSECOND, Day, Moment
+from turnout.plan.times import FIRST_MICROSECOND, LAST_DAY, LAST_MICROSECOND
 
 NOON = 1_767_355_200_000_000
 DAY = 20_455
@@ -305,34 +305,34 @@ def test_workers_need_nothing_of_turnout(tmp_path: Path) -> None:
     from pyspark import cloudpickle
 
     import turnout.decode
+    from turnout.spark.read.bulk import carry_code
 
-    cloudpickle.register_pickle_by_value(turnout.decode)  # type: ignore[no-untyped-call]
-    try:
-        proto = 'syntax = "proto3"; message M { string id = 1; }'
-        sources = [
-            shape({"id": "string", "price": "decimal(10,2)", "at": "timestamp"}, tombstones=True),
-            shape(
-                {"id": "string"},
-                topic=1,
-                form="avro",
-                schemas={1: (json.dumps(record(("id", "string"))),)},
-                framed=True,
-            ),
-            protobuf(proto, {"id": "string"}),
-        ]
-        values = [b'{"id":"a","price":1.5,"at":1}'] * 100 + [b"nope", b"\0\0\0\0\1\2a", b"\x0a\x01a"]
-        batch = raw(values, topics=[0] * 101 + [1, 2])
-        sources[2] = SourceShape("p", 2, "id", {"id": "string"}, False, "protobuf", sources[2].schemas)
-        task = (open_decoder, turnout.decode.write, turnout.decode.merge, sources, batch)
-        tmp_path.joinpath("code").write_bytes(cloudpickle.dumps(task))  # type: ignore[no-untyped-call]
-    finally:
-        cloudpickle.unregister_pickle_by_value(turnout.decode)  # type: ignore[no-untyped-call]
+    carry_code()
+    proto = 'syntax = "proto3"; message M { string id = 1; }'
+    sources = [
+        shape({"id": "string", "price": "decimal(10,2)", "at": "timestamp"}, tombstones=True),
+        shape(
+            {"id": "string"},
+            topic=1,
+            form="avro",
+            schemas={1: (json.dumps(record(("id", "string"))),)},
+            framed=True,
+        ),
+        protobuf(proto, {"id": "string"}),
+    ]
+    values = [b'{"id":"a","price":1.5,"at":1}'] * 100 + [b"nope", b"\0\0\0\0\1\2a", b"\x0a\x01a"]
+    batch = raw(values, topics=[0] * 101 + [1, 2])
+    sources[2] = SourceShape("p", 2, "id", {"id": "string"}, False, "protobuf", sources[2].schemas)
+    task = (open_decoder, turnout.decode.write, turnout.decode.merge, sources, batch)
+    tmp_path.joinpath("code").write_bytes(cloudpickle.dumps(task))  # type: ignore[no-untyped-call]
     code = (
         "import sys; sys.modules['turnout'] = None\n"
         "import pickle, pathlib\n"
         f"folder = pathlib.Path({str(tmp_path)!r})\n"
         "opened, write, merge, sources, batch = pickle.loads((folder / 'code').read_bytes())\n"
-        "write(merge([opened(sources)(batch)]), folder / 'rows')"
+        "import pyarrow\n"
+        "with pyarrow.OSFile(str(folder / 'rows'), 'wb') as sink:\n"
+        "    write(merge([opened(sources)(batch)]), sink)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -13,16 +13,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
+from lengths import FUZZ_EXAMPLES
 from serving import Steering, small_store
 from turnout.config import Settings
 from turnout.serve.app import create_app
 from turnout.serve.read_api import Services
 from turnout.store.database import Database
 from turnout.store.ledger import Ledger
-from turnout.swap.control_queue import Desk
+from turnout.swap.control_queue import ControlQueue
 
 OWN = "http://127.0.0.1:10000"
-fuzzed = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+fuzzed = settings(max_examples=FUZZ_EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -67,7 +68,7 @@ class Steered(Steering):
 
     def __init__(self, database: Database) -> None:
         chosen = Settings()
-        self.desk = Desk(chosen, database, Ledger(database, list(chosen.sources), 100), lambda level, text: None)
+        self.queue = ControlQueue(chosen, Ledger(database, list(chosen.sources)), lambda level, text: None)
 
     def topics(self) -> list[str]:
         return ["users"]

@@ -1,4 +1,4 @@
-"""The ledger: each message has one outcome, each generation its own number, and the log its limit."""
+"""The ledger: each message has one outcome, and each generation its own number."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from turnout.plan.joins import Join
 from turnout.plan.plan import Plan, Start
 from turnout.store.database import Database
-from turnout.store.ledger import Arrival, GenerationRecord, Ledger, Pending, Swap
+from turnout.store.ledger import GenerationRecord, Ledger, MessageRecord, SwapRecord
 
 PLAN = Plan({"users": "u", "accounts": "a"}, {"final_ui": Join.LEFT}, Start("earliest"))
 MOMENT = 1_767_225_600_000
@@ -26,7 +26,7 @@ def database(tmp_path: Path) -> Iterator[Database]:
 
 @pytest.fixture
 def ledger(database: Database) -> Ledger:
-    return Ledger(database, ["users", "accounts"], log_rows=10)
+    return Ledger(database, ["users", "accounts"])
 
 
 def rows(database: Database, sql: str) -> list[tuple[Any, ...]]:
@@ -34,7 +34,7 @@ def rows(database: Database, sql: str) -> list[tuple[Any, ...]]:
         return cursor.execute(sql).fetchall()
 
 
-def numbers(kept: list[Pending | None]) -> list[int | None]:
+def numbers(kept: list[MessageRecord | None]) -> list[int | None]:
     return [one.number if one is not None else None for one in kept]
 
 
@@ -44,45 +44,38 @@ def settle(database: Database, ledger: Ledger, message: int, outcome: str) -> No
 
 
 def test_ledger_keeps_a_record_of_the_topic_once(ledger: Ledger) -> None:
-    one, two = Arrival("{}", "topic", 0, 5, MOMENT), Arrival("{}", "topic", 0, 6, MOMENT)
-    assert numbers(ledger.arrive([one, two])) == [1, 2]
-    assert ledger.arrive([one, two]) == [None, None]
+    one, two = MessageRecord("{}", "topic", 0, 5, MOMENT), MessageRecord("{}", "topic", 0, 6, MOMENT)
+    assert numbers(ledger.add_messages([one, two])) == [1, 2]
+    assert ledger.add_messages([one, two]) == [None, None]
     assert ledger.control_positions() == {0: 7}
 
 
 def test_ledger_takes_the_same_place_of_a_topic_made_anew_as_another_record(ledger: Ledger) -> None:
-    assert numbers(ledger.arrive([Arrival("{}", "topic", 0, 0, MOMENT)])) == [1]
-    assert numbers(ledger.arrive([Arrival("{}", "topic", 0, 0, MOMENT + 1)])) == [2]
+    assert numbers(ledger.add_messages([MessageRecord("{}", "topic", 0, 0, MOMENT)])) == [1]
+    assert numbers(ledger.add_messages([MessageRecord("{}", "topic", 0, 0, MOMENT + 1)])) == [2]
 
 
 def test_ledger_keeps_equal_messages_of_a_surface_apart(ledger: Ledger) -> None:
-    assert numbers(ledger.arrive([Arrival("{}", "http"), Arrival("{}", "http")])) == [1, 2]
+    assert numbers(ledger.add_messages([MessageRecord("{}", "http"), MessageRecord("{}", "http")])) == [1, 2]
     assert ledger.control_positions() == {}
 
 
 def test_ledger_gives_a_message_one_outcome(database: Database, ledger: Ledger) -> None:
-    ledger.arrive([Arrival("a", "http"), Arrival("b", "topic", 0, 0, MOMENT)])
+    ledger.add_messages([MessageRecord("a", "http"), MessageRecord("b", "topic", 0, 0, MOMENT)])
     settle(database, ledger, 1, "applied")
-    assert ledger.pending() == [Pending(2, "b", "topic", 0, None)]
+    assert ledger.open_messages() == [MessageRecord("b", "topic", 0, 0, MOMENT, number=2)]
     with pytest.raises(AssertionError, match="has an outcome already"):
         settle(database, ledger, 1, "failed")
     assert rows(database, "SELECT outcome FROM control_raw ORDER BY _id") == [("applied",), (None,)]
 
 
 def test_ledger_hands_out_outcomes_until_they_are_acknowledged(database: Database, ledger: Ledger) -> None:
-    ledger.arrive([Arrival("a", "http"), Arrival("b", "http")])
+    ledger.add_messages([MessageRecord("a", "http"), MessageRecord("b", "http")])
     settle(database, ledger, 1, "applied")
     [(number, payload)] = ledger.unacknowledged()
     assert (number, payload["requestId"], payload["outcome"]) == (1, "r1", "applied")
     ledger.acknowledged([1])
     assert ledger.unacknowledged() == []
-
-
-def test_ledger_keeps_the_newest_log_lines(database: Database, ledger: Ledger) -> None:
-    for number in range(201):
-        ledger.log("INFO", f"line {number}")
-    kept = rows(database, "SELECT msg FROM orchestrator_logs ORDER BY _id")
-    assert kept == [(f"line {number}",) for number in range(191, 201)]
 
 
 def test_ledger_changes_the_status_row_in_place(database: Database, ledger: Ledger) -> None:
@@ -96,8 +89,8 @@ def test_ledger_changes_the_status_row_in_place(database: Database, ledger: Ledg
 
 def test_ledger_makes_the_status_row_anew_for_other_sources(database: Database, ledger: Ledger) -> None:
     ledger.set_status(generation=3)
-    assert Ledger(database, ["users", "accounts"], 10).status()["generation"] == 3
-    other = Ledger(database, ["users", "orders"], 10).status()
+    assert Ledger(database, ["users", "accounts"]).status()["generation"] == 3
+    other = Ledger(database, ["users", "orders"]).status()
     assert "ordersTopic" in other and "accountsTopic" not in other
 
 
@@ -114,14 +107,22 @@ def test_ledger_never_gives_a_number_twice(database: Database, ledger: Ledger) -
 
 
 def test_ledger_undoes_a_failed_transaction_whole(database: Database, ledger: Ledger) -> None:
-    swap = Swap(1, "", "after", "http", None, None, "{}", 0.1, 0.2, 0.3, "applied")
-    ledger.arrive([Arrival("a", "http")])
+    swap = SwapRecord(
+        generation=1,
+        before="",
+        after="after",
+        requester="http",
+        request_id=None,
+        control_offset=None,
+        outcome="applied",
+    )
+    ledger.add_messages([MessageRecord("a", "http")])
     with pytest.raises(RuntimeError), database.write() as cursor:
         ledger.add_swap(cursor, swap)
         ledger.settle(cursor, 1, None, "applied", "")
         raise RuntimeError
     assert rows(database, "FROM swaps") == []
-    assert [pending.number for pending in ledger.pending()] == [1]
+    assert [pending.number for pending in ledger.open_messages()] == [1]
 
 
 def test_ledger_remembers_the_plan_before(database: Database, ledger: Ledger) -> None:

@@ -23,6 +23,7 @@ from turnout.messages import MAX_SUBSCRIPTIONS, Changes, CloseCode, Current, Pro
 from turnout.plan.joins import Join
 from turnout.serve.live import outbox
 from turnout.serve.live import windows as live_windows
+from turnout.serve.live.changes import SharedChanges
 from turnout.store.database import Database
 from turnout.store.feed import Wanted
 from turnout.store.ledger import Ledger
@@ -40,6 +41,13 @@ def filling(tmp_path: Path) -> Iterator[Filling]:
 @pytest.fixture
 def url(filling: Filling) -> Iterator[str]:
     with serving(application(filling.database)) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def quiet_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server whose store nobody writes to, for all tests that only look."""
+    with filled(tmp_path_factory.mktemp("quiet")) as made, serving(application(made.database)) as address:
         yield address
 
 
@@ -76,8 +84,8 @@ def test_window_whose_total_alone_changes_is_sent_with_the_new_total(filling: Fi
         assert first.rows == second.rows
 
 
-def test_window_moves_when_its_id_is_sent_again(url: str) -> None:
-    with Socket(url) as socket:
+def test_window_moves_when_its_id_is_sent_again(quiet_url: str) -> None:
+    with Socket(quiet_url) as socket:
         socket.send(type="window", id="w", table="users_ui", limit=1)
         socket.receive()
         socket.send(type="window", id="w", table="users_ui", limit=1, offset=1)
@@ -169,9 +177,9 @@ def test_changes_are_a_snapshot_and_then_every_insert_update_and_delete(tmp_path
     database.close()
 
 
-def test_changes_of_a_large_table_come_in_parts(filling: Filling, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changes_of_a_large_table_come_in_parts(quiet_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("turnout.serve.live.encoding.SNAPSHOT_PART_ROWS", 1)
-    with Socket(url) as socket:
+    with Socket(quiet_url) as socket:
         socket.send(type="changes", id="c", table="users_ui")
         parts = [socket.receive(), socket.receive()]
         assert [part.last for part in parts if isinstance(part, Snapshot)] == [False, True]
@@ -192,7 +200,7 @@ def test_changes_of_columns_leave_out_updates_of_others(tmp_path: Path) -> None:
 
 
 def test_changes_of_shared_tables_are_told_too(filling: Filling, url: str) -> None:
-    ledger = Ledger(filling.database, ["users", "accounts"], 100)
+    ledger = Ledger(filling.database, ["users", "accounts"])
     with Socket(url) as socket:
         socket.send(type="changes", id="c", table="orchestrator_logs")
         assert isinstance(socket.receive(), Snapshot)
@@ -245,14 +253,14 @@ def test_viewer_that_asks_for_what_is_not_there_harms_no_batch(tmp_path: Path) -
 
 
 def test_fault_of_the_server_ends_the_subscription_with_an_error(
-    filling: Filling, url: str, monkeypatch: pytest.MonkeyPatch
+    quiet_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> None:
         raise ValueError("a secret of the house")
 
     monkeypatch.setattr("turnout.serve.live.windows.track_window", broken)
     monkeypatch.setattr("turnout.serve.live.changes.track_window", broken)
-    with Socket(url) as socket:
+    with Socket(quiet_url) as socket:
         socket.send(type="window", id="w", table="users_ui")
         socket.send(type="changes", id="c", table="users_ui")
         for error in (socket.receive(), socket.receive()):
@@ -261,14 +269,41 @@ def test_fault_of_the_server_ends_the_subscription_with_an_error(
             assert "secret" not in error.model_dump_json()
 
 
-def test_status_is_pushed(url: str) -> None:
-    with Socket(url) as socket:
+def test_status_is_pushed(quiet_url: str) -> None:
+    with Socket(quiet_url) as socket:
         socket.send(type="status", id="s")
         first, second = socket.receive(), socket.receive()
         assert isinstance(first, StatusNow)
         assert isinstance(second, StatusNow)
         assert first.status["newestRecord"] == "2026-01-01T00:00:02Z"
         assert first.status["time"] < second.status["time"]
+
+
+def test_change_that_comes_while_the_snapshot_is_read_is_sent_after_it(
+    filling: Filling, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told, tell = threading.Event(), SharedChanges.told
+
+    def noted(self: SharedChanges, *arguments: Any) -> None:
+        tell(self, *arguments)
+        told.set()
+
+    def slow(database: Database, window: Window) -> TrackedWindow:
+        found = track_window(database, window)
+        if not told.is_set():
+            filling.batch(users=[{**USER_1, "userId": "u3"}])
+            assert told.wait(SECONDS)
+        return found
+
+    monkeypatch.setattr(SharedChanges, "told", noted)
+    monkeypatch.setattr("turnout.serve.live.changes.track_window", slow)
+    follower = Follower("users_ui")
+    with Socket(url) as socket:
+        follower.subscribe(socket)
+        for _ in range(2):
+            follower.apply(socket.receive())
+        assert [type(message) for message in follower.messages] == [Snapshot, Changes]
+        assert follower.place == place_of(url, "users_ui")
 
 
 def test_resume_gets_only_what_was_missed(filling: Filling, url: str) -> None:
@@ -312,8 +347,8 @@ def test_resume_after_a_restart_of_the_server_is_current_where_nothing_changed(f
         assert follower.sorted_rows() == sorted_rows_of(restarted, "final_ui")
 
 
-def test_resume_of_an_unknown_place_gets_a_snapshot(url: str) -> None:
-    with Socket(url) as socket:
+def test_resume_of_an_unknown_place_gets_a_snapshot(quiet_url: str) -> None:
+    with Socket(quiet_url) as socket:
         socket.send(type="changes", id="c", table="final_ui", resume={"generation": 9, "version": 4})
         assert isinstance(socket.receive(), Snapshot)
 
@@ -349,8 +384,8 @@ def test_unsubscribe_ends_what_is_sent(filling: Filling, url: str) -> None:
         ),
     ],
 )
-def test_bad_message_is_an_error_and_the_connection_stays(url: str, raw: str, code: str) -> None:
-    with Socket(url) as socket:
+def test_bad_message_is_an_error_and_the_connection_stays(quiet_url: str, raw: str, code: str) -> None:
+    with Socket(quiet_url) as socket:
         socket.raw.send(raw)
         error = socket.receive()
         assert isinstance(error, Problem)
@@ -360,8 +395,8 @@ def test_bad_message_is_an_error_and_the_connection_stays(url: str, raw: str, co
         assert isinstance(socket.receive(), WindowRows)
 
 
-def test_message_of_ten_megabytes_ends_the_connection_only(url: str) -> None:
-    with Socket(url) as socket, Socket(url) as other:
+def test_message_of_ten_megabytes_ends_the_connection_only(quiet_url: str) -> None:
+    with Socket(quiet_url) as socket, Socket(quiet_url) as other:
         with pytest.raises(ConnectionClosed) as closed:
             socket.raw.send("x" * 10_000_000)
             socket.receive()
@@ -370,8 +405,8 @@ def test_message_of_ten_megabytes_ends_the_connection_only(url: str) -> None:
         assert isinstance(other.receive(), WindowRows)
 
 
-def test_too_many_messages_end_the_connection(url: str) -> None:
-    with Socket(url) as socket:
+def test_too_many_messages_end_the_connection(quiet_url: str) -> None:
+    with Socket(quiet_url) as socket:
         with pytest.raises(ConnectionClosed) as closed:
             for _ in range(1000):
                 socket.send(type="unsubscribe", id="x")
@@ -381,8 +416,8 @@ def test_too_many_messages_end_the_connection(url: str) -> None:
         assert closed.value.rcvd.code == CloseCode.TOO_MANY_MESSAGES
 
 
-def test_too_many_subscriptions_are_refused(url: str) -> None:
-    with Socket(url) as socket:
+def test_too_many_subscriptions_are_refused(quiet_url: str) -> None:
+    with Socket(quiet_url) as socket:
         for number in range(MAX_SUBSCRIPTIONS + 1):
             socket.send(type="window", id=str(number), table="users_ui", limit=number)
         answers = [socket.receive() for _ in range(MAX_SUBSCRIPTIONS + 1)]
@@ -419,13 +454,14 @@ def test_stalled_client_is_conflated_then_dropped_and_others_notice_nothing(
     monkeypatch.setattr("turnout.serve.connections._LAST_WORD_SECONDS", 0.1)
     monkeypatch.setattr(outbox, "MAX_WAITING_CHANGES", 3)
     follower = Follower("users_ui")
-    with serving(application(filling.database, max_viewers=2)) as url, Socket(url) as socket:
+    services = application(filling.database, max_viewers=2)
+    with serving(services, send_buffer=16_384) as url, Socket(url) as socket:
         follower.subscribe(socket)
         follower.read_up_to(socket, place_of(url, "users_ui"))
         stalled = Stalled(url)
         with pytest.raises(InvalidStatus):
             Socket(url)
-        wide = {"userId": "u", "name": "x" * 1_000_000, "email": None, "age": 1}
+        wide = {"userId": "u", "name": "x" * 200_000, "email": None, "age": 1}
         for _ in range(12):
             filling.batch(users=[wide])
             follower.read_up_to(socket, place_of(url, "users_ui"))
@@ -463,26 +499,25 @@ class Stalled:
         self._socket.close()
 
 
-def test_client_that_falls_behind_gets_a_snapshot_instead(
-    filling: Filling, url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_client_that_falls_behind_gets_a_snapshot_instead(filling: Filling, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outbox, "MAX_WAITING_CHANGES", 1)
     monkeypatch.setattr("turnout.serve.connections.SLOW_SECONDS", 10 * SECONDS)
     follower = Follower("users_ui")
-    address = httpx.URL(url)
-    # A kernel may buffer tens of megabytes, as much as is sent here; a buffer whose size is set stays as small.
+    # A kernel may buffer tens of megabytes; a buffer whose size is set stays as small.
     narrow = socket_module.socket()
     narrow.setsockopt(socket_module.SOL_SOCKET, socket_module.SO_RCVBUF, 65_536)
-    narrow.connect((address.host, address.port))
-    with Socket(url, max_queue=1, sock=narrow) as socket:
-        follower.subscribe(socket)
-        follower.read_up_to(socket, place_of(url, "users_ui"))
-        wide = {"userId": "u", "name": "x" * 2_000_000, "email": None, "age": 1}
-        for _ in range(12):
-            filling.batch(users=[wide])
-        follower.read_up_to(socket, place_of(url, "users_ui"))
-        assert "behind" in {message.reason for message in follower.messages if isinstance(message, Snapshot)}
-        assert follower.sorted_rows() == sorted_rows_of(url, "users_ui")
+    with serving(application(filling.database), send_buffer=16_384) as url:
+        address = httpx.URL(url)
+        narrow.connect((address.host, address.port))
+        with Socket(url, max_queue=1, sock=narrow) as socket:
+            follower.subscribe(socket)
+            follower.read_up_to(socket, place_of(url, "users_ui"))
+            wide = {"userId": "u", "name": "x" * 400_000, "email": None, "age": 1}
+            for _ in range(12):
+                filling.batch(users=[wide])
+            follower.read_up_to(socket, place_of(url, "users_ui"))
+            assert "behind" in {message.reason for message in follower.messages if isinstance(message, Snapshot)}
+            assert follower.sorted_rows() == sorted_rows_of(url, "users_ui")
 
 
 # -- the property: whatever happens, a follower ends with the table

@@ -18,8 +18,8 @@ from turnout.plan.times import now_milliseconds
 from turnout.serve.app import create_app
 from turnout.serve.read_api import Services
 from turnout.store.database import Database
-from turnout.swap.counters import Measures, Tally
 from turnout.swap.health import Readiness
+from turnout.swap.metrics import Counters, Metrics
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -28,14 +28,14 @@ class Measured(Steering):
     """An orchestrator of which there is something to tell of each kind."""
 
     def __init__(self) -> None:
-        self.tally = Tally()
-        self.tally.batch(0.3, 2, {"users_ui": 5}, live=True)
+        self.counters = Counters()
+        self.counters.batch(0.3, 2, {"users_ui": 5}, live=True)
         self.ready = Readiness(False, "no broker", "kafka_unreachable", "start one")
 
-    def measures(self) -> Measures:
-        return Measures(
+    def metrics(self) -> Metrics:
+        return Metrics(
             readiness=self.ready,
-            tally=self.tally,
+            counters=self.counters,
             published=1,
             records={1: 1000, 2: 40},
             generations={"live": 1, "catching_up": 1},

@@ -7,8 +7,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from turnout.client.changes import MAX_EVENTS, MAX_ROWS, ChangesSubscription, Delta
 from turnout.client.events import Changes
-from turnout.client.mirror import Bounds, ChangesFeed, Delta
+from turnout.client.live import Live
 from turnout.messages import Snapshot, server_message
 
 COLUMNS = [{"name": "n", "type": "int64"}]
@@ -65,35 +66,41 @@ class Table:
         return message
 
 
-class Viewer:
-    """A feed, its consumer, and what must be true of both at every moment."""
+def not_connected(events: int = MAX_EVENTS, rows: int = MAX_ROWS) -> ChangesSubscription:
+    changes = ChangesSubscription(Live("http://127.0.0.1:9", {}), "t")
+    changes._max_events, changes._max_rows = events, rows
+    return changes
 
-    def __init__(self, table: Table, bounds: Bounds) -> None:
+
+class Viewer:
+    """A subscription that is not connected, its consumer, and what must be true of both at every moment."""
+
+    def __init__(self, table: Table, events: int = MAX_EVENTS, rows: int = MAX_ROWS) -> None:
         self.table = table
-        self.feed = ChangesFeed("t", bounds=bounds)
+        self.changes = not_connected(events, rows)
         self.copy: Rows = {}
         self.ask()
 
     def ask(self) -> None:
-        self.hear(self.table.answer(self.feed.request().get("resume")))
+        self.hear(self.table.answer(self.changes._request().get("resume")))
 
     def hear(self, messages: list[dict[str, Any]]) -> None:
         for message in messages:
             server_message.validate_python(message)
-            fits = self.feed.receive(message)
+            fits = self.changes._receive(message)
             self.check_mirror()
             if not fits:
                 self.ask()
                 return
 
     def check_mirror(self) -> None:
-        assert self.feed._pending_rows == sum(len(change) for change in self.feed._pending)
-        now = self.feed.mirror.snapshot()
+        assert self.changes._pending_rows == sum(len(change) for change in self.changes._pending)
+        now = self.changes.mirror.snapshot()
         if now.generation:
             assert dict(now._values) == self.table.past[now.generation, now.version]
 
     def collect(self) -> bool:
-        make = self.feed.collect()
+        make = self.changes._collect()
         if make is None:
             return False
         event = make()
@@ -158,12 +165,12 @@ def step(viewer: Viewer, sent: list[dict[str, Any]], kind: str, given: Any) -> l
 @settings(deadline=None, max_examples=400)
 @given(st.lists(STEPS, max_size=40), st.integers(1, 4), st.integers(1, 12))
 def test_mirror_and_consumer_have_exactly_the_servers_table(steps: list[Any], events: int, rows: int) -> None:
-    viewer = Viewer(Table(), Bounds(events, rows))
+    viewer = Viewer(Table(), events, rows)
     sent: list[dict[str, Any]] = []
     for kind, what in steps:
         sent = step(viewer, sent, kind, what)
     viewer.ask()
-    assert dict(viewer.feed.mirror.snapshot()._values) == viewer.table.rows
+    assert dict(viewer.changes.mirror.snapshot()._values) == viewer.table.rows
     while viewer.collect():
         pass
     assert viewer.copy == viewer.table.rows
@@ -184,32 +191,32 @@ def test_changes_that_are_merged_lead_to_the_same_table(edits: list[Any], start:
 
 
 def test_events_wait_one_by_one_within_the_bounds_and_become_one_beyond() -> None:
-    viewer = Viewer(Table(), Bounds(events=2, rows=100))
+    viewer = Viewer(Table(), events=2, rows=100)
     viewer.collect()
     viewer.hear([viewer.table.change({"r1": 1}), viewer.table.change({"r1": 2})])
     assert [viewer.collect(), viewer.collect(), viewer.collect()] == [True, True, False]
     viewer.hear([viewer.table.change({"r2": n}) for n in range(4)])
-    make = viewer.feed.collect()
+    make = viewer.changes._collect()
     assert make is not None
     # The first three became one: the row that came and changed has come, once.
     assert (make().version, make().inserted, make().updated) == (6, {"r2": {"n": 2}}, {})
-    assert viewer.feed.collect() is not None
-    assert viewer.feed.collect() is None
+    assert viewer.changes._collect() is not None
+    assert viewer.changes._collect() is None
 
 
 def test_change_with_more_rows_than_the_table_is_told_as_all_rows() -> None:
-    viewer = Viewer(Table(), Bounds(events=1, rows=2))
+    viewer = Viewer(Table(), events=1, rows=2)
     viewer.hear([viewer.table.change(dict.fromkeys(IDS, 1))])
     viewer.collect()
     viewer.hear([viewer.table.change({i: None}) for i in IDS[:6]])
-    make = viewer.feed.collect()
+    make = viewer.changes._collect()
     assert make is not None and make().snapshot and list(make().inserted) == IDS[6:]
 
 
 def test_consumer_that_never_looks_costs_no_memory_for_changes() -> None:
-    viewer = Viewer(Table(), Bounds())
+    viewer = Viewer(Table())
     viewer.hear([viewer.table.change({"r1": n}) for n in range(50)])
-    assert not viewer.feed._pending
+    assert not viewer.changes._pending
     assert viewer.collect() and not viewer.collect()
 
 
@@ -217,12 +224,12 @@ def test_parts_from_before_a_reconnect_are_not_mixed_with_those_after() -> None:
     before, after = Table(), Table()
     before.change({"r1": 1, "r2": 2})
     after.change({"r3": 3})  # another store, at the same position
-    feed = ChangesFeed("t")
-    feed.receive(before.snapshot(1)[0])
-    feed.doubt()
-    assert "resume" not in feed.request()
-    feed.receive(after.snapshot(0)[0])
-    assert feed.mirror.rows == {"r3": {"n": 3}}
+    changes = not_connected()
+    changes._receive(before.snapshot(1)[0])
+    changes._forget_position()
+    assert "resume" not in changes._request()
+    changes._receive(after.snapshot(0)[0])
+    assert changes.mirror.rows == {"r3": {"n": 3}}
 
 
 def test_snapshot_of_the_tests_is_one_of_the_protocol() -> None:

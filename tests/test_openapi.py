@@ -6,29 +6,19 @@ import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-import schemathesis
 from hypothesis import HealthCheck, given, settings
 from hypothesis.strategies import SearchStrategy
-from schemathesis import Case, GenerationMode
-from schemathesis.checks import not_a_server_error
-from schemathesis.specs.openapi.checks import (
-    content_type_conformance,
-    negative_data_rejection,
-    positive_data_acceptance,
-    response_headers_conformance,
-    response_schema_conformance,
-    status_code_conformance,
-)
 from starlette.testclient import TestClient
 from starlette.types import ASGIApp
 
 import turnout.serve
 from lengths import API_EXAMPLES, LONG
 from serving import STATUS, Steering, small_store
-from turnout.plan.control import ControlMessage, ControlRejected, Outcome, parse_message
+from turnout.plan.control import ControlMessage, ControlRejected, Outcome
+from turnout.plan.control_parsing import parse_message
 from turnout.plan.joins import Join
 from turnout.serve import routes
 from turnout.serve.access import Access, Identity, Tokens
@@ -36,7 +26,11 @@ from turnout.serve.app import Services, create_app
 from turnout.serve.limits import Rate, Rates
 from turnout.serve.routes import ERRORS
 from turnout.store.database import Database
-from turnout.swap.control_queue import Answer, Ticket
+from turnout.store.ledger import MessageRecord
+from turnout.swap.control_queue import Answer, QueuedMessage
+
+if TYPE_CHECKING:
+    from schemathesis import Case
 
 REFERENCE = (Path(__file__).parent.parent / "docs/reference/http.md").read_text()
 CALLS = re.findall(r"^\| `(GET|POST) (/\S*)` \|", REFERENCE, re.MULTILINE)
@@ -50,23 +44,23 @@ NOT_OF_CALLS = {"bad_handshake", "method_not_allowed", "too_many_viewers"}
 OF_SUBSCRIPTIONS = {"bad_message", "too_many_subscriptions"}
 
 
-class DecidingDesk:
+class DecidingQueue:
     """Rejects what the rules of control messages reject, and applies the rest at once."""
 
-    def submit(self, raw: bytes | str, requester: str) -> Ticket:
+    def submit(self, raw: bytes | str, requester: str) -> QueuedMessage:
         queued: ControlMessage | ControlRejected
         try:
             queued = parse_message(raw, SOURCES)
             answer = Answer(Outcome.APPLIED, "generation 2", 2)
         except ControlRejected as error:
             queued, answer = error, Answer(Outcome.REJECTED, str(error), 1, error)
-        ticket = Ticket(1, queued, None, requester, None, answer=answer)
+        ticket = QueuedMessage(MessageRecord(None, requester, number=1), queued, answer=answer)
         ticket.done.set()
         return ticket
 
 
 class Steered(Steering):
-    desk = DecidingDesk()
+    queue = DecidingQueue()
 
     def topics(self) -> list[str]:
         return ["users"]
@@ -96,21 +90,27 @@ def app(database: Database, static: Path) -> ASGIApp:
 
 @pytest.fixture(scope="module")
 def told(app: ASGIApp) -> Any:
+    import schemathesis  # takes a second, also in workers that run other files
+
     return schemathesis.openapi.from_asgi("/api/openapi.json", app)
 
 
 @pytest.mark.parametrize(("method", "path"), CALLS)
 def test_call_answers_as_the_document_says(told: Any, method: str, path: str) -> None:
-    ask(told[path][method].as_strategy(generation_mode=GenerationMode.POSITIVE))
+    ask(told[path][method], positive=True)
 
 
 @pytest.mark.parametrize(("method", "path"), [call for call in CALLS if call[0] == "POST" or "{" in call[1]])
 def test_call_refuses_what_the_document_does_not_allow(told: Any, method: str, path: str) -> None:
-    ask(told[path][method].as_strategy(generation_mode=GenerationMode.NEGATIVE))
+    ask(told[path][method], positive=False)
 
 
-def ask(cases: SearchStrategy[Case[Any]]) -> None:
+def ask(call: Any, *, positive: bool) -> None:
     """The same requests in each run, so that a change fails by what it changed; new ones in the long form."""
+    from schemathesis import GenerationMode
+
+    mode = GenerationMode.POSITIVE if positive else GenerationMode.NEGATIVE
+    cases: SearchStrategy[Case[Any]] = call.as_strategy(generation_mode=mode)
     chosen = settings(
         max_examples=API_EXAMPLES, derandomize=not LONG, deadline=None, suppress_health_check=list(HealthCheck)
     )
@@ -118,6 +118,16 @@ def ask(cases: SearchStrategy[Case[Any]]) -> None:
 
 
 def assert_as_told(case: Case[Any]) -> None:
+    from schemathesis.checks import not_a_server_error
+    from schemathesis.specs.openapi.checks import (
+        content_type_conformance,
+        negative_data_rejection,
+        positive_data_acceptance,
+        response_headers_conformance,
+        response_schema_conformance,
+        status_code_conformance,
+    )
+
     answer = case.call()
     checks = [
         not_a_server_error,

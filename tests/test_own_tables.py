@@ -16,21 +16,21 @@ from turnout.serve.app import create_app
 from turnout.serve.read_api import Services
 from turnout.store.database import Database
 from turnout.store.ledger import Ledger
-from turnout.swap.counters import Measures
+from turnout.swap.metrics import Metrics
 
 
 class Published(Steering):
     """An orchestrator that has published generation 1."""
 
-    def measures(self) -> Measures:
-        return Measures(self.readiness(), published=1)
+    def metrics(self) -> Metrics:
+        return Metrics(self.readiness(), published=1)
 
 
 @pytest.fixture
 def filling(tmp_path: Path) -> Iterator[Filling]:
     database = Database.open(tmp_path)
     filling = Filling(database)
-    Ledger(database, list(filling.settings.sources), 10)
+    Ledger(database, list(filling.settings.sources))
     filling.swap(users=[USER_1])
     yield filling
     database.close()

@@ -12,7 +12,7 @@ import pytest
 from serving import SECONDS
 from turnout.errors import TurnoutError
 from turnout.serve.reads import Reading, ReadLimits, Reads
-from turnout.serve.turns import Turns
+from turnout.serve.threads import Turns
 from turnout.store.database import Database
 
 ENDLESS = "SELECT count(*) FROM range(1000000000) a, range(1000000000) b WHERE a.range + b.range = -1"

@@ -15,7 +15,7 @@ from serving import application, serving
 from test_metrics import samples
 from turnout.config.settings import Settings, StoreSettings
 from turnout.store.database import Database
-from turnout.store.ledger import Arrival, Ledger, Swap
+from turnout.store.ledger import Ledger, MessageRecord, SwapRecord
 from turnout.store.retention import Retention
 
 DAY_OLD = "now() - INTERVAL 25 HOURS"
@@ -30,7 +30,7 @@ def database(tmp_path: Path) -> Iterator[Database]:
 
 @pytest.fixture
 def ledger(database: Database) -> Ledger:
-    return Ledger(database, ["users", "accounts"], 10)
+    return Ledger(database, ["users", "accounts"])
 
 
 def retention(database: Database, *, acknowledges: bool = False, **keep: Any) -> Retention:
@@ -42,14 +42,29 @@ def column(database: Database, sql: str) -> list[Any]:
         return [value for (value,) in cursor.execute(sql).fetchall()]
 
 
+def made_swap(offset: int) -> SwapRecord:
+    return SwapRecord(
+        generation=offset,
+        before="a",
+        after="b",
+        requester="topic",
+        request_id=None,
+        control_offset=offset,
+        build_seconds=1.0,
+        catch_up_seconds=2.0,
+        publish_seconds=3.0,
+        outcome="applied",
+    )
+
+
 def fill(database: Database, ledger: Ledger, messages: int) -> None:
     """So many messages of the topic, each applied by a swap."""
     for offset in range(messages):
-        [kept] = ledger.arrive([Arrival("{}", "topic", 0, offset, offset)])
+        [kept] = ledger.add_messages([MessageRecord("{}", "topic", 0, offset, offset)])
         assert kept is not None
         with database.write() as cursor:
             ledger.settle(cursor, kept.number, None, "applied", "")
-            ledger.add_swap(cursor, Swap(offset, "a", "b", "topic", None, offset, "{}", 1.0, 2.0, 3.0, "applied"))
+            ledger.add_swap(cursor, made_swap(offset))
 
 
 def test_the_newest_rows_are_kept(database: Database, ledger: Ledger) -> None:
@@ -70,14 +85,14 @@ def test_rows_go_by_age_but_never_the_newest(database: Database, ledger: Ledger)
         cursor.execute(f"UPDATE turnout.swaps SET ts = {DAY_OLD} WHERE generation < 2")
     assert retention(database).trim() == {}
     assert retention(database, keep_days=1).trim() == {"control_raw": 2, "swaps": 2}
-    [kept] = ledger.arrive([Arrival("{}", "http")])
+    [kept] = ledger.add_messages([MessageRecord("{}", "http")])
     assert kept is not None
     assert kept.number == 4
 
 
 def test_messages_without_an_outcome_or_an_acknowledgement_stay(database: Database, ledger: Ledger) -> None:
     fill(database, ledger, 3)
-    ledger.arrive([Arrival("{}", "http"), Arrival("{}", "http")])
+    ledger.add_messages([MessageRecord("{}", "http"), MessageRecord("{}", "http")])
     ledger.acknowledged([2])
     assert retention(database, acknowledges=True, control_rows=1).trim() == {"control_raw": 1}
     assert column(database, "SELECT _id FROM turnout.control_raw ORDER BY 1") == [1, 3, 4, 5]
@@ -88,9 +103,9 @@ def test_a_removed_message_is_not_taken_again_and_reading_goes_on_behind_it(data
     retention(database, control_rows=1).trim()
     with database.write() as cursor:
         cursor.execute("DELETE FROM turnout.control_raw")
-    assert ledger.arrive([Arrival("{}", "topic", 0, 1, 1)]) == [None]
+    assert ledger.add_messages([MessageRecord("{}", "topic", 0, 1, 1)]) == [None]
     assert ledger.control_positions() == {0: 2}
-    assert ledger.arrive([Arrival("{}", "topic", 0, 1, 99)]) != [None], "the topic was made anew"
+    assert ledger.add_messages([MessageRecord("{}", "topic", 0, 1, 99)]) != [None], "the topic was made anew"
 
 
 def test_counters_do_not_go_down(database: Database, ledger: Ledger) -> None:

@@ -29,7 +29,7 @@ ROOMS = {
 SHARED = {"errors", "messages", "logs", "testing"}
 ABOVE = {"__init__", "__main__", "service"}
 # Modules that start others, and so stand above their own room.
-STARTERS = {"local/demo.py": "service", "cli/running.py": "service"}
+STARTERS = {"local/demo.py": "service", "cli/run.py": "service"}
 
 
 def imported(path: Path) -> Iterator[tuple[int, str]]:

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from certificates import Authority
 from turnout.config import AuthSettings, KafkaSettings
 from turnout.errors import TurnoutError
 from turnout.kafka.diagnosis import without_secrets
 from turnout.kafka.security import java_properties, librdkafka_properties, masked
-from turnout.local.certificates import Authority
 
 SCRAM = AuthSettings.model_validate(
     {

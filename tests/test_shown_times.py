@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from starlette.testclient import TestClient
 import turnout
 from following import Socket
 from serving import SECONDS, application, serving
-from turnout.cli.watching import picture
+from turnout.cli.watch import picture
 from turnout.store.database import Database
 
 ROWS = "/api/tables/days_ui/rows"
@@ -33,9 +34,9 @@ SHOWN = [
 BY_DAY = ["first", "caesar", "now", "micros", "last", "whenever", "none"]
 
 
-@pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
-    opened = Database.open(tmp_path)
+@contextmanager
+def store(folder: Path) -> Iterator[Database]:
+    opened = Database.open(folder)
     with opened.write() as cursor:
         cursor.execute("""
             CREATE SCHEMA g1;
@@ -56,8 +57,21 @@ def database(tmp_path: Path) -> Iterator[Database]:
     opened.close()
 
 
-@pytest.fixture
+# For all tests that only read.
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    with store(tmp_path_factory.mktemp("store")) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
 def client(database: Database) -> TestClient:
+    return client_of(database)
+
+
+def client_of(database: Database) -> TestClient:
     return TestClient(application(database), raise_server_exceptions=False)
 
 
@@ -117,13 +131,18 @@ def test_a_filter_value_that_no_row_can_hold_is_refused(client: TestClient, text
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "bad_where")
 
 
-def test_status_tells_a_record_time_of_any_64_bits(client: TestClient, database: Database) -> None:
-    assert client.get("/api/status").json()["newestRecord"] == "+292278994-08-17T07:12:55.807Z"
-    for least, text in ((9_223_372_036_854_775_807, "+058844-07-17T00:00:00Z"), (-1, "-292275055-05-16T16:47:04.192Z")):
-        with database.write() as cursor:
-            cursor.execute(f"DELETE FROM g1.days_ui WHERE _ts >= {least}")
-        assert client.get("/api/status").json()["newestRecord"] == text
-    assert client.get("/metrics").status_code == 200
+def test_status_tells_a_record_time_of_any_64_bits(tmp_path: Path) -> None:
+    with store(tmp_path) as database:
+        client = client_of(database)
+        assert client.get("/api/status").json()["newestRecord"] == "+292278994-08-17T07:12:55.807Z"
+        for least, text in (
+            (9_223_372_036_854_775_807, "+058844-07-17T00:00:00Z"),
+            (-1, "-292275055-05-16T16:47:04.192Z"),
+        ):
+            with database.write() as cursor:
+                cursor.execute(f"DELETE FROM g1.days_ui WHERE _ts >= {least}")
+            assert client.get("/api/status").json()["newestRecord"] == text
+        assert client.get("/metrics").status_code == 200
 
 
 def test_windows_and_changes_show_the_same_texts(database: Database) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from turnout.serve.live import encoding, snapshots
+from turnout.serve.live import changes, encoding
+from turnout.serve.live.changes import Snapshot
 from turnout.serve.live.encoding import snapshot_part
-from turnout.serve.live.snapshots import Snapshot
 from turnout.serve.reads import Reads
 from turnout.store.database import Database
 from turnout.store.identity import ROW
@@ -28,7 +28,7 @@ def encoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return snapshot_part(tracked, reason, start)
 
     monkeypatch.setattr(encoding, "SNAPSHOT_PART_ROWS", 1)
-    monkeypatch.setattr(snapshots, "snapshot_part", counted)
+    monkeypatch.setattr(changes, "snapshot_part", counted)
     return starts
 
 

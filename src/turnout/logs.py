@@ -1,7 +1,7 @@
 """The log of the process on standard error: as text, or as one JSON object a line.
 
-What a line is about (`generation`, `requestId`) is said by whoever knows it, around everything that is logged
-meanwhile. Secrets of the settings are masked in either form, whoever logs them.
+Code that knows what its lines are about (`generation`, `requestId`) says so with `about`. Secrets of the settings are
+masked in either form.
 """
 
 from __future__ import annotations
@@ -49,12 +49,14 @@ def log_to_stderr(form: LogFormat, secrets: Collection[str] = ()) -> None:
     logging.getLogger("turnout").setLevel(logging.INFO)
 
 
-class TextLines(logging.Formatter):
-    """For people."""
-
+class _Masked(logging.Formatter):
     def __init__(self, secrets: Collection[str] = ()) -> None:
         super().__init__(_TEXT)
         self._secrets = secrets
+
+
+class TextLines(_Masked):
+    """For people."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name of the library
         # What others sent is in it: a line of theirs must not look like one of Turnout's, nor move the terminal.
@@ -70,12 +72,8 @@ def escaped(text: str) -> str:
     return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
 
 
-class JsonLines(logging.Formatter):
+class JsonLines(_Masked):
     """One object a line, whatever is in the text."""
-
-    def __init__(self, secrets: Collection[str] = ()) -> None:
-        super().__init__()
-        self._secrets = secrets
 
     def format(self, record: logging.LogRecord) -> str:
         moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,7 +1,7 @@
 """The messages of `WS /api/live`: two tagged unions, one for each direction, told apart by `type`.
 
 This is their only definition: `scripts/generate_types.py` writes the TypeScript types from it, the server checks what
-comes in by it, and the tests check what goes out. What the messages cause is `server/live.py`.
+comes in by it, and the tests check what goes out. What the messages cause is in `serve/live/`.
 """
 
 from __future__ import annotations

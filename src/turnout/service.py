@@ -34,7 +34,7 @@ def run(settings: Settings, *, insecure: bool = False, on_ready: Callable[[str],
     """Run until SIGINT or SIGTERM; `on_ready` gets the address once the server listens."""
     _check_address(settings, insecure)
     access = Access.of(settings)
-    schemas_of(settings)  # a file without a schema is told before anything is started
+    schemas_of(settings)  # reports a file without a schema before anything is started
     allow_open_files(settings.server.max_connections)
     keep_private(settings.data_dir, settings.spark)
     database = Database.open(settings.data_dir, settings.store.memory_limit)

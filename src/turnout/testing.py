@@ -105,8 +105,7 @@ def produce(bootstrap: str, topic: str, records: Iterable[Value | Record | tuple
 
     count = 0
     for record in records:
-        arguments = _arguments(_record(record))
-        _send(producer, topic, arguments, delivered)
+        _send(producer, topic, _record(record), delivered)
         count += 1
     limit = patience()
     left = producer.flush(limit)
@@ -117,7 +116,15 @@ def produce(bootstrap: str, topic: str, records: Iterable[Value | Record | tuple
     return count
 
 
-def _send(producer: Producer, topic: str, arguments: dict[str, Any], delivered: Callable[..., None]) -> None:
+def _send(producer: Producer, topic: str, record: Record, delivered: Callable[..., None]) -> None:
+    given = {
+        "value": json.dumps(record.value) if isinstance(record.value, Mapping) else record.value,
+        "key": record.key,
+        "partition": record.partition,
+        "timestamp": record.timestamp_ms,
+        "headers": list(record.headers.items()) if record.headers is not None else None,
+    }
+    arguments: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     while True:
         try:
             producer.produce(topic, on_delivery=delivered, **arguments)
@@ -132,20 +139,6 @@ def _record(record: Value | Record | tuple[Any, ...]) -> Record:
     if isinstance(record, Record):
         return record
     return Record(*record) if isinstance(record, tuple) else Record(record)
-
-
-def _arguments(record: Record) -> dict[str, Any]:
-    value = record.value
-    arguments: dict[str, Any] = {"value": json.dumps(value) if isinstance(value, Mapping) else value}
-    if record.key is not None:
-        arguments["key"] = record.key
-    if record.partition is not None:
-        arguments["partition"] = record.partition
-    if record.timestamp_ms is not None:
-        arguments["timestamp"] = record.timestamp_ms
-    if record.headers is not None:
-        arguments["headers"] = list(record.headers.items())
-    return arguments
 
 
 def _admin(bootstrap: str) -> AdminClient:

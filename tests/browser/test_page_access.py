@@ -14,8 +14,8 @@ from serving import STATUS, serving, small_store
 from turnout.config import load
 from turnout.serve.access import Access
 from turnout.serve.app import Services, create_app
-from turnout.swap.counters import Measures
 from turnout.swap.health import Readiness
+from turnout.swap.metrics import Metrics
 
 OPERATOR, VIEWER = "operator-token-0123456789", "viewer-token-0123456789"
 ACCESS = f"""
@@ -35,8 +35,8 @@ class Steering:
     def readiness(self) -> Readiness:
         return Readiness(True, "generation 1 is published")
 
-    def measures(self) -> Measures:
-        return Measures(self.readiness())
+    def metrics(self) -> Metrics:
+        return Metrics(self.readiness())
 
     def topics(self) -> list[str]:
         return ["users"]

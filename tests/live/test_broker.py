@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -96,29 +97,25 @@ def test_broker_on_a_busy_port_says_so(tmp_path: Path) -> None:
     assert caught.value.code == "broker_port_busy"
 
 
-def test_broker_restart_keeps_port_and_records_and_stop_leaves_no_process(tmp_path: Path) -> None:
+def test_broker_restart_keeps_port_and_records_and_stop_leaves_no_process_and_no_temporary_file(tmp_path: Path) -> None:
+    left = tmp_path / "tmp" / "left-by-a-kill"
+    left.mkdir(parents=True)
     broker = EmbeddedBroker(tmp_path)
     with broker:
         first, session = broker.bootstrap_servers, broker.pid
         assert session is not None
+        assert not left.exists()
+        assert f"-Djava.io.tmpdir={tmp_path / 'tmp'}" in psutil.Process(session).cmdline()
         create_topic(first, "kept")
         produce(first, "kept", ["one", "two"])
     assert not broker.running
+    assert not (tmp_path / "tmp").exists()
     wait_until(lambda: not living(session), what="no process of the broker lives")
     with EmbeddedBroker(tmp_path, properties={"auto.create.topics.enable": "true"}) as again:
         assert again.bootstrap_servers == first
         produce(first, "kept", ["three"])
         assert [message.value() for message in consume(first, "kept", 3)] == [b"one", b"two", b"three"]
         produce(first, "made-by-itself", ["x"])
-
-
-def test_broker_has_its_temporary_files_in_its_folder_and_removes_them(tmp_path: Path) -> None:
-    left = tmp_path / "tmp" / "left-by-a-kill"
-    left.mkdir(parents=True)
-    with EmbeddedBroker(tmp_path) as broker:
-        assert not left.exists()
-        assert f"-Djava.io.tmpdir={tmp_path / 'tmp'}" in psutil.Process(broker.pid).cmdline()
-    assert not (tmp_path / "tmp").exists()
 
 
 def test_broker_that_cannot_format_its_folder_shows_the_end_of_its_log(tmp_path: Path) -> None:
@@ -129,10 +126,9 @@ def test_broker_that_cannot_format_its_folder_shows_the_end_of_its_log(tmp_path:
     assert not broker.running
 
 
-def test_broker_that_ends_while_starting_shows_the_end_of_its_log(tmp_path: Path) -> None:
-    with EmbeddedBroker(tmp_path):
-        pass
-    broker = EmbeddedBroker(tmp_path, properties={"num.io.threads": "0"})
+def test_broker_that_ends_while_starting_shows_the_end_of_its_log(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    formatted = shutil.copytree(broker.data, tmp_path / "formatted")
+    broker = EmbeddedBroker(formatted, properties={"num.io.threads": "0"})
     with pytest.raises(TurnoutError, match=r"ended with exit code 1 before it was ready") as caught:
         broker.start()
     assert caught.value.code == "broker_failed"
@@ -160,7 +156,7 @@ def test_broker_that_is_never_ready_times_out_and_is_ended(tmp_path: Path) -> No
 
 PARENT = """
 import sys, time, pathlib
-from turnout.broker import EmbeddedBroker
+from turnout.local.broker import EmbeddedBroker
 broker = EmbeddedBroker(pathlib.Path(sys.argv[1]))
 broker.start()
 print(broker.pid, flush=True)

@@ -18,7 +18,7 @@ from turnout.config.tables import first_plan, layout_of
 from turnout.decode import RAW, Decoded
 from turnout.decode.record_decoder import RecordDecoder
 from turnout.errors import TurnoutError
-from turnout.kafka.topics import bulk_properties
+from turnout.kafka.clients import bulk_properties
 from turnout.local.broker import EmbeddedBroker
 from turnout.plan.joins import OFFSET_BITS
 from turnout.plan.offsets import EARLIEST, Offsets
@@ -175,7 +175,7 @@ def test_what_is_gone_is_passed_over(
 
 
 def test_kafka_that_is_not_there_is_said(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("turnout.spark.read.task.SILENCE_SECONDS", 1.0)
+    monkeypatch.setattr("turnout.spark.read.task.SILENCE_SECONDS", patience(1))
     # Workers of a local master import the module, and would not see what is patched here.
     from turnout.spark.read.task import KeptConsumer, Range, Unreadable, read
 

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from test_exactness import Case, Runner, batches, cases, compare
+from test_exactness import Case, Runner, cases, compare
 
-from fed import Quiet
+from fed import Course, Quiet
 from kafka_log import read_all
 from lengths import BULK_EXAMPLES
 from oracle import Sent
 from turnout.config import KafkaSettings
-from turnout.kafka.ends import EndWatch
-from turnout.kafka.topics import Topics, bulk_properties
+from turnout.kafka.clients import bulk_properties
+from turnout.kafka.end_watch import EndWatch
+from turnout.kafka.topics import Topics
 from turnout.local.broker import EmbeddedBroker
 from turnout.plan.joins import Duplicates, Join
 from turnout.plan.offsets import Offsets
@@ -48,17 +49,7 @@ def test_tables_equal_a_plain_computation_whatever_the_pieces(spark: SparkSessio
         # So that views of few rows, too, are built in parts; of keys that fall into no part there are some.
         patched.setattr("turnout.spark.writing.SMALL_BATCH", 0)
         patched.setattr("turnout.spark.writing.PART_ROWS", 5)
-        runner = CatchingUp(spark, case, Path(folder))
-        seen: list[Sent] = []
-        built = case.caught_up_after == 0
-        for number, records, end in batches(case):
-            runner.feed(number, records, end)
-            if number in case.restarts:
-                runner.restart()
-            seen += records
-            built = built or end.reached(runner.target)
-            compare(case, runner, seen, views=built)
-        runner.database.close()
+        CatchingUp(spark, case, Path(folder)).play(replays=False)
 
 
 def stream_of(runner: Runner, spark: SparkSession, bootstrap: str, folder: Path) -> GenerationQuery:
@@ -99,7 +90,7 @@ def test_stream_gives_the_same_tables_in_bulk_and_through_spark(
     for topic in topics:
         # Records of 1970 stay: the broker would remove them within minutes, which a slow run takes.
         create_topic(bootstrap, topic, 3, {"message.timestamp.after.max.ms": str(2**63 - 1), "retention.ms": "-1"})
-    case = Case([], [], set(), 0, ("all", "latest"), None, Duplicates.LATEST, joins)
+    case = Case(Course([], [], set(), 0), ("all", "latest"), None, Duplicates.LATEST, joins)
     runner = Runner(spark, case, tmp_path, prefix)
     query = stream_of(runner, spark, bootstrap, tmp_path)
     query.start()

@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
 import typer.testing
 
 from turnout.cli import app
+from turnout.config.settings import default_sources
 from turnout.local.broker import EmbeddedBroker
 from turnout.local.demo_data import HARBOUR, People, SampleProducer
 from turnout.testing import create_topic, wait_until
@@ -27,37 +27,37 @@ def checked(folder: Path, document: dict[str, Any]) -> tuple[int, dict[str, list
     return result.exit_code, found
 
 
-def test_check_tells_topics_records_and_what_is_missing(tmp_path_factory: pytest.TempPathFactory) -> None:
-    folder = tmp_path_factory.mktemp("check")
-    with EmbeddedBroker(folder / "kafka") as broker:
-        address = broker.bootstrap_servers
-        create_topic(address, "users", 2)
-        create_topic(address, "accounts")
-        document = {"kafka": {"bootstrap_servers": address}}
+def test_check_tells_topics_records_and_what_is_missing(tmp_path: Path, broker: EmbeddedBroker) -> None:
+    address, users, control = broker.bootstrap_servers, "check-users", "check-control"
+    create_topic(address, users, 2)
+    create_topic(address, "check-accounts")
+    sources = default_sources()
+    sources["users"]["topic"], sources["accounts"]["topic"] = users, "check-accounts"
+    document = {"kafka": {"bootstrap_servers": address}, "control": {"topic": control}, "sources": sources}
 
-        code, found = checked(folder, document)
-        assert code == 1
-        assert found["control topic"] == [("fault", "topic 'control' does not exist")]
-        assert found["source users"] == [("ok", "topic users: partitions 2, records 0")]
+    code, found = checked(tmp_path, document)
+    assert code == 1
+    assert found["control topic"] == [("fault", f"topic '{control}' does not exist")]
+    assert found["source users"] == [("ok", f"topic {users}: partitions 2, records 0")]
 
-        create_topic(address, "control")
-        producer = SampleProducer(address)
-        people = People("users", "accounts", HARBOUR)
-        try:
-            assert producer.write(people.backlog(200)) > 300
-            code, found = checked(folder, document)
-            assert code == 0, found
-            assert found["source users"][1] == ("ok", "100 of the newest 100 records fit")
+    create_topic(address, control)
+    producer = SampleProducer(address)
+    people = People(users, "check-accounts", HARBOUR)
+    try:
+        assert producer.write(people.backlog(200)) > 300
+        code, found = checked(tmp_path, document)
+        assert code == 0, found
+        assert found["source users"][1] == ("ok", "100 of the newest 100 records fit")
 
-            producer.start([people.live()], 2000)
-            wait_until(lambda: "not JSON" in str(checked(folder, document)[1]["source users"]), what="bad records")
-        finally:
-            producer.stop()
+        producer.start([people.live()], 2000)
+        wait_until(lambda: "not JSON" in str(checked(tmp_path, document)[1]["source users"]), what="bad records")
+    finally:
+        producer.stop()
 
-        accounts = {"topic": "users", "table": "a", "key": "id", "columns": {"id": "string"}}
-        code, found = checked(folder, document | {"sources": {"accounts": accounts}, "views": {}})
-        assert code == 1
-        assert "no record has the key id" in found["source accounts"][1][1]
+    accounts = {"topic": users, "table": "a", "key": "id", "columns": {"id": "string"}}
+    code, found = checked(tmp_path, document | {"sources": {"accounts": accounts}, "views": {}})
+    assert code == 1
+    assert "no record has the key id" in found["source accounts"][1][1]
 
 
 def test_check_tells_that_kafka_does_not_answer(tmp_path: Path) -> None:

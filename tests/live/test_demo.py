@@ -11,6 +11,7 @@ import httpx
 import psutil
 import pytest
 
+from ending import ending_with_us
 from running import lives
 from turnout.client import connect
 from turnout.local.broker import free_port
@@ -27,6 +28,7 @@ def test_demo_shows_joined_rows_moves_them_and_leaves_no_process(tmp_path: Path,
             stdout=log,
             stderr=log,
             start_new_session=True,
+            **ending_with_us(),
         )
     try:
         wait_until(lambda: "Turnout is running" in output.read_text(), what=f"the banner of {output}")

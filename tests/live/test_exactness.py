@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import oracle
-from fed import FedGeneration
+from fed import Course, FedGeneration, courses
 from lengths import BATCHES_EXAMPLES
 from oracle import Sent
 from turnout.config import Settings, parse
@@ -133,12 +132,9 @@ def histories(draw: st.DrawFn) -> list[Sent]:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One random run: records, how they are cut into batches, when it restarts, and what is configured."""
+    """One random run, and what is configured."""
 
-    records: list[Sent]
-    cuts: list[int]
-    restarts: set[int]
-    caught_up_after: int
+    course: Course
     rows: tuple[str, str]
     max_rows: int | None
     duplicates: Duplicates
@@ -147,14 +143,9 @@ class Case:
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
-    records = draw(histories())
-    cuts = sorted(draw(st.lists(st.integers(0, len(records)), max_size=4)))
     rows = draw(st.tuples(st.sampled_from(["all", "latest"]), st.sampled_from(["all", "latest"])))
     return Case(
-        records=records,
-        cuts=cuts,
-        restarts=draw(st.sets(st.integers(0, 5), max_size=2)),
-        caught_up_after=draw(st.integers(0, len(cuts) + 1)),
+        course=draw(courses(histories())),
         rows=rows,
         max_rows=draw(st.sampled_from([None, None, 3, 6])) if rows[0] == "all" else None,
         duplicates=draw(st.sampled_from(list(Duplicates))),
@@ -184,16 +175,6 @@ def settings_of(case: Case, folder: Path, prefix: str = "") -> Settings:
     return parse({"sources": {"users": users, "accounts": accounts}, "views": views}, folder, {})
 
 
-def batches(case: Case) -> Iterator[tuple[int, list[Sent], Offsets]]:
-    edges = [0, *case.cuts, len(case.records)]
-    ends: dict[tuple[str, int], int] = {(t, p): 0 for t in ("u", "a") for p in range(3)}
-    for number, (start, end) in enumerate(pairwise(edges)):
-        part = case.records[start:end]
-        for record in part:
-            ends[record.topic, record.partition] = record.offset + 1
-        yield number, part, Offsets(dict(ends))
-
-
 class Runner(FedGeneration):
     """The generation of a case."""
 
@@ -202,8 +183,10 @@ class Runner(FedGeneration):
         self._case = case
         self._prefix = prefix
         before = Offsets({(f"{prefix}{t}", p): 0 for t in ("u", "a") for p in range(3)})
-        target = list(batches(case))[case.caught_up_after - 1][2] if case.caught_up_after else before
-        super().__init__(spark, settings_of(case, folder, prefix), folder, before, target)
+        super().__init__(spark, settings_of(case, folder, prefix), folder, before, case.course.target(before))
+
+    def play(self, *, replays: bool = True) -> None:
+        self._case.course.play(self, self.start, partial(compare, self._case, self), replays=replays)
 
     def rows(self, table: str) -> list[dict[str, Any]]:
         found = super().rows(table)
@@ -213,10 +196,10 @@ class Runner(FedGeneration):
         return found
 
 
-def compare(case: Case, runner: Runner, records: list[Sent], *, views: bool) -> None:
+def compare(case: Case, runner: Runner, seen: list[Sent], *, views: bool) -> None:
     users = oracle.Source("users", "u", "userId", USERS, case.rows[0] == "latest", case.max_rows)
     accounts = oracle.Source("accounts", "a", "userId", ACCOUNTS, case.rows[1] == "latest")
-    (left, left_bad), (right, right_bad) = oracle.read_source(users, records), oracle.read_source(accounts, records)
+    (left, left_bad), (right, right_bad) = oracle.read_source(users, seen), oracle.read_source(accounts, seen)
     left, right = oracle.shown(users, left), oracle.shown(accounts, right)
     assert oracle.bag(runner.rows("users_ui")) == oracle.bag(k.row for k in left)
     assert oracle.bag(runner.rows("accounts_ui")) == oracle.bag(k.row for k in right)
@@ -238,15 +221,4 @@ def compare(case: Case, runner: Runner, records: list[Sent], *, views: bool) -> 
 @given(case=cases())
 def test_tables_equal_a_plain_computation_whatever_the_batches(spark: SparkSession, case: Case) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        runner = Runner(spark, case, Path(folder))
-        seen: list[Sent] = []
-        built = case.caught_up_after == 0
-        for number, records, end in batches(case):
-            runner.feed(number, records, end)
-            if number in case.restarts:
-                runner.restart()
-                runner.feed(number, records, end)
-            seen += records
-            built = built or end.reached(runner.target)
-            compare(case, runner, seen, views=built)
-        runner.database.close()
+        Runner(spark, case, Path(folder)).play()

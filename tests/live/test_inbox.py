@@ -1,7 +1,9 @@
 """The inbox and the outcomes against a real broker, which is also stopped and started again."""
 
+import itertools
 import json
 import os
+import statistics
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -14,8 +16,10 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
 from beside import beside
+from shared_broker import RULES
 from turnout.config import KafkaSettings
-from turnout.kafka.control_topic import Acknowledgements, ControlRecord, Inbox
+from turnout.kafka.acknowledgements import Acknowledgements
+from turnout.kafka.control_topic import ControlReader, ControlRecord
 from turnout.kafka.topics import Topics
 from turnout.testing import EmbeddedBroker, Record, create_topic, delete_topic, patience, produce, wait_until
 
@@ -25,7 +29,7 @@ SECONDS = patience()
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(tmp_path_factory.mktemp("inbox")) as started:
+    with EmbeddedBroker(tmp_path_factory.mktemp("inbox"), properties=RULES) as started:
         yield started
 
 
@@ -64,9 +68,9 @@ class Reader:
 
 
 @contextmanager
-def reading(kafka: str, topic: str, after: Mapping[int, int] | None = None) -> Iterator[tuple[Reader, Inbox]]:
+def reading(kafka: str, topic: str, after: Mapping[int, int] | None = None) -> Iterator[tuple[Reader, ControlReader]]:
     reader = Reader()
-    inbox = Inbox(
+    inbox = ControlReader(
         KafkaSettings(bootstrap_servers=kafka), topic, after or {}, reader.deliver, reader.warnings.append,
         reader.news.append,
     )  # fmt: skip
@@ -130,11 +134,18 @@ def test_inbox_is_as_prompt_as_a_client_that_does_nothing_else(kafka: str) -> No
 
     with reading(kafka, "prompt") as (reader, inbox), beside(read):
         assert inbox.caught_up.wait(SECONDS)
-        for value in numbers(0, 15):
-            produce(kafka, "prompt", [value])
-            wait_until(lambda value=value: value in reader.arrived and value in arrived, interval=0.002)  # type: ignore[misc]
-        later = sorted(reader.arrived[value] - arrived[value] for value in numbers(0, 15))
-        assert later[len(later) // 2] < patience(0.05), later
+        first = itertools.count(step=15)
+
+        def seconds_later() -> float:
+            """How much later fifteen records come to the inbox, half of them."""
+            sent = numbers(begin := next(first), begin + 15)
+            for value in sent:
+                produce(kafka, "prompt", [value])
+                wait_until(lambda value=value: value in reader.arrived and value in arrived, interval=0.002)  # type: ignore[misc]
+            return statistics.median(reader.arrived[value] - arrived[value] for value in sent)
+
+        # On a busy machine either of the two may have to wait for its turn; one that is late by itself is always late.
+        wait_until(lambda: seconds_later() < 0.05, what="records as soon as another client has them")
 
 
 def test_inbox_idle_uses_hardly_any_cpu(kafka: str) -> None:
@@ -226,7 +237,7 @@ def test_inbox_notices_records_that_go_while_it_reads(kafka: str) -> None:
         reader.deliver(records)
 
     little = KafkaSettings(bootstrap_servers=kafka, librdkafka_properties={"queued.max.messages.kbytes": "1024"})
-    inbox = Inbox(little, "falls", {}, deliver, reader.warnings.append)
+    inbox = ControlReader(little, "falls", {}, deliver, reader.warnings.append)
     inbox.start()
     try:
         assert held.wait(SECONDS)
@@ -277,7 +288,7 @@ def test_inbox_stops_while_deliver_blocks(kafka: str) -> None:
         held.set()
         go_on.wait(2 * SECONDS)
 
-    inbox = Inbox(KafkaSettings(bootstrap_servers=kafka), "blocks", {}, deliver, print)
+    inbox = ControlReader(KafkaSettings(bootstrap_servers=kafka), "blocks", {}, deliver, print)
     inbox.start()
     assert held.wait(SECONDS)
     inbox.stop()

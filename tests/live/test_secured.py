@@ -19,15 +19,15 @@ import typer.testing
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
+from certificates import Authority
 from java_plugins import compiled
 from openid import AUDIENCE, SCOPE, OpenIdProvider
 from running import RunningTurnout, lives
 from secrets_found import assert_no_secret, files
+from secured_broker import Listener, SecuredBroker, Security, Tokens
 from turnout.cli import app
 from turnout.config.auth import Mechanism, Protocol
 from turnout.java.runtime import find_java
-from turnout.local.certificates import Authority
-from turnout.local.secured_broker import Listener, SecuredBroker, Security, Tokens
 from turnout.testing import patience, wait_until
 
 PASSWORD = 'scram "pass\\word" 7f3a'
@@ -45,6 +45,7 @@ def _slow_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("turnout.kafka.probe.SECONDS", patience(10))
     monkeypatch.setattr("turnout.kafka.probe._COMPLAINT_SECONDS", patience(0.5))
     monkeypatch.setattr("turnout.spark.java_client.SECONDS", int(patience(30)))
+    monkeypatch.setattr("turnout.kafka.topics.GROUP_SECONDS", patience(10))
 
 
 class Cluster:

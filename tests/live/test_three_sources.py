@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import oracle
-from fed import FedGeneration
+from fed import Course, FedGeneration, courses
 from lengths import VIEWS_EXAMPLES
 from oracle import Kept, Row, Sent
 from turnout.config import Settings, parse
@@ -56,12 +55,9 @@ names = st.sampled_from(["a", "b", None])
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One random run: records, how they are cut into batches, when it restarts, and what is configured."""
+    """One random run, and what is configured."""
 
-    records: list[Sent]
-    cuts: list[int]
-    restarts: set[int]
-    caught_up_after: int
+    course: Course
     rows: dict[str, str]
     max_rows: int | None
     join: Join
@@ -89,14 +85,9 @@ def records(draw: st.DrawFn) -> list[Sent]:
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
-    sent = draw(records())
-    cuts = sorted(draw(st.lists(st.integers(0, len(sent)), max_size=4)))
     rows = {source: draw(st.sampled_from(["all", "latest"])) for source in COLUMNS}
     return Case(
-        records=sent,
-        cuts=cuts,
-        restarts=draw(st.sets(st.integers(0, 5), max_size=2)),
-        caught_up_after=draw(st.integers(0, len(cuts) + 1)),
+        course=draw(courses(records())),
         rows=rows,
         max_rows=draw(st.sampled_from([None, 4])) if rows["users"] == "all" else None,
         join=draw(st.sampled_from(list(Join))),
@@ -118,15 +109,6 @@ def settings_of(rows: dict[str, str], folder: Path, max_rows: int | None = None,
 def configured(case: Case, folder: Path) -> Settings:
     chain = CHAIN | {"join": case.join.value, "duplicates": case.duplicates.value}
     return settings_of(case.rows, folder, case.max_rows, chain=chain, totals=TOTALS, words=WORDS)
-
-
-def batches(case: Case) -> Iterator[tuple[int, list[Sent], Offsets]]:
-    ends = {(source, partition): 0 for source in COLUMNS for partition in range(2)}
-    for number, (start, end) in enumerate(pairwise([0, *case.cuts, len(case.records)])):
-        part = case.records[start:end]
-        for record in part:
-            ends[record.topic, record.partition] = record.offset + 1
-        yield number, part, Offsets(dict(ends))
 
 
 def side(name: str, rows: list[Kept], /, **shown: str) -> tuple[oracle.Source, list[Kept]]:
@@ -208,19 +190,9 @@ def test_views_of_three_sources_equal_a_plain_computation(spark: SparkSession, c
             patched.setattr("turnout.spark.writing.SMALL_BATCH", 0)
             patched.setattr("turnout.spark.writing.PART_ROWS", 5)
         before = Offsets({(source, partition): 0 for source in COLUMNS for partition in range(2)})
-        target = list(batches(case))[case.caught_up_after - 1][2] if case.caught_up_after else before
+        target = case.course.target(before)
         fed = FedGeneration(spark, configured(case, Path(folder)), Path(folder), before, target)
-        seen: list[Sent] = []
-        built = case.caught_up_after == 0
-        for number, part, end in batches(case):
-            fed.feed(number, part, end)
-            if number in case.restarts:
-                fed.restart()
-                fed.feed(number, part, end)
-            seen += part
-            built = built or end.reached(target)
-            compare(case, fed, seen, views=built)
-        fed.database.close()
+        case.course.play(fed, before, partial(compare, case, fed))
 
 
 def test_rows_of_an_own_view_are_told_apart_and_change_in_place(spark: SparkSession, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
+from shared_broker import RULES
 from turnout.config import KafkaSettings
 from turnout.errors import TurnoutError
 from turnout.kafka.topics import Topics, unknown_topic
@@ -16,10 +17,8 @@ from turnout.plan.offsets import Offsets
 from turnout.plan.plan import Start
 from turnout.testing import EmbeddedBroker, Record, create_topic, patience, produce, wait_until
 
-PROPERTIES = {
+PROPERTIES = RULES | {
     "auto.create.topics.enable": "true",
-    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "allow.everyone.if.no.acl.found": "true",
     "log.cleaner.min.cleanable.ratio": "0.01",
     "log.cleaner.backoff.ms": "200",
 }

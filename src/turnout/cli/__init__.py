@@ -1,30 +1,15 @@
-"""The command line: `turnout`, put together from the commands of this package.
+"""The command line, one module for each command; `app.py` has what they share.
 
 Nothing here imports Spark, Kafka or the store before a command needs it: `turnout --help` answers at once.
 """
 
 from turnout.cli.app import app
-from turnout.cli.checking import check
-from turnout.cli.looking import history, status, tables
-from turnout.cli.running import broker, demo, init, run
-from turnout.cli.swapping import rollback, swap
-from turnout.cli.watching import watch
 
-__all__ = [
-    "app",
-    "broker",
-    "check",
-    "demo",
-    "history",
-    "init",
-    "main",
-    "rollback",
-    "run",
-    "status",
-    "swap",
-    "tables",
-    "watch",
-]
+# Importing a module adds its command, `swap` also `rollback`; `turnout --help` lists them in this order.
+# isort: off
+from turnout.cli import demo, run, init, check, prepare, broker, tables, status, history, watch, swap  # noqa: F401
+
+__all__ = ["app", "main"]
 
 
 def main() -> None:

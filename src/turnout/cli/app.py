@@ -24,27 +24,11 @@ if TYPE_CHECKING:
 DEFAULT_URL = "http://127.0.0.1:10000"
 _JSON = "turnout.json"
 _PIPED_WIDTH = 200
-_ORDER = (
-    "demo",
-    "run",
-    "init",
-    "check",
-    "prepare",
-    "broker",
-    "tables",
-    "status",
-    "history",
-    "watch",
-    "swap",
-    "rollback",
-)
+OUTCOME_STYLES = {"applied": "green", "rolled_back": "green", "failed": "red", "rejected": "red"}
 
 
 class _Commands(TyperGroup):
-    """The commands, in the order in which people meet them; a TurnoutError of any of them ends here."""
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        return sorted(super().list_commands(ctx), key=_ORDER.index)
+    """The commands; a TurnoutError of any of them ends here."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -98,7 +82,7 @@ def connected(url: str, token: str) -> Client:
 
 
 def report(error: TurnoutError, *, as_json: bool) -> None:
-    """Say what went wrong, and what to do."""
+    """Print an error and its hint."""
     if as_json:
         print(json.dumps(error.as_json()), file=sys.stderr)
         return
@@ -110,18 +94,18 @@ def report(error: TurnoutError, *, as_json: bool) -> None:
 
 
 def print_json(value: object) -> None:
-    """One line of JSON, at once."""
+    """One line of JSON, not buffered."""
     print(json.dumps(value, ensure_ascii=False, default=list), flush=True)
 
 
 def console() -> Console:
-    """Standard output; what is not a terminal gets room instead of cut cells."""
+    """Standard output; a pipe gets wide lines instead of cut cells."""
     wide = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _PIPED_WIDTH
     return Console(width=wide, highlight=False)
 
 
 def printable(text: str) -> str:
-    """Text from elsewhere, without what a terminal would obey; line breaks stay."""
+    """Text from outside without control characters, which a terminal would obey; line breaks stay."""
     return "".join(sign if sign.isprintable() or sign == "\n" else "\N{MIDDLE DOT}" for sign in text)
 
 

@@ -1,11 +1,12 @@
 """The Python client: rows over HTTP, and live tables that follow swaps by themselves."""
 
-from turnout.client.client import Client, connect
+from turnout.client.changes import ChangesSubscription
+from turnout.client.client import Client, Table, connect
 from turnout.client.events import Changes, Rows, Snapshot, State, Window, WindowOptions
 from turnout.client.http import DEFAULT_URL
 from turnout.client.mirror import Mirror
-from turnout.client.subscription import ChangesSubscription, Subscription, WindowSubscription
-from turnout.client.table import Table
+from turnout.client.subscription import Subscription
+from turnout.client.window import WindowSubscription
 
 __all__ = [
     "DEFAULT_URL",

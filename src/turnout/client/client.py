@@ -1,27 +1,30 @@
-"""A client of a running Turnout server: the calls of its HTTP API, and the way to its live tables."""
+"""A running Turnout server and its tables: the calls of its HTTP API, and the way to live data."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 from urllib.parse import quote
 
-import httpx
-
-from turnout.client.events import Json, Rows, Texts, Where
+from turnout.client import frames, html
+from turnout.client.changes import ChangesSubscription
+from turnout.client.events import Changes, Json, Rows, Texts, Where, Window, WindowOptions
 from turnout.client.http import DEFAULT_URL, Http, window_query
-from turnout.client.live import Address, Live
-from turnout.client.table import Table
+from turnout.client.live import Live
+from turnout.client.subscription import OnState, Subscription
+from turnout.client.window import WindowSubscription
+from turnout.errors import TurnoutError
 
 if TYPE_CHECKING:
+    import pandas  # type: ignore[import-untyped,import-not-found,unused-ignore]
+    import polars  # type: ignore[import-not-found,unused-ignore]
     import pyarrow
 
 
 def connect(url: str = DEFAULT_URL, token: str | None = None, *, name: str = "python") -> Client:
     """A client of the server at `url`; nothing is sent yet. Use it in a `with` block, or close it.
 
-    `name` is what the history of swaps calls who asked: a plain, short word.
+    `name` is how the history of swaps names this client: a plain, short word.
     """
     return Client(url, token, name)
 
@@ -31,12 +34,8 @@ class Client:
 
     def __init__(self, url: str, token: str | None = None, name: str = "python") -> None:
         self._http = Http(url, token, name)
-        # The same trust for both ways to the server.
-        self._live = Live(Address(self._http.url, self._http.headers, httpx.create_ssl_context))
-
-    @property
-    def url(self) -> str:
-        return self._http.url
+        self._live = Live(self._http.url, self._http.headers)
+        self.url = self._http.url
 
     def __repr__(self) -> str:
         return f"<Client of {self.url}>"
@@ -44,9 +43,7 @@ class Client:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -56,38 +53,20 @@ class Client:
 
     def table(self, name: str) -> Table:
         """A table by its name; NAME@7 is its generation 7. Nothing is sent yet."""
-        return Table(self, self._live, name)
+        return Table(self._http, self._live, name)
 
     def tables(self) -> list[Json]:
         """Every table: name, columns with types, row count, generation, version."""
         found: list[Json] = self._http.get("/api/tables")["tables"]
         return found
 
-    def rows(
-        self,
-        table: str,
-        *,
-        columns: Texts = (),
-        where: Where = (),
-        sort: Texts = (),
-        offset: int = 0,
-        limit: int | None = None,
-    ) -> Rows:
+    def rows(self, table: str, **window: Unpack[WindowOptions]) -> Rows:
         """A window of a table; `where` are `column operator value` terms, `sort` are columns, `-` before descending."""
-        return _rows(self._http.get(_path(table), window_query(columns, where, sort, offset, limit)))
+        return self.table(table).rows(**window)
 
-    def arrow(
-        self,
-        table: str,
-        *,
-        columns: Texts = (),
-        where: Where = (),
-        sort: Texts = (),
-        offset: int = 0,
-        limit: int | None = None,
-    ) -> pyarrow.Table:
+    def arrow(self, table: str, **window: Unpack[WindowOptions]) -> pyarrow.Table:
         """The same as Arrow, all rows unless `limit` is given."""
-        return self._http.arrow(_path(table), window_query(columns, where, sort, offset, limit))
+        return self.table(table).to_arrow(**window)
 
     def status(self) -> Json:
         """The status row, with progress and lag."""
@@ -95,30 +74,100 @@ class Client:
 
     def swaps(self) -> list[Json]:
         """The history of swaps, oldest first."""
-        return [dict(row) for row in _rows(self._http.get("/api/swaps")).rows]
+        found: list[Json] = self._http.get("/api/swaps")["rows"]
+        return found
 
     def control(self, message: Mapping[str, Any], *, wait: bool = True) -> Json:
         """Send a control message; its outcome, or with `wait=False` only that it was taken."""
-        return self._steer("/api/control", message, wait)
+        return self._http.post("/api/control", message, wait=wait)
 
     def rollback(self, message: Mapping[str, Any] | None = None, *, wait: bool = True) -> Json:
         """Back to the previous plan; `message` may have `requestId` and `expectedGeneration`."""
-        return self._steer("/api/rollback", message or {}, wait)
-
-    def _steer(self, path: str, message: Mapping[str, Any], wait: bool) -> Json:
-        return self._http.post(path, message, [] if wait else [("wait", "false")], wait=wait)
+        return self._http.post("/api/rollback", message or {}, wait=wait)
 
 
-def _path(table: str) -> str:
-    return f"/api/tables/{quote(table, safe='@')}/rows"
+class Table:
+    """A table by its name. It holds no data: every call asks the server."""
 
+    def __init__(self, http: Http, live: Live, name: str) -> None:
+        self._http = http
+        self._live = live
+        self._path = f"/api/tables/{quote(name, safe='@')}/rows"
+        self.name = name
 
-def _rows(answer: Json) -> Rows:
-    return Rows(
-        answer["table"],
-        answer["generation"],
-        answer["version"],
-        answer["total"],
-        tuple(answer["columns"]),
-        tuple(answer["rows"]),
-    )
+    def __repr__(self) -> str:
+        return f"<Table {self.name}>"
+
+    def _repr_html_(self) -> str:
+        try:
+            shown = self.rows(limit=html.SHOWN_ROWS)
+        except TurnoutError as error:
+            return html.caption(self.name, str(error))
+        return shown._repr_html_()
+
+    # -- now
+
+    def rows(self, **window: Unpack[WindowOptions]) -> Rows:
+        """A window, of one moment; 100 rows unless `limit` is given."""
+        answer = self._http.get(self._path, window_query(**window))
+        return Rows(
+            table=answer["table"],
+            generation=answer["generation"],
+            version=answer["version"],
+            total=answer["total"],
+            columns=tuple(answer["columns"]),
+            rows=tuple(answer["rows"]),
+        )
+
+    @property
+    def schema(self) -> dict[str, str]:
+        """The type of each column, by its name, in order."""
+        return {column["name"]: column["type"] for column in self.rows(limit=0).columns}
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(self.schema)
+
+    def to_arrow(self, **window: Unpack[WindowOptions]) -> pyarrow.Table:
+        """All rows, or a window of them, of one moment. The schema's metadata has generation, version and total."""
+        return self._http.arrow(self._path, window_query(**window))
+
+    def to_pandas(self, **window: Unpack[WindowOptions]) -> pandas.DataFrame:
+        return frames.to_pandas(self.to_arrow(**window))
+
+    def to_polars(self, **window: Unpack[WindowOptions]) -> polars.DataFrame:
+        return frames.to_polars(self.to_arrow(**window))
+
+    # -- live
+
+    def window(
+        self, columns: Texts = (), where: Where = (), sort: Texts = (), offset: int = 0, limit: int = 100
+    ) -> WindowSubscription:
+        """These rows now, and again whenever they change."""
+        options: WindowOptions = {"columns": columns, "where": where, "sort": sort, "offset": offset, "limit": limit}
+        return self._live.add(WindowSubscription(self._live, self.name, options))
+
+    def changes(self, columns: Texts = ()) -> ChangesSubscription:
+        """All rows now, then every change; its `mirror` is the table as it is."""
+        return self._live.add(ChangesSubscription(self._live, self.name, columns))
+
+    @overload
+    def subscribe(
+        self, callback: Callable[[Changes], object], *, window: None = None, on_state: OnState | None = None
+    ) -> ChangesSubscription: ...
+
+    @overload
+    def subscribe(
+        self, callback: Callable[[Window], object], *, window: WindowOptions, on_state: OnState | None = None
+    ) -> WindowSubscription: ...
+
+    def subscribe(
+        self, callback: Callable[[Any], object], *, window: WindowOptions | None = None, on_state: OnState | None = None
+    ) -> Subscription[Any]:
+        """Call `callback` with every change, or with a window whenever that changes, on a thread of its own.
+
+        `window` has what `window()` takes, such as `{"sort": "-age", "limit": 10}`. `on_state` is called with the state
+        and the reason for it, on the same thread.
+        """
+        opened: Subscription[Any] = self.changes() if window is None else self.window(**window)
+        return opened._call(callback, on_state)

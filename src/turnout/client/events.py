@@ -1,7 +1,4 @@
-"""What a client hands out: rows over HTTP, windows and changes of live tables, the states of a subscription.
-
-All are frozen and belong to whoever got them. How they come about is `live.py` and `mirror.py`.
-"""
+"""What a client hands out, all frozen: rows over HTTP, windows and changes of live tables, states of a subscription."""
 
 from __future__ import annotations
 
@@ -13,12 +10,11 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from turnout.client import frames, html
 
 if TYPE_CHECKING:
-    import pandas  # type: ignore[import-untyped,import-not-found,unused-ignore]
-    import polars  # type: ignore[import-not-found,unused-ignore]
     import pyarrow
 
 Json = dict[str, Any]
 Row = dict[str, Any]
+Values = Sequence[Any]
 Columns = tuple[Mapping[str, str], ...]
 Texts = str | Iterable[str]
 Where = str | Iterable[str | Mapping[str, Any]]
@@ -35,14 +31,14 @@ class WindowOptions(TypedDict, total=False):
 
 
 class State(StrEnum):
-    """How a subscription is."""
+    """The state of a subscription."""
 
     CONNECTING = "connecting"
     """No answer yet."""
     LIVE = "live"
-    """What it shows is what the server has."""
+    """It has the newest data of the server."""
     AWAY = "away"
-    """The server is away; what it shows is the last that was known, and it goes on by itself."""
+    """The server is away; it keeps the last data, and goes on by itself."""
     REFUSED = "refused"
     """Over: the server refused it, and says why."""
     CLOSED = "closed"
@@ -54,7 +50,7 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(frames.Frames):
     """A window of a table, of one moment; `total` counts what `where` keeps, not only this window."""
 
     table: str
@@ -74,14 +70,10 @@ class Rows:
         names = [column["name"] for column in self.columns]
         return frames.to_arrow(self.columns, [[row[name] for name in names] for row in self.rows])
 
-    def to_pandas(self) -> pandas.DataFrame:
-        return frames.to_pandas(self.to_arrow())
-
-    def to_polars(self) -> polars.DataFrame:
-        return frames.to_polars(self.to_arrow())
-
     def _repr_html_(self) -> str:
-        return html.table(html.caption(self.table, self.generation, self.version, self.total), self.columns, self.rows)
+        total = f"{self.total:,} {'row' if self.total == 1 else 'rows'}"
+        caption = html.caption(self.table, f"generation {self.generation}", f"version {self.version}", total)
+        return caption + html.table(self.columns, self.rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +88,14 @@ class Window(Rows):
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What became of a table since the event before, by row id."""
+    """What changed in a table since the event before, by row id."""
 
     table: str
     generation: int
     version: int
     columns: Columns
     snapshot: bool
-    """`inserted` has all rows, in place of all that came before: the first event, a swap, or who was too slow."""
+    """`inserted` has all rows, in place of all before: the first event, a swap, or a consumer that was too slow."""
     swapped: bool
     inserted: Mapping[str, Row]
     updated: Mapping[str, Row]
@@ -111,14 +103,14 @@ class Changes:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(frames.Frames):
     """A whole table, of one moment."""
 
     table: str
     generation: int
     version: int
     columns: Columns
-    _values: Mapping[str, Sequence[Any]] = field(repr=False)
+    _values: dict[str, Values] = field(repr=False)
 
     def __len__(self) -> int:
         return len(self._values)
@@ -131,14 +123,8 @@ class Snapshot:
     def to_arrow(self) -> pyarrow.Table:
         return frames.to_arrow(self.columns, list(self._values.values()))
 
-    def to_pandas(self) -> pandas.DataFrame:
-        return frames.to_pandas(self.to_arrow())
 
-    def to_polars(self) -> polars.DataFrame:
-        return frames.to_polars(self.to_arrow())
-
-
-def named(columns: Columns, values: Mapping[str, Sequence[Any]]) -> dict[str, Row]:
+def named(columns: Columns, values: Mapping[str, Values]) -> dict[str, Row]:
     """Rows by id, with the names of their columns."""
     names = [column["name"] for column in columns]
     return {identity: dict(zip(names, row, strict=True)) for identity, row in values.items()}

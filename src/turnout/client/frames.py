@@ -1,6 +1,6 @@
 """Rows as Arrow tables, and Arrow tables as data frames.
 
-pandas and polars are not needed by Turnout: they are looked for when they are asked for.
+Turnout does not need pandas and polars: they are imported when a caller asks for a data frame.
 """
 
 from __future__ import annotations
@@ -11,12 +11,26 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from turnout.errors import TurnoutError
-from turnout.plan.columns import ColumnType
 
 if TYPE_CHECKING:
     import pandas  # type: ignore[import-untyped,import-not-found,unused-ignore]
     import polars  # type: ignore[import-not-found,unused-ignore]
     import pyarrow
+
+
+class Frames:
+    """Arrow data, also as data frames."""
+
+    __slots__ = ()
+
+    def to_arrow(self) -> pyarrow.Table:
+        raise NotImplementedError
+
+    def to_pandas(self) -> pandas.DataFrame:
+        return to_pandas(self.to_arrow())
+
+    def to_polars(self) -> polars.DataFrame:
+        return to_polars(self.to_arrow())
 
 
 def to_arrow(columns: Sequence[Mapping[str, str]], rows: Sequence[Sequence[Any]]) -> pyarrow.Table:
@@ -31,7 +45,7 @@ def to_pandas(table: pyarrow.Table) -> pandas.DataFrame:
     """A `date` column with a year outside of 1 to 9999, which Python's `date` has not, is `datetime64[ms]`."""
     import pyarrow as pa
 
-    from turnout.plan.time_columns import fits_years
+    from turnout.plan.arrow_columns import fits_years
 
     _need("pandas")
     for index, field in enumerate(table.schema):
@@ -42,7 +56,7 @@ def to_pandas(table: pyarrow.Table) -> pandas.DataFrame:
 
 def to_polars(table: pyarrow.Table) -> polars.DataFrame:
     """A column with years beyond 262,000, which polars cannot show, is of texts."""
-    from turnout.plan.time_columns import fits_years, is_time, iso_texts
+    from turnout.plan.arrow_columns import fits_years, is_time, iso_texts
 
     for index, field in enumerate(table.schema):
         if is_time(field.type) and not fits_years(table.column(index), -262_000, 262_000):
@@ -54,26 +68,15 @@ def to_polars(table: pyarrow.Table) -> polars.DataFrame:
 def _array(values: list[Any], type_name: str) -> pyarrow.Array:
     import pyarrow as pa
 
-    from turnout.plan.time_columns import from_iso_texts
+    from turnout.plan.arrow_columns import ARROW_TYPES, arrow_type, from_iso_texts
 
-    plain = {
-        "string": pa.string(),
-        "boolean": pa.bool_(),
-        "int32": pa.int32(),
-        "int64": pa.int64(),
-        "float": pa.float32(),
-        "double": pa.float64(),
-    }
-    # Texts in JSON, so that no digit is lost.
-    texts = {"date": pa.date32(), "timestamp": pa.timestamp("us", "UTC")}
-    if type_name in plain:
-        return pa.array(values, plain[type_name])
-    if type_name in texts:
-        return from_iso_texts(values, texts[type_name])
+    # Times and decimals are texts in JSON, so that no digit is lost.
+    if type_name in ("date", "timestamp"):
+        return from_iso_texts(values, arrow_type(type_name))
     if type_name.startswith("decimal"):
-        name = ColumnType.parse(type_name).name
-        precision, scale = name.removeprefix("decimal(").rstrip(")").split(",")
-        return pa.array(values, pa.string()).cast(pa.decimal128(int(precision), int(scale)))
+        return pa.array(values, pa.string()).cast(arrow_type(type_name))
+    if type_name in ARROW_TYPES:
+        return pa.array(values, arrow_type(type_name))
     # A type that no source can declare: as the text that it is, or as JSON.
     return pa.array([value if value is None or isinstance(value, str) else json.dumps(value) for value in values])
 

@@ -10,20 +10,14 @@ SHOWN_ROWS = 10
 _MAX_CHARACTERS = 200
 
 
-def caption(table: str, generation: int, version: int, total: int) -> str:
-    rows = "row" if total == 1 else "rows"
-    return f"<b>{escape(table)}</b> &nbsp; generation {generation} &nbsp; version {version} &nbsp; {total:,} {rows}"
+def caption(table: str, *facts: str) -> str:
+    return f"<div><b>{escape(table)}</b> &nbsp; {' &nbsp; '.join(map(escape, facts))}</div>"
 
 
-def table(caption: str, columns: Sequence[Mapping[str, str]], rows: Iterable[Mapping[str, Any]]) -> str:
-    """A table below its caption, which is HTML already."""
+def table(columns: Sequence[Mapping[str, str]], rows: Iterable[Mapping[str, Any]]) -> str:
     heads = "".join(f'<th title="{escape(one["type"])}">{escape(one["name"])}</th>' for one in columns)
     body = "".join(f"<tr>{''.join(_cell(row[one['name']]) for one in columns)}</tr>" for row in rows)
-    return f"<div>{caption}</div><table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def problem(table: str, text: str) -> str:
-    return f"<div><b>{escape(table)}</b> &nbsp; {escape(text)}</div>"
+    return f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def _cell(value: object) -> str:

@@ -1,6 +1,6 @@
 """Calls to a running Turnout server over HTTP: JSON answers, and Arrow streams.
 
-It turns the server's errors, and those of the way there, into TurnoutError. What the calls are is `client.py`.
+Errors of the server and of the connection become TurnoutError. The calls themselves are in `client.py`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Query = list[tuple[str, str | int | float | bool | None]]
 
 
 class Http:
-    """The way to one server; safe to use from several threads."""
+    """Calls to one server; safe to use from several threads."""
 
     def __init__(self, url: str, token: str | None, name: str) -> None:
         self.url = _base(url)
@@ -48,9 +48,10 @@ class Http:
             response = self._http.get(path, params=query or [])
         return self._answer(response)
 
-    def post(self, path: str, message: Mapping[str, Any], query: Query, *, wait: bool) -> Json:
-        # A build may take as long as the server lets it: who waits, waits for the server's word.
+    def post(self, path: str, message: Mapping[str, Any], *, wait: bool) -> Json:
+        # A build may take as long as the server lets it: the server ends a wait for its outcome.
         timeout = httpx.Timeout(TIMEOUT_SECONDS, read=None if wait else TIMEOUT_SECONDS)
+        query = {} if wait else {"wait": "false"}
         with self._failures():
             response = self._http.post(path, json=dict(message), params=query, timeout=timeout)
         return self._answer(response)
@@ -76,7 +77,7 @@ class Http:
             with pa.ipc.open_stream(pa.PythonFile(body, mode="r")) as reader:
                 table = reader.read_all()
         except (pa.ArrowInvalid, OSError) as error:
-            raise self._strange(f"answered no Arrow stream ({first_line(error)})") from error
+            raise wire.bad_answer(self.url, f"answered no Arrow stream ({first_line(error)})") from error
         names = ("Generation", "Version", "Total")
         numbers = {f"turnout.{name.lower()}": response.headers.get(f"X-Turnout-{name}", "") for name in names}
         return table.replace_schema_metadata({**(table.schema.metadata or {}), **numbers})
@@ -88,27 +89,18 @@ class Http:
         except httpx.HTTPError as error:
             raise TurnoutError(
                 code="server_unreachable",
-                message=f"no answer from {self.url}: {_reason(error)}",
+                message=f"no answer from {self.url}: {unreachable_because(error, TIMEOUT_SECONDS)}",
                 hint="start a server (turnout run, turnout demo), or give its address by --url or TURNOUT_URL",
                 status=503,
             ) from error
 
     def _answer(self, response: httpx.Response) -> Json:
-        try:
-            answer = response.json()
-        except ValueError:
-            answer = None
+        answer = wire.parsed(response.content)
         if response.is_success and isinstance(answer, dict):
             return answer
-        error = wire.problem_of_body(response.content, response.status_code)
-        raise error or self._strange(f"answered {response.status_code} {response.reason_phrase}, not as Turnout does")
-
-    def _strange(self, what: str) -> TurnoutError:
-        return TurnoutError(
-            code="bad_answer",
-            message=f"{self.url} {what}",
-            hint="check that the address is that of a Turnout server, without a path",
-            status=502,
+        error = wire.problem(answer, response.status_code)
+        raise error or wire.bad_answer(
+            self.url, f"answered {response.status_code} {response.reason_phrase}, not as Turnout does"
         )
 
 
@@ -134,8 +126,9 @@ class _Body(io.RawIOBase):
         return count
 
 
-def window_query(columns: Texts, where: Where, sort: Texts, offset: int, limit: int | None) -> Query:
-    """The parameters of a window."""
+def window_query(
+    columns: Texts = (), where: Where = (), sort: Texts = (), offset: int = 0, limit: int | None = None
+) -> Query:
     query: Query = []
     for name, given in (("columns", columns), ("where", where), ("sort", sort)):
         query += [(name, _term(value)) for value in ([given] if isinstance(given, (str, Mapping)) else given)]
@@ -170,9 +163,10 @@ def _clean(token: str) -> str:
     )
 
 
-def _reason(error: httpx.HTTPError) -> str:
-    if isinstance(error, httpx.ConnectError):
-        return "nothing listens there" if "refused" in str(error).lower() else str(error) or "it cannot be reached"
-    if isinstance(error, httpx.TimeoutException):
-        return f"it took longer than {TIMEOUT_SECONDS:g} s"
-    return str(error) or type(error).__name__
+def unreachable_because(error: Exception, seconds: float) -> str:
+    """Why a server was not reached within so many seconds, in words."""
+    if isinstance(error, ConnectionRefusedError) or "refused" in str(error).lower():
+        return "nothing listens there"
+    if isinstance(error, (TimeoutError, httpx.TimeoutException)):
+        return f"it took longer than {seconds:g} s"
+    return first_line(error)

@@ -1,7 +1,7 @@
 """The live connection of a client: one thread with one WebSocket, shared by all of its subscriptions.
 
 It lives while there are subscriptions. It connects again with growing pauses, and takes up every subscription where
-it was. What the messages mean is `mirror.py`; how events get to their consumers is `intake.py`.
+it was. `window.py` and `changes.py` take in the messages.
 """
 
 from __future__ import annotations
@@ -15,13 +15,17 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import httpx
+import orjson
 
 from turnout.client import wire
 from turnout.client.events import Json, State
-from turnout.client.intake import Intake
+from turnout.client.http import unreachable_because
+from turnout.client.subscription import Subscription
 from turnout.errors import TurnoutError, first_line
+from turnout.plan.retries import growing_pause
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
@@ -38,88 +42,59 @@ _DATA = ("rows", "current", "snapshot", "changes")
 # Refusals that pass: the server starts, is full, or a gateway in front of it waits for it.
 _PASSING_STATUS = (408, 425, 429)
 
-AnyIntake = Intake[Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where the server is, and how to get in."""
-
-    url: str
-    headers: Mapping[str, str] = field(repr=False)
-    tls: Callable[[], ssl.SSLContext]
-
-    def open(self) -> Any:
-        """The socket, to be entered."""
-        from websockets.asyncio.client import connect
-
-        secure = self.url.startswith("https:")
-        host = self.url.partition("://")[2]
-        return connect(
-            "ws" + self.url.removeprefix("http") + "/api/live",
-            additional_headers=self.headers,
-            # Packing costs more than it saves where no network is in between.
-            compression=None if host.startswith(("127.", "localhost", "[::1]")) else "deflate",
-            ssl=self.tls() if secure else None,
-            max_size=None,  # a snapshot is as large as its table
-            open_timeout=_OPEN_SECONDS,
-            close_timeout=_CLOSE_SECONDS,
-            ping_interval=_PING_SECONDS,
-            ping_timeout=_PING_SECONDS,
-        )
+AnySubscription = Subscription[Any]
+S = TypeVar("S", bound=AnySubscription)
 
 
 class Live:
     """The connection as subscriptions and their client see it; all methods may be called from any thread."""
 
-    def __init__(self, address: Address) -> None:
-        self._address = address
+    def __init__(self, url: str, headers: Mapping[str, str]) -> None:
+        self._url = url
+        self._headers = headers
         self._lock = threading.Lock()
         self._session: _Session | None = None
         self._ending: list[_Session] = []
 
-    def add(self, intake: AnyIntake) -> None:
+    def add(self, subscription: S) -> S:
         """Fill it from now on."""
         with self._lock:
             if self._session is None:
-                self._session = _Session(self._address, self.release)
-                self._session.start()
-            self._session.members.add(intake)
-            self._session.soon(self._session.ask, intake)
+                self._session = _Session(self._url, self._headers, self.release)
+            self._session.members.add(subscription)
+            self._session.soon(self._session.ask, subscription)
+        return subscription
 
-    def remove(self, intake: AnyIntake) -> None:
+    def remove(self, subscription: AnySubscription) -> None:
         """Send it nothing more; after the last one the thread has gone when this returns."""
-        self.release(intake)
+        self.release(subscription)
         self._join()
 
-    def ask_again(self, intake: AnyIntake) -> None:
+    def ask_again(self, subscription: AnySubscription) -> None:
         with self._lock:
-            if self._session is not None and intake in self._session.members:
-                self._session.soon(self._session.ask, intake)
+            if self._session is not None and subscription in self._session.members:
+                self._session.soon(self._session.ask, subscription)
 
     def close(self) -> None:
         """End every subscription."""
         with self._lock:
             members = list(self._session.members) if self._session else []
-        for intake in members:
-            intake.set_state(State.CLOSED)
-            self.release(intake)
-        for intake in members:
-            intake.join()
+        for subscription in members:
+            subscription.close()
         self._join()
 
-    def release(self, intake: AnyIntake) -> None:
+    def release(self, subscription: AnySubscription) -> None:
         """Take it out; without a member a session ends by itself."""
         with self._lock:
             session = self._session
-            if session is None or intake not in session.members:
+            if session is None or subscription not in session.members:
                 return
-            session.members.discard(intake)
-            session.soon(session.drop, intake)
+            session.members.discard(subscription)
+            session.soon(session.drop, subscription)
             if not session.members:
                 self._session = None
-                self._ending = [one for one in self._ending if one.running] + [session]
-                session.soon(session.end)
+                self._ending = [one for one in self._ending if one.thread.is_alive()] + [session]
+                session.soon(session.work.cancel)
 
     def _join(self) -> None:
         with self._lock:
@@ -129,36 +104,31 @@ class Live:
 
 
 class _Session:
-    """The life of one thread: its event loop, the socket of the moment, and which wire id is whose.
+    """The life of one thread: its event loop, the socket of the moment, and which subscription has which id.
 
     `members` is guarded by the lock of Live. All else belongs to the thread: others come in by `soon`.
     """
 
-    def __init__(self, address: Address, release: Callable[[AnyIntake], None]) -> None:
-        self.members: set[AnyIntake] = set()
-        self._address = address
+    def __init__(self, url: str, headers: Mapping[str, str], release: Callable[[AnySubscription], None]) -> None:
+        self.members: set[AnySubscription] = set()
+        self._url = url
+        self._headers = headers
         self._release = release
         self._loop = asyncio.new_event_loop()
-        self._work: asyncio.Task[None] | None = None
-        self._ended = self._was_live = False
+        self._was_live = False
         self._store: str | None = None
         self._ids = itertools.count(1)
-        self._by_id: dict[str, AnyIntake] = {}
-        self._retries: dict[AnyIntake, int] = {}
+        self._by_id: dict[str, AnySubscription] = {}
+        self._retries: dict[AnySubscription, int] = {}
         self._socket: ClientConnection | None = None
-        self._outbox: asyncio.Queue[str] | None = None
-        self._thread = threading.Thread(target=self._run, name="turnout-live", daemon=True)
-
-    @property
-    def running(self) -> bool:
-        return self._thread.is_alive()
-
-    def start(self) -> None:
-        self._thread.start()
+        self._outbox: asyncio.Queue[str] = asyncio.Queue()
+        self.work = self._loop.create_task(self._connect_for_ever())
+        self.thread = threading.Thread(target=self._run, name="turnout-live", daemon=True)
+        self.thread.start()
 
     def join(self) -> None:
-        if threading.current_thread() is not self._thread:
-            self._thread.join(_JOIN_SECONDS)
+        if threading.current_thread() is not self.thread:
+            self.thread.join(_JOIN_SECONDS)
 
     def soon(self, call: Callable[..., object], *arguments: Any) -> None:
         """Run on the session's thread; once that is gone, nothing is left to do."""
@@ -169,38 +139,29 @@ class _Session:
 
     def _run(self) -> None:
         try:
-            with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
-                runner.run(self._main())
+            with asyncio.Runner(loop_factory=lambda: self._loop) as runner, contextlib.suppress(asyncio.CancelledError):
+                runner.get_loop().run_until_complete(self.work)
         except Exception as error:  # a fault of ours must not leave consumers waiting for ever
             log.exception("the live connection failed")
             self._refuse_all(_failed(error))
 
-    async def _main(self) -> None:
-        if self._ended:
-            return
-        self._work = asyncio.ensure_future(self._connect_for_ever())
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._work
-
-    def end(self) -> None:
-        self._ended = True
-        if self._work is not None:
-            self._work.cancel()
-
-    def ask(self, intake: AnyIntake) -> None:
-        """Send its request. A new id each time: what is still under way for the old one is never mixed in."""
-        self.drop(intake)
-        if self._outbox is None or intake.state.over:
+    def ask(self, subscription: AnySubscription) -> None:
+        """Send its request. A new id each time: messages under way for the old one are never mixed in."""
+        self.drop(subscription)
+        if self._socket is None or subscription.state.over:
             return
         identity = str(next(self._ids))
-        self._by_id[identity] = intake
-        self._outbox.put_nowait(wire.encode(intake.request(), identity))
+        self._by_id[identity] = subscription
+        self._send(subscription._request(), identity)
 
-    def drop(self, intake: AnyIntake) -> None:
-        for identity in [one for one, held in self._by_id.items() if held is intake]:
+    def drop(self, subscription: AnySubscription) -> None:
+        for identity in [one for one, held in self._by_id.items() if held is subscription]:
             del self._by_id[identity]
-            if self._outbox is not None:
-                self._outbox.put_nowait(wire.encode({"type": "unsubscribe"}, identity))
+            self._send({"type": "unsubscribe"}, identity)
+
+    def _send(self, request: Json, identity: str) -> None:
+        if self._socket is not None:
+            self._outbox.put_nowait(orjson.dumps({**request, "id": identity}).decode())
 
     async def _connect_for_ever(self) -> None:
         failures = 0
@@ -210,8 +171,8 @@ class _Session:
             # A connection that lasted was a good one: pauses begin short again.
             if time.monotonic() - opened > LONGEST_PAUSE_SECONDS:
                 failures = 0
-            for intake in list(self.members):  # one step for Python, so no lock is needed
-                intake.set_state(State.AWAY, reason)
+            for subscription in list(self.members):  # one step for Python, so no lock is needed
+                subscription._set_state(State.AWAY, reason)
             await asyncio.sleep(pause_seconds(failures))
             failures += 1
 
@@ -220,7 +181,7 @@ class _Session:
         from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
         try:
-            async with self._address.open() as socket:
+            async with _open(self._url, self._headers) as socket:
                 await self._serve(socket)
         except InvalidStatus as error:
             return self._not_let_in(error)
@@ -228,12 +189,12 @@ class _Session:
             return _closing(error)
         except ssl.SSLCertVerificationError as error:
             if not self._was_live:
-                self._refuse_all(_untrusted(self._address.url, error))
+                self._refuse_all(_untrusted(self._url, error))
             return first_line(error)
         except (OSError, WebSocketException) as error:
-            return f"no answer from {self._address.url}: {_reason(error)}"
+            return f"no answer from {self._url}: {unreachable_because(error, _OPEN_SECONDS)}"
         except _NotTurnoutError as error:
-            self._refuse_all(_not_turnout(self._address.url, str(error)))
+            self._refuse_all(self._bad_answer(str(error)))
             return str(error)
         return "the connection ended"
 
@@ -244,133 +205,138 @@ class _Session:
         self._socket, self._outbox = socket, asyncio.Queue()
         sender = asyncio.ensure_future(_send_all(self._outbox, socket))
         try:
-            for intake in list(self.members):
-                self.ask(intake)
+            for subscription in list(self.members):
+                self.ask(subscription)
             while True:
                 self._dispatch(_read(await socket.recv()))
         finally:
-            self._socket = self._outbox = None
+            self._socket = None
             sender.cancel()
 
     def _greet(self, hello: Json) -> None:
         if hello["type"] != "hello":
             raise _NotTurnoutError("its first message is not a hello")
         if hello.get("store") != self._store:
-            for intake in list(self.members):
-                intake.doubt()
+            for subscription in list(self.members):
+                subscription._forget_position()
         self._store = hello.get("store")
 
     def _dispatch(self, message: Json) -> None:
-        intake = self._by_id.get(str(message.get("id")))
+        subscription = self._by_id.get(str(message.get("id")))
         if message["type"] == "error":
-            self._problem(intake, message)
+            self._problem(subscription, message)
         # Unknown types are of a newer server, unknown ids of subscriptions that have gone.
-        elif intake is not None and message["type"] in _DATA:
-            self._data(intake, message)
+        elif subscription is not None and message["type"] in _DATA:
+            self._data(subscription, message)
 
-    def _data(self, intake: AnyIntake, message: Json) -> None:
+    def _data(self, subscription: AnySubscription, message: Json) -> None:
         try:
-            fits = intake.receive(message)
+            fits = subscription._receive(message)
         except (KeyError, TypeError, ValueError) as error:
             text = f"a {message['type']} message is not as it should be: {first_line(error)}"
             raise _NotTurnoutError(text) from error
         if fits:
             self._was_live = True
-            self._retries.pop(intake, None)
+            self._retries.pop(subscription, None)
         else:
-            log.info("%s: something is missing between two messages, asking again", intake.table)
-            self.ask(intake)
+            log.info("%s: something is missing between two messages, asking again", subscription.table)
+            self.ask(subscription)
 
-    def _problem(self, intake: AnyIntake | None, message: Json) -> None:
-        error = wire.problem(message.get("error"))
-        if intake is None:
+    def _problem(self, subscription: AnySubscription | None, message: Json) -> None:
+        error = wire.problem(message) or TurnoutError(code="error", message="the server refused and did not say why")
+        if subscription is None:
             log.warning("the server did not take a message: %s", error)
             return
         del self._by_id[str(message["id"])]
-        if _passes(intake, error):
-            intake.set_state(State.AWAY, error.message)
-            count = self._retries[intake] = self._retries.get(intake, -1) + 1
-            self._loop.call_later(pause_seconds(count), self.ask, intake)
+        if _passes(subscription, error):
+            subscription._set_state(State.AWAY, error.message)
+            count = self._retries[subscription] = self._retries.get(subscription, -1) + 1
+            self._loop.call_later(pause_seconds(count), self.ask, subscription)
         else:
-            self._refuse(intake, error)
+            self._refuse(subscription, error)
 
     def _not_let_in(self, refusal: InvalidStatus) -> str:
         """What an HTTP answer instead of a socket means: over, or only for now."""
         status = refusal.response.status_code
-        error = wire.problem_of_body(refusal.response.body or b"", status)
+        error = wire.problem(wire.parsed(refusal.response.body or b""), status)
         passes = status >= 500 or status in _PASSING_STATUS or (self._was_live and status not in (401, 403))
         if not passes:
-            self._refuse_all(error or _not_turnout(self._address.url, f"/api/live answers {status}"))
-        return error.message if error else f"{self._address.url} answers {status}"
+            self._refuse_all(error or self._bad_answer(f"/api/live answers {status}"))
+        return error.message if error else f"{self._url} answers {status}"
 
-    def _refuse(self, intake: AnyIntake, error: TurnoutError) -> None:
-        intake.set_state(State.REFUSED, error.message, error)
-        self._release(intake)
+    def _refuse(self, subscription: AnySubscription, error: TurnoutError) -> None:
+        subscription._set_state(State.REFUSED, error.message, error)
+        self._release(subscription)
 
     def _refuse_all(self, error: TurnoutError) -> None:
-        for intake in list(self.members):
-            self._refuse(intake, error)
+        for subscription in list(self.members):
+            self._refuse(subscription, error)
+
+    def _bad_answer(self, reason: str) -> TurnoutError:
+        return wire.bad_answer(self._url, f"does not answer as Turnout does: {reason}")
 
 
 class _NotTurnoutError(Exception):
     """The other side does not speak the protocol."""
 
 
+def _open(url: str, headers: Mapping[str, str]) -> Any:
+    """The socket, to be entered. It trusts the same authorities as the calls over HTTP."""
+    from websockets.asyncio.client import connect
+
+    host = url.partition("://")[2]
+    return connect(
+        "ws" + url.removeprefix("http") + "/api/live",
+        additional_headers=headers,
+        # Packing costs more than it saves where no network is in between.
+        compression=None if host.startswith(("127.", "localhost", "[::1]")) else "deflate",
+        ssl=httpx.create_ssl_context() if url.startswith("https:") else None,
+        max_size=None,  # a snapshot is as large as its table
+        open_timeout=_OPEN_SECONDS,
+        close_timeout=_CLOSE_SECONDS,
+        ping_interval=_PING_SECONDS,
+        ping_timeout=_PING_SECONDS,
+    )
+
+
 def pause_seconds(failures: int) -> float:
     """How long to wait before the next attempt; spread, so that many clients do not come back at once."""
-    longest = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0 ** min(failures, 10))
+    longest = growing_pause(failures, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
     return random.uniform(longest / 2, longest)
 
 
-def _passes(intake: AnyIntake, error: TurnoutError) -> bool:
+def _passes(subscription: AnySubscription, error: TurnoutError) -> bool:
     """Whether to ask again later.
 
-    A server that has just started may not have its tables yet: whoever had data gets it again. A generation by
-    its number never comes back.
+    A server that has just started may not have its tables yet: a subscription that had data gets it again.
+    A generation by its number never comes back.
     """
     if error.status >= 500:
         return True
-    known = intake.seen and intake.state is State.AWAY
-    return error.code == "unknown_table" and known and "@" not in intake.table
+    known = subscription._had_data and subscription.state is State.AWAY
+    return error.code == "unknown_table" and known and "@" not in subscription.table
 
 
 async def _send_all(outbox: asyncio.Queue[str], socket: ClientConnection) -> None:
     from websockets.exceptions import ConnectionClosed
 
-    # Whoever receives hears of a closed connection too, and acts on it.
+    # The receiving side sees a closed connection too, and handles it.
     with contextlib.suppress(ConnectionClosed):
         while True:
             await socket.send(await outbox.get())
 
 
 def _read(data: str | bytes) -> Json:
-    try:
-        return wire.decode(data)
-    except ValueError as error:
-        raise _NotTurnoutError(f"a message is no JSON object with a type: {first_line(error)}") from error
+    message = wire.parsed(data)
+    if isinstance(message, dict) and isinstance(message.get("type"), str):
+        return message
+    raise _NotTurnoutError("a message is no JSON object with a type")
 
 
 def _closing(closed: ConnectionClosed) -> str:
     if closed.rcvd is None:
         return "the connection broke"
     return f"the server closed the connection: {closed.rcvd.reason or f'code {closed.rcvd.code}'}"
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, ConnectionRefusedError):
-        return "nothing listens there"
-    if isinstance(error, TimeoutError):
-        return f"it took longer than {_OPEN_SECONDS:g} s"
-    return first_line(error)
-
-
-def _not_turnout(url: str, reason: str) -> TurnoutError:
-    return TurnoutError(
-        code="bad_answer",
-        message=f"{url} does not answer as Turnout does: {reason}",
-        hint="check that the address is that of a Turnout server of this version, without a path",
-        status=502,
-    )
 
 
 def _untrusted(url: str, error: ssl.SSLCertVerificationError) -> TurnoutError:

@@ -1,12 +1,12 @@
 """The client's side of `turnout.messages`: requests are checked before they are sent, answers are read.
 
-Answers are not held to the models: a newer server may say more than this client knows.
+Answers are not validated by the models: a newer server may send more than this client knows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -16,60 +16,46 @@ from turnout.errors import TurnoutError
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
-# What the same error has over HTTP; all others are 400.
+# The status that the same error has over HTTP; all others are 400.
 _STATUS = {"unknown_table": 404, "internal_error": 500, "store_unavailable": 503}
-_NAMES = ("columns", "where", "sort", "offset", "limit")
+_NAMES = tuple(WindowOptions.__annotations__)
 
 
-def window_options(table: str, given: Mapping[str, Any]) -> WindowOptions:
-    """Which window, as the protocol has it; TurnoutError where the server would not understand it."""
+def checked_options(kind: str, table: str, given: Mapping[str, Any]) -> Json:
+    """The options of a request, without the empty ones; TurnoutError where the server would not understand them."""
     unknown = [name for name in given if name not in _NAMES]
     if unknown:
-        raise _bad(f"window: unknown option {unknown[0]!r}", f"options: {', '.join(_NAMES)}")
-    options = {name: _listed(value) for name, value in given.items() if value is not None}
-    options = {name: value for name, value in options.items() if value != []}
-    _check({"type": "window", "table": table, **options})
-    return cast(WindowOptions, options)
-
-
-def changes_options(table: str, columns: str | Iterable[str] | None) -> Json:
-    """Which columns of the changes, as the protocol has it."""
-    options = {"columns": _listed(columns)} if columns else {}
-    _check({"type": "changes", "table": table, **options})
+        raise _bad(f"{kind}: unknown option {unknown[0]!r}", f"options: {', '.join(_NAMES)}")
+    listed = {name: _listed(value) for name, value in given.items()}
+    options = {name: value for name, value in listed.items() if value not in (None, "", [])}
+    _check({"type": kind, "table": table, **options})
     return options
 
 
-def encode(request: Json, identity: str) -> str:
-    return orjson.dumps({**request, "id": identity}).decode()
-
-
-def decode(text: str | bytes) -> Json:
-    """A message of the server; ValueError when it is none."""
-    message = orjson.loads(text)
-    if isinstance(message, dict) and isinstance(message.get("type"), str):
-        return message
-    raise ValueError("it has no type")
-
-
-def problem(error: object, status: int | None = None) -> TurnoutError:
-    """The server's error, from the one shape of it."""
-    told = error if isinstance(error, Mapping) else {}
-    code, message = str(told.get("code", "error")), str(told.get("message") or "the server refused and did not say why")
+def bad_answer(url: str, fault: str) -> TurnoutError:
     return TurnoutError(
-        code=code, message=message, hint=str(told.get("hint") or ""), status=status or _STATUS.get(code, 400)
+        code="bad_answer",
+        message=f"{url} {fault}",
+        hint="check that the address is that of a Turnout server of this version, without a path",
+        status=502,
     )
 
 
-def problem_of_body(body: bytes | bytearray, status: int) -> TurnoutError | None:
-    """The error in an HTTP answer; None where it is not in Turnout's shape."""
+def parsed(body: str | bytes | bytearray) -> object:
+    """The JSON value of an answer; None where it is not JSON."""
     try:
-        answer = orjson.loads(body)
+        return orjson.loads(body)
     except ValueError:
         return None
+
+
+def problem(answer: object, status: int | None = None) -> TurnoutError | None:
+    """The error in an HTTP answer or a live message; None where it has none in the one shape of errors."""
     error = answer.get("error") if isinstance(answer, dict) else None
     if not isinstance(error, dict) or not isinstance(error.get("message"), str):
         return None
-    return problem(error, status)
+    code, hint = str(error.get("code", "error")), str(error.get("hint") or "")
+    return TurnoutError(code=code, message=error["message"], hint=hint, status=status or _STATUS.get(code, 400))
 
 
 def _check(request: Json) -> None:

@@ -1,6 +1,6 @@
 """The `auth` block of a Kafka cluster as types: how Turnout's clients prove who they are, and whom they trust.
 
-Which of its settings belong together is checked in auth_checks.py; kafka/security.py renders it for each client.
+Which of its settings belong together is `auth_checks.py`; `kafka/security.py` renders it for each client.
 """
 
 import re
@@ -65,11 +65,13 @@ def _extensions(given: dict[str, str]) -> dict[str, str]:
     return given
 
 
-class _Model(BaseModel):
+class Section(BaseModel):
+    """A part of the configuration: unknown settings are refused, and errors show no input, which may be a secret."""
+
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
-class OAuthSettings(_Model):
+class OAuthSettings(Section):
     """Where tokens come from: an OpenID provider's token endpoint, by the client credentials grant."""
 
     token_endpoint: Annotated[str, AfterValidator(_endpoint)]
@@ -80,7 +82,7 @@ class OAuthSettings(_Model):
     ca_file: Path | None = None
 
 
-class AuthSettings(_Model):
+class AuthSettings(Section):
     """How Turnout's Kafka clients prove who they are, and how they know the brokers."""
 
     protocol: Protocol
@@ -107,7 +109,7 @@ class AuthSettings(_Model):
         return self.protocol.endswith("SSL")
 
 
-class RegistryAuthSettings(_Model):
+class RegistryAuthSettings(Section):
     """How Turnout proves who it is to a schema registry, and how it knows the registry; names as for Kafka."""
 
     username: str | None = None
@@ -120,7 +122,7 @@ class RegistryAuthSettings(_Model):
     key_password: SecretStr | None = None
 
 
-class RegistrySettings(_Model):
+class RegistrySettings(Section):
     """A schema registry that speaks Confluent's REST interface: where it is and how to get in."""
 
     url: Annotated[str, AfterValidator(_registry)]

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from turnout.config.auth import AuthSettings, Mechanism, OAuthSettings, RegistrySettings
-from turnout.config.config_errors import Path
+from turnout.config.config_errors import SettingPath
 
-Faults = Iterator[tuple[Path, str]]
+Faults = Iterator[tuple[SettingPath, str]]
 
 _TLS_ONLY = ("ca_file", "truststore_file", "certificate_file", "keystore_file")
 # A setting, and the one without which it means nothing.
@@ -39,14 +39,14 @@ def rendered_names(auth: AuthSettings) -> list[str]:
     return ["security.protocol", *hostname, *dict.fromkeys(p for name in given for p in _RENDERED[name])]
 
 
-def auth_faults(path: Path, auth: AuthSettings) -> Faults:
+def auth_faults(path: SettingPath, auth: AuthSettings) -> Faults:
     """Every fault between the settings of one block."""
     yield from _identity(path, auth)
     yield from _trust(path, auth)
     yield from _oauth(path, auth.oauth)
 
 
-def registry_faults(path: Path, registry: RegistrySettings) -> Faults:
+def registry_faults(path: SettingPath, registry: RegistrySettings) -> Faults:
     """Every fault between the settings of a schema registry."""
     auth = registry.auth
     if auth is None:
@@ -68,12 +68,12 @@ def registry_faults(path: Path, registry: RegistrySettings) -> Faults:
     yield from _oauth(path, auth.oauth)
 
 
-def _oauth(path: Path, oauth: OAuthSettings | None) -> Faults:
+def _oauth(path: SettingPath, oauth: OAuthSettings | None) -> Faults:
     if oauth is not None and oauth.ca_file is not None and not oauth.token_endpoint.startswith("https:"):
         yield (*path, "oauth", "ca_file"), "has no use with a token_endpoint of http:; use https: or remove it"
 
 
-def _identity(path: Path, auth: AuthSettings) -> Faults:
+def _identity(path: SettingPath, auth: AuthSettings) -> Faults:
     needed = _needed(auth)
     for name in ("mechanism", "username", "password", "oauth"):
         given = getattr(auth, name) is not None
@@ -94,7 +94,7 @@ def _needed(auth: AuthSettings) -> tuple[str, ...]:
     return ("mechanism", "username", "password")
 
 
-def _trust(path: Path, auth: AuthSettings) -> Faults:
+def _trust(path: SettingPath, auth: AuthSettings) -> Faults:
     given = {name for name in (*_TLS_ONLY, *_GOES_WITH) if getattr(auth, name) is not None}
     if not auth.tls:
         for name in sorted(given):

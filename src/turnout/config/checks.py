@@ -7,12 +7,23 @@ wrong by itself has its fault already, and comes here as None.
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
 
 from turnout.config.auth import RegistrySettings
 from turnout.config.auth_checks import auth_faults, registry_faults, rendered_names
-from turnout.config.config_errors import Path, did_you_mean
-from turnout.config.settings import AccessSettings, ControlSettings, Format, KafkaSettings, SourceSettings, ViewSettings
+from turnout.config.config_errors import SettingPath, did_you_mean
+from turnout.config.settings import (
+    AccessSettings,
+    ControlSettings,
+    Format,
+    KafkaSettings,
+    SourceSettings,
+    ViewSettings,
+    default_sources,
+    default_views,
+)
 from turnout.config.topic_rules import one_cluster, reserved, taken_topics
 from turnout.plan.joins import ViewSides
 from turnout.plan.own_tables import RESERVED
@@ -24,21 +35,36 @@ _TOKEN = re.compile(r"[!-~]{16,512}")
 _JOINED = ("left", "right", "join", "duplicates")
 _OWN = ("sources", "columns", "sql")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-Faults = Iterator[tuple[Path, str]]
+Faults = Iterator[tuple[SettingPath, str]]
+_M = TypeVar("_M", bound=BaseModel)
 
 
-class Pieces(Protocol):
-    """What is checked; None stands for what is not valid by itself, or not given."""
+class Pieces:
+    """The parts of a document that are valid by themselves, and None for others: checks run beside other faults."""
 
-    kafka: KafkaSettings | None
-    control: ControlSettings | None
-    access: AccessSettings | None
-    has_registry: bool
-    schema_registry: RegistrySettings | None
-    sources: dict[str, SourceSettings | None]
-    views: dict[str, ViewSettings | None]
-    dead_letter_topic: object
-    no_source: bool
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self.kafka = _valid(KafkaSettings, document.get("kafka", {}))
+        self.control = _valid(ControlSettings, document.get("control", {}))
+        self.access = _valid(AccessSettings, document.get("access"))
+        self.has_registry = document.get("schema_registry") is not None
+        self.schema_registry = _valid(RegistrySettings, document.get("schema_registry"))
+        self.sources = _each(SourceSettings, document.get("sources", default_sources()))
+        self.views = _each(ViewSettings, document.get("views", default_views()))
+        self.dead_letter_topic = document.get("dead_letter_topic")
+        self.no_source = document.get("sources") == {}
+
+
+def _valid(model: type[_M], value: object) -> _M | None:
+    try:
+        return model.model_validate(value)
+    except ValidationError:
+        return None
+
+
+def _each(model: type[_M], items: object) -> dict[str, _M | None]:
+    if not isinstance(items, Mapping):
+        return {}
+    return {str(name): _valid(model, value) for name, value in items.items()}
 
 
 def cross_faults(pieces: Pieces) -> Faults:
@@ -51,15 +77,12 @@ def cross_faults(pieces: Pieces) -> Faults:
         if source is not None:
             yield from _source(("sources", name), source)
             yield from _format(("sources", name), source, has_registry=pieces.has_registry)
-    tables: list[tuple[Path, str]] = [(("sources", name, "table"), s.table) for name, s in sources.items() if s]
+    tables: list[tuple[SettingPath, str]] = [(("sources", name, "table"), s.table) for name, s in sources.items() if s]
     tables += [(("views", name), name) for name in views]
     yield from _named("table", tables)
     for path, name in tables:
         if name.lower() in RESERVED:
-            yield (
-                path,
-                f"'{name}' is a name of Turnout itself (taken: {', '.join(RESERVED)}); choose another",
-            )
+            yield path, f"'{name}' is a name of Turnout itself (taken: {', '.join(RESERVED)}); choose another"
     for name, view in views.items():
         if view is not None:
             yield from _view(("views", name), view, sources)
@@ -71,50 +94,38 @@ def cross_faults(pieces: Pieces) -> Faults:
         yield from _access(pieces.access)
 
 
-def _named(kind: str, names: Sequence[tuple[Path, str]]) -> Faults:
+def _named(kind: str, names: Sequence[tuple[SettingPath, str]]) -> Faults:
     """Names must be plain words, and differ by more than case: SQL does not tell `Users` from `users`."""
-    first: dict[str, Path] = {}
+    first: dict[str, SettingPath] = {}
     for path, name in names:
         if not _NAME.fullmatch(name):
-            yield (
-                path,
-                f"{name!r} is not a {kind} name (a letter, then letters, digits and _); choose another",
-            )
+            yield path, f"{name!r} is not a {kind} name (a letter, then letters, digits and _); choose another"
         elif name.lower() in first:
             other = ".".join(map(str, first[name.lower()]))
-            yield (
-                path,
-                f"the {kind} name '{name}' is used by {other} already (case does not matter); choose another",
-            )
+            yield path, f"the {kind} name '{name}' is used by {other} already (case does not matter); choose another"
         first.setdefault(name.lower(), path)
 
 
-def _columns(path: Path, columns: Mapping[str, object]) -> Faults:
+def _columns(path: SettingPath, columns: Mapping[str, object]) -> Faults:
     seen: dict[str, str] = {}
     for column in columns:
         if not column.strip():
             yield (*path, "columns"), f"the column name {column!r} is empty; give it a name"
         elif column.startswith("_"):
-            yield (
-                (*path, "columns", column),
-                "a column name must not start with '_' (Turnout's own do); rename it",
-            )
+            yield (*path, "columns", column), "a column name must not start with '_' (Turnout's own do); rename it"
         elif column.lower() in seen:
             other = seen[column.lower()]
             yield (*path, "columns", column), f"is the same as '{other}' (case does not matter); rename one"
         seen.setdefault(column.lower(), column)
 
 
-def _source(path: Path, source: SourceSettings) -> Faults:
+def _source(path: SettingPath, source: SourceSettings) -> Faults:
     columns = source.columns
     if not columns:
         yield (*path, "columns"), "there is none; describe at least one, such as {id: string}"
     yield from _columns(path, columns)
     if columns and source.key not in columns:
-        yield (
-            (*path, "key"),
-            f"no column '{source.key}' (has: {', '.join(columns)}); {_fix(source.key, columns)}",
-        )
+        yield (*path, "key"), f"no column '{source.key}' (has: {', '.join(columns)}); {_fix(source.key, columns)}"
     elif columns and not columns[source.key].exact:
         yield (
             (*path, "key"),
@@ -125,7 +136,7 @@ def _source(path: Path, source: SourceSettings) -> Faults:
         yield (*path, "max_rows"), "works with rows: all only, got rows: latest; remove one of them"
 
 
-def _format(path: Path, source: SourceSettings, *, has_registry: bool) -> Faults:
+def _format(path: SettingPath, source: SourceSettings, *, has_registry: bool) -> Faults:
     """Formats with schemas need to know where theirs is."""
     if source.format is Format.JSON:
         if source.schema_file is not None:
@@ -144,7 +155,7 @@ def _fix(name: str, columns: Mapping[str, object]) -> str:
     return close if close.endswith("?") else "fix the name or add the column"
 
 
-def _view(path: Path, view: ViewSettings, sources: Mapping[str, SourceSettings | None]) -> Faults:
+def _view(path: SettingPath, view: ViewSettings, sources: Mapping[str, SourceSettings | None]) -> Faults:
     own = view.sql is not None
     wanted, others, kind = (_OWN, _JOINED, "sql") if own else (_JOINED[:2], _OWN, "a join of left and right")
     for name in wanted:
@@ -157,10 +168,7 @@ def _view(path: Path, view: ViewSettings, sources: Mapping[str, SourceSettings |
     for name in view.read:
         place = "sources" if own else "left" if name == view.left else "right"
         if sources and name not in sources:
-            yield (
-                (*path, place),
-                f"no source '{name}' (has: {', '.join(sources)}); {did_you_mean(name, list(sources))}",
-            )
+            yield (*path, place), f"no source '{name}' (has: {', '.join(sources)}); {did_you_mean(name, list(sources))}"
         if name in seen:
             other = "is named twice" if own or name != view.left else "is the same source as left"
             yield (*path, "sources" if own else "right"), f"{other}, '{name}'; choose another"
@@ -176,7 +184,7 @@ def _view(path: Path, view: ViewSettings, sources: Mapping[str, SourceSettings |
         yield from _shown(path, view, found)
 
 
-def _on(path: Path, on: str, name: str, source: SourceSettings) -> Faults:
+def _on(path: SettingPath, on: str, name: str, source: SourceSettings) -> Faults:
     if on not in source.columns:
         has = ", ".join(source.columns)
         yield (*path, "on"), f"source '{name}' has no column '{on}' (has: {has}); fix the name or add the column"
@@ -184,7 +192,7 @@ def _on(path: Path, on: str, name: str, source: SourceSettings) -> Faults:
         yield (*path, "on"), f"'{on}' is not the key of source '{name}' (key: {source.key}); join on the key"
 
 
-def _types(path: Path, on: str, sources: Mapping[str, SourceSettings]) -> Faults:
+def _types(path: SettingPath, on: str, sources: Mapping[str, SourceSettings]) -> Faults:
     """Keys of different types would not meet."""
     types = {name: source.columns[on] for name, source in sources.items()}
     first, *others = types
@@ -194,7 +202,7 @@ def _types(path: Path, on: str, sources: Mapping[str, SourceSettings]) -> Faults
             yield (*path, "on"), f"column '{on}' is {shown}; give both the same type"
 
 
-def _shown(path: Path, view: ViewSettings, sources: Mapping[str, SourceSettings]) -> Faults:
+def _shown(path: SettingPath, view: ViewSettings, sources: Mapping[str, SourceSettings]) -> Faults:
     """The columns of the view."""
     if view.sql is not None:
         kind = next(iter(sources.values())).columns[view.on]
@@ -216,7 +224,7 @@ def _shown(path: Path, view: ViewSettings, sources: Mapping[str, SourceSettings]
 
 def _topics(pieces: Pieces) -> Faults:
     """What Turnout writes must not be what it reads: it would feed itself."""
-    # What is written is told at the setting that writes.
+    # A topic that is written and read is a fault of the setting that writes it.
     quiet = pieces.control and pieces.control.model_copy(update={"ack_topic": None})
     taken = taken_topics(pieces.kafka, quiet, None)
     for name, source in pieces.sources.items():
@@ -226,17 +234,11 @@ def _topics(pieces: Pieces) -> Faults:
     control = pieces.control
     if control is not None:
         if control.ack_topic == control.topic:
-            yield (
-                ("control", "ack_topic"),
-                f"is the control topic '{control.topic}' itself; choose another topic",
-            )
+            yield ("control", "ack_topic"), f"is the control topic '{control.topic}' itself; choose another topic"
         if one_cluster(pieces.kafka, control.kafka):
             read[control.topic] = "control.topic"
             if control.ack_topic in read and control.ack_topic != control.topic:
-                yield (
-                    ("control", "ack_topic"),
-                    f"is read as {read[control.ack_topic]} too; choose another topic",
-                )
+                yield ("control", "ack_topic"), f"is read as {read[control.ack_topic]} too; choose another topic"
     if isinstance(pieces.dead_letter_topic, str) and pieces.dead_letter_topic in read:
         yield ("dead_letter_topic",), f"is read as {read[pieces.dead_letter_topic]} too; choose another topic"
 
@@ -248,7 +250,7 @@ def _clusters(pieces: Pieces) -> Faults:
         yield from _kafka(("control", "kafka"), pieces.control.kafka)
 
 
-def _kafka(path: Path, kafka: KafkaSettings) -> Faults:
+def _kafka(path: SettingPath, kafka: KafkaSettings) -> Faults:
     for name in ("properties", "librdkafka_properties"):
         if "bootstrap.servers" in getattr(kafka, name):
             yield (*path, name, "bootstrap.servers"), "has a setting of its own; use bootstrap_servers"
@@ -264,9 +266,9 @@ def _access(access: AccessSettings) -> Faults:
     if not access.tokens:
         yield ("access", "tokens"), "there is none, so nobody could connect; add one or remove access"
     names: set[str] = set()
-    values: list[tuple[Path, str]] = []
+    values: list[tuple[SettingPath, str]] = []
     for place, token in enumerate(access.tokens):
-        path: Path = ("access", "tokens", place)
+        path: SettingPath = ("access", "tokens", place)
         if token.name in names:
             yield (*path, "name"), f"'{token.name}' is there already; choose another name"
         elif token.name in TAKEN_NAMES:
@@ -281,7 +283,7 @@ def _access(access: AccessSettings) -> Faults:
     yield from token_faults(values)
 
 
-def token_faults(tokens: Iterable[tuple[Path, str]]) -> Faults:
+def token_faults(tokens: Iterable[tuple[SettingPath, str]]) -> Faults:
     """What is wrong with tokens; they are not shown."""
     seen: set[str] = set()
     for path, token in tokens:

@@ -11,7 +11,8 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, SecretStr, ValidationError
 
-Path = tuple[str | int, ...]
+SettingPath = tuple[str | int, ...]
+"""Where a setting is in the document: names of sections, and places in lists."""
 
 _EXPECTED = {
     "string": "text",
@@ -38,7 +39,7 @@ _REMEDY = {
 }
 
 
-def place(path: Path) -> str:
+def place(path: SettingPath) -> str:
     """The place as people write it: `access.tokens[0].role`."""
     text = ""
     for step in path:
@@ -98,20 +99,20 @@ def child(annotation: Any, step: str | int) -> Any:
     return plain(get_args(annotation)[0]) if get_origin(annotation) is tuple else None
 
 
-def annotation_at(root: Any, path: Path) -> Any:
+def annotation_at(root: Any, path: SettingPath) -> Any:
     """The annotation at a path below a model, or None where no setting is."""
     for step in path:
         root = child(root, step)
     return root
 
 
-def is_secret(root: Any, path: Path) -> bool:
+def is_secret(root: Any, path: SettingPath) -> bool:
     """Whether the value there must not be shown: a secret, or a raw property that may be one."""
     parent = annotation_at(root, path[:-1])
     return annotation_at(root, path) is SecretStr or parent == dict[str, str]
 
 
-def from_pydantic(error: ValidationError, root: type[BaseModel]) -> Iterator[tuple[Path, str]]:
+def from_pydantic(error: ValidationError, root: type[BaseModel]) -> Iterator[tuple[SettingPath, str]]:
     """The place and the text of each error."""
     for detail in error.errors(include_url=False):
         path = detail["loc"]
@@ -122,7 +123,7 @@ def from_pydantic(error: ValidationError, root: type[BaseModel]) -> Iterator[tup
             yield path, _text(dict(detail), root, path)
 
 
-def _text(detail: dict[str, Any], root: type[BaseModel], path: Path) -> str:
+def _text(detail: dict[str, Any], root: type[BaseModel], path: SettingPath) -> str:
     kind: str = detail["type"]
     if kind == "missing":
         return "is missing; add it"

@@ -1,16 +1,16 @@
 """The configuration as a document: YAML text, `${NAME}` in its values, and TURNOUT_... in the environment.
 
-What a setting means, and whether it fits the others, is config.py's question.
+What a setting means is `settings.py`, and whether it fits the others `checks.py`.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import yaml
 from pydantic import BaseModel, SecretStr
 
-from turnout.config.config_errors import Path, annotation_at, child, describe, did_you_mean, is_model
+from turnout.config.config_errors import SettingPath, annotation_at, child, describe, did_you_mean, is_model
 
 PREFIX = "TURNOUT_"
 # Read by other parts of Turnout: where jars are cached and come from, and which server a command talks to.
@@ -93,8 +93,8 @@ def _yaml_fault(error: Exception) -> str:
 
 
 def substitute(
-    node: Any, environ: Mapping[str, str], skip: Mapping[Path, str], path: Path = ()
-) -> tuple[Any, dict[Path, str]]:
+    node: Any, environ: Mapping[str, str], skip: Mapping[SettingPath, str], path: SettingPath = ()
+) -> tuple[Any, dict[SettingPath, str]]:
     """The tree with `${NAME}` replaced in its values, as a copy, and what could not be; `skip` stays."""
     if path in skip:
         return node, {}
@@ -103,14 +103,14 @@ def substitute(
     if not isinstance(node, Mapping | list):
         return node, {}
     filled: dict[Any, Any] = {}
-    unset: dict[Path, str] = {}
+    unset: dict[SettingPath, str] = {}
     for step, value in node.items() if isinstance(node, Mapping) else enumerate(node):
         filled[step], more = substitute(value, environ, skip, (*path, step))
         unset |= more
     return (filled if isinstance(node, Mapping) else list(filled.values())), unset
 
 
-def _filled(text: str, environ: Mapping[str, str], path: Path) -> tuple[str, dict[Path, str]]:
+def _filled(text: str, environ: Mapping[str, str], path: SettingPath) -> tuple[str, dict[SettingPath, str]]:
     missing = [name for name in _VARIABLE.findall(text) if name not in environ and name]
     if "${}" in text.replace("$${", ""):
         missing.append("")
@@ -122,18 +122,18 @@ def _filled(text: str, environ: Mapping[str, str], path: Path) -> tuple[str, dic
 
 def override(
     document: dict[str, Any], root: type[BaseModel], environ: Mapping[str, str]
-) -> tuple[dict[str, Any], dict[Path, str], list[str]]:
+) -> tuple[dict[str, Any], dict[SettingPath, str], list[str]]:
     """The document with TURNOUT_... values in it, which variable each came from, and their faults."""
-    origins: dict[Path, str] = {}
+    origins: dict[SettingPath, str] = {}
     faults: list[str] = []
     # Shorter names first: TURNOUT_SERVER gives the whole section, and TURNOUT_SERVER__PORT one value of it.
     for name in sorted(environ, key=lambda name: (name.count("__"), name)):
         if not name.startswith(PREFIX) or name in NOT_SETTINGS:
             continue
-        path = _path(name.removeprefix(PREFIX).split("__"), document, root)
+        known = dict(_variables(document, root))
+        path = known.get(name.upper()) or _new_property(name, known, root)
         if path is None:
-            known = _names(document, root)
-            faults.append(f"{name}: unknown setting in the environment; {did_you_mean(name, known)}")
+            faults.append(f"{name}: unknown setting in the environment; {did_you_mean(name, list(known))}")
             continue
         value, more = _value(environ[name], annotation_at(root, path))
         faults += [f"{name}: {fault}" for fault in more]
@@ -142,36 +142,26 @@ def override(
     return document, origins, faults
 
 
-def _path(words: list[str], document: Any, annotation: Any) -> Path | None:
-    """The setting that the words of a variable name, whatever their case."""
-    path: Path = ()
-    for word in words:
-        known = _children(document, annotation)
-        step = next((name for name in known if name.lower() == word.lower()), None)
-        if step is None and annotation == dict[str, str] and word:
-            step = word  # a raw property can be new
-        if step is None:
-            return None
-        path = (*path, step)
-        annotation = child(annotation, step)
-        document = document.get(step) if isinstance(document, Mapping) else None
-    return path
-
-
-def _children(document: Any, annotation: Any) -> list[str]:
+def _variables(
+    document: Any, annotation: Any, before: str = PREFIX, path: SettingPath = ()
+) -> Iterator[tuple[str, SettingPath]]:
+    """Every variable that would be a setting, and where that is."""
     if is_model(annotation):
-        return list(annotation.model_fields)
-    return [str(name) for name in document] if isinstance(document, Mapping) else []
-
-
-def _names(document: Any, annotation: Any, before: str = PREFIX) -> list[str]:
-    """Every variable that would be a setting."""
-    names = []
-    for step in _children(document, annotation):
-        name = f"{before}{step.upper()}"
+        steps = list(annotation.model_fields)
+    else:
+        steps = [str(name) for name in document] if isinstance(document, Mapping) else []
+    for step in steps:
+        name, place = f"{before}{step.upper()}", (*path, step)
+        yield name, place
         below = document.get(step) if isinstance(document, Mapping) else None
-        names += [name, *_names(below, child(annotation, step), f"{name}__")]
-    return names
+        yield from _variables(below, child(annotation, step), f"{name}__", place)
+
+
+def _new_property(name: str, known: Mapping[str, SettingPath], root: type[BaseModel]) -> SettingPath | None:
+    """A raw property that the file does not have."""
+    above, _, word = name.rpartition("__")
+    path = known.get(above.upper())
+    return (*path, word) if path and word and annotation_at(root, path) == dict[str, str] else None
 
 
 def _value(text: str, annotation: Any) -> tuple[Any, list[str]]:
@@ -181,7 +171,7 @@ def _value(text: str, annotation: Any) -> tuple[Any, list[str]]:
     return parse_yaml(text)
 
 
-def _with(node: Any, path: Path, value: Any) -> Any:
+def _with(node: Any, path: SettingPath, value: Any) -> Any:
     """The tree with another value at a path; nothing is changed in place, since YAML anchors share nodes."""
     if not path:
         return value

@@ -7,27 +7,16 @@ import os
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from turnout.config import config_errors, secrets
 from turnout.config import document as yaml_document
-from turnout.config.auth import ALLOWED_URLS, RegistrySettings
-from turnout.config.checks import cross_faults
-from turnout.config.settings import (
-    AccessSettings,
-    ControlSettings,
-    KafkaSettings,
-    Settings,
-    SourceSettings,
-    ViewSettings,
-    default_sources,
-    default_views,
-)
+from turnout.config.auth import ALLOWED_URLS
+from turnout.config.checks import Pieces, cross_faults
+from turnout.config.settings import Settings, SparkSettings, default_sources, default_views
 from turnout.errors import ConfigError
-
-_M = TypeVar("_M", bound=BaseModel)
 
 
 def default_text() -> str:
@@ -67,7 +56,7 @@ def parse(document: Mapping[str, Any], folder: Path, environ: Mapping[str, str])
     unset |= unfetched
     filled = {name: value for name, value in filled.items() if value is not None}
 
-    def shown(path: config_errors.Path) -> str:
+    def shown(path: config_errors.SettingPath) -> str:
         variable = next((origins[path[:n]] for n in range(len(path), 0, -1) if path[:n] in origins), None)
         return f"{config_errors.place(path)} (from {variable})" if variable else config_errors.place(path)
 
@@ -77,7 +66,7 @@ def parse(document: Mapping[str, Any], folder: Path, environ: Mapping[str, str])
         settings = Settings.model_validate(filled)
     except ValidationError as error:
         found += config_errors.from_pydantic(error, Settings)
-    found += cross_faults(_Pieces(filled))
+    found += cross_faults(Pieces(filled))
     # What else is said of a value whose variable is missing is about the name of the variable.
     wrong += [f"{shown(path)}: {text}" for path, text in found if path not in unset or text == unset[path]]
     if "views" not in given and "sources" in given and any(fault.startswith("views.") for fault in wrong):
@@ -89,82 +78,22 @@ def parse(document: Mapping[str, Any], folder: Path, environ: Mapping[str, str])
     return settings
 
 
-class _Pieces:
-    """The parts of a document that are valid by themselves: checks between them run beside other faults."""
-
-    def __init__(self, document: Mapping[str, Any]) -> None:
-        self.kafka = _valid(KafkaSettings, document.get("kafka", {}))
-        self.control = _valid(ControlSettings, document.get("control", {}))
-        self.access = _valid(AccessSettings, document.get("access"))
-        self.has_registry = document.get("schema_registry") is not None
-        self.schema_registry = _valid(RegistrySettings, document.get("schema_registry"))
-        self.sources = _each(SourceSettings, document.get("sources", default_sources()))
-        self.views = _each(ViewSettings, document.get("views", default_views()))
-        self.dead_letter_topic = document.get("dead_letter_topic")
-        self.no_source = document.get("sources") == {}
-
-
-def _valid(model: type[_M], value: object) -> _M | None:
-    try:
-        return model.model_validate(value)
-    except ValidationError:
-        return None
-
-
-def _each(model: type[_M], items: object) -> dict[str, _M | None]:
-    if not isinstance(items, Mapping):
-        return {}
-    return {str(name): _valid(model, value) for name, value in items.items()}
-
-
-def _located(settings: Settings, folder: Path) -> Settings:
+def _located(value: Any, folder: Path) -> Any:
     """The settings with absolute paths."""
-
-    def kafka(cluster: KafkaSettings) -> KafkaSettings:
-        return (
-            cluster if cluster.auth is None else cluster.model_copy(update={"auth": _with_files(cluster.auth, folder)})
-        )
-
-    control = settings.control
-    if control.kafka is not None:
-        control = control.model_copy(update={"kafka": kafka(control.kafka)})
-    access = settings.access
-    if access is not None:
-        tokens = tuple(
-            token.model_copy(update={"token_file": (folder / token.token_file.expanduser()).resolve()})
-            if token.token_file
-            else token
-            for token in access.tokens
-        )
-        access = access.model_copy(update={"tokens": tokens})
-    registry = settings.schema_registry
-    if registry is not None and registry.auth is not None:
-        registry = registry.model_copy(update={"auth": _with_files(registry.auth, folder)})
-    spark = settings.spark
-    if spark.shared_dir is not None and "://" not in spark.shared_dir:
-        spark = spark.model_copy(update={"shared_dir": str((folder / Path(spark.shared_dir).expanduser()).resolve())})
-    located = {
-        "kafka": kafka(settings.kafka),
-        "control": control,
-        "schema_registry": registry,
-        "sources": {name: _with_files(source, folder) for name, source in settings.sources.items()},
-        "access": access,
-        "spark": spark,
-        "data_dir": (folder / settings.data_dir.expanduser()).resolve(),
-    }
-    return settings.model_copy(update=located)
-
-
-def _with_files(model: _M, folder: Path) -> _M:
-    """A model whose paths, and those of the models in it, are absolute."""
-    changed: dict[str, Any] = {}
-    for name in type(model).model_fields:
-        value = getattr(model, name)
-        if isinstance(value, Path):
-            changed[name] = (folder / value.expanduser()).resolve()
-        elif isinstance(value, BaseModel):
-            changed[name] = _with_files(value, folder)
-    return model.model_copy(update=changed)
+    if isinstance(value, Path):
+        return (folder / value.expanduser()).resolve()
+    if isinstance(value, dict):
+        return {name: _located(item, folder) for name, item in value.items()}
+    if isinstance(value, tuple):
+        return tuple(_located(item, folder) for item in value)
+    if not isinstance(value, BaseModel):
+        return value
+    fields = {name: getattr(value, name) for name in type(value).model_fields}
+    if isinstance(value, SparkSettings) and value.shared_dir is not None and "://" not in value.shared_dir:
+        fields["shared_dir"] = str(_located(Path(value.shared_dir), folder))
+    located = {name: _located(item, folder) for name, item in fields.items()}
+    # Only what differs: a copy counts what is updated as given in the file.
+    return value.model_copy(update={name: item for name, item in located.items() if item != getattr(value, name)})
 
 
 def _with_java_options(settings: Settings) -> Settings:

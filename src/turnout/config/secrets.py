@@ -9,12 +9,12 @@ import re
 import shlex
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path as FilePath
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 
-from turnout.config.config_errors import Path, describe, is_secret
+from turnout.config.config_errors import SettingPath, describe, is_secret
 
 COMMAND_SECONDS = 30.0
 MASK = "********"
@@ -34,8 +34,8 @@ def masked(text: str, values: Iterable[str]) -> str:
 
 
 def fetch(
-    node: Any, root: type[BaseModel], folder: FilePath, environ: Mapping[str, str], path: Path = ()
-) -> tuple[Any, dict[Path, str]]:
+    node: Any, root: type[BaseModel], folder: Path, environ: Mapping[str, str], path: SettingPath = ()
+) -> tuple[Any, dict[SettingPath, str]]:
     """The document with every secret in place, as a copy, and why some could not be had."""
     if path and is_secret(root, path) and isinstance(node, Mapping):
         try:
@@ -45,14 +45,16 @@ def fetch(
     if not isinstance(node, Mapping | list):
         return node, {}
     found: dict[Any, Any] = {}
-    faults: dict[Path, str] = {}
+    faults: dict[SettingPath, str] = {}
     for step, value in node.items() if isinstance(node, Mapping) else enumerate(node):
         found[step], more = fetch(value, root, folder, environ, (*path, step))
         faults |= more
     return (found if isinstance(node, Mapping) else list(found.values())), faults
 
 
-def variables(node: Any, root: type[BaseModel], origins: Mapping[Path, str], path: Path = ()) -> Iterator[str]:
+def variables(
+    node: Any, root: type[BaseModel], origins: Mapping[SettingPath, str], path: SettingPath = ()
+) -> Iterator[str]:
     """The environment variables that secrets of the document come from, before they are put in."""
     if path and is_secret(root, path):
         if path in origins:
@@ -67,7 +69,7 @@ def variables(node: Any, root: type[BaseModel], origins: Mapping[Path, str], pat
             yield from variables(value, root, origins, (*path, step))
 
 
-def _fetched(source: Mapping[Any, Any], folder: FilePath, environ: Mapping[str, str]) -> str:
+def _fetched(source: Mapping[Any, Any], folder: Path, environ: Mapping[str, str]) -> str:
     kind = next(iter(source), None)
     if len(source) != 1 or kind not in _KINDS:
         raise _UnavailableError("must be text, or one of {env: NAME}, {file: PATH}, {command: ...}; choose one of them")
@@ -77,13 +79,13 @@ def _fetched(source: Mapping[Any, Any], folder: FilePath, environ: Mapping[str, 
     if not isinstance(value, str) or not value:
         raise _UnavailableError(f"{kind} must be text, got {describe(value)}; correct it")
     if kind == "file":
-        return _read(folder / FilePath(value).expanduser())
+        return _read(folder / Path(value).expanduser())
     if value not in environ:
         raise _UnavailableError(f"the environment has no variable '{value}'; set it")
     return environ[value]
 
 
-def _read(file: FilePath) -> str:
+def _read(file: Path) -> str:
     try:
         return _one_line_less(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
@@ -91,7 +93,7 @@ def _read(file: FilePath) -> str:
         raise _UnavailableError(f"the file {file} cannot be read ({reason}); give one that holds the secret") from None
 
 
-def _printed(command: object, folder: FilePath) -> str:
+def _printed(command: object, folder: Path) -> str:
     """What a command prints. No shell runs it, and what it says on its error output may hold secrets."""
     words = _words(command)
     try:

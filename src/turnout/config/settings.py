@@ -1,6 +1,6 @@
 """The settings of turnout.yaml as types, with their defaults.
 
-Each is checked by itself here; how they fit together is in config_checks.py, and reading them in config.py.
+Each is checked by itself here; how they fit together is `checks.py`, and reading them `loading.py`.
 """
 
 import ipaddress
@@ -12,9 +12,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     PlainValidator,
     PrivateAttr,
@@ -23,7 +21,7 @@ from pydantic import (
 )
 
 from turnout.config import config_errors
-from turnout.config.auth import AuthSettings, RegistrySettings
+from turnout.config.auth import AuthSettings, RegistrySettings, Section
 from turnout.plan.columns import ColumnType
 from turnout.plan.joins import Duplicates, Join, parse_join
 from turnout.plan.plan import Start, parse_topic
@@ -131,11 +129,7 @@ Seconds = Annotated[float, BeforeValidator(_number), Field(ge=0, allow_inf_nan=F
 Properties = Annotated[dict[str, str], BeforeValidator(_properties), Field(repr=False)]
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
-
-
-class KafkaSettings(_Model):
+class KafkaSettings(Section):
     """One cluster: where it is and how to get in."""
 
     bootstrap_servers: Addresses = "localhost:9092"
@@ -153,7 +147,7 @@ class KafkaSettings(_Model):
         return self.model_copy(update=given)
 
 
-class ControlSettings(_Model):
+class ControlSettings(Section):
     """Where control messages come from and outcomes go."""
 
     topic: Topic = "control"
@@ -162,7 +156,7 @@ class ControlSettings(_Model):
     kafka: KafkaSettings | None = None
 
 
-class SourceSettings(_Model):
+class SourceSettings(Section):
     """One topic and the table that shows it."""
 
     topic: Topic
@@ -177,7 +171,7 @@ class SourceSettings(_Model):
     start: StartAt | None = None
 
 
-class ViewSettings(_Model):
+class ViewSettings(Section):
     """A table over sources that share a key: a join of them, or somebody's own Spark SQL."""
 
     on: str
@@ -195,7 +189,7 @@ class ViewSettings(_Model):
         return self.sources if self.left is None else (self.left, *self.right)
 
 
-class SwapSettings(_Model):
+class SwapSettings(Section):
     """How long a build may take, and how long a replaced generation stays."""
 
     linger_seconds: Seconds = 8.0
@@ -203,7 +197,7 @@ class SwapSettings(_Model):
     catch_up_timeout_seconds: Seconds = Field(600.0, gt=0)
 
 
-class ServerSettings(_Model):
+class ServerSettings(Section):
     """Where viewers connect, how many, and how much of the server one client may have."""
 
     host: NonEmpty = "127.0.0.1"
@@ -230,7 +224,7 @@ class ServerSettings(_Model):
         return self
 
 
-class TokenSettings(_Model):
+class TokenSettings(Section):
     """One token, here or in a file, and what its bearer may do."""
 
     name: NonEmpty
@@ -239,13 +233,13 @@ class TokenSettings(_Model):
     token_file: Path | None = None
 
 
-class AccessSettings(_Model):
+class AccessSettings(Section):
     """Who may connect."""
 
     tokens: tuple[TokenSettings, ...]
 
 
-class SparkSettings(_Model):
+class SparkSettings(Section):
     """The engine."""
 
     master: NonEmpty = "local[*]"
@@ -256,7 +250,7 @@ class SparkSettings(_Model):
     shared_dir: NonEmpty | None = None
 
 
-class StoreSettings(_Model):
+class StoreSettings(Section):
     """The store of what viewers see."""
 
     memory_limit: Annotated[str, _text_of(r"[0-9]*\.?[0-9]+ ?[kmgt]i?b", "look like 2GB or 512MiB")] = "2GB"
@@ -267,7 +261,7 @@ class StoreSettings(_Model):
     keep_days: Annotated[float, BeforeValidator(_number), Field(gt=0, le=36_500)] | None = None
 
 
-class LogSettings(_Model):
+class LogSettings(Section):
     """The log of the process."""
 
     format: LogFormat = LogFormat.TEXT
@@ -288,7 +282,7 @@ def default_views() -> dict[str, Any]:
     return {"final_ui": {"left": "users", "right": "accounts", "on": "userId"}}
 
 
-class Settings(_Model):
+class Settings(Section):
     """The whole configuration; `Settings()` is the default one."""
 
     kafka: KafkaSettings = Field(default_factory=KafkaSettings)

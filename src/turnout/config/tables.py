@@ -1,8 +1,14 @@
-"""What a configuration makes of a plan: the plan that it begins with, and the tables of a generation."""
+"""What a configuration makes of a plan: the plan that it begins with, a generation's tables, where topics start."""
 
-from turnout.config.settings import Settings
-from turnout.plan.plan import Plan
+import json
+from typing import Any
+
+from turnout.config.settings import Format, Settings, SourceSettings, ViewSettings
+from turnout.plan.plan import Plan, Start
 from turnout.plan.tables import Layout, SourceTable, joined_view, own_view
+
+_TABLES_FORM = 3
+"""Counts the forms that the tables of a generation have had: those of an older form are built anew."""
 
 
 def first_plan(settings: Settings) -> Plan:
@@ -16,19 +22,7 @@ def first_plan(settings: Settings) -> Plan:
 
 def layout_of(settings: Settings, plan: Plan) -> Layout:
     """The tables of a generation that is built from this plan."""
-    sources = {
-        name: SourceTable(
-            source=name,
-            topic=plan.topics[name],
-            table=source.table,
-            key=source.key,
-            columns=source.columns,
-            latest=source.rows == "latest",
-            max_rows=source.max_rows,
-            form=source.format.value,
-        )
-        for name, source in settings.sources.items()
-    }
+    sources = {name: source_table(name, source, plan.topics[name]) for name, source in settings.sources.items()}
     views = []
     for name, view in settings.views.items():
         read = [sources[source] for source in view.read]
@@ -37,3 +31,52 @@ def layout_of(settings: Settings, plan: Plan) -> Layout:
         else:
             views.append(own_view(name, read, view.on, view.columns, view.sql))
     return Layout(tuple(sources.values()), tuple(views))
+
+
+def source_table(name: str, source: SourceSettings, topic: str) -> SourceTable:
+    """The table of a source that reads this topic."""
+    return SourceTable(
+        source=name,
+        topic=topic,
+        table=source.table,
+        key=source.key,
+        columns=source.columns,
+        latest=source.rows == "latest",
+        max_rows=source.max_rows,
+        form=source.format.value,
+    )
+
+
+def starts_of(settings: Settings, plan: Plan) -> dict[str, Start]:
+    """Where each topic starts: a source's own setting holds until a control message names a start."""
+    named = plan.start != settings.start
+    return {
+        topic: plan.start if named else settings.sources[source].start or plan.start
+        for source, topic in plan.topics.items()
+    }
+
+
+def layout_signature(settings: Settings) -> str:
+    """What of the configuration the tables of a generation depend on, besides its plan."""
+    sources = {
+        name: [s.table, s.key, {c: t.name for c, t in s.columns.items()}, s.rows.value, s.max_rows, *_form(s)]
+        for name, s in settings.sources.items()
+    }
+    views = {name: _shape(view) for name, view in settings.views.items()}
+    return json.dumps([_TABLES_FORM, sources, views])
+
+
+def _shape(view: ViewSettings) -> list[Any]:
+    """What the table of a view depends on, besides its join."""
+    if view.sql is not None:
+        return [view.sources, view.on, view.sql, {column: kind.name for column, kind in view.columns.items()}]
+    # As it was written while there was one right side only: generations of before are taken up.
+    right = view.right[0] if len(view.right) == 1 else view.right
+    return [view.left, right, view.on, view.duplicates.value]
+
+
+def _form(source: SourceSettings) -> list[str]:
+    """How records of a source are read, where they are not JSON in the only way there is."""
+    if source.format is Format.JSON:
+        return []
+    return [source.format.value, str(source.schema_file or ""), source.message or ""]

@@ -1,14 +1,14 @@
 """Kafka's bytes -> typed Arrow rows: JSON, Avro and Protobuf, all column types.
 
-Records that are plain are read by Arrow, many at a time; every other one by one exact function, whose word is final.
-It runs on the driver and in Spark's Python workers, which get this package by value: so it imports nothing of Turnout
-but itself, and of others only numpy and pyarrow; fastavro and protobuf where a source needs them.
+Arrow reads plain records, many at a time; one exact function reads every other record, and decides where both differ.
+It runs on the driver and in Spark's Python workers, which get this package by value: so it imports of Turnout only
+itself, `plan.times` and `plan.arrow_columns` (`spark.read.bulk.carry_code` sends them too), and of others only numpy
+and pyarrow; fastavro and protobuf where a source needs them.
 """
 
-from turnout.decode.columns import arrow_type
 from turnout.decode.decoder import Decode, open_decoder
-from turnout.decode.packing import pack, read, unpack, write
-from turnout.decode.reading import open_reader, schema_id, shown
+from turnout.decode.exact_reader import open_reader, schema_id, shown
+from turnout.decode.packing import read, write
 from turnout.decode.shape import FAULTS, RAW, Decoded, Definition, SourceShape, merge
 
 __all__ = [
@@ -18,14 +18,11 @@ __all__ = [
     "Decoded",
     "Definition",
     "SourceShape",
-    "arrow_type",
     "merge",
     "open_decoder",
     "open_reader",
-    "pack",
     "read",
     "schema_id",
     "shown",
-    "unpack",
     "write",
 ]

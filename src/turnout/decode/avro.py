@@ -8,7 +8,8 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from turnout.decode.times import DAY, Day, Moment, time_text
+from turnout.decode.columns import Day, Moment
+from turnout.plan.times import DAY_MICROSECONDS, record_time_text
 
 NOT_A_RECORD = "not an Avro record"
 
@@ -52,45 +53,35 @@ def reader(definition: Definition, columns: Sequence[str]) -> Callable[[bytes], 
 
 
 def _opened(careful: bool) -> Callable[..., Any]:
-    """fastavro, told how to read times; with `careful` in plain Python.
+    """fastavro with our readers of times; with `careful` its form in plain Python.
 
     A record of a hundred thousand levels is an error to its Python form, and ends its C form.
     """
     import fastavro
     from fastavro import _read_py
 
-    own = {f"{kind}-{_OWN}{logical}": read for (kind, logical), read in _readers().items()}
+    own = {f"{kind}-{_OWN}{logical}": read for (kind, logical), read in _READERS.items()}
     fastavro.read.LOGICAL_READERS.update(own)
     return _read_py.schemaless_reader if careful else fastavro.schemaless_reader
 
 
-def _readers() -> Mapping[tuple[str, str], Callable[..., Any]]:
-    def day(value: int, *_: Any) -> Any:
-        return Day(value)
-
-    def millis(value: int, *_: Any) -> Any:
-        return Moment(value * 1000)
-
-    def micros(value: int, *_: Any) -> Any:
-        return Moment(value)
-
-    def nanos(value: int, *_: Any) -> Any:
-        return Moment(value // 1000)
-
-    def time_millis(value: int, *_: Any) -> Any:
-        return _time(value * 1000, value)
-
-    def time_micros(value: int, *_: Any) -> Any:
-        return _time(value, value)
-
-    times = {"millis": millis, "micros": micros, "nanos": nanos}
-    moments = {("long", f"{local}timestamp-{unit}"): own for local in ("", "local-") for unit, own in times.items()}
-    others = {("int", "date"): day, ("int", "time-millis"): time_millis, ("long", "time-micros"): time_micros}
-    return moments | others
-
-
 def _time(microseconds: int, sent: int) -> str | int:
-    return time_text(microseconds) if 0 <= microseconds < DAY else sent
+    return record_time_text(microseconds) if 0 <= microseconds < DAY_MICROSECONDS else sent
+
+
+_MOMENTS: Mapping[str, Callable[..., Any]] = {
+    "millis": lambda value, *_: Moment(value * 1000),
+    "micros": lambda value, *_: Moment(value),
+    "nanos": lambda value, *_: Moment(value // 1000),
+}
+_READERS: Mapping[tuple[str, str], Callable[..., Any]] = {
+    ("int", "date"): lambda value, *_: Day(value),
+    ("int", "time-millis"): lambda value, *_: _time(value * 1000, value),
+    ("long", "time-micros"): lambda value, *_: _time(value, value),
+    **{("long", f"timestamp-{unit}"): read for unit, read in _MOMENTS.items()},
+    **{("long", f"local-timestamp-{unit}"): read for unit, read in _MOMENTS.items()},
+}
+"""How values of a type with a logical type are read."""
 
 
 def _with_own_times(node: Any) -> Any:
@@ -105,7 +96,7 @@ def _with_own_times(node: Any) -> Any:
     if isinstance(fields := node.get("fields"), list):
         known["fields"] = [_with_own_times(field) for field in fields]
     logical = node.get("logicalType")
-    if isinstance(node.get("type"), str) and (node["type"], logical) in _readers():
+    if isinstance(node.get("type"), str) and (node["type"], logical) in _READERS:
         known["logicalType"] = f"{_OWN}{logical}"
     return known
 

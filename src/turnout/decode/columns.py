@@ -1,4 +1,4 @@
-"""Column types: what each is in Arrow, and which values fit it. The one definition for all formats.
+"""Which values fit the type of a column. The one definition for all formats.
 
 A value that is not of the declared type does not fit; in a string column everything fits, as its JSON text. Dates are
 days and timestamps microseconds since 1970, as whole numbers.
@@ -17,34 +17,31 @@ from typing import Any
 
 import pyarrow as pa
 
-from turnout.decode.times import (
-    LAST_DAY,
-    Day,
-    Moment,
-    date_text,
+from turnout.plan.arrow_columns import arrow_type, decimal_digits
+from turnout.plan.times import (
+    DAY_MICROSECONDS,
+    SECOND,
+    holds_day,
     holds_moment,
-    moment_text,
-    parse_date,
-    parse_timestamp,
+    parse_record_date,
+    parse_record_timestamp,
+    record_date_text,
+    record_moment_text,
 )
 
 Fit = Callable[[Any], Any]
 """The value of a column; None where it does not fit."""
 
-_DECIMAL = re.compile(r"decimal\(([0-9]+),([0-9]+)\)")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _LONGEST_WHOLE = 20
-_SECOND = 1_000_000
-_ARROW: Mapping[str, pa.DataType] = {
-    "string": pa.string(),
-    "boolean": pa.bool_(),
-    "int32": pa.int32(),
-    "int64": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us", "UTC"),
-}
+
+
+class Day(int):
+    """A date: days since 1970."""
+
+
+class Moment(int):
+    """A point in time: microseconds since 1970 in UTC."""
 
 
 class Whole(str):
@@ -65,12 +62,6 @@ class Structure(str):
     __slots__ = ()
 
 
-def arrow_type(kind: str) -> pa.DataType:
-    """The Arrow type of a column, by the name of its type."""
-    decimal = _DECIMAL.fullmatch(kind)
-    return pa.decimal128(int(decimal[1]), int(decimal[2])) if decimal else _ARROW[kind]
-
-
 def arrow_array(values: list[Any], kind: str) -> pa.Array:
     """Values that fit a column, as Arrow."""
     return pa.array(values, arrow_type(kind))
@@ -78,8 +69,8 @@ def arrow_array(values: list[Any], kind: str) -> pa.Array:
 
 def fit_of(kind: str) -> Fit:
     """How values become those of a column, by the name of its type."""
-    decimal = _DECIMAL.fullmatch(kind)
-    return _decimal(int(decimal[1]), int(decimal[2])) if decimal else _FITS[kind]
+    decimal = decimal_digits(kind)
+    return _decimal(*decimal) if decimal else _FITS[kind]
 
 
 def key_of(kind: str) -> Callable[[str], Any]:
@@ -115,9 +106,9 @@ def _plain(value: object) -> object:
     if isinstance(value, float):
         return value if math.isfinite(value) else "NaN" if math.isnan(value) else f"{'-' * (value < 0)}Infinity"
     if isinstance(value, Day):
-        return date_text(value)
+        return record_date_text(value)
     if isinstance(value, Moment):
-        return moment_text(value)
+        return record_moment_text(value)
     if value is None or isinstance(value, str | bool | int):
         return value
     if isinstance(value, bytes):
@@ -186,18 +177,18 @@ def _decimal(precision: int, scale: int) -> Fit:
 
 def _date(value: object) -> int | None:
     if type(value) is str:
-        return parse_date(value)
-    return int(value) if type(value) is Day and abs(value) <= LAST_DAY else None
+        return parse_record_date(value)
+    return int(value) if type(value) is Day and holds_day(value) else None
 
 
 def _timestamp(value: object) -> int | None:
     """A text without a zone is in UTC; a whole number of JSON is seconds since 1970."""
     if type(value) is str:
-        return parse_timestamp(value)
+        return parse_record_timestamp(value)
     if type(value) is Whole and len(value) <= _LONGEST_WHOLE:
-        value = Moment(int(value) * _SECOND)
+        value = Moment(int(value) * SECOND)
     if type(value) is Day:
-        value = Moment(value * 86_400 * _SECOND)
+        value = Moment(value * DAY_MICROSECONDS)
     return int(value) if type(value) is Moment and holds_moment(value) else None
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from turnout.decode.exact_reader import HEADER, ExactReader, Faults, Record, schema_id
 from turnout.decode.json_plain import FEWEST, PlainReader
-from turnout.decode.reading import HEADER, ExactReader, Faults, Record, schema_id
 from turnout.decode.shape import RAW, Decoded, SourceShape, joined_batches
 
 Decode = Callable[[pa.RecordBatch | pa.Table], Decoded]

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from turnout.decode.columns import arrow_type
+from turnout.plan.arrow_columns import arrow_type
 
 Mask = npt.NDArray[np.bool_]
 Places = npt.NDArray[np.int64]

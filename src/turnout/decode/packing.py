@@ -1,6 +1,6 @@
 """A Decoded as bytes or as a file, so that it can leave the process that made it.
 
-Arrow streams, one after the other: the first names the others.
+Arrow streams, one after the other: the first, which has no rows, names the others.
 """
 
 from __future__ import annotations
@@ -11,57 +11,40 @@ import pyarrow as pa
 
 from turnout.decode.shape import Decoded, joined_batches
 
-_ROWS, _FAULTS, _LEFT_OVER = "rows", "faults", "left_over"
-_RECORDS = b"records"
+_FAULTS, _LEFT_OVER = "faults", "left_over"
+_PARTS, _RECORDS = b"parts", b"records"
 
 
-def write(decoded: Decoded, sink: str | Path | pa.NativeFile) -> None:
-    """Write to a file that is not there yet, or to an open sink."""
-    if isinstance(sink, str | Path):
-        with pa.OSFile(str(sink), "wb") as file:
-            write(decoded, file)
-        return
-    parts: list[tuple[str, int, pa.Table]] = [(_ROWS, number, table) for number, table in decoded.rows.items()]
+def write(decoded: Decoded, sink: pa.NativeFile) -> None:
+    """Write to an open sink."""
+    parts = {str(number): table for number, table in decoded.rows.items()}
     if decoded.faults is not None:
-        parts.append((_FAULTS, 0, decoded.faults))
+        parts[_FAULTS] = decoded.faults
     if decoded.left_over is not None:
-        parts.append((_LEFT_OVER, 0, pa.Table.from_batches([decoded.left_over])))
-    names = pa.table({"part": [part for part, _, _ in parts], "number": [number for _, number, _ in parts]})
-    index = pa.table([names["part"].cast(pa.string()), names["number"].cast(pa.int32())], names=names.column_names)
-    for table in (index.replace_schema_metadata({_RECORDS: str(decoded.records)}), *(table for _, _, table in parts)):
+        parts[_LEFT_OVER] = pa.Table.from_batches([decoded.left_over])
+    header = pa.schema([]).with_metadata({_PARTS: " ".join(parts), _RECORDS: str(decoded.records)})
+    for table in (header.empty_table(), *parts.values()):
         with pa.ipc.new_stream(sink, table.schema) as stream:
             stream.write_table(table)
 
 
-def read(source: str | Path | bytes | pa.Buffer | pa.NativeFile) -> Decoded:
-    """What `write` wrote. A file is mapped: it may be removed at once, its rows stay as long as they are used."""
-    if isinstance(source, str | Path):
-        source = pa.memory_map(str(source))
-    elif not isinstance(source, pa.NativeFile):
-        source = pa.BufferReader(source)
-    with pa.ipc.open_stream(source) as stream:
-        index = stream.read_all()
-    decoded = Decoded({}, records=int(index.schema.metadata[_RECORDS]))
-    for part, number in zip(index["part"].to_pylist(), index["number"].to_pylist(), strict=True):
-        with pa.ipc.open_stream(source) as stream:
-            table = stream.read_all()
-        if part == _ROWS:
-            decoded.rows[number] = table
-        elif part == _FAULTS:
-            decoded.faults = table
-        else:
-            decoded.left_over = joined_batches(table.to_batches())
-    return decoded
+def read(source: str | Path | bytes) -> Decoded:
+    """What `write` wrote: a file, or its bytes.
+
+    A file is mapped: it may be removed at once, its rows stay as long as they are used. Rows share the memory of bytes.
+    """
+    opened = pa.BufferReader(source) if isinstance(source, bytes) else pa.memory_map(str(source))
+    header = _next_table(opened).schema.metadata
+    parts = {name: _next_table(opened) for name in header[_PARTS].decode().split()}
+    faults, left_over = parts.pop(_FAULTS, None), parts.pop(_LEFT_OVER, None)
+    return Decoded(
+        {int(number): table for number, table in parts.items()},
+        faults,
+        joined_batches(left_over.to_batches()) if left_over is not None else None,
+        int(header[_RECORDS]),
+    )
 
 
-def pack(decoded: Decoded) -> bytes:
-    """As one value."""
-    sink = pa.BufferOutputStream()
-    write(decoded, sink)
-    packed: bytes = sink.getvalue().to_pybytes()
-    return packed
-
-
-def unpack(packed: bytes | pa.Buffer) -> Decoded:
-    """What `pack` packed; the rows share its memory."""
-    return read(packed)
+def _next_table(opened: pa.NativeFile) -> pa.Table:
+    with pa.ipc.open_stream(opened) as stream:
+        return stream.read_all()

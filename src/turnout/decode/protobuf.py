@@ -6,7 +6,8 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from turnout.decode.times import SECOND, Moment
+from turnout.decode.columns import Moment
+from turnout.plan.times import SECOND
 
 Definition = tuple[bytes, str, tuple[int, ...] | None]
 """A set of file descriptors, the file that has the message, and where in it; None where records say that themselves."""
@@ -22,7 +23,7 @@ _MOST_INDEXES = 100
 
 
 def reader(definition: Definition, columns: Sequence[str]) -> Callable[[bytes], Mapping[str, Any] | str]:
-    """What reads records of these messages; ValueError where the files are of no use."""
+    """What reads records of these messages; ValueError where the files cannot be used."""
     from google.protobuf import descriptor_pb2, descriptor_pool
 
     described, name, indexes = definition

@@ -1,20 +1,75 @@
-"""Records of a generation's topics -> rows of its sources, on the driver."""
+"""Records -> rows of their sources, on the driver, which asks for the schemas that records name.
+
+Few records are decoded here; of many, workers decode what they can by the schemas that are known, and the rest comes
+here.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from turnout.decode import RAW, Decoded, SourceShape, merge
-from turnout.decode.schemas import Decoder, Schemas
+from turnout.decode import RAW, Decode, Decoded, SourceShape, merge, open_decoder, schema_id
+from turnout.decode.schemas import Schemas
 from turnout.plan.joins import OFFSET_BITS
-from turnout.plan.tables import Layout
+from turnout.plan.tables import Layout, SourceTable
 
 Place = tuple[str, int]
 """A topic and a partition of it."""
+
+
+class Decoder:
+    """Decodes records on the driver, by all schemas that they name. One thread at a time."""
+
+    def __init__(self, sources: Sequence[SourceShape], schemas: Mapping[str, Schemas]) -> None:
+        """`schemas` are those of the sources that are not JSON, by the names of these."""
+        self._sources = tuple(sources)
+        self._schemas = dict(schemas)
+        self._opened: tuple[list[SourceShape], Decode] | None = None
+
+    def __call__(self, records: pa.RecordBatch | pa.Table) -> Decoded:
+        """Every record as a row or as faults; TurnoutError where the registry cannot say what a schema is."""
+        shapes = [self._asked(source, records) for source in self._sources]
+        if self._opened is None or self._opened[0] != shapes:
+            self._opened = (shapes, open_decoder(shapes))
+        return self._opened[1](records)
+
+    def for_workers(self) -> list[SourceShape]:
+        """The sources with the schemas that are known by now; records of others are left over."""
+        return [
+            dataclasses.replace(
+                source, schemas=dict(own.known), framed=own.framed, unusable={}, complete=not own.framed
+            )
+            if (own := self._schemas.get(source.name)) is not None
+            else source
+            for source in self._sources
+        ]
+
+    def _asked(self, source: SourceShape, records: pa.RecordBatch | pa.Table) -> SourceShape:
+        own = self._schemas.get(source.name)
+        if own is None:
+            return source
+        found = own.find(_ids(source, records) if own.framed else ())
+        schemas = {number: one for number, one in found.items() if not isinstance(one, str)}
+        unusable = {number: one for number, one in found.items() if isinstance(one, str)}
+        return dataclasses.replace(source, schemas=schemas, framed=own.framed, unusable=unusable)
+
+
+def _ids(source: SourceShape, records: pa.RecordBatch | pa.Table) -> set[int]:
+    """The ids of schemas that the records of a source name."""
+    values = records["value"].filter(pc.equal(records["_topic"], source.topic))
+    headers = pc.binary_slice(values.drop_null(), 0, 5).unique().to_pylist()
+    return {number for number in map(schema_id, headers) if number is not None}
+
+
+def shape_of(source: SourceTable, topic: int) -> SourceShape:
+    """How the records of a source are decoded; `topic` is the number of its topic."""
+    columns = {column: kind.name for column, kind in source.columns.items()}
+    return SourceShape(source.source, topic, source.key, columns, source.latest, source.form)
 
 
 class RecordDecoder:
@@ -24,17 +79,7 @@ class RecordDecoder:
         """`schemas` are those of the sources that are not JSON."""
         self.topics = layout.topics
         self._sources = layout.sources
-        shapes = [
-            SourceShape(
-                name=source.source,
-                topic=self.topics.index(source.topic),
-                key=source.key,
-                columns={column: kind.name for column, kind in source.columns.items()},
-                tombstones=source.latest,
-                form=source.form,
-            )
-            for source in layout.sources
-        ]
+        shapes = [shape_of(source, self.topics.index(source.topic)) for source in layout.sources]
         self.decode = Decoder(shapes, schemas)
 
     def complete(self, decoded: Decoded) -> Decoded:

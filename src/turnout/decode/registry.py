@@ -15,7 +15,6 @@ from typing import Any
 from urllib.parse import quote
 
 import httpx
-from pydantic import SecretStr
 
 from turnout.config.auth import OAuthSettings, RegistryAuthSettings, RegistrySettings
 from turnout.errors import TurnoutError
@@ -82,7 +81,7 @@ class SchemaRegistry:
             kind, text = str(answer.get("schemaType") or "AVRO").upper(), str(answer["schema"])
         except (KeyError, TypeError, ValueError, AttributeError):
             raise self._unusable("gave an answer that is no schema") from None
-        # What others refer to may have been deleted since, for those who write.
+        # A schema that others refer to may have been deleted since; readers still need it.
         found = [(name, self._schema(f"{place}?deleted=true")) for name, place in references]
         there = tuple((name, schema) for name, schema in found if schema is not None)
         absent = [name for name, schema in found if schema is None] + [one.missing for _, one in there if one.missing]
@@ -91,7 +90,7 @@ class SchemaRegistry:
     def _get(self, path: str) -> Any:
         """The answer of a call; None where there is no such thing."""
         try:
-            response = self._http().get(f"{self.url}{path}", headers=self._headers())
+            response = self._http().get(f"{self.url}{path}", headers=self._headers(), auth=self._basic())
         except (httpx.HTTPError, OSError, ValueError) as error:
             self.close()  # files of certificates may be others at the next try
             raise self._unusable(f"cannot be reached: {error or type(error).__name__}") from error
@@ -123,14 +122,16 @@ class SchemaRegistry:
     def _headers(self) -> dict[str, str]:
         auth = self._auth
         headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
-        if auth.username is not None and auth.password is not None:
-            headers |= _basic(auth.username, auth.password)
-        elif auth.token is not None:
+        if auth.token is not None:
             headers["Authorization"] = f"Bearer {auth.token.get_secret_value()}"
         elif auth.oauth is not None:
             headers["Authorization"] = f"Bearer {self._issued(auth.oauth)}"
             headers |= {_HEADERS[name]: value for name, value in auth.oauth.extensions.items() if name in _HEADERS}
         return headers
+
+    def _basic(self) -> tuple[str, str] | None:
+        user, password = self._auth.username, self._auth.password
+        return (user, password.get_secret_value()) if user is not None and password is not None else None
 
     def _issued(self, oauth: OAuthSettings) -> str:
         """A token by the client credentials grant, kept until shortly before its end."""
@@ -139,10 +140,10 @@ class SchemaRegistry:
                 return self._token
         form = {"grant_type": "client_credentials"} | ({"scope": oauth.scope} if oauth.scope else {})
         context = ssl.create_default_context(cafile=oauth.ca_file)
-        headers = _basic(oauth.client_id, oauth.client_secret)
+        identity = (oauth.client_id, oauth.client_secret.get_secret_value())
         try:
             response = httpx.post(
-                oauth.token_endpoint, data=form, headers=headers, verify=context, timeout=TIMEOUT_SECONDS
+                oauth.token_endpoint, data=form, auth=identity, verify=context, timeout=TIMEOUT_SECONDS
             )
             answer = response.json()
             token = str(answer["access_token"]) if response.status_code == 200 else ""
@@ -158,31 +159,17 @@ class SchemaRegistry:
         return token
 
     def _unusable(self, what: str) -> TurnoutError:
-        return TurnoutError(
-            code="registry_unreachable",
-            message=f"the schema registry {self.url} {what}",
-            hint="check that it runs and schema_registry.url; no record is passed over meanwhile",
-            status=503,
-        )
+        hint = "check that it runs and schema_registry.url"
+        return _failed("registry_unreachable", f"the schema registry {self.url} {what}", hint)
 
     def _refused(self, status: int) -> TurnoutError:
-        return TurnoutError(
-            code="registry_refused",
-            message=f"the schema registry {self.url} lets Turnout not read schemas ({status})",
-            hint="check schema_registry.auth, and what its identity may read; no record is passed over meanwhile",
-            status=503,
-        )
+        what = f"the schema registry {self.url} does not let Turnout read schemas ({status})"
+        return _failed("registry_refused", what, "check schema_registry.auth, and what its identity may read")
 
     def _no_token(self, oauth: OAuthSettings, what: str) -> TurnoutError:
-        return TurnoutError(
-            code="registry_refused",
-            message=f"no token for the schema registry: {oauth.token_endpoint} {what}",
-            hint="check schema_registry.auth.oauth; no record is passed over meanwhile",
-            status=503,
-        )
+        what = f"no token for the schema registry: {oauth.token_endpoint} {what}"
+        return _failed("registry_refused", what, "check schema_registry.auth.oauth")
 
 
-def _basic(user: str, password: SecretStr) -> dict[str, str]:
-    request = httpx.Request("GET", "http://localhost")
-    next(httpx.BasicAuth(user, password.get_secret_value()).auth_flow(request))
-    return {"Authorization": request.headers["Authorization"]}
+def _failed(code: str, message: str, hint: str) -> TurnoutError:
+    return TurnoutError(code=code, message=message, hint=f"{hint}; no record is passed over meanwhile", status=503)

@@ -1,12 +1,7 @@
-"""Schemas of sources that are not JSON, on the driver: where they come from, and decoding that asks for them.
-
-Few records are decoded here; of many, workers decode what they can by the schemas that are known, and the rest comes
-here. Schemas are asked for as their ids are met, and kept. How records are read is the business of `decode`.
-"""
+"""Schemas of sources that are not JSON: from a file, or from a registry as their ids are met."""
 
 from __future__ import annotations
 
-import dataclasses
 import importlib.util
 import subprocess
 import sys
@@ -18,11 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from turnout.config import Format, Settings, SourceSettings
-from turnout.decode import Decode, Decoded, Definition, SourceShape, open_decoder, open_reader, schema_id
+from turnout.decode import Definition, open_reader
 from turnout.decode.registry import RegisteredSchema, SchemaRegistry
 from turnout.errors import ConfigError
 
@@ -76,20 +68,17 @@ class RegistrySchemas:
 
     def find(self, numbers: Collection[int]) -> Mapping[int, Definition | str]:
         with self._asking:
-            return self._find(numbers)
-
-    def _find(self, numbers: Collection[int]) -> Mapping[int, Definition | str]:
-        now = time.monotonic()
-        self._absent = {n: (why, until) for n, (why, until) in self._absent.items() if until > now}
-        new = [number for number in numbers if number not in self.known and number not in self._absent]
-        if new:
-            found = self._ask(new)
-            if missing := [number for number in new if found[number] is None]:
-                time.sleep(_SECOND_LOOK_SECONDS)
-                found |= self._ask(missing)
-            for number, schema in found.items():
-                self._take(number, schema)
-        return {number: why for number, (why, _) in self._absent.items()} | self.known
+            now = time.monotonic()
+            self._absent = {n: (why, until) for n, (why, until) in self._absent.items() if until > now}
+            new = [number for number in numbers if number not in self.known and number not in self._absent]
+            if new:
+                found = self._ask(new)
+                if missing := [number for number in new if found[number] is None]:
+                    time.sleep(_SECOND_LOOK_SECONDS)
+                    found |= self._ask(missing)
+                for number, schema in found.items():
+                    self._take(number, schema)
+            return {number: why for number, (why, _) in self._absent.items()} | self.known
 
     def _ask(self, numbers: Sequence[int]) -> dict[int, RegisteredSchema | None]:
         with ThreadPoolExecutor(min(_ASKED_AT_ONCE, len(numbers)), "turnout-registry") as threads:
@@ -103,7 +92,7 @@ class RegistrySchemas:
 
 
 def definition_of(form: Format, number: int, schema: RegisteredSchema | None) -> Definition:
-    """What a reader needs of a registered schema; ValueError says why it is of no use."""
+    """What a reader needs of a registered schema; ValueError says why it cannot be used."""
     if schema is None:
         raise ValueError(f"schema {number} is not in the registry")
     if schema.kind != form.value.upper():
@@ -140,56 +129,6 @@ def compiled(files: Mapping[str, str], main: str) -> bytes:
             said = done.stderr.replace(f"{folder}/", "").strip().splitlines() or ["protoc failed"]
             raise ValueError(next((line for line in said if line.startswith(tuple(files))), said[-1]))
         return out.read_bytes()
-
-
-class Decoder:
-    """Decodes records on the driver, by all schemas that they name. One thread at a time."""
-
-    def __init__(self, sources: Sequence[SourceShape], schemas: Mapping[str, Schemas]) -> None:
-        """`schemas` are those of the sources that are not JSON, by the names of these."""
-        self._sources = tuple(sources)
-        self._schemas = dict(schemas)
-        self._opened: tuple[list[SourceShape], Decode] | None = None
-
-    def __call__(self, records: pa.RecordBatch | pa.Table) -> Decoded:
-        """Every record as a row or as faults; TurnoutError where the registry cannot say what a schema is."""
-        shapes = [self._asked(source, records) for source in self._sources]
-        if self._opened is None or self._opened[0] != shapes:
-            self._opened = (shapes, open_decoder(shapes))
-        return self._opened[1](records)
-
-    def for_workers(self) -> list[SourceShape]:
-        """The sources with the schemas that are known by now; records of others are left over."""
-        return [
-            dataclasses.replace(
-                source, schemas=dict(own.known), framed=own.framed, unusable={}, complete=not own.framed
-            )
-            if (own := self._schemas.get(source.name)) is not None
-            else source
-            for source in self._sources
-        ]
-
-    def _asked(self, source: SourceShape, records: pa.RecordBatch | pa.Table) -> SourceShape:
-        own = self._schemas.get(source.name)
-        if own is None:
-            return source
-        found = own.find(_ids(source, records) if own.framed else ())
-        schemas = {number: one for number, one in found.items() if not isinstance(one, str)}
-        unusable = {number: one for number, one in found.items() if isinstance(one, str)}
-        return dataclasses.replace(source, schemas=schemas, framed=own.framed, unusable=unusable)
-
-
-def _ids(source: SourceShape, records: pa.RecordBatch | pa.Table) -> set[int]:
-    """The ids of schemas that the records of a source name."""
-    values = records["value"].filter(pc.equal(records["_topic"], source.topic))
-    headers = pc.binary_slice(values.drop_null(), 0, 5).unique().to_pylist()
-    return {number for number in map(schema_id, headers) if number is not None}
-
-
-def shape_of(name: str, source: SourceSettings, topic: int) -> SourceShape:
-    """How a source of the configuration is decoded; `topic` is the number of its topic."""
-    columns = {column: kind.name for column, kind in source.columns.items()}
-    return SourceShape(name, topic, source.key, columns, source.rows == "latest", source.format.value)
 
 
 def schemas_of(settings: Settings) -> dict[str, Schemas]:

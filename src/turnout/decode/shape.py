@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from turnout.decode.columns import arrow_type
+from turnout.plan.arrow_columns import arrow_type
 
 Definition = Any
 """What a schema is to the reader of its format; it can be pickled."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -54,19 +55,13 @@ def take_samples(
 
 
 def _sample(index: int, source: SourceTable, decoded: Decoded, records: int) -> Sample:
-    rows = decoded.rows.get(index)
-    useful, keys = 0, frozenset[Any]()
-    if rows is not None and rows.num_rows:
-        valid = [pc.is_valid(rows[column]) for column in source.columns]
-        some = valid[0]
-        for one in valid[1:]:
-            some = pc.or_(some, one)
-        useful = pc.sum(some).as_py() or 0
-        key = rows[source.key]
-        # Python cannot hold every moment that a column can.
-        keys = frozenset((pc.cast(key, pa.string()) if pa.types.is_temporal(key.type) else key).to_pylist())
+    rows = decoded.rows[index]
+    useful = functools.reduce(pc.or_, (pc.is_valid(rows[column]) for column in source.columns))
+    key = rows[source.key]
+    # Python cannot hold every moment that a column can.
+    keys = frozenset((pc.cast(key, pa.string()) if pa.types.is_temporal(key.type) else key).to_pylist())
     faults: list[dict[str, Any]] = []
     if decoded.faults is not None:
         own = decoded.faults.filter(pc.equal(decoded.faults["source"], index))
         faults = own.select(["field", "reason", "text"]).rename_columns(["field", "reason", "value"]).to_pylist()
-    return Sample(source.source, source.topic, records, useful, keys, faults)
+    return Sample(source.source, source.topic, records, pc.sum(useful).as_py() or 0, keys, faults)

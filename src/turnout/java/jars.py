@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -100,13 +100,22 @@ def repository() -> str:
 def fetch(jars: Sequence[Jar], folder: Path, *, progress: bool | None = None, verify: bool = False) -> list[Path]:
     """The files of ``jars`` below ``folder``; safe when several threads or processes call it at once."""
     if any(not _is_cached(jar, folder, verify) for jar in jars):
-        _make_folder(folder)
-        # One lock for the whole cache: the second process waits, then finds everything there. The kernel
-        # gives the lock back when its holder dies, so there is nothing stale to clean up.
-        with _locked(folder / ".lock"):
-            missing = [jar for jar in jars if not _is_cached(jar, folder, verify)]
-            if missing:
-                _download_all(missing, folder, progress)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            # One lock for the whole cache: the second process waits, then finds everything there. The kernel
+            # gives the lock back when its holder dies, so there is nothing stale to clean up.
+            with (folder / ".lock").open("a") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                missing = [jar for jar in jars if not _is_cached(jar, folder, verify)]
+                if missing:
+                    _download_all(missing, folder, progress)
+        except OSError as error:
+            raise TurnoutError(
+                code="jar_cache",
+                message=f"the jar cache {folder} cannot be written: {error.strerror}",
+                hint=f"set {CACHE_VARIABLE} to a folder with space that you can write",
+                status=500,
+            ) from error
     return [folder / jar.path for jar in jars]
 
 
@@ -131,20 +140,6 @@ def _is_cached(jar: Jar, folder: Path, verify: bool) -> bool:
     return not verify or _sha256(file) == jar.sha256
 
 
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise _unwritable(folder, error) from error
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
 def _download_all(jars: Sequence[Jar], folder: Path, progress: bool | None) -> None:
     import httpx
 
@@ -155,29 +150,16 @@ def _download_all(jars: Sequence[Jar], folder: Path, progress: bool | None) -> N
         client = httpx.Client(follow_redirects=True, timeout=30, limits=limits)
     except (ValueError, OSError, ImportError) as error:  # what a malformed proxy variable or CA file ends in
         raise _unavailable("jars_unreachable", f"cannot set up downloads: {error}") from error
-    with client, _progress(jars, base, progress) as advance:
-
-        def work(jar: Jar) -> None:
-            try:
-                _download(client, base, jar, folder, advance, stop)
-            except OSError as error:
-                stop.set()
-                raise _unwritable(folder, error) from error
-            except BaseException:
-                stop.set()
-                raise
-
-        with ThreadPoolExecutor(min(PARALLEL, len(jars)), thread_name_prefix="turnout-jars") as pool:
-            # Big ones first: otherwise the largest tends to be left for last, alone.
-            tasks = [pool.submit(work, jar) for jar in sorted(jars, key=lambda jar: -jar.size)]
-            try:
-                errors = [task.exception() for task in tasks]
-            except BaseException:
-                stop.set()
-                raise
-    for failure in errors:
-        if failure is not None and not isinstance(failure, _StoppedError):
-            raise failure
+    workers = ThreadPoolExecutor(min(PARALLEL, len(jars)), thread_name_prefix="turnout-jars")
+    with client, _progress(jars, base, progress) as advance, workers as pool:
+        # Big ones first: otherwise the largest tends to be left for last, alone.
+        largest_first = sorted(jars, key=lambda jar: -jar.size)
+        tasks = [pool.submit(_download, client, base, jar, folder, advance, stop) for jar in largest_first]
+        try:
+            for task in as_completed(tasks):
+                task.result()
+        finally:
+            stop.set()  # where one failed, the others give up
 
 
 class _StoppedError(Exception):
@@ -206,7 +188,9 @@ def _download(client: httpx.Client, base: str, jar: Jar, folder: Path, advance: 
             raise _unavailable("jars_unreachable", f"{_shown(base)} is no usable address: {error}") from error
         except httpx.HTTPStatusError as error:
             if error.response.status_code < 500 or attempt == ATTEMPTS:
-                raise _refused(jar, base, error.response) from error
+                answer = f"{error.response.status_code} {error.response.reason_phrase}".strip()
+                text = f"{_shown(base)} answered {answer} for {jar.path}"
+                raise _unavailable("jar_refused", text) from error
         except httpx.HTTPError as error:
             if attempt == ATTEMPTS:
                 reason = str(error) or type(error).__name__
@@ -214,7 +198,7 @@ def _download(client: httpx.Client, base: str, jar: Jar, folder: Path, advance: 
                 raise _unavailable("jars_unreachable", text) from error
         except _MismatchError:
             part.unlink(missing_ok=True)
-            # A resumed file may have had a bad beginning; only a whole fetch tells about the server.
+            # A resumed file may have had a bad beginning; only a whole fetch proves the server wrong.
             if not resumed or attempt == ATTEMPTS:
                 text = f"{jar.file_name} from {_shown(base)} is not the locked file (SHA-256 or size differs)"
                 raise _unavailable("jar_mismatch", text) from None
@@ -255,20 +239,6 @@ def _transfer(client: httpx.Client, url: str, jar: Jar, part: Path, advance: Adv
 def _sha256(file: Path) -> str:
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _refused(jar: Jar, base: str, response: httpx.Response) -> TurnoutError:
-    answer = f"{response.status_code} {response.reason_phrase}".strip()
-    return _unavailable("jar_refused", f"{_shown(base)} answered {answer} for {jar.path}")
-
-
-def _unwritable(folder: Path, error: OSError) -> TurnoutError:
-    return TurnoutError(
-        code="jar_cache",
-        message=f"the jar cache {folder} cannot be written: {error.strerror}",
-        hint=f"set {CACHE_VARIABLE} to a folder with space that you can write",
-        status=500,
-    )
 
 
 def _unavailable(code: str, message: str) -> TurnoutError:

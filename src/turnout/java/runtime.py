@@ -23,7 +23,7 @@ def find_java() -> Path:
     java = _from_home(os.environ.get("JAVA_HOME", "")) or _from_path()
     version = _version(java)
     if version is None:
-        raise _error("java_broken", f"{java} does not run, or does not tell its version")
+        raise _error("java_broken", f"{java} does not run, or does not print its version")
     if version < OLDEST:
         raise _error("java_too_old", f"{java} is Java {version}; Turnout needs {OLDEST} or newer")
     return java

@@ -1,27 +1,24 @@
-"""The control topic on the wire: `Inbox` brings its records, `Acknowledgements` writes outcomes back.
+"""The control topic: a thread reads its records and hands them over, through outages of the broker.
 
-What a record means is not decided here. Both outlive the broker: they wait, say so once, and go on.
+What a record means is not decided here.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicCollection, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from turnout.config import KafkaSettings
-from turnout.kafka.diagnosis import without_secrets
-from turnout.kafka.probe import explain
-from turnout.kafka.security import files_of, librdkafka_properties
-from turnout.kafka.topics import consumer_properties, describe, set_up
+from turnout.kafka.clients import AT_END, AT_LOW, MISSING, client_properties, consumer_properties, describe, set_up
+from turnout.kafka.probe import cause_of
+from turnout.kafka.security import files_of
 
 if TYPE_CHECKING:
     from confluent_kafka.admin._topic import TopicDescription
@@ -33,18 +30,11 @@ RETRY_MAX_SECONDS = 5.0
 ASK_ANEW_AFTER = 3
 """After so many looks without an answer another client looks."""
 POLL_SECONDS = 0.2
-FLUSH_SECONDS = 0.005
 BATCH = 500
 STOP_SECONDS = 2.0
 
-# ListOffsets takes these in the place of a timestamp.
-_AT_END, _AT_LOW = -1, -2
-_MISSING = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
+_ROLE = "control"
 _MISPLACED = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION)
-
-_logger = logging.getLogger(__name__)
-_silent = logging.getLogger(f"{__name__}.client")
-_silent.setLevel(logging.CRITICAL + 1)
 
 Say = Callable[[str], None]
 
@@ -59,13 +49,13 @@ class ControlRecord:
     value: bytes | None
 
 
-class Inbox:
+class ControlReader:
     """A thread that hands over every record of the control topic, in the order of each partition.
 
     It starts at `after[partition]`, or at the earliest record. `deliver` runs on the thread, may block, and gets
-    the same records again when it raises. `warn` is told each change for the worse once, and `info` (without one,
-    `warn`) when it is over. `caught_up` is set when what the topic held at the start has been delivered; a topic
-    that does not exist holds nothing. `trouble` says why records do not come, to any thread.
+    the same records again when it raises. `warn` gets each change for the worse once, and `info` (without one, `warn`)
+    when it is over. `caught_up` is set when what the topic held at the start has been delivered; a topic that does not
+    exist holds nothing. `trouble` says why records do not come, to any thread.
     """
 
     def __init__(
@@ -87,7 +77,6 @@ class Inbox:
         self._topic_id: str | None = None
         self._assigned: set[int] = set()
         self._targets: dict[int, int] | None = None
-        self._ends_seen: dict[int, int] = {}
         self._trouble: str | None = None
         self._trouble_text: str | None = None
         self._undelivered: str | None = None
@@ -100,9 +89,9 @@ class Inbox:
     def start(self) -> None:
         """Begin to read; TurnoutError where the client does not accept its settings."""
         if self._thread is not None:
-            raise RuntimeError("the inbox is started already")
+            raise RuntimeError("the control topic is read already")
         self._make_clients()
-        self._thread = threading.Thread(target=self._run, name="turnout-inbox", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="turnout-control", daemon=True)
         self._thread.start()
 
     @property
@@ -113,12 +102,12 @@ class Inbox:
     def _make_clients(self) -> None:
         files = files_of(self._kafka)
         admin = self._made_admin()
-        properties = {**consumer_properties(self._kafka, "control"), "error_cb": self._note}
+        properties = {**consumer_properties(self._kafka, _ROLE), "error_cb": self._note}
         self._consumer = set_up(Consumer, properties)
         self._admin, self._files = admin, files
 
     def _made_admin(self) -> AdminClient:
-        return set_up(AdminClient, {**_admin_properties(self._kafka), "error_cb": self._note})
+        return set_up(AdminClient, {**client_properties(self._kafka, _ROLE), "error_cb": self._note})
 
     def stop(self) -> None:
         """End the thread; returns within two seconds even when `deliver` blocks for longer."""
@@ -147,20 +136,24 @@ class Inbox:
         try:
             asked = self._admin.describe_topics(TopicCollection([self._topic]), request_timeout=LOOK_TIMEOUT_SECONDS)
             self._present(asked[self._topic].result(LOOK_TIMEOUT_SECONDS + 0.5))
+        except TimeoutError:  # the client itself was late
+            self._not_seen(KafkaError(KafkaError._TIMED_OUT))
         except KafkaException as exception:
-            error = exception.args[0]
-            self._admin.poll(0)
-            self._look_later()
-            if error.code() in _MISSING:
-                self._absent()
-            elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-                self._refused(error)
-            else:
-                self._unreachable(error)
+            self._not_seen(exception.args[0])
         else:
             self._failures = 0
             self._cause = None
             self._look_at = time.monotonic() + LOOK_SECONDS
+
+    def _not_seen(self, error: KafkaError) -> None:
+        self._admin.poll(0)
+        self._look_later()
+        if error.code() in MISSING:
+            self._absent()
+        elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            self._refused(error)
+        else:
+            self._unreachable(error)
 
     def _look_later(self) -> None:
         self._failures += 1
@@ -172,7 +165,6 @@ class Inbox:
         if self._topic_id not in (None, topic_id):
             self._say(self._warn, f"control topic {self._topic!r} was made anew; it is read from its earliest record")
             self._next.clear()
-            self._ends_seen.clear()
             self._assigned.clear()
         self._topic_id = topic_id
         led = {part.id for part in found.partitions if part.leader is not None and part.leader.id >= 0}
@@ -186,7 +178,7 @@ class Inbox:
         new = wanted - self._assigned
         # The consumer has its own picture of the topic, which it would refresh every five minutes.
         self._consumer.list_topics(self._topic, timeout=LOOK_TIMEOUT_SECONDS)
-        low, end = self._offsets(new, _AT_LOW), self._offsets(new, _AT_END)
+        low, end = self._offsets(new, AT_LOW), self._offsets(new, AT_END)
         for partition in new:
             self._next[partition] = self._place(partition, low[partition], end[partition])
         if self._targets is None:
@@ -242,14 +234,12 @@ class Inbox:
         if self._failures < 2:
             return
         if self._trouble != "unreachable":
-            words = describe(self._cause or error)
-            cause = explain(self._kafka, words)
-            text = cause.text if cause else without_secrets(words, self._kafka)
-            hint = cause.hint if cause else "check that the broker runs, and the address and auth of its Kafka"
+            hint = "check that the broker runs, and the address and auth of its Kafka"
+            cause = cause_of(self._kafka, describe(self._cause or error), hint)
             self._report(
                 "unreachable",
-                f"Kafka at {self._kafka.bootstrap_servers} cannot be reached ({text}), so control messages wait "
-                f"there; {hint}; Turnout keeps trying",
+                f"Kafka at {self._kafka.bootstrap_servers} cannot be reached ({cause.text}), so control messages wait "
+                f"there; {cause.hint}; Turnout keeps trying",
             )
         if files_of(self._kafka) != self._files:  # a renewed certificate, say: clients keep what they read first
             old = self._consumer
@@ -283,8 +273,8 @@ class Inbox:
     def _made_anew(self) -> bool:
         """Whether fetched records are of another topic than the one whose offsets are known.
 
-        Asked for each batch (a millisecond, and control messages are few): offsets cannot tell, and the records of a
-        new topic would be taken for the next ones of the old.
+        Checked for each batch (a millisecond, and control messages are few): by offsets alone, the records of a new
+        topic would be taken for the next ones of the old.
         """
         known = self._topic_id
         self._look()
@@ -315,14 +305,15 @@ class Inbox:
 
     def _handle(self, error: KafkaError, partition: int | None, offset: int | None) -> None:
         if error.code() == KafkaError._PARTITION_EOF and partition is not None:
-            self._ends_seen[partition] = offset or 0
+            # A topic can end with offsets that have no record (transactions, compaction).
+            self._next[partition] = max(self._next.get(partition, 0), offset or 0)
             self._readable()
         elif error.code() in _MISPLACED and partition is not None:
             self._assigned.discard(partition)  # the next look places it anew
             self._look_at = 0.0
         elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
             self._refused(error)
-        elif error.code() in _MISSING:
+        elif error.code() in MISSING:
             self._look_soon()
         # The client tries again after others. A right to the group is not needed, so its lack is no fault.
 
@@ -331,11 +322,7 @@ class Inbox:
             self._report(None, f"control topic {self._topic!r} is read")
 
     def _see_whether_caught_up(self) -> None:
-        """Ends count as well as records: a topic can end with offsets that have none (transactions, compaction)."""
-        if self._targets is None or self.caught_up.is_set():
-            return
-        at = {p: max(self._next.get(p, 0), self._ends_seen.get(p, 0)) for p in self._targets}
-        if all(at[p] >= end for p, end in self._targets.items()):
+        if self._targets is not None and all(self._next.get(p, 0) >= end for p, end in self._targets.items()):
             self.caught_up.set()
 
     def _note(self, error: KafkaError) -> None:
@@ -357,123 +344,6 @@ class Inbox:
     def _say(self, say: Say, text: str) -> None:
         with contextlib.suppress(Exception):  # a listener that fails must not end the thread
             say(text)
-
-
-class Acknowledgements:
-    """Writes outcomes to a topic, as JSON under their request's id. Never raises and hardly waits: see `warn`."""
-
-    def __init__(self, kafka: KafkaSettings, topic: str, warn: Say = _logger.warning) -> None:
-        self._kafka = kafka
-        self._topic = topic
-        self._warn = warn
-        self._said = ""
-        self._make_producer()
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="turnout-outcomes", daemon=True)
-        self._thread.start()
-
-    def _make_producer(self) -> None:
-        self._files = files_of(self._kafka)
-        properties = {
-            "client.id": "turnout-outcomes",
-            "reconnect.backoff.max.ms": 1000,
-            **librdkafka_properties(self._kafka),
-            "enable.idempotence": True,
-            "linger.ms": 1,
-            "message.timeout.ms": 120_000,
-            # A topic that is made after the first outcome is found in seconds, not in five minutes.
-            "topic.metadata.refresh.interval.ms": 10_000,
-            "topic.metadata.propagation.max.ms": 5_000,
-            "log_level": 0,
-            "logger": _silent,  # a fatal error is logged whatever the level, and comes as an exception too
-        }
-        self._producer = set_up(Producer, properties)
-
-    def send(self, key: str | None, payload: Mapping[str, Any]) -> None:
-        """Queue one outcome; a failure is told to `warn`, once for each reason until one is delivered."""
-        try:
-            value = json.dumps(payload, default=str).encode()
-            name = key.encode(errors="replace") if key is not None else None
-            if files_of(self._kafka) != self._files:  # a renewed certificate, say
-                self.flush(0.5)
-                self._producer.purge()
-                self._make_producer()
-            try:
-                self._produce(name, value)
-            except KafkaException as exception:
-                if exception.args[0].code() != KafkaError._FATAL:
-                    raise
-                # An idempotent producer that lost its sequence is of no more use; a new one begins its own.
-                self._make_producer()
-                self._produce(name, value)
-        except BufferError:
-            self._failed("too many are waiting for Kafka")
-        except KafkaException as exception:
-            self._failed(_reason(exception.args[0]))
-        except Exception as error:  # an outcome is news about a swap: it must not become its failure
-            self._failed(repr(error))
-
-    def flush(self, timeout: float) -> bool:
-        """Wait until all are delivered or failed; False when some are still waiting.
-
-        Not by the client's own `flush`: it waits by the system's clock, and for an hour more when that is set back.
-        """
-        deadline = time.monotonic() + timeout
-        while len(self._producer):
-            if time.monotonic() >= deadline:
-                return False
-            self._producer.poll(0)  # calls _delivered
-            time.sleep(FLUSH_SECONDS)
-        return True
-
-    def close(self) -> None:
-        """Give what waits two seconds, then end. May be called twice."""
-        if self._stopping.is_set():
-            return
-        self._stopping.set()
-        self._thread.join(1)
-        if not self.flush(STOP_SECONDS):
-            self._failed("Turnout stopped before Kafka took them all")
-            self._producer.purge()
-            self.flush(0.1)
-
-    def _produce(self, key: bytes | None, value: bytes) -> None:
-        self._producer.produce(self._topic, value, key, on_delivery=self._delivered)
-
-    def _run(self) -> None:
-        while not self._stopping.is_set():
-            try:
-                self._producer.poll(POLL_SECONDS)  # calls _delivered
-            except (
-                KafkaException
-            ) as exception:  # fatal, such as a missing right to write; the next outcome has a new one
-                self._failed(_reason(exception.args[0]))
-                self._stopping.wait(RETRY_SECONDS)
-
-    def _delivered(self, error: KafkaError | None, message: Message) -> None:
-        if error is None:
-            self._said = ""
-        elif error.code() != KafkaError._PURGE_QUEUE:
-            self._failed(_reason(error))
-
-    def _failed(self, why: str) -> None:
-        if why == self._said:
-            return
-        self._said = why
-        with contextlib.suppress(Exception):
-            self._warn(
-                f"an outcome was not written to topic {self._topic!r} ({why}); "
-                f"check that the topic exists and may be written, or remove control.ack_topic"
-            )
-
-
-def _admin_properties(kafka: KafkaSettings) -> dict[str, Any]:
-    own = {"client.id": "turnout-control", "reconnect.backoff.max.ms": 1000}
-    return {**own, **librdkafka_properties(kafka), "log_level": 0}
-
-
-def _reason(error: KafkaError) -> str:
-    return "it does not exist" if error.code() in _MISSING else describe(error)
 
 
 def _record(message: Message) -> ControlRecord:

@@ -1,6 +1,6 @@
 """Why Kafka cannot be used, in words for people: one cause with its remedy, from what a client said or what was seen.
 
-Knows the words of both clients, Java's and librdkafka's. Looking for oneself is in steps.py.
+Knows the words of both clients, Java's and librdkafka's. `probe.py` tries the connection itself.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from turnout.config import KafkaSettings
 from turnout.config.secrets import masked
-from turnout.kafka.security import secrets_of
+from turnout.kafka.hidden_texts import secrets_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ CLIENT_CERTIFICATE = Cause(
 EXPIRED = Cause(
     "certificate_expired",
     "the broker's certificate has expired",
-    "have it renewed on the broker; nothing in Turnout's settings mends it",
+    "have it renewed on the broker; no setting of Turnout helps",
 )
 UNTRUSTED = Cause(
     "certificate_not_trusted",
@@ -77,9 +77,9 @@ GROUP_DENIED = Cause(
 )
 
 NOT_BY_WAITING = (CLIENT_CERTIFICATE, EXPIRED, UNTRUSTED, WRONG_NAME)
-"""What another try a moment later does not mend."""
+"""Causes that another try a moment later does not remove."""
 
-# The first that fits, so what tells more comes first.
+# The first match counts, so specific patterns come first.
 _WORDS = (
     (r"group.?authorization|not authorized to access group", GROUP_DENIED),
     (r"topic.?authorization|not authorized to access topics", TOPIC_DENIED),
@@ -98,7 +98,7 @@ _MECHANISMS = re.compile(r"supported mechanisms: ([A-Z0-9, -]+)|enabled mechanis
 
 
 def cause_in(words: str) -> Cause | None:
-    """The cause that a client's words tell; None where they do not."""
+    """The cause that a client's error text names; None where it names none."""
     if "mechanism" in words and (found := _MECHANISMS.search(words)):
         has = (found[1] or found[2]).strip()
         text = f"the broker does not have this SASL mechanism (it has: {has})"

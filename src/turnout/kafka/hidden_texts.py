@@ -20,7 +20,7 @@ SPARK_SECRET_NAMES = rf"(?i)token|access[.]?key|account[.]key|encryption[.-]key$
 
 def hidden_texts(settings: Settings) -> set[str]:
     """The secrets of Kafka, the registry, Spark and the tokens, those in files too, in every form that is sent."""
-    found = {text for text in _texts(settings) if text}
+    found = secrets_of(settings)
     auth = settings.schema_registry.auth if settings.schema_registry else None
     for name, secret in (
         (auth.username, auth.password) if auth else (None, None),
@@ -30,6 +30,11 @@ def hidden_texts(settings: Settings) -> set[str]:
             pair = f"{name or ''}:{secret.get_secret_value()}"
             found.add(base64.b64encode(pair.encode()).decode())
     return found
+
+
+def secrets_of(settings: BaseModel) -> set[str]:
+    """Every secret in some settings, as it was given."""
+    return {text for text in _texts(settings) if text}
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -52,6 +57,6 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _content(file: Path) -> str:
-    with contextlib.suppress(OSError, UnicodeDecodeError):  # who needs it says that it cannot be read
+    with contextlib.suppress(OSError, UnicodeDecodeError):  # whoever needs it reports that it cannot be read
         return file.read_text(encoding="utf-8").strip()
     return ""

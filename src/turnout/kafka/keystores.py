@@ -1,8 +1,10 @@
-"""Java's key and trust stores, for the client that is not Java: which kind one is, and what a trust store trusts."""
+"""Key and trust stores and PEM files, opened by `keytool` and `openssl` for the client that cannot open them itself."""
 
 from __future__ import annotations
 
 import functools
+import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -39,31 +41,54 @@ def _exported(file: Path, password: str, changed: int) -> str:
     try:
         done = subprocess.run(command, input=password.encode(), capture_output=True, timeout=_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise _bad(file, f"{keytool} did not run ({type(error).__name__})") from None
+        raise _unusable(file, f"{keytool} did not run ({type(error).__name__})") from None
     if done.returncode:
-        raise _bad(file, "keytool cannot open it")
-    text = done.stdout.decode(errors="replace")
-    blocks = text.split("-----BEGIN CERTIFICATE-----")[1:]
-    if not blocks:
-        raise _bad(file, "it holds no certificate")
-    ends = [block.split("-----END CERTIFICATE-----")[0] for block in blocks]
-    return "\n".join(f"-----BEGIN CERTIFICATE-----{body}-----END CERTIFICATE-----" for body in ends)
+        raise _unusable(file, "keytool cannot open it")
+    found = pem_blocks(done.stdout.decode(errors="replace"), "CERTIFICATE")
+    if not found:
+        raise _unusable(file, "it holds no certificate")
+    return "\n".join(found)
 
 
-def _bad(file: Path, why: str) -> TurnoutError:
-    return TurnoutError(
-        code="bad_config",
-        message=f"truststore_file {file}: {why}",
-        hint="check the file and truststore_password, or give the authority as PEM with ca_file",
-        status=500,
-    )
+def openssl(*arguments: object, given: str = "") -> str:
+    """What a command of openssl prints; `given` goes to its standard input, since arguments can be looked at."""
+    program = shutil.which("openssl")
+    if program is None:
+        raise TurnoutError(
+            code="openssl_missing",
+            message="the command 'openssl' is needed, and is not on the PATH",
+            hint="install it (Debian, Ubuntu: apt-get install openssl)",
+            status=500,
+        )
+    command = [program, *map(str, arguments)]
+    done = subprocess.run(command, input=given.encode(), capture_output=True, check=False, timeout=_SECONDS)
+    if done.returncode:
+        last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
+        raise TurnoutError(
+            code="openssl_failed",
+            message=f"openssl {arguments[0]} failed ({''.join(last)})",
+            hint="check the files that it was given, and their passwords",
+            status=500,
+        )
+    return done.stdout.decode(errors="replace")
+
+
+def pem_blocks(text: str, label: str) -> list[str]:
+    """The blocks of a PEM text that have this label."""
+    return re.findall(rf"-----BEGIN {label}-----.*?-----END {label}-----", text, re.DOTALL)
+
+
+def _unusable(file: Path, why: str) -> TurnoutError:
+    hint = "check the file and truststore_password, or give the authority as PEM with ca_file"
+    return bad_file(f"truststore_file {file}: {why}", hint)
 
 
 def unreadable(setting: str, file: Path, error: OSError) -> TurnoutError:
     """The error for a file of `auth` that cannot be read."""
-    return TurnoutError(
-        code="bad_config",
-        message=f"{setting} {file} cannot be read ({error.strerror})",
-        hint="correct the path in kafka.auth, or the rights of the file",
-        status=500,
-    )
+    hint = "correct the path in kafka.auth, or the rights of the file"
+    return bad_file(f"{setting} {file} cannot be read ({error.strerror})", hint)
+
+
+def bad_file(message: str, hint: str) -> TurnoutError:
+    """The error for a file of `auth` that cannot be used."""
+    return TurnoutError(code="bad_config", message=message, hint=hint, status=500)

@@ -21,7 +21,7 @@ TIMEOUT_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class Measurement:
     """One measurement. `trouble` says why Kafka could not be asked; `measured` is false before it answered once."""
 
     lag: int | None = None
@@ -31,7 +31,7 @@ class Reading:
     measured: bool = False
 
 
-class Meter:
+class LagMeter:
     """Measures once a second, whatever generation is shown then."""
 
     def __init__(self, kafka: KafkaSettings, shown: Callable[[], tuple[Offsets, int, int] | None]) -> None:
@@ -41,12 +41,12 @@ class Meter:
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
         self._before: tuple[int, int, float] | None = None
-        self.reading = Reading()
+        self.reading = Measurement()
 
     def start(self) -> None:
         """Begin; does nothing when it has begun."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="turnout-meter", daemon=True)
+            self._thread = threading.Thread(target=self._run, name="turnout-lag", daemon=True)
             self._thread.start()
 
     def stop(self) -> None:
@@ -61,16 +61,16 @@ class Meter:
             if shown is not None:
                 self.reading = self._measure(*shown)
 
-    def _measure(self, offsets: Offsets, records: int, generation: int) -> Reading:
+    def _measure(self, offsets: Offsets, records: int, generation: int) -> Measurement:
         try:
             ends = self._topics.end_offsets({topic for topic, _ in offsets.next})
         except TurnoutError as error:
             if error.code == "unknown_topic":
-                # A topic that was deleted is told by the query that reads it; the others go on.
+                # The query that reads a deleted topic reports it; the others go on.
                 return replace(self.reading, records_per_second=0.0, trouble=None, measured=True)
             return replace(self.reading, records_per_second=0.0, trouble=str(error))
         lags = offsets.lags(ends)
-        return Reading(sum(lags.values()), lags, self._rate(records, generation), None, measured=True)
+        return Measurement(sum(lags.values()), lags, self._rate(records, generation), None, measured=True)
 
     def _rate(self, records: int, generation: int) -> float:
         now = time.monotonic()

@@ -5,17 +5,15 @@ Clients often say only that they could not connect; this says which step failed.
 
 from __future__ import annotations
 
-import base64
-import json
 import socket
 import ssl
-import urllib.error
-import urllib.parse
-import urllib.request
 from pathlib import Path
+
+import httpx
 
 from turnout.config import KafkaSettings
 from turnout.config.auth import AuthSettings, OAuthSettings
+from turnout.config.secrets import masked
 from turnout.errors import TurnoutError
 from turnout.kafka.diagnosis import (
     CLIENT_CERTIFICATE,
@@ -26,6 +24,7 @@ from turnout.kafka.diagnosis import (
     WRONG_NAME,
     Cause,
     cause_in,
+    without_secrets,
 )
 from turnout.kafka.keystores import trusted_certificates
 
@@ -37,13 +36,18 @@ _EXPIRED, _OTHER_HOST, _OTHER_ADDRESS = 10, 62, 64
 
 
 def explain(kafka: KafkaSettings, words: str = "") -> Cause | None:
-    """Why the cluster cannot be used: by the words of a client where they tell enough, else by a walk."""
-    told = cause_in(words)
-    if told is not None and told not in (UNTRUSTED, NOT_RUNNING, NO_SUCH_NAME):
-        return told
+    """Why the cluster cannot be used: by a client's error text where that is specific, else by a walk."""
+    named = cause_in(words)
+    if named is not None and named not in (UNTRUSTED, NOT_RUNNING, NO_SUCH_NAME):
+        return named
     if kafka.auth is not None and kafka.auth.oauth is not None and (seen := ask_for_token(kafka.auth.oauth)):
         return seen
-    return walk(kafka) or told
+    return walk(kafka) or named
+
+
+def cause_of(kafka: KafkaSettings, words: str, hint: str) -> Cause:
+    """The same; where nothing is found, the client's own words without secrets, and `hint`."""
+    return explain(kafka, words) or Cause("unknown", without_secrets(words, kafka), hint)
 
 
 def walk(kafka: KafkaSettings) -> Cause | None:
@@ -149,39 +153,35 @@ def _not_tls(reason: str) -> Cause:
 def ask_for_token(oauth: OAuthSettings) -> Cause | None:
     """Why the token endpoint gives no token; None where it gives one."""
     secret = oauth.client_secret.get_secret_value()
-    identity = base64.b64encode(f"{oauth.client_id}:{secret}".encode()).decode()
     form = {"grant_type": "client_credentials"} | ({"scope": oauth.scope} if oauth.scope else {})
-    request = urllib.request.Request(oauth.token_endpoint, urllib.parse.urlencode(form).encode())
-    request.add_header("Authorization", f"Basic {identity}")
     try:
-        # Java and librdkafka ask without the proxies of the environment too.
-        handlers = [urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=_context(oauth.ca_file))]
-        with urllib.request.build_opener(*handlers).open(request, timeout=SECONDS) as answer:
-            return None if _has_token(answer.read()) else _no_token(oauth, "its answer has no access_token")
-    except urllib.error.HTTPError as error:
-        said = _said(error.read()).replace(secret, "********")
-        return _no_token(oauth, f"HTTP {error.code}{said}")
-    except urllib.error.URLError as error:
-        return _endpoint_down(oauth, error.reason)
-    except OSError as error:
-        return _endpoint_down(oauth, error)
-
-
-def _has_token(body: bytes) -> bool:
+        answer = httpx.post(
+            oauth.token_endpoint,
+            data=form,
+            auth=(oauth.client_id, secret),
+            verify=_context(oauth.ca_file),
+            timeout=SECONDS,
+            trust_env=False,  # Java and librdkafka ask without the proxies of the environment too
+        )
+    except (httpx.HTTPError, OSError) as error:
+        return _endpoint_down(oauth, _origin(error))
     try:
-        return bool(json.loads(body).get("access_token"))
-    except (ValueError, AttributeError):
-        return False
+        found = dict(answer.json())
+    except (ValueError, TypeError):
+        found = {}
+    if answer.is_success:
+        return None if found.get("access_token") else _no_token(oauth, "its answer has no access_token")
+    # The standard's fields of a refusal; nothing else of its text is repeated.
+    words = ", ".join(str(found[name]) for name in ("error", "error_description") if found.get(name))
+    said = f": {masked(words, [secret])}"[:200] if words else ""
+    return _no_token(oauth, f"HTTP {answer.status_code}{said}")
 
 
-def _said(body: bytes) -> str:
-    """The standard's `error` and `error_description` of a refusal; nothing else of its text is repeated."""
-    try:
-        found = json.loads(body)
-        words = [str(found[name]) for name in ("error", "error_description") if found.get(name)]
-    except (ValueError, AttributeError):
-        return ""
-    return f": {', '.join(words)}"[:200] if words else ""
+def _origin(error: BaseException) -> BaseException:
+    """What an error was at first: of a client's error, the socket's."""
+    while (before := error.__cause__ or error.__context__) is not None:
+        error = before
+    return error
 
 
 def _no_token(oauth: OAuthSettings, why: str) -> Cause:
@@ -192,7 +192,7 @@ def _no_token(oauth: OAuthSettings, why: str) -> Cause:
     )
 
 
-def _endpoint_down(oauth: OAuthSettings, reason: object) -> Cause:
+def _endpoint_down(oauth: OAuthSettings, reason: BaseException) -> Cause:
     where = f"the token endpoint {oauth.token_endpoint}"
     if isinstance(reason, ssl.SSLCertVerificationError):
         return Cause(
@@ -202,15 +202,14 @@ def _endpoint_down(oauth: OAuthSettings, reason: object) -> Cause:
         )
     if isinstance(reason, socket.gaierror):
         return Cause("token_endpoint_name", f"{where}: its name is not known", "correct auth.oauth.token_endpoint")
-    why = _reason(reason) if isinstance(reason, Exception) else str(reason)
     return Cause(
         "token_endpoint_down",
-        f"{where} cannot be reached ({why})",
+        f"{where} cannot be reached ({_reason(reason)})",
         "see that it runs and that this machine may reach it, or correct auth.oauth.token_endpoint",
     )
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: BaseException) -> str:
     if isinstance(error, ssl.SSLError):
         return (error.reason or "TLS failed").replace("_", " ").lower()
     return (error.strerror if isinstance(error, OSError) else "") or str(error) or type(error).__name__

@@ -12,9 +12,7 @@ from pydantic import SecretStr
 from turnout.config import KafkaSettings
 from turnout.config.auth import AuthSettings, Mechanism, OAuthSettings
 from turnout.config.secrets import MASK
-from turnout.errors import TurnoutError
-from turnout.java.openssl import openssl
-from turnout.kafka.keystores import is_jks, trusted_certificates, unreadable
+from turnout.kafka.keystores import bad_file, is_jks, openssl, pem_blocks, trusted_certificates, unreadable
 
 # The Java names of raw properties that librdkafka has under the same name and with the same values. The
 # others, such as key stores and JAAS, mean nothing to it.
@@ -40,7 +38,7 @@ SECRET_NAMES = r"password|passphrase|secret|jaas|credential|private\.key|ssl\.ke
 _SECRET_NAME = re.compile(SECRET_NAMES, re.IGNORECASE)
 _HOSTNAME_CHECK = "ssl.endpoint.identification.algorithm"
 _PEM = "-----BEGIN "
-# A JAAS text as it is written here. Any other is a secret as a whole: who knows how its values are quoted.
+# A JAAS text as it is written here. Any other is masked as a whole, since its values may be quoted in other ways.
 _JAAS_OPTION = re.compile(r'([\w.]+)="((?:[^"\\]|\\.)*)"')
 _JAAS = re.compile(rf"[\w.]+ required(?: {_JAAS_OPTION.pattern})*;")
 _LOGIN = "org.apache.kafka.common.security"
@@ -98,7 +96,7 @@ def librdkafka_properties(kafka: KafkaSettings, *, anywhere: bool = False) -> di
 
 
 def masked(properties: Mapping[str, str]) -> dict[str, str]:
-    """The properties without their secrets, for people; certificates are told by their size."""
+    """The properties without their secrets, for people; certificates are shown by their size."""
     return {name: _shown(name, value) for name, value in properties.items()}
 
 
@@ -108,17 +106,6 @@ def _shown(name: str, value: str) -> str:
     if _SECRET_NAME.search(name):
         return MASK
     return f"(PEM, {len(value):,} characters)" if _PEM in value else value
-
-
-def secrets_of(kafka: KafkaSettings) -> set[str]:
-    """Every text that must not be shown, such as in the words of a client that failed."""
-    properties = [*kafka.properties.items(), *kafka.librdkafka_properties.items()]
-    found = {value for name, value in properties if _SECRET_NAME.search(name)}
-    auth = kafka.auth
-    if auth is not None:
-        found |= {_revealed(value) for _, value in auth if isinstance(value, SecretStr)}
-        found |= {_revealed(auth.oauth.client_secret)} if auth.oauth else set()
-    return {text for text in found if text}
 
 
 def files_of(kafka: KafkaSettings) -> tuple[tuple[str, int], ...]:
@@ -141,79 +128,59 @@ def _revealed(secret: SecretStr | None) -> str:
     return secret.get_secret_value() if secret else ""
 
 
+def _given(name: str, secret: SecretStr | None) -> dict[str, str]:
+    """A property for a secret, where there is one."""
+    return {name: secret.get_secret_value()} if secret else {}
+
+
 def _java_trust(auth: AuthSettings, anywhere: bool) -> dict[str, str]:
-    if auth.ca_file is not None:
-        return {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": _certificates("ca_file", auth.ca_file)}
-    if auth.truststore_file is None:
-        return {}
-    if anywhere:
-        found = trusted_certificates(auth.truststore_file, _revealed(auth.truststore_password))
-        return {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": found}
-    password = {"ssl.truststore.password": _revealed(auth.truststore_password)} if auth.truststore_password else {}
-    return {
-        "ssl.truststore.type": _store_type(auth.truststore_file),
-        "ssl.truststore.location": str(auth.truststore_file),
-        **password,
-    }
+    if auth.truststore_file is not None and not anywhere:
+        return {
+            "ssl.truststore.type": _store_type(auth.truststore_file),
+            "ssl.truststore.location": str(auth.truststore_file),
+            **_given("ssl.truststore.password", auth.truststore_password),
+        }
+    trusted = _trusted(auth)
+    return {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": trusted} if trusted else {}
 
 
 def _librdkafka_trust(auth: AuthSettings, anywhere: bool) -> dict[str, str]:
-    if auth.ca_file is not None and anywhere:
-        return {"ssl.ca.pem": _certificates("ca_file", auth.ca_file)}
-    if auth.ca_file is not None:
+    if auth.ca_file is not None and not anywhere:
         return {"ssl.ca.location": str(auth.ca_file)}
-    if auth.truststore_file is None:
-        return {}
     # librdkafka reads no trust stores.
-    return {"ssl.ca.pem": trusted_certificates(auth.truststore_file, _revealed(auth.truststore_password))}
+    trusted = _trusted(auth)
+    return {"ssl.ca.pem": trusted} if trusted else {}
+
+
+def _trusted(auth: AuthSettings) -> str | None:
+    """The certificates of the authorities that are trusted, as PEM; None where the system's are."""
+    if auth.ca_file is not None:
+        return _certificates("ca_file", auth.ca_file)
+    if auth.truststore_file is not None:
+        return trusted_certificates(auth.truststore_file, _revealed(auth.truststore_password))
+    return None
 
 
 def _java_certificate(auth: AuthSettings, anywhere: bool) -> dict[str, str]:
-    if auth.keystore_file is not None and anywhere:
-        return _opened_keystore(auth.keystore_file, _revealed(auth.keystore_password))
-    if auth.keystore_file is not None:
-        password = {"ssl.key.password": _revealed(auth.key_password)} if auth.key_password else {}
+    if auth.keystore_file is not None and not anywhere:
         return {
             "ssl.keystore.type": _store_type(auth.keystore_file),
             "ssl.keystore.location": str(auth.keystore_file),
             "ssl.keystore.password": _revealed(auth.keystore_password),
-            **password,
+            **_given("ssl.key.password", auth.key_password),
         }
-    if auth.certificate_file is None:
+    own = _opened_certificate(auth)
+    if own is None:
         return {}
-    return {
-        "ssl.keystore.type": "PEM",
-        "ssl.keystore.certificate.chain": _certificates("certificate_file", auth.certificate_file),
-        "ssl.keystore.key": _private_key(auth.key_file or auth.certificate_file, _revealed(auth.key_password)),
-    }
-
-
-def _opened_keystore(file: Path, password: str) -> dict[str, str]:
-    """The certificate with its chain and the private key of a PKCS#12 store, as text."""
-    if is_jks(file):
-        raise _jks(file)
-    opened = ("pkcs12", "-in", file, "-passin", "stdin", "-nodes")
-    own, chain = (openssl(*opened, *more, given=password) for more in (("-clcerts",), ("-cacerts", "-nokeys")))
-    keys, certificates = _blocks(own, "PRIVATE KEY"), _blocks(own, "CERTIFICATE") + _blocks(chain, "CERTIFICATE")
-    if not keys or not certificates:
-        raise _bad(f"keystore_file {file} has no certificate with its private key", "export both into it")
-    return {
-        "ssl.keystore.type": "PEM",
-        "ssl.keystore.certificate.chain": "\n".join(certificates),
-        "ssl.keystore.key": keys[0],
-    }
+    return {"ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": own[0], "ssl.keystore.key": own[1]}
 
 
 def _librdkafka_certificate(auth: AuthSettings, anywhere: bool) -> dict[str, str]:
     if anywhere:
-        # As Java gets it: opened, and as text.
-        opened = _java_certificate(auth, anywhere)
-        names = {"ssl.keystore.certificate.chain": "ssl.certificate.pem", "ssl.keystore.key": "ssl.key.pem"}
-        return {names[name]: text for name, text in opened.items() if name in names}
-    password = {"ssl.key.password": _revealed(auth.key_password)} if auth.key_password else {}
+        own = _opened_certificate(auth)
+        return {"ssl.certificate.pem": own[0], "ssl.key.pem": own[1]} if own else {}
     if auth.keystore_file is not None:
-        if is_jks(auth.keystore_file):
-            raise _jks(auth.keystore_file)
+        _refuse_jks(auth.keystore_file)
         return {
             "ssl.keystore.location": str(auth.keystore_file),
             "ssl.keystore.password": _revealed(auth.keystore_password),
@@ -223,8 +190,29 @@ def _librdkafka_certificate(auth: AuthSettings, anywhere: bool) -> dict[str, str
     return {
         "ssl.certificate.location": str(auth.certificate_file),
         "ssl.key.location": str(auth.key_file or auth.certificate_file),
-        **password,
+        **_given("ssl.key.password", auth.key_password),
     }
+
+
+def _opened_certificate(auth: AuthSettings) -> tuple[str, str] | None:
+    """Turnout's own certificate with its chain, and its private key, as PEM."""
+    if auth.certificate_file is not None:
+        key = _private_key(auth.key_file or auth.certificate_file, _revealed(auth.key_password))
+        return _certificates("certificate_file", auth.certificate_file), key
+    file = auth.keystore_file
+    if file is None:
+        return None
+    _refuse_jks(file)
+    opened = ("pkcs12", "-in", file, "-passin", "stdin", "-nodes")
+    own, chain = (
+        openssl(*opened, *more, given=_revealed(auth.keystore_password))
+        for more in (("-clcerts",), ("-cacerts", "-nokeys"))
+    )
+    keys = pem_blocks(own, "PRIVATE KEY")
+    certificates = pem_blocks(own, "CERTIFICATE") + pem_blocks(chain, "CERTIFICATE")
+    if not keys or not certificates:
+        raise bad_file(f"keystore_file {file} has no certificate with its private key", "export both into it")
+    return "\n".join(certificates), keys[0]
 
 
 def _librdkafka_oauth(oauth: OAuthSettings, anywhere: bool) -> dict[str, str]:
@@ -247,9 +235,12 @@ def _librdkafka_oauth(oauth: OAuthSettings, anywhere: bool) -> dict[str, str]:
 
 def _jaas(auth: AuthSettings) -> str:
     if auth.oauth is not None:
-        return _jaas_text("oauthbearer.OAuthBearerLoginModule", _jaas_oauth(auth.oauth))
-    module = "plain.PlainLoginModule" if auth.mechanism is Mechanism.PLAIN else "scram.ScramLoginModule"
-    return _jaas_text(module, {"username": auth.username or "", "password": _revealed(auth.password)})
+        module, options = "oauthbearer.OAuthBearerLoginModule", _jaas_oauth(auth.oauth)
+    else:
+        module = "plain.PlainLoginModule" if auth.mechanism is Mechanism.PLAIN else "scram.ScramLoginModule"
+        options = {"username": auth.username or "", "password": _revealed(auth.password)}
+    written = "".join(f" {name}={jaas_quoted(value)}" for name, value in options.items())
+    return f"{_LOGIN}.{module} required{written};"
 
 
 def _jaas_oauth(oauth: OAuthSettings) -> dict[str, str]:
@@ -259,16 +250,9 @@ def _jaas_oauth(oauth: OAuthSettings) -> dict[str, str]:
     options |= {f"extension_{name}": value for name, value in oauth.extensions.items()}
     if oauth.ca_file is not None:
         # The client's own ssl. properties are for the brokers; those for the token endpoint go here.
-        options |= {
-            "ssl.truststore.type": "PEM",
-            "ssl.truststore.certificates": _certificates("oauth.ca_file", oauth.ca_file),
-        }
+        options["ssl.truststore.type"] = "PEM"
+        options["ssl.truststore.certificates"] = _certificates("oauth.ca_file", oauth.ca_file)
     return options
-
-
-def _jaas_text(module: str, options: Mapping[str, str]) -> str:
-    written = "".join(f" {name}={jaas_quoted(value)}" for name, value in options.items())
-    return f"{_LOGIN}.{module} required{written};"
 
 
 def jaas_quoted(text: str) -> str:
@@ -283,30 +267,25 @@ def _store_type(file: Path) -> str:
 
 def _certificates(setting: str, file: Path) -> str:
     """The certificates of a PEM file, without whatever else is in it."""
-    found = _blocks(_text(setting, file), "CERTIFICATE")
+    found = pem_blocks(_text(setting, file), "CERTIFICATE")
     if not found:
-        raise _bad(f"{setting} {file} has no PEM certificate", "give a file with -----BEGIN CERTIFICATE-----")
+        raise bad_file(f"{setting} {file} has no PEM certificate", "give a file with -----BEGIN CERTIFICATE-----")
     return "\n".join(found)
 
 
 def _private_key(file: Path, password: str) -> str:
     """The key for Java, opened: Kafka's client cannot read keys that are encrypted as openssl does it today."""
     text = _text("key_file", file)
-    if found := _blocks(text, "PRIVATE KEY"):
+    if found := pem_blocks(text, "PRIVATE KEY"):
         return found[0]
-    if _blocks(text, "ENCRYPTED PRIVATE KEY"):
+    if pem_blocks(text, "ENCRYPTED PRIVATE KEY"):
         return openssl("pkcs8", "-in", file, "-passin", "stdin", given=password)
     if "PRIVATE KEY-----" in text:
-        what, hint = (
-            "not in PKCS#8 form, the only one that Java reads",
+        raise bad_file(
+            f"the private key of {file} is not in PKCS#8 form, the only one that Java reads",
             "convert it: openssl pkcs8 -topk8 -in OLD -out NEW",
         )
-        raise _bad(f"the private key of {file} is {what}", hint)
-    raise _bad(f"{file} has no PEM private key", "give key_file, a file with -----BEGIN PRIVATE KEY-----")
-
-
-def _blocks(text: str, label: str) -> list[str]:
-    return re.findall(rf"-----BEGIN {label}-----.*?-----END {label}-----", text, re.DOTALL)
+    raise bad_file(f"{file} has no PEM private key", "give key_file, a file with -----BEGIN PRIVATE KEY-----")
 
 
 def _text(setting: str, file: Path) -> str:
@@ -316,12 +295,9 @@ def _text(setting: str, file: Path) -> str:
         raise unreadable(setting, file, error) from None
 
 
-def _jks(file: Path) -> TurnoutError:
-    return _bad(
-        f"keystore_file {file} is a JKS key store, which only Java can read",
-        "convert it: keytool -importkeystore -srckeystore OLD.jks -destkeystore NEW.p12 -deststoretype PKCS12",
-    )
-
-
-def _bad(message: str, hint: str) -> TurnoutError:
-    return TurnoutError(code="bad_config", message=message, hint=hint, status=500)
+def _refuse_jks(file: Path) -> None:
+    if is_jks(file):
+        raise bad_file(
+            f"keystore_file {file} is a JKS key store, which only Java can read",
+            "convert it: keytool -importkeystore -srckeystore OLD.jks -destkeystore NEW.p12 -deststoretype PKCS12",
+        )

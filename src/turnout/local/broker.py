@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import fcntl
 import json
-import logging
 import os
 import shutil
 import signal
@@ -20,7 +19,6 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from turnout.errors import TurnoutError
@@ -129,9 +127,7 @@ class EmbeddedBroker:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     @property
@@ -248,7 +244,7 @@ class EmbeddedBroker:
 
     def _choose_port(self) -> int:
         if self._wanted_port:
-            if not _is_free(self._wanted_port):
+            if not is_free(self._wanted_port):
                 raise TurnoutError(
                     code="broker_port_busy",
                     message=f"port {self._wanted_port} on {HOST} is in use",
@@ -261,21 +257,16 @@ class EmbeddedBroker:
             last = int(json.loads(self._port_file.read_text(encoding="utf-8"))["port"])
         except (OSError, ValueError, KeyError, TypeError):
             return free_port()
-        return last if _is_free(last) else free_port()
+        return last if is_free(last) else free_port()
 
     def _format(self, java: list[str], server: Path, folder: Path) -> None:
         """Kafka's own tool, although it costs 0.7 s: what it writes depends on the Kafka release."""
         if (folder / "meta.properties").exists():
             return
-        cluster = self._properties.get("cluster.id") or _cluster_id()
-        command = [
-            *java,
-            "kafka.tools.StorageTool",
-            "format",
-            f"--cluster-id={cluster}",  # as one argument: an id may begin with a dash
-            "--config",
-            str(server),
-        ]
+        own = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        # As one argument: an id may begin with a dash.
+        cluster = f"--cluster-id={self._properties.get('cluster.id', own)}"
+        command = [*java, "kafka.tools.StorageTool", "format", cluster, "--config", str(server)]
         with self.log_file.open("ab") as log:
             done = subprocess.run(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False, start_new_session=True
@@ -289,10 +280,13 @@ class EmbeddedBroker:
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import AdminClient
 
+        from turnout.kafka.clients import SILENT
+
+        # Silent: it knocks before the broker listens, and the client's complaints about that would only worry.
         config: dict[str, str | int | float | bool] = {"log_level": 0, **self._client}
         config["bootstrap.servers"] = self.bootstrap_servers
         try:
-            found = AdminClient(config, logger=_silent()).list_topics(timeout=2)
+            found = AdminClient(config, logger=SILENT).list_topics(timeout=2)
         except KafkaException:
             return False
         return len(found.brokers) > 0
@@ -306,7 +300,7 @@ class EmbeddedBroker:
 def serve(port: int, data: Path, announce: Callable[[str], None] = print) -> None:
     """Run a broker until SIGINT or SIGTERM; for the main thread. ``announce`` gets a line when ready."""
     asked = threading.Event()
-    with _on_signals(asked.set), EmbeddedBroker(data, port) as broker:
+    with on_signals(asked.set), EmbeddedBroker(data, port) as broker:
         announce(f"Kafka is ready at {broker.bootstrap_servers} (data: {broker.data}); Ctrl-C stops it")
         while not asked.wait(0.5):
             if not broker.running:
@@ -320,7 +314,9 @@ def free_port() -> int:
 
 
 @contextmanager
-def _on_signals(action: Callable[[], None]) -> Iterator[None]:
+def on_signals(action: Callable[[], None]) -> Iterator[None]:
+    """Call `action` at SIGINT and SIGTERM, on the main thread."""
+    # SIGINT too: a shell starts background jobs with it ignored, and then there is no KeyboardInterrupt.
     old = {sign: signal.signal(sign, lambda *_: action()) for sign in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
@@ -329,7 +325,8 @@ def _on_signals(action: Callable[[], None]) -> Iterator[None]:
             signal.signal(sign, handler)
 
 
-def _is_free(port: int) -> bool:
+def is_free(port: int) -> bool:
+    """Whether the broker or a server of this machine could listen at a port."""
     with socket.socket() as probe:
         # As Kafka does: connections of the last run that are still closing must not look like a busy port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -351,19 +348,6 @@ def _accepts(port: int) -> bool:
 def _render(settings: Mapping[str, str]) -> str:
     escaped = {key: value.replace("\\", "\\\\").replace("\n", "\\n") for key, value in settings.items()}
     return "".join(f"{key}={value}\n" for key, value in escaped.items())
-
-
-def _cluster_id() -> str:
-    # A leading dash would be taken for an option of the tool.
-    return base64.urlsafe_b64encode(b"\0" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
-
-
-def _silent() -> logging.Logger:
-    """The ready check knocks before the broker listens; the client's complaints about it would only worry."""
-    logger = logging.getLogger("turnout.local.broker.ready")
-    logger.propagate = False
-    logger.setLevel(logging.CRITICAL + 1)
-    return logger
 
 
 def _lock(data: Path) -> int:

@@ -1,28 +1,27 @@
 """`turnout demo`: an embedded broker, sample data that never ends, and Turnout on top, in one process to stop.
 
-It owns the order in which these start and stop. The server itself is `service.py`, the data `sample.py`.
+It owns the order in which these start and stop. The server itself is `service.py`, the data `demo_data.py`.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-import socket
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from types import FrameType
 
+import httpx
 from rich.console import Console
 from rich.markup import escape
 
-from turnout.config.settings import Settings
+from turnout.config.settings import KafkaSettings, Settings
 from turnout.java import jars
 from turnout.java.runtime import find_java
-from turnout.local.broker import EmbeddedBroker, free_port
+from turnout.kafka.topics import Topics
+from turnout.local.broker import EmbeddedBroker, free_port, is_free, on_signals
 from turnout.local.demo_data import HARBOUR, SUMMIT, People, SampleProducer, Theme
 from turnout.testing import create_topic
 
@@ -38,39 +37,37 @@ class _StopRequested(BaseException):
     """A signal, as an exception: what was started so far is stopped on the way out."""
 
 
+def _stop() -> None:
+    raise _StopRequested
+
+
 def run(*, port: int = 10000, records_per_second: float = 20, data: Path | None = None) -> None:
     """Start everything, and block until SIGINT or SIGTERM; for the main thread. `data` keeps what there is."""
     screen = Console(highlight=False)
-    with suppress(_StopRequested), _signals_raise(), ExitStack() as open_things:
+    with suppress(_StopRequested), on_signals(_stop), ExitStack() as open_things:
         folder = data or Path(open_things.enter_context(tempfile.TemporaryDirectory(prefix="turnout-demo-")))
-        _run(screen, folder.absolute(), data is None, port, records_per_second, open_things)
+        folder = folder.absolute()
+        _prepare(screen)
+        broker = EmbeddedBroker(folder / "kafka", _free(KAFKA_PORT))
+        open_things.callback(_stop_broker, broker, data is None)
+        with screen.status("Starting Kafka ..."):
+            broker.start()
+        _done(screen, f"Kafka at {broker.bootstrap_servers}")
+        producer = SampleProducer(broker.bootstrap_servers)
+        open_things.callback(producer.stop)
+        with screen.status("Writing sample data ..."):
+            written, people = _fill(broker.bootstrap_servers, producer)
+        _done(screen, f"Sample data: {written:,} records, then {records_per_second:g} a second")
+        producer.start([one.live() for one in people], records_per_second)
+        web_port = _free(port)
+        if port and web_port != port:
+            screen.print(f"[yellow]![/] Port {port} is taken; the page is at port {web_port}")
+        waiting = _Waiting(screen, broker.bootstrap_servers, folder if data else None)
+        open_things.callback(waiting.stop)
+        # Late: it loads Spark, which takes a moment that is better spent with something to see.
+        from turnout import service
 
-
-def _run(
-    screen: Console, folder: Path, temporary: bool, port: int, records_per_second: float, open_things: ExitStack
-) -> None:
-    _prepare(screen)
-    broker = EmbeddedBroker(folder / "kafka", _free(KAFKA_PORT))
-    open_things.callback(_stop_broker, broker, temporary)
-    with screen.status("Starting Kafka ..."):
-        broker.start()
-    _done(screen, f"Kafka at {broker.bootstrap_servers}")
-    producer = SampleProducer(broker.bootstrap_servers)
-    open_things.callback(producer.stop)
-    with screen.status("Writing sample data ..."):
-        written, people = _fill(broker.bootstrap_servers, producer)
-    _done(screen, f"Sample data: {written:,} records, then {records_per_second:g} a second")
-    producer.start([one.live() for one in people], records_per_second)
-    web_port = _free(port)
-    if port and web_port != port:
-        screen.print(f"[yellow]![/] Port {port} is taken; the page is at port {web_port}")
-    waiting = _Waiting(screen, broker.bootstrap_servers, folder, temporary)
-    open_things.callback(waiting.stop)
-    waiting.start()
-    # Late: it loads Spark, which takes a moment that is better spent with something to see.
-    from turnout import service
-
-    service.run(settings(folder, broker.bootstrap_servers, web_port), on_ready=waiting.on_ready)
+        service.run(settings(folder, broker.bootstrap_servers, web_port), on_ready=waiting.on_ready)
 
 
 def settings(folder: Path, bootstrap_servers: str, port: int) -> Settings:
@@ -96,9 +93,6 @@ def _prepare(screen: Console) -> None:
 
 def _fill(bootstrap_servers: str, producer: SampleProducer) -> tuple[int, list[People]]:
     """Make the topics that are not there, and give each pair its first people; how many records, and who goes on."""
-    from turnout.config import KafkaSettings
-    from turnout.kafka.topics import Topics
-
     written = 0
     people = []
     topics = Topics(KafkaSettings(bootstrap_servers=bootstrap_servers))
@@ -121,22 +115,18 @@ def _fill(bootstrap_servers: str, producer: SampleProducer) -> tuple[int, list[P
 class _Waiting:
     """Shows that Spark starts, and the banner once the tables are there; a thread, while the server runs."""
 
-    def __init__(self, screen: Console, bootstrap_servers: str, folder: Path, temporary: bool) -> None:
+    def __init__(self, screen: Console, bootstrap_servers: str, kept: Path | None) -> None:
         self._screen = screen
         self._bootstrap_servers = bootstrap_servers
-        self._kept = None if temporary else folder
+        self._kept = kept
         self._url = ""
-        self._listening = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="turnout-demo-banner", daemon=True)
-
-    def start(self) -> None:
         self._thread.start()
 
     def on_ready(self, url: str) -> None:
         """The server listens; its tables may still be empty."""
         self._url = url
-        self._listening.set()
 
     def stop(self) -> None:
         self._stopping.set()
@@ -144,23 +134,16 @@ class _Waiting:
 
     def _run(self) -> None:
         with self._screen.status("Starting Spark and building the tables ..."):
-            ready = self._until(self._listening.is_set) and self._until(self._is_ready)
-        if ready:
-            _done(self._screen, "Spark, and the tables")
-            # Soft wrap: commands must survive being copied.
-            self._screen.print(banner(self._url, self._bootstrap_servers, self._kept), soft_wrap=True)
-
-    def _until(self, condition: Callable[[], bool]) -> bool:
-        while not condition():
-            if self._stopping.wait(_POLL_SECONDS):
-                return False
-        return True
+            while not self._is_ready():
+                if self._stopping.wait(_POLL_SECONDS):
+                    return
+        _done(self._screen, "Spark, and the tables")
+        # Soft wrap: commands must survive being copied.
+        self._screen.print(banner(self._url, self._bootstrap_servers, self._kept), soft_wrap=True)
 
     def _is_ready(self) -> bool:
-        import httpx
-
         with suppress(httpx.HTTPError):
-            return httpx.get(f"{self._url}/readyz", timeout=5).is_success
+            return bool(self._url) and httpx.get(f"{self._url}/readyz", timeout=5).is_success
         return False
 
 
@@ -207,27 +190,5 @@ def _stop_broker(broker: EmbeddedBroker, temporary: bool) -> None:
 
 
 def _free(port: int) -> int:
-    """The port, or a free one where it is taken."""
-    if port == 0:
-        return free_port()
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return free_port()
-    return port
-
-
-@contextmanager
-def _signals_raise() -> Iterator[None]:
-    # SIGINT too: a shell starts background jobs with it ignored, and then there is no KeyboardInterrupt.
-    def handle(number: int, frame: FrameType | None) -> None:
-        raise _StopRequested
-
-    before = {sign: signal.signal(sign, handle) for sign in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for sign, handler in before.items():
-            signal.signal(sign, handler)
+    """The port, or a free one where it is taken or 0."""
+    return port if port and is_free(port) else free_port()

@@ -6,18 +6,18 @@ A user comes first and its account some records later, so that a live view shows
 from __future__ import annotations
 
 import json
-import logging
 import random
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import count, cycle
-from typing import TYPE_CHECKING, Any
+from itertools import chain, count, cycle, islice
+from typing import Any
 
-if TYPE_CHECKING:
-    from confluent_kafka import Producer
+from confluent_kafka import Producer
+
+from turnout.kafka.clients import SILENT
 
 ACCOUNTLESS = 3  # of a hundred users never open an account
 BAD_EVERY = 60
@@ -166,33 +166,27 @@ class SampleProducer:
     """Writes samples to a broker: some at once, then endless ones at a rate, in a thread of its own."""
 
     def __init__(self, bootstrap_servers: str) -> None:
-        self._bootstrap_servers = bootstrap_servers
+        # Silent: the broker ends with the demo, and what the client says about that would only worry.
+        config: dict[str, str | int] = {"bootstrap.servers": bootstrap_servers, "linger.ms": 5}
+        self._client = Producer(config, logger=SILENT)
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
-        self._client: Producer | None = None
 
     def write(self, samples: Iterable[Sample]) -> int:
         """Write them all; returns their number when the broker has them."""
-        client = self._producer()
         written = 0
         for sample in samples:
-            self._send(client, sample)
+            self._send(sample)
             written += 1
-        left = client.flush(30)
+        left = self._client.flush(30)
         if left:
             raise TimeoutError(f"{left} of {written} sample records were not taken by the broker within 30 s")
         return written
 
     def start(self, endless: Sequence[Iterator[Sample]], records_per_second: float) -> None:
         """From now on take one of each in turn, so many a second of each, until `stop`."""
-        streams = list(endless)
-
-        def produce(client: Producer, rounds: int) -> None:
-            for _ in range(rounds):
-                for stream in streams:
-                    self._send(client, next(stream))
-
-        arguments = (produce, records_per_second)
+        rounds = zip(*endless, strict=True)
+        arguments = (rounds, records_per_second)
         self._thread = threading.Thread(target=self._run, args=arguments, name="turnout-samples", daemon=True)
         self._thread.start()
 
@@ -201,37 +195,24 @@ class SampleProducer:
         self._stopping.set()
         if self._thread is not None:
             self._thread.join()
-        if self._client is not None:
-            self._client.flush(_FLUSH_SECONDS)
+        self._client.flush(_FLUSH_SECONDS)
 
-    def _run(self, produce: Callable[[Producer, int], None], records_per_second: float) -> None:
-        client = self._producer()
+    def _run(self, rounds: Iterator[tuple[Sample, ...]], rounds_per_second: float) -> None:
         since, sent = time.monotonic(), 0
-        while not self._stopping.wait(max(_TICK_SECONDS, since + (sent + 1) / records_per_second - time.monotonic())):
-            due = int((time.monotonic() - since) * records_per_second) - sent
-            if due > max(1.0, records_per_second):  # the machine slept: go on, do not catch up
+        while not self._stopping.wait(max(_TICK_SECONDS, since + (sent + 1) / rounds_per_second - time.monotonic())):
+            due = int((time.monotonic() - since) * rounds_per_second) - sent
+            if due > max(1.0, rounds_per_second):  # the machine slept: go on, do not catch up
                 since, sent, due = time.monotonic(), 0, 1
-            produce(client, due)
-            client.poll(0)
+            for sample in chain.from_iterable(islice(rounds, due)):
+                self._send(sample)
+            self._client.poll(0)
             sent += due
 
-    def _send(self, client: Producer, sample: Sample) -> None:
+    def _send(self, sample: Sample) -> None:
         while not self._stopping.is_set():
             try:
-                client.produce(sample.topic, sample.value, sample.key)
+                self._client.produce(sample.topic, sample.value, sample.key)
             except BufferError:  # the client's queue is full: let it drain
-                client.poll(0.1)
+                self._client.poll(0.1)
             else:
                 return
-
-    def _producer(self) -> Producer:
-        if self._client is None:
-            from confluent_kafka import Producer
-
-            # The broker ends with the demo; what the client says about that would only worry.
-            silent = logging.getLogger("turnout.local.demo_data.client")
-            silent.propagate = False
-            silent.setLevel(logging.CRITICAL + 1)
-            config: dict[str, str | int] = {"bootstrap.servers": self._bootstrap_servers, "linger.ms": 5}
-            self._client = Producer(config, logger=silent)
-        return self._client

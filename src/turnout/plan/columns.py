@@ -1,6 +1,6 @@
 """The column types that a source can declare, and their names in Spark and in DuckDB.
 
-Decoding values of these types is Spark's work, and holding them the store's.
+Their Arrow types are `arrow_columns.py`; which values fit them is `decode/columns.py`.
 """
 
 import re

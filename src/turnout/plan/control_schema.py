@@ -1,6 +1,6 @@
 """Control messages as a JSON Schema, for programs that write them.
 
-What a message means is decided by `control` alone; a test holds this against it, both ways. The schema has the usual
+What a message means is decided by `control_parsing` alone; a test compares both, either way. The schema has the usual
 spelling of words whose case does not matter.
 """
 

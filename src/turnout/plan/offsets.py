@@ -1,6 +1,6 @@
 """Offsets of topics: for each topic, partition -> the offset of the next record to read.
 
-Plain values with Spark's JSON form, and the sums and comparisons that progress and loss are told by.
+Plain values with Spark's JSON form, and the sums and comparisons that show progress and loss.
 """
 
 from __future__ import annotations

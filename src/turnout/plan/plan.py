@@ -1,13 +1,12 @@
 """What one generation is built from: the topic of each source, the join of each view, where reading starts.
 
-A plan is a value: it is compared, stored as JSON and shown in logs. Whether its topics
-exist is the orchestrator's question.
+A plan is a value: it is compared, stored as JSON and shown in logs. Whether its topics exist is not known here.
 """
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
@@ -64,24 +63,16 @@ class Start:
 
 
 def _milliseconds(value: object) -> int:
-    """Milliseconds since 1970 of an ISO 8601 text or a datetime; without an offset it is UTC."""
-    moment: date
-    if isinstance(value, str):
-        try:
-            moment = datetime.fromisoformat(value.strip())
-        except ValueError:
-            raise ValueError(f"timestamp {value!r} is not ISO 8601 (such as 2026-01-01T00:00:00Z)") from None
-    elif isinstance(value, date):
-        moment = value
-    else:
-        raise ValueError(f"timestamp {value!r} is not ISO 8601 text (such as 2026-01-01T00:00:00Z)")  # noqa: TRY004
-    if not isinstance(moment, datetime):
-        moment = datetime.combine(moment, time())
+    """Milliseconds since 1970 of an ISO 8601 text; without an offset it is UTC."""
+    try:
+        moment = datetime.fromisoformat(value.strip() if isinstance(value, str) else "")
+    except ValueError:
+        raise ValueError(f"timestamp {value!r} is not ISO 8601 text (such as 2026-01-01T00:00:00Z)") from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     milliseconds = (moment - _EPOCH) // timedelta(milliseconds=1)
     if milliseconds < 0:
-        raise ValueError(f"timestamp {str(value)!r} is before 1970, where Kafka's time begins")
+        raise ValueError(f"timestamp {value!r} is before 1970, where Kafka's time begins")
     return milliseconds
 
 

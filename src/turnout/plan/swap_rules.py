@@ -1,7 +1,6 @@
 """The rules of a swap, as pure decisions: the states of a generation, which retire, which message is built.
 
-Nothing here builds, publishes or closes anything, or looks at a clock: the orchestrator does,
-and asks here first.
+Nothing here builds, publishes or closes anything, or looks at a clock: `swap/` does, and asks here first.
 """
 
 from __future__ import annotations
@@ -11,14 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
-from turnout.plan.control import (
-    Action,
-    ControlMessage,
-    ControlRejected,
-    Outcome,
-    check_expected,
-    resolve,
-)
+from turnout.plan.control import Action, ControlMessage, ControlRejected, Outcome, generation_conflict, resolve
 from turnout.plan.plan import Plan
 
 
@@ -54,52 +46,39 @@ TRANSITIONS: Mapping[SwapState, frozenset[SwapState]] = {
 class IllegalMove(Exception):  # noqa: N818 - it reads as the sentence it says
     """A move that the table does not have: a fault of the program, not of a message."""
 
-    def __init__(self, current: SwapState, to: SwapState) -> None:
-        self.current = current
-        self.to = to
-        super().__init__(current, to)
-
-    def __str__(self) -> str:
-        allowed = ", ".join(sorted(TRANSITIONS[self.current]))
-        rest = f"it can become {allowed}" if allowed else "that state is final"
-        return f"a generation that is {self.current} cannot become {self.to}: {rest}"
-
 
 def advance(current: SwapState, to: SwapState) -> SwapState:
     """`to`, where the table allows the move."""
     if to not in TRANSITIONS[current]:
-        raise IllegalMove(current, to)
+        allowed = ", ".join(sorted(TRANSITIONS[current]))
+        rest = f"it can become {allowed}" if allowed else "that state is final"
+        raise IllegalMove(f"a generation that is {current} cannot become {to}: {rest}")
     return to
 
 
-@dataclass(frozen=True, slots=True)
-class Lingering:
-    """A generation that is no longer published; `since` is in seconds, on the same clock as `now` below."""
-
-    generation: int
-    since: float
-
-
 def to_retire(
-    lingering: Sequence[Lingering], now: float, linger_seconds: float, max_linger_generations: int
+    lingering: Mapping[int, float], now: float, linger_seconds: float, max_linger_generations: int
 ) -> tuple[int, ...]:
-    """The generations to close, oldest first: those whose time is over, and those that are too many."""
-    by_age = sorted(lingering, key=lambda one: (one.since, one.generation))
+    """The generations to close, oldest first: those whose time is over, and those that are too many.
+
+    `lingering` has for each when it was replaced, in seconds on the same clock as `now`.
+    """
+    by_age = sorted(lingering, key=lambda number: (lingering[number], number))
     too_many = max(0, len(by_age) - max_linger_generations)
     return tuple(
-        one.generation for place, one in enumerate(by_age) if place < too_many or now - one.since >= linger_seconds
+        number for place, number in enumerate(by_age) if place < too_many or now - lingering[number] >= linger_seconds
     )
 
 
-Queued: TypeAlias = ControlMessage | ControlRejected
-"""A message that waits: parsed, or the rejection that parsing (or an early validation) ended in."""
+ParsedMessage: TypeAlias = ControlMessage | ControlRejected
+"""A message that waits: what it asks for, or the rejection that parsing (or an early validation) ended in."""
 
 
 REPLAYED = "a later message was combined with it when the control topic was read from its start"
 
 
 class Work(StrEnum):
-    """What is left to do for the message that carries a batch."""
+    """What is left to do for the message that carries a decision."""
 
     NONE = "none"
     BUILD = "build"
@@ -117,7 +96,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class Decision:
     """A verdict for each of the first `len(verdicts)` messages of the queue; the others wait.
 
     `plan` is what the work aims at; for a rollback it is the current plan: the history has the previous.
@@ -129,7 +108,7 @@ class Batch:
     carrier: int | None = None
 
 
-def plan_batch(queue: Sequence[Queued], current: Plan, generation: int) -> Batch:
+def decide(queue: Sequence[ParsedMessage], current: Plan, generation: int) -> Decision:
     """Decide the next messages of a queue, in order, so that at most one thing is built.
 
     Dry runs and rollbacks are decided alone, after everything before them. A message with an expected
@@ -137,85 +116,49 @@ def plan_batch(queue: Sequence[Queued], current: Plan, generation: int) -> Batch
     Where the carrier turns out to be invalid before its build began, put its rejection in its place and ask
     again: the messages it would have superseded are then decided without it.
     """
-    if not queue:
-        return Batch((), current)
-    first = queue[0]
-    if isinstance(first, ControlMessage) and _stands_alone(first):
-        return _alone(first, current, generation)
-    steps = _gather(queue, current, generation)
-    return _judge(steps, current)
+    plan = current
+    verdicts: list[Verdict] = []
+    last: int | None = None
+    for place, message in enumerate(queue):
+        if isinstance(message, ControlRejected):
+            verdicts.append(_rejection(message))
+            continue
+        alone = message.dry_run or message.action is Action.ROLLBACK
+        if alone and place == 0:
+            return _alone(message, current, generation)
+        if alone or (message.expected_generation is not None and plan != current):
+            break
+        if conflict := generation_conflict(message, generation):
+            verdicts.append(_rejection(conflict))
+            continue
+        before, plan = plan, resolve(message, plan)
+        # One that repeats a change that waits asks for it too: should the build fail, it was not "unchanged".
+        if plan != before or resolve(message, current) != current:
+            if last is not None:
+                verdicts[last] = Verdict(Outcome.SUPERSEDED, "a later message was combined with it")
+            last = place
+        verdicts.append(Verdict(Outcome.UNCHANGED, "no change"))
+    if last is None or plan == current:
+        return Decision(tuple(verdicts), plan)
+    verdicts[last] = Verdict(None)
+    return Decision(tuple(verdicts), plan, Work.BUILD, last)
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """One gathered message: its rejection, or the plan up to and with it, and whether it asks for one."""
-
-    plan: Plan
-    asks: bool = False
-    error: ControlRejected | None = None
-
-
-def _stands_alone(message: ControlMessage) -> bool:
-    return message.dry_run or message.action is Action.ROLLBACK
-
-
-def _alone(message: ControlMessage, current: Plan, generation: int) -> Batch:
-    try:
-        check_expected(message, generation)
-    except ControlRejected as error:
-        return Batch((_rejection(error),), current)
+def _alone(message: ControlMessage, current: Plan, generation: int) -> Decision:
+    if conflict := generation_conflict(message, generation):
+        return Decision((_rejection(conflict),), current)
     rollback = message.action is Action.ROLLBACK
-    plan = current if rollback else resolve(message, current).plan
+    plan = current if rollback else resolve(message, current)
     # A dry run of a rollback is a dry run: nothing may move.
     work = Work.DRY_RUN if message.dry_run else Work.ROLLBACK
-    return Batch((Verdict(None),), plan, work, carrier=0)
-
-
-def _gather(queue: Sequence[Queued], current: Plan, generation: int) -> list[_Step]:
-    """The messages from the front whose results can be combined."""
-    steps: list[_Step] = []
-    plan = current
-    for queued in queue:
-        if isinstance(queued, ControlRejected):
-            steps.append(_Step(plan, error=queued))
-            continue
-        if _stands_alone(queued) or (queued.expected_generation is not None and plan != current):
-            break
-        try:
-            check_expected(queued, generation)
-        except ControlRejected as error:
-            steps.append(_Step(plan, error=error))
-            continue
-        step = resolve(queued, plan)
-        # One that repeats a change that waits asks for it too: should the build fail, it was not "unchanged".
-        steps.append(_Step(step.plan, asks=step.changed or resolve(queued, current).changed))
-        plan = step.plan
-    return steps
-
-
-def _judge(steps: Sequence[_Step], current: Plan) -> Batch:
-    plan = steps[-1].plan
-    last = max((place for place, step in enumerate(steps) if step.asks), default=None)
-    builds = plan != current
-
-    def verdict(place: int, step: _Step) -> Verdict:
-        if step.error is not None:
-            return _rejection(step.error)
-        if place == last and builds:
-            return Verdict(None)
-        if step.asks and place != last:
-            return Verdict(Outcome.SUPERSEDED, "a later message was combined with it")
-        return Verdict(Outcome.UNCHANGED, "no change")
-
-    verdicts = tuple(verdict(place, step) for place, step in enumerate(steps))
-    return Batch(verdicts, plan, Work.BUILD, last) if builds else Batch(verdicts, plan)
+    return Decision((Verdict(None),), plan, work, carrier=0)
 
 
 def _rejection(error: ControlRejected) -> Verdict:
     return Verdict(Outcome.REJECTED, str(error), error)
 
 
-def replay(queue: Sequence[Queued], initial: Plan) -> Batch:
+def replay(queue: Sequence[ParsedMessage], initial: Plan) -> Decision:
     """What a control topic read from its start gives, where nothing is built yet: one plan, built once.
 
     Each message is applied in turn, a rollback takes back the change before it, and nothing is expected of a
@@ -224,20 +167,20 @@ def replay(queue: Sequence[Queued], initial: Plan) -> Batch:
     plans = [initial]
     verdicts: list[Verdict] = []
     last: int | None = None
-    for place, queued in enumerate(queue):
+    for place, message in enumerate(queue):
         verdict = Verdict(Outcome.UNCHANGED, "no change")
-        if isinstance(queued, ControlRejected):
-            verdict = _rejection(queued)
-        elif queued.dry_run:
+        if isinstance(message, ControlRejected):
+            verdict = _rejection(message)
+        elif message.dry_run:
             verdict = Verdict(Outcome.UNCHANGED, "a dry run changes nothing")
-        elif queued.action is Action.ROLLBACK:
+        elif message.action is Action.ROLLBACK:
             if len(plans) > 1:
                 plans.pop()
                 verdict, last = Verdict(Outcome.SUPERSEDED, REPLAYED), place
-        elif (plan := resolve(queued, plans[-1]).plan) != plans[-1]:
+        elif (plan := resolve(message, plans[-1])) != plans[-1]:
             plans.append(plan)
             verdict, last = Verdict(Outcome.SUPERSEDED, REPLAYED), place
         verdicts.append(verdict)
     if last is not None:
         verdicts[last] = Verdict(None)
-    return Batch(tuple(verdicts), plans[-1], Work.BUILD, last)
+    return Decision(tuple(verdicts), plans[-1], Work.BUILD, last)

@@ -26,7 +26,8 @@ from turnout.errors import ConfigError, TurnoutError
 from turnout.messages import PROTOCOL, TOKEN_PROTOCOL
 from turnout.serve.limits import CLIENT, Buckets, Rates, TooOften, check_size, client_of
 from turnout.serve.origins import PREFLIGHT_HEADERS, Origins, is_preflight
-from turnout.serve.read_api import TRUSTED, json_response
+from turnout.serve.read_api import TRUSTED
+from turnout.serve.responses import SECURITY_HEADERS, error_response
 
 IDENTITY = "turnout.identity"
 """In the scope of an admitted request: its Identity. The page and the probes are served without one, too."""
@@ -42,7 +43,7 @@ _REMEMBERED = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who asks, for the history and the logs, and what they may do."""
+    """The sender of a request, for the history and the logs, and its role."""
 
     name: str
     role: Role
@@ -58,10 +59,10 @@ class Tokens:
     def read(cls, access: AccessSettings) -> Tokens:
         """The tokens of the settings and of their files; ConfigError has all faults."""
         wrong: list[str] = []
-        values: list[tuple[config_errors.Path, str]] = []
+        values: list[tuple[config_errors.SettingPath, str]] = []
         tokens: list[tuple[Identity, str]] = []
         for place, entry in enumerate(access.tokens):
-            path: config_errors.Path = ("access", "tokens", place, "token_file" if entry.token_file else "token")
+            path: config_errors.SettingPath = ("access", "tokens", place, "token_file" if entry.token_file else "token")
             try:
                 value = _value(entry)
             except (OSError, UnicodeDecodeError) as error:
@@ -140,7 +141,7 @@ class Access:
         return None if token is None else self._bearer(self._tokens.find(token), client_of(scope))
 
     def _known(self, scope: Scope, headers: Headers) -> Identity | None:
-        """Who asks for what everybody may see; a wrong token is counted, and is as good as none."""
+        """The sender of a request for a public path; a wrong token is counted, and is as good as none."""
         with contextlib.suppress(TurnoutError):
             return self._identify(scope, headers)
         return None
@@ -190,7 +191,7 @@ class Gate:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        send = self._with_cors(headers.get("origin"), send)
+        send = self._with_headers(headers.get("origin"), send)
         try:
             identity = self._access.admit(scope)
         except TurnoutError as error:
@@ -202,17 +203,18 @@ class Gate:
         admitted = {**_without_token(scope, identity), CLIENT: self._access.client(scope, identity)}
         await self._app(admitted, receive, send)
 
-    def _with_cors(self, origin: str | None, send: Send) -> Send:
-        added = self._access.origins.answer_headers(origin)
-        if not added:
-            return send
+    def _with_headers(self, origin: str | None, send: Send) -> Send:
+        """The headers of every answer: security, and CORS for pages of allowed sites."""
+        added = SECURITY_HEADERS | self._access.origins.answer_headers(origin)
 
-        async def send_with_cors(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] in ("http.response.start", "websocket.http.response.start"):
-                MutableHeaders(scope=message).update(added)
+                headers = MutableHeaders(scope=message)
+                for name, value in added.items():
+                    headers.setdefault(name, value)
             await send(message)
 
-        return send_with_cors
+        return send_with_headers
 
 
 async def refuse(scope: Scope, receive: Receive, send: Send, error: TurnoutError) -> None:
@@ -224,7 +226,7 @@ async def refuse(scope: Scope, receive: Receive, send: Send, error: TurnoutError
         headers["Retry-After"] = str(error.retry_after)
         # What was sent along is not looked at: to refuse each of many requests costs as much as to answer it.
         headers["Connection"] = "close"
-    await json_response(error.as_json(), error.status, headers)(scope, receive, send)
+    await error_response(error, headers)(scope, receive, send)
 
 
 def identity_of(scope: Scope) -> Identity:
@@ -269,7 +271,7 @@ def _decoded(text: str) -> str:
 
 
 def _without_token(scope: Scope, identity: Identity | None) -> Scope:
-    """The scope with the identity instead of the token: what is not there cannot be shown by mistake."""
+    """The scope with the identity instead of the token, so that no error or log can show the token."""
     kept = [
         (name, value) for name, value in scope["headers"] if name not in (b"authorization", b"sec-websocket-protocol")
     ]

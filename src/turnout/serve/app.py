@@ -1,31 +1,28 @@
 """The web server: the application, put together from calls and page, and its life from listening to stopped.
 
-What the calls do is `api.py` and `control_api.py`. Signals belong to the caller: a server stops when `stop()` is
-called.
+What the calls do is in `read_api.py` and `control_api.py`. Signals belong to the caller, who calls `stop()`.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import functools
 import secrets
 import socket
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import anyio.to_thread
 import uvicorn
 from starlette.applications import Starlette
-from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Mount, WebSocketRoute
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from turnout.errors import TurnoutError
@@ -34,26 +31,16 @@ from turnout.serve.access import PUBLIC, Access, Gate
 from turnout.serve.connections import Connection, Doorkeeper, Socket
 from turnout.serve.control_api import ControlApi
 from turnout.serve.formats import to_json
-from turnout.serve.held_bytes import Held
-from turnout.serve.limits import Viewers
+from turnout.serve.limits import HeldBytes, Viewers
 from turnout.serve.live.endpoint import Live
 from turnout.serve.live.hub import Hub
 from turnout.serve.openapi import document
-from turnout.serve.read_api import (
-    SECURITY_HEADERS,
-    STOPPING,
-    Api,
-    Services,
-    content_security_policy,
-    known_parameters,
-    on_any_error,
-    on_http_error,
-    on_turnout_error,
-)
+from turnout.serve.read_api import STOPPING, Api, Services
 from turnout.serve.reads import ReadLimits, Reads
+from turnout.serve.responses import content_security_policy, on_any_error, on_http_error, on_turnout_error
 from turnout.serve.routes import OPENAPI, PAGE, CallRoute
 
-__all__ = ["Server", "Services", "create_app", "serve"]
+__all__ = ["Server", "Services", "create_app"]
 
 _STATIC = Path(__file__).parent / "static"
 _NONCE = "__CSP_NONCE__"
@@ -65,7 +52,7 @@ _SWITCH_SECONDS = 0.0005
 # With uvicorn's own tick this keeps a stop within two seconds.
 _DRAIN_SECONDS = 1
 _PING_SECONDS = 20.0
-# More than limits.py allows, so that what is too large by little gets an answer that says so.
+# More than limits.py allows, so that headers a little too large get an answer that says so.
 _MAX_HEAD_BYTES = 32 * 1024
 
 
@@ -82,19 +69,19 @@ def create_app(services: Services, access: Access | None = None, static: Path = 
             limits.max_answer_megabytes * 1_000_000,
         ),
     )
-    held = Held(limits.max_held_megabytes_per_client * 1_000_000, "server.max_held_megabytes_per_client")
+    held = HeldBytes(limits.max_held_megabytes_per_client * 1_000_000, "server.max_held_megabytes_per_client")
     hub = Hub(services.database, services.status, reads, held)
     viewers = Viewers(limits)
     calls = [
         *Api(services, viewers, reads, held).routes(),
         *ControlApi(services).routes(),
-        CallRoute("/", _Page(static), PAGE, ["GET"]),
+        CallRoute(PAGE, _page(static / "index.html")),
     ]
     app = Starlette(
         routes=[
             *calls,
             _description(calls, services, access),
-            *Live(hub, services.database.identity(), viewers).routes(),
+            WebSocketRoute("/api/live", Live(hub, services.database.identity(), viewers).connect),
             WebSocketRoute("/{path:path}", _no_socket),
             Mount("/static", _Static(directory=static, check_dir=False)),
         ],
@@ -106,34 +93,26 @@ def create_app(services: Services, access: Access | None = None, static: Path = 
     )
     # A path is right or wrong; a redirect would only hide a typo in a client.
     app.router.redirect_slashes = False
-    return _SecurityHeaders(Gate(app, access))
+    return Gate(app, access)
 
 
 def _description(calls: list[CallRoute], services: Services, access: Access) -> CallRoute:
     """The call that tells all calls, itself included."""
 
-    async def describe(request: Request) -> Response:
-        known_parameters(request.query_params)
+    async def describe(_: Request) -> Response:
         return Response(body, media_type="application/json", headers={"Cache-Control": "no-store"})
 
-    route = CallRoute("/api/openapi.json", describe, OPENAPI)
+    route = CallRoute(OPENAPI, describe)
     body = to_json(document([*calls, route], services.sources, services.views, PUBLIC if access.wants_token else None))
     return route
 
 
-class _Page:
+def _page(file: Path) -> Callable[[Request], Awaitable[Response]]:
     """The page itself. Browsers ask for it each time, so that it never asks for parts of an older build."""
 
-    def __init__(self, static: Path) -> None:
-        self._file = static / "index.html"
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        response = await anyio.to_thread.run_sync(self._response)
-        await response(scope, receive, send)
-
-    def _response(self) -> Response:
+    def read() -> Response:
         try:
-            page = self._file.read_text(encoding="utf-8")
+            page = file.read_text(encoding="utf-8")
         except OSError as error:
             raise TurnoutError(
                 code="page_not_built",
@@ -147,9 +126,14 @@ class _Page:
         headers = {"Cache-Control": "no-cache", "Content-Security-Policy": policy}
         return HTMLResponse(page.replace(_NONCE, nonce), headers=headers)
 
+    async def respond(_: Request) -> Response:
+        return await anyio.to_thread.run_sync(read)
+
+    return respond
+
 
 class _Static(StaticFiles):
-    """The parts of the page. Those whose name changes with their content are kept; of others browsers ask each time."""
+    """The parts of the page. Browsers keep those whose name changes with their content, and ask for others again."""
 
     async def check_config(self) -> None:
         """A page that is not built has no parts: each is just not found."""
@@ -163,23 +147,6 @@ class _Static(StaticFiles):
 
 async def _no_socket(_: WebSocket) -> None:
     raise HTTPException(404)
-
-
-class _SecurityHeaders:
-    """Adds the headers to every answer that passes."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] in ("http.response.start", "websocket.http.response.start"):
-                headers = MutableHeaders(scope=message)
-                for name, value in SECURITY_HEADERS.items():
-                    headers.setdefault(name, value)
-            await send(message)
-
-        await self._app(scope, receive, send_with_headers)
 
 
 class Server:
@@ -208,7 +175,7 @@ class Server:
             # A few bytes could otherwise become a message of many megabytes.
             ws_per_message_deflate=False,
             h11_max_incomplete_event_size=_MAX_HEAD_BYTES,
-            # Who else says where a request comes from is not believed, whatever the environment says.
+            # Other clients are not believed on where a request comes from, whatever the environment says.
             proxy_headers=bool(trusted_proxies),
             forwarded_allow_ips=list(trusted_proxies),
             lifespan="off",
@@ -241,22 +208,10 @@ class Server:
     def _with_stopping(self, app: ASGIApp) -> ASGIApp:
         """Lets a call that waits see that the server stops, so that it answers in time."""
 
-        async def told(scope: Scope, receive: Receive, send: Send) -> None:
+        async def stoppable(scope: Scope, receive: Receive, send: Send) -> None:
             await app({**scope, STOPPING: lambda: self._uvicorn.should_exit}, receive, send)
 
-        return told
-
-
-async def serve(app: ASGIApp, host: str, port: int, ready_callback: Callable[[int], None] | None = None) -> None:
-    """Serve until cancelled; ends in order then."""
-    server = Server(app, host, port)
-    running = asyncio.ensure_future(server.run(ready_callback))
-    try:
-        await asyncio.shield(running)
-    except asyncio.CancelledError:
-        server.stop()
-        await running
-        raise
+        return stoppable
 
 
 class _Uvicorn(uvicorn.Server):

@@ -1,6 +1,6 @@
 """The open connections of a server: how many there may be, and how long one may keep its place without a request.
 
-Uvicorn waits for a first request for ever, counts no socket before it has one, and answers what is no HTTP in plain
+Uvicorn waits for a first request for ever, counts no socket before it has one, and answers bad requests in plain
 text; its protocols are extended here to do otherwise. They are not its public interface: pyproject.toml has the one
 version series that this was tested with. What requests mean is decided elsewhere.
 """
@@ -27,9 +27,9 @@ from websockets.server import ServerProtocol
 from turnout.errors import TurnoutError
 from turnout.messages import CloseCode
 from turnout.serve.formats import to_json
-from turnout.serve.limits import Buckets, Rate, TooOften, check_size, headers_too_large, host_name
-from turnout.serve.read_api import SECURITY_HEADERS
+from turnout.serve.limits import Buckets, Rate, TooOften, check_size, headers_too_large, host_name, one_less
 from turnout.serve.reader_watch import ReaderWatch
+from turnout.serve.responses import SECURITY_HEADERS
 
 log = logging.getLogger(__name__)
 
@@ -45,16 +45,16 @@ _LAST_WORD_SECONDS = 5.0
 _REFUSED_AT_ONCE, _REFUSED_OF_ONE = 100, 10
 # Of one client: to open a connection, and to refuse a WebSocket, costs more than most requests.
 _ARRIVALS, _UPGRADES = Rate(per_second=200, burst=1000), Rate(per_second=20, burst=400)
-# Answered also where all connections are in use: whoever asks would restart a server that is only busy.
+# Answered also where all connections are in use: a failed probe would restart a server that is only busy.
 _PROBES = tuple(f"GET {path} ".encode() for path in ("/healthz", "/readyz", "/metrics"))
-# Who takes nothing of an answer for so long is gone.
+# A client that takes nothing of an answer for so long is gone.
 _STALLED_SECONDS = 60.0
 # Spark, the store and Kafka have files of their own.
 _OTHER_FILES = 1024
 
 
 class Doorkeeper:
-    """How many may be in, how many of one client, and who of them is idle: those make room for who comes."""
+    """How many connections may be open, in all and of one client, and which are idle: those make room for new ones."""
 
     def __init__(
         self,
@@ -77,10 +77,10 @@ class Doorkeeper:
         self._open[host] += 1
 
     def leave(self, host: str) -> None:
-        _one_less(self._open, host)
+        one_less(self._open, host)
 
     def admits(self, comer: Connection) -> bool:
-        """Whether there is a place for who comes, among its client's and among all; one that is idle makes room."""
+        """Whether a new connection has a place, among its client's and among all; an idle one makes room."""
         if self._open[comer.host] > self.share and not self._is_proxy(comer):
             return self._close_idle(comer.host)
         return self._open.total() <= self.most or self._close_idle(comer.host) or self._close_idle()
@@ -95,7 +95,7 @@ class Doorkeeper:
             raise TooOften("too many WebSockets were opened by this client", wait)
 
     def refuse(self, comer: Connection) -> bool:
-        """Whether who has no place may at least say what it wants: some may, but not all of one client."""
+        """Whether a connection without a place may at least send its request: some may, but not all of one client."""
         if (
             self._arriving.take(comer.host)
             or self._refused.total() >= _REFUSED_AT_ONCE
@@ -106,7 +106,7 @@ class Doorkeeper:
         return True
 
     def forget_refused(self, host: str) -> None:
-        _one_less(self._refused, host)
+        one_less(self._refused, host)
 
     def _is_proxy(self, comer: Connection) -> bool:
         address = ipaddress.ip_address(comer.client[0]) if self._proxies and comer.client else None
@@ -190,7 +190,7 @@ class Connection(H11Protocol):
             self._doorkeeper.leave(self.host)
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is no HTTP request; called while h11's error is handled."""
+        """Answer a bad HTTP request; called while h11's error is handled."""
         if getattr(sys.exception(), "error_status_hint", 400) == 431:
             error = headers_too_large()
         else:
@@ -250,9 +250,9 @@ class Connection(H11Protocol):
 
 
 class Socket(WebSocketsSansIOProtocol):
-    """A connection that asked to become a WebSocket; what is no handshake is answered like every other error.
+    """A connection that asked to become a WebSocket; a bad handshake is answered like every other error.
 
-    One whose client takes nothing is told why and given up: uvicorn would wait for it for ever.
+    It is closed, with the reason, when its client takes nothing: uvicorn would wait for ever.
     """
 
     def __init__(self, doorkeeper: Doorkeeper, *args: Any, **kwargs: Any) -> None:
@@ -327,14 +327,8 @@ def allow_open_files(connections: int) -> None:
     allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
     if allowed < wanted:
-        told = "the system allows %d open files, too few for server.max_connections: %d; raise it (ulimit -n)"
-        log.warning(told, allowed, connections)
-
-
-def _one_less(counter: Counter[str], host: str) -> None:
-    counter[host] -= 1
-    if counter[host] <= 0:
-        del counter[host]
+        text = "the system allows %d open files, too few for server.max_connections: %d; raise it (ulimit -n)"
+        log.warning(text, allowed, connections)
 
 
 def peer(protocol: H11Protocol | WebSocketsSansIOProtocol) -> str:

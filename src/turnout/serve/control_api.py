@@ -1,7 +1,7 @@
 """The HTTP calls that ask for a change: control messages and rollbacks.
 
-A message goes to the desk as it came; who sent it waits here for the outcome. What a message means, and what becomes
-of it, is decided elsewhere.
+A message goes to the control queue as it came; its sender waits here for the outcome. What a message means is decided
+elsewhere.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ from turnout.errors import TurnoutError
 from turnout.plan.control import MAX_MESSAGE_BYTES, Outcome
 from turnout.serve import routes
 from turnout.serve.access import identity_of
-from turnout.serve.read_api import STOPPING, Services, json_response, known_parameters
-from turnout.serve.routes import FLAG, CallRoute
+from turnout.serve.parameters import flag
+from turnout.serve.read_api import STOPPING, Services
+from turnout.serve.responses import error_response, json_response
+from turnout.serve.routes import CallRoute
 from turnout.store.query.values import show
 from turnout.store.query.windows import store_faults
-from turnout.swap.control_queue import Answer, Ticket
+from turnout.swap.control_queue import Answer, QueuedMessage
 
 MAX_WAITING = 64
 _SUBMITTERS = 4
@@ -43,8 +45,8 @@ class ControlApi:
 
     def routes(self) -> list[CallRoute]:
         return [
-            CallRoute("/api/control", self.control, routes.CONTROL, ["POST"]),
-            CallRoute("/api/rollback", self.rollback, routes.ROLLBACK, ["POST"]),
+            CallRoute(routes.CONTROL, self.control),
+            CallRoute(routes.ROLLBACK, self.rollback),
         ]
 
     async def control(self, request: Request) -> Response:
@@ -54,22 +56,23 @@ class ControlApi:
         return await self._steer(request, _rollback_message(await _checked_body(request)))
 
     async def _steer(self, request: Request, raw: bytes) -> Response:
-        wait, requester = _wait(request), identity_of(request.scope).name
-        # Not abandoned on cancel: a message that was taken is told to nobody, but is never half taken.
-        ticket = await anyio.to_thread.run_sync(self._submit, raw, requester, limiter=self._submitters)
-        answer = await self._outcome(request, ticket) if wait else None
+        wait, requester = flag(request.query_params, "wait", default=True), identity_of(request.scope).name
+        # Not abandoned on cancel: then nobody gets the answer, but no message is half taken.
+        message = await anyio.to_thread.run_sync(self._submit, raw, requester, limiter=self._submitters)
+        answer = await self._outcome(request, message) if wait else None
         if answer is None:
-            return json_response({"message": ticket.message, "requestId": ticket.request_id, "outcome": None}, 202)
+            return json_response(
+                {"message": message.record.number, "requestId": message.request_id, "outcome": None}, 202
+            )
         if answer.outcome in (Outcome.REJECTED, Outcome.FAILED):
-            error = _error(answer)
-            return json_response(error.as_json(), error.status)
-        return json_response(answer.as_json(ticket.request_id))
+            return error_response(_error(answer))
+        return json_response(answer.as_json(message.request_id))
 
-    def _submit(self, raw: bytes, requester: str) -> Ticket:
+    def _submit(self, raw: bytes, requester: str) -> QueuedMessage:
         with store_faults("written"):
-            return self._orchestrator.desk.submit(raw, requester)
+            return self._orchestrator.queue.submit(raw, requester)
 
-    async def _outcome(self, request: Request, ticket: Ticket) -> Answer | None:
+    async def _outcome(self, request: Request, message: QueuedMessage) -> Answer | None:
         """The answer; None when it takes too long, too many wait already, the server stops, or who asked has gone.
 
         It looks again and again instead of waiting in a thread: hundreds of seconds in threads would hold back other
@@ -80,14 +83,14 @@ class ControlApi:
         self._waiting += 1
         deadline, pause = time.monotonic() + self._wait_seconds, _FIRST_PAUSE_SECONDS
         try:
-            while not ticket.done.is_set() and time.monotonic() < deadline:
+            while not message.done.is_set() and time.monotonic() < deadline:
                 if request.scope.get(STOPPING, bool)() or await request.is_disconnected():
                     break
                 await anyio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
         finally:
             self._waiting -= 1
-        return ticket.answer
+        return message.answer
 
 
 async def _checked_body(request: Request) -> bytes:
@@ -105,7 +108,7 @@ async def _checked_body(request: Request) -> bytes:
         raise _too_large()
     body = bytearray()
     try:
-        # Who sends a body a byte at a time holds a connection, and no more than that.
+        # A client that sends a body a byte at a time holds a connection, and no more than that.
         with anyio.fail_after(_BODY_SECONDS):
             async for chunk in request.stream():
                 body += chunk
@@ -148,16 +151,6 @@ def _rollback_message(body: bytes) -> bytes:
         hint='send none, or one such as {"requestId": "undo-1", "expectedGeneration": 7}',
         status=422,
     )
-
-
-def _wait(request: Request) -> bool:
-    known_parameters(request.query_params, routes.CONTROL)
-    text = request.query_params.get("wait", "true")
-    if text.lower() not in FLAG:
-        raise TurnoutError(
-            code="bad_parameter", message=f"wait: neither true nor false: {show(text)}", hint="such as wait=false"
-        )
-    return FLAG[text.lower()]
 
 
 def _error(answer: Answer) -> TurnoutError:

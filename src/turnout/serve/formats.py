@@ -1,6 +1,6 @@
 """Rows as they leave the server: JSON answers, and CSV, Arrow and Parquet files.
 
-Conversions run in Arrow, column by column. What is read, and when, is not decided here.
+Conversions run in Arrow, column by column. When to read which window is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
 from typing import IO, Any
@@ -21,8 +21,8 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pa_parquet
 
 from turnout.errors import TurnoutError
-from turnout.plan.time_columns import is_plain, is_time, iso_texts
-from turnout.serve.held_bytes import Hold
+from turnout.plan.arrow_columns import is_plain, is_time, iso_texts
+from turnout.serve.limits import Hold
 from turnout.serve.reads import Reading
 from turnout.store.query.windows import Window, WindowResult, open_window
 
@@ -52,7 +52,7 @@ MEDIA_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class WindowFile:
-    """A finished file, small ones in memory, and its headers; whoever has it closes `content`."""
+    """A finished file, small ones in memory, and its headers; the caller closes `content`."""
 
     content: IO[bytes]
     headers: dict[str, str]
@@ -75,19 +75,23 @@ def to_json(value: object) -> bytes:
 def window_json(result: WindowResult) -> bytes:
     """The answer of one window."""
     names = result.rows.column_names
-    head = to_json(
-        {
-            "table": result.table,
-            "generation": result.generation,
-            "version": result.version,
-            "total": result.total,
-            "columns": [asdict(column) for column in result.columns],
-        }
-    )
+    fields = {
+        "table": result.table,
+        "generation": result.generation,
+        "version": result.version,
+        "total": result.total,
+        "columns": result.columns,
+    }
     rows = json_list(
         result.rows, lambda columns: [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
     )
-    return b'%s,"rows":%s}' % (head[:-1], rows)
+    return json_object(fields, rows=rows)
+
+
+def json_object(fields: dict[str, Any], **encoded: bytes) -> bytes:
+    """A JSON object of values, and of more whose JSON is there already."""
+    parts = [b'"%s":%s' % (name.encode(), value) for name, value in encoded.items()]
+    return b"{%s}" % b",".join([to_json(fields)[1:-1], *parts] if fields else parts)
 
 
 def json_list(rows: pa.Table | pa.RecordBatch, items: Callable[[list[list[Any]]], list[Any]]) -> bytes:

@@ -1,4 +1,4 @@
-"""How much one client may ask for: requests a second, the size of a request's head, and places for viewers.
+"""How much one client may have: requests a second, the size of a request's head, places for viewers, bytes unread.
 
 Bodies and messages are measured where they are read; open connections are counted in `connections.py`.
 """
@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import ipaddress
 import math
+import threading
 import time
-from collections import Counter, OrderedDict
+import weakref
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeVar
 
 from starlette.types import Scope
 
@@ -27,6 +30,8 @@ MAX_HEADER_BYTES = 8_000
 MAX_HEADERS_BYTES = 16_000
 MAX_HEADERS = 100
 _CLIENTS = 10_000
+
+K = TypeVar("K")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +61,7 @@ class TooOften(TurnoutError):  # noqa: N818 - it reads as the sentence it says
 
 
 class Buckets:
-    """A token bucket for each client; those who have not come for longest are forgotten first."""
+    """A token bucket for each client; the client that has not come for longest is forgotten first."""
 
     def __init__(self, rate: Rate, most: int = _CLIENTS, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate = rate
@@ -111,8 +116,8 @@ class Viewers:
         if self.count >= self._most:
             raise _too_many_viewers(f"all {self._most} places for viewers are taken", "server.max_viewers")
         if self._places[client] >= self._share:
-            told = f"this client has {self._share} places for viewers, which is the most for one"
-            raise _too_many_viewers(told, "server.max_viewers_per_client")
+            text = f"this client has {self._share} places for viewers, which is the most for one"
+            raise _too_many_viewers(text, "server.max_viewers_per_client")
         with _counted(self._places, client):
             yield
 
@@ -135,20 +140,99 @@ class Viewers:
 
 @contextmanager
 def _counted(counter: Counter[str], client: str) -> Iterator[None]:
-    """One more for as long as the block runs; a client that has none is not remembered."""
+    """One more for as long as the block runs."""
     counter[client] += 1
     try:
         yield
     finally:
-        counter[client] -= 1
-        if not counter[client]:
-            del counter[client]
+        one_less(counter, client)
+
+
+def one_less(counter: Counter[K], key: K) -> None:
+    """Count one less; a key that has none is forgotten."""
+    counter[key] -= 1
+    if counter[key] <= 0:
+        del counter[key]
 
 
 def _too_many_viewers(message: str, setting: str) -> TurnoutError:
     return TurnoutError(
         code="too_many_viewers", message=message, hint=f"try again soon, or raise {setting}", status=503
     )
+
+
+class HeldBytes:
+    """Bytes that the server holds for clients until they are read or let go. Used from any thread.
+
+    A client that asks and does not read would otherwise fill the memory, or the disk, of everybody.
+    """
+
+    def __init__(self, most: int, setting: str) -> None:
+        self._most = most
+        self._setting = setting
+        self._lock = threading.Lock()
+        self._bytes: Counter[str] = Counter()
+        self._objects: defaultdict[str, weakref.WeakKeyDictionary[object, int]] = defaultdict(weakref.WeakKeyDictionary)
+
+    def of(self, client: str) -> int:
+        with self._lock:
+            return self._of(client)
+
+    def has_room(self, client: str) -> bool:
+        return self.of(client) < self._most
+
+    def begin(self, client: str) -> Hold:
+        return Hold(self, client)
+
+    def keep(self, client: str, what: object, size: int) -> None:
+        """Count an object for as long as it lives; for the same client once, however often it is named."""
+        with self._lock:
+            for known in [known for known, objects in self._objects.items() if not objects]:
+                del self._objects[known]
+            self._objects[client][what] = size
+
+    def add(self, client: str, size: int) -> None:
+        with self._lock:
+            if size > 0 and self._of(client) + size > self._most:
+                raise self.too_much()
+            self._bytes[client] += size
+            if not self._bytes[client]:
+                del self._bytes[client]
+
+    def _of(self, client: str) -> int:
+        # Copied: objects may be collected while they are counted.
+        objects = list(self._objects[client].values()) if client in self._objects else []
+        return self._bytes[client] + sum(objects)
+
+    def too_much(self) -> TurnoutError:
+        return TurnoutError(
+            code="too_much_unread",
+            message=f"more than {self._most // 1_000_000} MB are held for this client already",
+            hint=f"read, or close, what was asked for before; ask for less, or raise {self._setting}",
+            status=429,
+        )
+
+
+class Hold:
+    """The bytes of one answer."""
+
+    def __init__(self, held: HeldBytes, client: str) -> None:
+        self._held = held
+        self._client = client
+        self._lock = threading.Lock()
+        self._size: int | None = 0
+
+    def grow_to(self, size: int) -> None:
+        """TurnoutError where that is too much for the client. Nothing after `release`: nobody waits any more."""
+        with self._lock:
+            if self._size is not None:
+                self._held.add(self._client, size - self._size)
+                self._size = size
+
+    def release(self) -> None:
+        with self._lock:
+            self._held.add(self._client, -(self._size or 0))
+            self._size = None
 
 
 def check_size(scope: Scope) -> None:

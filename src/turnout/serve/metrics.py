@@ -9,9 +9,10 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 import duckdb
-from prometheus_client import CollectorRegistry, Metric, ProcessCollector, generate_latest
+from prometheus_client import Metric, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, SummaryMetricFamily
 from prometheus_client.registry import Collector
 
@@ -20,7 +21,7 @@ from turnout.errors import TurnoutError
 from turnout.plan.control import Outcome
 from turnout.plan.own_tables import BOOKS_OF_GENERATION, SHOWN_OF_STORE
 from turnout.store.database import Database
-from turnout.swap.counters import Measures
+from turnout.swap.metrics import Metrics
 
 _Values = dict[tuple[str, ...], float]
 """Values of the labels -> value."""
@@ -34,25 +35,27 @@ WHERE database_name = current_database() AND schema_name = ? GROUP BY table_name
 _PHASES = {"build": "buildSeconds", "catch_up": "catchUpSeconds", "publish": "publishSeconds"}
 
 
-def scrape(database: Database, measures: Measures, viewers: int, subscriptions: dict[str, int]) -> bytes:
-    """The whole answer. May block on the store; where that is broken, what is in it is left out."""
-    registry = CollectorRegistry(auto_describe=False)
-    for collector in (_State(measures, viewers, subscriptions), _Store(database, measures), *measures.tally.counts()):
-        registry.register(collector)
-    ProcessCollector(registry=registry)
-    return generate_latest(registry)
+def scrape(database: Database, metrics: Metrics, viewers: int, subscriptions: dict[str, int]) -> bytes:
+    """The whole answer. May block on the store; where that is broken, its metrics are left out."""
+    return generate_latest(_Scrape(database, metrics, viewers, subscriptions))
 
 
-class _State(Collector):
-    """The orchestrator and the server."""
-
-    def __init__(self, measures: Measures, viewers: int, subscriptions: dict[str, int]) -> None:
-        self._measures = measures
-        self._viewers = viewers
-        self._subscriptions = subscriptions
+@dataclass(frozen=True, slots=True)
+class _Scrape(Collector):
+    database: Database
+    metrics: Metrics
+    viewers: int
+    subscriptions: dict[str, int]
 
     def collect(self) -> Iterator[Metric]:
-        now = self._measures
+        yield from self._state()
+        yield from self._store()
+        for collector in (*self.metrics.counters.collectors(), ProcessCollector(registry=None)):
+            yield from collector.collect()
+
+    def _state(self) -> Iterator[Metric]:
+        """The orchestrator and the server."""
+        now = self.metrics
         yield _gauges("turnout_build_info", "The version that runs, as a label", ["version"], {(__version__,): 1})
         yield _gauge("turnout_ready", "1 where the tables follow their topics", now.readiness.ready)
         trouble: _Values = {} if now.readiness.ready else {(now.readiness.code,): 1.0}
@@ -61,17 +64,11 @@ class _State(Collector):
         yield _gauges("turnout_generations", "Living generations", ["state"], _keyed(now.generations))
         if now.building_percent is not None:
             yield _gauge("turnout_building_percent", "How much of a build is done", now.building_percent)
-        records = CounterMetricFamily("turnout_records", "Records that a generation has read", labels=["generation"])
-        for number, count in now.records.items():
-            records.add_metric([str(number)], count)
-        yield records
+        records = {str(number): count for number, count in now.records.items()}
+        yield _counts("turnout_records", "Records that a generation has read", "generation", records)
         lags: _Values = {(topic, str(partition)): lag for (topic, partition), lag in now.lags.items()}
-        yield _gauges(
-            "turnout_lag_records",
-            "Records of a partition that the published generation has not read yet",
-            ["topic", "partition"],
-            lags,
-        )
+        text = "Records of a partition that the published generation has not read yet"
+        yield _gauges("turnout_lag_records", text, ["topic", "partition"], lags)
         yield _gauge("turnout_kafka_up", "1 where Kafka answered when it was asked last", now.kafka_answers)
         if now.newest_record is not None:
             age = max(0.0, time.time() - now.newest_record / 1000)
@@ -80,77 +77,67 @@ class _State(Collector):
         yield _gauge("turnout_control_up", text, now.control_read)
         yield _gauge("turnout_control_waiting", "Control messages without an outcome yet", now.waiting_messages)
         yield CounterMetricFamily("turnout_spark_starts", "How often Spark was started", now.spark_starts)
-        yield _gauge("turnout_viewers", "Open connections of WS /api/live", self._viewers)
-        yield _gauges("turnout_subscriptions", "Open subscriptions", ["kind"], _keyed(self._subscriptions))
+        yield _gauge("turnout_viewers", "Open connections of WS /api/live", self.viewers)
+        yield _gauges("turnout_subscriptions", "Open subscriptions", ["kind"], _keyed(self.subscriptions))
 
-
-class _Store(Collector):
-    """What the store knows about itself."""
-
-    def __init__(self, database: Database, measures: Measures) -> None:
-        self._database = database
-        self._published = measures.published
-
-    def collect(self) -> Iterable[Metric]:
+    def _store(self) -> Iterator[Metric]:
+        """What the store knows about itself."""
         found: list[Metric] = []
-        with contextlib.suppress(duckdb.Error, TurnoutError), self._database.read() as cursor:
-            found = [self._rows(cursor), *self._swaps(cursor), self._control(cursor)]
-        return [
-            _gauge("turnout_store_up", "1 where the store could be read", bool(found)),
-            _gauge("turnout_store_bytes", "Size of the store's file, and of what is not in it yet", self._bytes()),
-            *found,
-        ]
-
-    def _bytes(self) -> int:
+        with contextlib.suppress(duckdb.Error, TurnoutError), self.database.read() as cursor:
+            found = [self._rows(cursor), *_swaps(cursor), _control(cursor)]
+        yield _gauge("turnout_store_up", "1 where the store could be read", bool(found))
         size = 0
-        for file in (self._database.path, self._database.path.with_suffix(".duckdb.wal")):
+        for file in (self.database.path, self.database.path.with_suffix(".duckdb.wal")):
             with contextlib.suppress(OSError):
                 size += file.stat().st_size
-        return size
+        yield _gauge("turnout_store_bytes", "Size of the store's file, and of what is not in it yet", size)
+        yield from found
 
     def _rows(self, cursor: duckdb.DuckDBPyConnection) -> Metric:
-        own = cursor.execute(_ROWS, [f"g{self._published}"]).fetchall()
+        own = cursor.execute(_ROWS, [f"g{self.metrics.published}"]).fetchall()
         rows = {table: count for table, count in own if table not in BOOKS_OF_GENERATION}
         shared = cursor.execute(_ROWS, ["turnout"]).fetchall()
         rows |= {table: count for table, count in shared if table in SHOWN_OF_STORE[1:]}  # the status is one row
         return _gauges("turnout_table_rows", "Rows of a table, about: DuckDB's estimate", ["table"], _keyed(rows))
 
-    def _swaps(self, cursor: duckdb.DuckDBPyConnection) -> Iterator[Metric]:
-        swaps = CounterMetricFamily("turnout_swaps", "Swaps, since the store was made", labels=["outcome"])
-        counts = _outcomes(cursor, "swaps")
-        for outcome in (Outcome.APPLIED, Outcome.ROLLED_BACK, Outcome.FAILED):
-            swaps.add_metric([outcome.value], counts.get(outcome.value, 0))
-        yield swaps
-        sums = ", ".join(f"coalesce(sum({column}), 0)" for column in _PHASES.values())
-        row = cursor.execute(
-            f"SELECT coalesce(sum(count), 0), {sums} FROM (SELECT outcome, 1 AS count, {', '.join(_PHASES.values())} "
-            f"FROM turnout.swaps UNION ALL SELECT outcome, count, build, catchUp, publish FROM turnout.removed_rows "
-            f"WHERE name = 'swaps') WHERE outcome <> ?",
-            [Outcome.FAILED.value],
-        ).fetchone()
-        assert row is not None
-        seconds = SummaryMetricFamily("turnout_swap_seconds", "Seconds of swaps that were made", labels=["phase"])
-        for phase, total in zip(_PHASES, row[1:], strict=True):
-            seconds.add_metric([phase], row[0], total)
-        yield seconds
 
-    def _control(self, cursor: duckdb.DuckDBPyConnection) -> Metric:
-        messages = CounterMetricFamily(
-            "turnout_control_messages", "Control messages, since the store was made", labels=["outcome"]
-        )
-        counts = _outcomes(cursor, "control_raw")
-        for outcome in Outcome:
-            messages.add_metric([outcome.value], counts.get(outcome.value, 0))
-        return messages
+def _swaps(cursor: duckdb.DuckDBPyConnection) -> Iterator[Metric]:
+    outcomes = (Outcome.APPLIED, Outcome.ROLLED_BACK, Outcome.FAILED)
+    swaps = _outcomes(cursor, "swaps", outcomes)
+    yield _counts("turnout_swaps", "Swaps, since the store was made", "outcome", swaps)
+    sums = ", ".join(f"coalesce(sum({column}), 0)" for column in _PHASES.values())
+    row = cursor.execute(
+        f"SELECT coalesce(sum(count), 0), {sums} FROM (SELECT outcome, 1 AS count, {', '.join(_PHASES.values())} "
+        f"FROM turnout.swaps UNION ALL SELECT outcome, count, build, catchUp, publish FROM turnout.removed_rows "
+        f"WHERE name = 'swaps') WHERE outcome <> ?",
+        [Outcome.FAILED.value],
+    ).fetchone()
+    assert row is not None
+    seconds = SummaryMetricFamily("turnout_swap_seconds", "Seconds of swaps that were made", labels=["phase"])
+    for phase, total in zip(_PHASES, row[1:], strict=True):
+        seconds.add_metric([phase], row[0], total)
+    yield seconds
 
 
-def _outcomes(cursor: duckdb.DuckDBPyConnection, table: str) -> dict[str, int]:
+def _control(cursor: duckdb.DuckDBPyConnection) -> Metric:
+    messages = _outcomes(cursor, "control_raw", Outcome)
+    return _counts("turnout_control_messages", "Control messages, since the store was made", "outcome", messages)
+
+
+def _outcomes(cursor: duckdb.DuckDBPyConnection, table: str, outcomes: Iterable[Outcome]) -> dict[str, int]:
     """How many rows of each outcome a table has had, those that are not kept any more too."""
     found = cursor.execute(
         f"SELECT outcome, CAST(sum(count) AS BIGINT) FROM (SELECT outcome, 1 AS count FROM turnout.{table} UNION ALL "
         f"SELECT outcome, count FROM turnout.removed_rows WHERE name = '{table}') GROUP BY outcome"
     ).fetchall()
-    return dict(found)
+    return {outcome.value: dict(found).get(outcome.value, 0) for outcome in outcomes}
+
+
+def _counts(name: str, text: str, label: str, counts: Mapping[str, float]) -> Metric:
+    family = CounterMetricFamily(name, text, labels=[label])
+    for value, count in counts.items():
+        family.add_metric([value], count)
+    return family
 
 
 def _keyed(counts: Mapping[str, float]) -> _Values:

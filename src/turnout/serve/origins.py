@@ -44,7 +44,7 @@ class Site:
 
 
 class Origins:
-    """The sites that may; `rebound` says whether a name that a site gave this machine must be told apart."""
+    """The sites whose pages may; `rebound` says whether to refuse names that a site gave this machine."""
 
     def __init__(self, allowed: Iterable[str] = (), *, rebound: bool = True) -> None:
         self._allowed = frozenset(site for site in map(Site.parse, allowed) if site)

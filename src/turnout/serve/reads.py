@@ -1,8 +1,8 @@
 """Reads of the store for clients: each has a place, a share of the places, and a time after which it is ended.
 
 HTTP answers, files, windows and snapshots all come through here. A client is a token, or an address where there are no
-tokens; one that has read for long has one place, and rests between its reads. What is read is decided by who asks; the
-threads that probes and the server itself need are others.
+tokens; one that has read for long has one place, and rests between its reads. Probes and the server
+itself have other threads.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from typing import TypeVar
 import duckdb
 
 from turnout.errors import TurnoutError
-from turnout.serve.limits import Buckets, Rate
-from turnout.serve.threads import Threads
-from turnout.serve.turns import Turns
+from turnout.serve.limits import Buckets, Rate, one_less
+from turnout.serve.threads import Threads, Turns
 from turnout.store.database import Database
+from turnout.store.query.kept_orders import KeptOrders
 
 T = TypeVar("T")
 
@@ -93,31 +93,19 @@ class Reading:
             self._cursor = cursor
 
 
-@dataclass(eq=False, slots=True)
-class _Waiting:
-    loop: asyncio.AbstractEventLoop
-    place: asyncio.Future[None]
-    given: bool = False
-
-    def wake(self) -> None:
-        if not self.place.done():
-            self.place.set_result(None)
-
-
 class Reads:
-    """The places. A place is given back when its thread has ended, whether or not anybody waits for it."""
+    """The places, on one event loop. One is given back when its thread has ended, also where nobody waits for it."""
 
     def __init__(self, database: Database, limits: ReadLimits | None = None) -> None:
         self._database = database
+        self.kept = KeptOrders(database.feed)
         self._limits = limits or ReadLimits()
         self._threads = Threads(self._limits.places, "read")
         self._most_large = max(1, self._limits.places // _LARGE_PART)
         self._large_threads = Threads(self._most_large, "large-read", yielding=True)
-        # Threads give places back, so all that follows is under a lock.
-        self._lock = threading.Lock()
         self._running: Counter[_Line] = Counter()
         self._unspent = Buckets(_SPENDING)
-        self._waiting: Turns[_Line, _Waiting] = Turns()
+        self._waiting: Turns[_Line, asyncio.Future[None]] = Turns()
 
     @property
     def running(self) -> int:
@@ -132,8 +120,13 @@ class Reads:
         await self._place(line)
         loop, reading = asyncio.get_running_loop(), Reading(self._database, self._limits.answer_bytes)
         threads, began = self._large_threads if large else self._threads, loop.time()
-        done = threads.start(lambda: reading.run(work))
-        done.add_done_callback(lambda _: self._ended(loop, line, loop.time() - began))
+
+        def ended(_: Future[T]) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended: nobody reads any more
+                loop.call_soon_threadsafe(self._ended, line, loop.time() - began)
+
+        done = threads.submit(reading.run, work)
+        done.add_done_callback(ended)
         timer = loop.call_later(self._limits.timeout_seconds, self._end, loop, reading, done, self._too_long())
         try:
             return await asyncio.wrap_future(done)
@@ -148,49 +141,37 @@ class Reads:
             reading.end(reason)
             loop.call_later(_AGAIN_SECONDS, self._end, loop, reading, done, reason)
 
-    def _ended(self, loop: asyncio.AbstractEventLoop, line: _Line, seconds: float) -> None:
-        """On the thread that read. Who reads all the time rests for as long as it read: that is for the others."""
+    def _ended(self, line: _Line, seconds: float) -> None:
+        """A client that reads all the time rests for as long as it read: that time is for the others."""
         client, _ = line
-        with self._lock:
-            if seconds > _LONG_SECONDS:
-                self._unspent.spend(client, seconds)
-            rests = self._unspent.wait_seconds(client, 0) > 0
-        try:
-            if rests:
-                loop.call_soon_threadsafe(loop.call_later, seconds, self._give_back, line)
-                return
-        except RuntimeError:
-            pass  # the loop has ended: nobody reads any more
-        self._give_back(line)
+        if seconds > _LONG_SECONDS:
+            self._unspent.spend(client, seconds)
+        if self._unspent.wait_seconds(client, 0) > 0:
+            asyncio.get_running_loop().call_later(seconds, self._give_back, line)
+        else:
+            self._give_back(line)
 
     async def _place(self, line: _Line) -> None:
-        with self._lock:
-            if not self._waiting.waiting(line) and self._is_free(line):
-                self._running[line] += 1
-                return
-            loop = asyncio.get_running_loop()
-            waiting = _Waiting(loop, loop.create_future())
-            self._waiting.put(line, waiting)
+        if not self._waiting.waiting(line) and self._is_free(line):
+            self._running[line] += 1
+            return
+        place = asyncio.get_running_loop().create_future()
+        self._waiting.put(line, place)
         try:
-            await waiting.place
+            await place
         except asyncio.CancelledError:
-            with self._lock:
-                self._waiting.remove(line, waiting)
-            if waiting.given:
+            self._waiting.remove(line, place)
+            if not place.cancelled():
                 self._give_back(line)
             raise
 
     def _give_back(self, line: _Line) -> None:
-        with self._lock:
-            self._running[line] -= 1
-            if not self._running[line]:
-                del self._running[line]
-            while (taken := self._waiting.take(self._is_free)) is not None:
-                line, waiting = taken
-                with contextlib.suppress(RuntimeError):  # its loop has ended, and so has who waited
-                    waiting.loop.call_soon_threadsafe(waiting.wake)
-                    waiting.given = True
-                    self._running[line] += 1
+        one_less(self._running, line)
+        while (taken := self._waiting.take(self._is_free)) is not None:
+            line, place = taken
+            if not place.done():
+                place.set_result(None)
+                self._running[line] += 1
 
     def _is_free(self, line: _Line) -> bool:
         client, large = line

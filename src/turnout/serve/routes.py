@@ -1,7 +1,7 @@
-"""The HTTP calls as they are told to programs: what each takes, what it answers, and which errors it can give.
+"""The HTTP calls: what each takes, what it answers, and which errors it can give, in the words of OpenAPI.
 
-The same descriptions decide which parameters a call knows. The document made from them is `openapi.py`; what the calls
-do is `api.py` and `control_api.py`.
+A call refuses the parameters that are not in its description. `openapi.py` makes the document of these; what the calls
+do is in `read_api.py` and `control_api.py`.
 """
 
 from __future__ import annotations
@@ -14,17 +14,15 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import ASGIApp
 
 from turnout.serve import metrics, schemas
 from turnout.serve.formats import MEDIA_TYPES, Format
+from turnout.serve.parameters import DEFAULT_ROWS, FLAGS, MAX_INT64, MAX_JSON_ROWS, check_parameters
 
-DEFAULT_ROWS = 100
-MAX_JSON_ROWS = 100_000
-MAX_INT64 = 2**63 - 1
-FLAG = {"true": True, "1": True, "false": False, "0": False}
+SCHEMAS = "#/components/schemas/"
 
-Body = Literal["ControlMessage", "RollbackMessage"]
+Described = Mapping[str, Any]
+"""A part of the OpenAPI document."""
 
 
 class ErrorCode(NamedTuple):
@@ -91,132 +89,136 @@ _STEERING = (
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
-    """One parameter of the query."""
-
-    name: str
-    schema: Mapping[str, Any]
-    meaning: str
-    repeatable: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Content:
-    """What an answer holds: for each media type a shape, or None for a file."""
-
-    meaning: str
-    shapes: Mapping[str, type[BaseModel] | None]
-    headers: Mapping[str, str] | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Call:
     """One call; `name` is its name in programs that are made from the document."""
 
+    path: str
     name: str
     meaning: str
-    answers: Mapping[int, Content]
-    parameters: tuple[Parameter, ...] = ()
+    answers: Mapping[int, Described]
     errors: tuple[str, ...] = ()
-    body: Body | None = None
+    parameters: tuple[Described, ...] = ()
+    body: Literal["ControlMessage", "RollbackMessage"] | None = None
 
     @property
     def codes(self) -> tuple[str, ...]:
         """The errors of this call, and those that any call can give."""
         return (*self.errors, *_EVERY_CALL, "too_many_requests", "too_many_connections")
 
+    @property
+    def method(self) -> str:
+        return "POST" if self.body else "GET"
+
 
 class CallRoute(Route):
-    """A route with the description of its call."""
+    """A route with the description of its call; parameters that the call does not have are refused."""
 
-    def __init__(
-        self,
-        path: str,
-        endpoint: Callable[[Request], Awaitable[Response]] | ASGIApp,
-        call: Call,
-        methods: list[str] | None = None,
-    ) -> None:
-        super().__init__(path, endpoint, methods=methods)
+    def __init__(self, call: Call, endpoint: Callable[[Request], Awaitable[Response]]) -> None:
+        async def checked(request: Request) -> Response:
+            if "unknown_parameter" in call.errors:
+                check_parameters(request.query_params, call.parameters)
+            return await endpoint(request)
+
+        super().__init__(call.path, checked, methods=[call.method])
         self.call = call
 
 
-def _json(meaning: str, shape: type[BaseModel]) -> Content:
-    return Content(meaning, {"application/json": shape})
+def reference(shape: str) -> dict[str, Any]:
+    return {"schema": {"$ref": SCHEMAS + shape}}
 
 
-def _texts(name: str, meaning: str) -> Parameter:
-    return Parameter(name, {"type": "array", "items": {"type": "string"}}, meaning, repeatable=True)
+def _json(meaning: str, shape: type[BaseModel]) -> Described:
+    return {"description": meaning, "content": {"application/json": reference(shape.__name__)}}
+
+
+def _parameter(name: str, schema: Described, meaning: str) -> Described:
+    return {"name": name, "in": "query", "description": meaning, "schema": schema}
+
+
+def _file_header(name: str) -> Described:
+    return {"description": f"{name} of a file", "schema": {"type": "integer"}}
 
 
 _WHOLE = {"type": "integer", "minimum": 0, "maximum": MAX_INT64}
-_FILE_HEADERS = {f"X-Turnout-{name}": f"{name.lower()} of a file" for name in ("Generation", "Version", "Total")}
+_TEXTS = {"type": "array", "items": {"type": "string"}}
+_FLAG = {"type": "string", "enum": list(FLAGS)}
+_FORMAT = {"type": "string", "enum": list(Format), "default": Format.JSON}
 _STEERED = {
     200: _json("the outcome", schemas.Decided),
     202: _json("the message is taken, and has no outcome yet: do not send it again", schemas.Taken),
 }
-_WAITING = (Parameter("wait", {"type": "string", "enum": list(FLAG)}, "false: answer as soon as the message is kept"),)
+_WAITING = (_parameter("wait", _FLAG, "false: answer as soon as the message is kept"),)
 
-PAGE = Call("page", "The page.", {200: Content("the page", {"text/html": None})}, errors=("page_not_built",))
-TABLES = Call("listTables", "Every table.", {200: _json("the tables", schemas.Tables)}, errors=_READING)
+PAGE = Call(
+    "/", "page", "The page.", {200: {"description": "the page", "content": {"text/html": {}}}}, ("page_not_built",)
+)
+TABLES = Call("/api/tables", "listTables", "Every table.", {200: _json("the tables", schemas.Tables)}, _READING)
 ROWS = Call(
+    "/api/tables/{name}/rows",
     "readRows",
     "A window of one table, of one moment. `name` is a table, or NAME@7 for generation 7 while it lives.",
     {
-        200: Content(
-            "the rows, or the file",
-            {MEDIA_TYPES[kind]: schemas.Rows if kind is Format.JSON else None for kind in Format},
-            headers=_FILE_HEADERS,
-        )
+        200: {
+            "description": "the rows, or the file",
+            "content": {kind: reference("Rows") if name is Format.JSON else {} for name, kind in MEDIA_TYPES.items()},
+            "headers": {f"X-Turnout-{name.title()}": _file_header(name) for name in ("generation", "version", "total")},
+        }
     },
-    parameters=(
-        Parameter("offset", _WHOLE, "rows to skip"),
-        Parameter(
-            "limit", _WHOLE, f"rows to answer; for JSON {DEFAULT_ROWS} unless given, and at most {MAX_JSON_ROWS}"
-        ),
-        _texts("sort", "columns, with `-` in front for descending, separated by commas"),
-        _texts("where", "terms `column operator value` that must all hold, separated by commas"),
-        _texts("columns", "columns to answer, in this order, separated by commas"),
-        Parameter("format", {"type": "string", "enum": list(Format), "default": Format.JSON}, "what to answer"),
-        Parameter("guard", {"type": "string", "enum": list(FLAG)}, "CSV: true puts ' before texts like formulas"),
-    ),
-    errors=(
+    (
         *(*_READING, "bad_where", "bad_sort", "bad_columns", "unknown_table", "not_found"),
         *("answer_too_large", "too_much_unread"),
     ),
+    (
+        _parameter("offset", _WHOLE, "rows to skip"),
+        _parameter(
+            "limit", _WHOLE, f"rows to answer; for JSON {DEFAULT_ROWS} unless given, and at most {MAX_JSON_ROWS}"
+        ),
+        _parameter("sort", _TEXTS, "columns, with `-` in front for descending, separated by commas"),
+        _parameter("where", _TEXTS, "terms `column operator value` that must all hold, separated by commas"),
+        _parameter("columns", _TEXTS, "columns to answer, in this order, separated by commas"),
+        _parameter("format", _FORMAT, "what to answer"),
+        _parameter("guard", _FLAG, "CSV: true puts ' before texts like formulas"),
+    ),
 )
-STATUS = Call("readStatus", "The status row, and more.", {200: _json("the status", schemas.Status)}, (), _READING)
-SWAPS = Call("listSwaps", "The history, oldest first.", {200: _json("the swaps", schemas.Rows)}, (), _READING)
+STATUS = Call(
+    "/api/status", "readStatus", "The status row, and more.", {200: _json("the status", schemas.Status)}, _READING
+)
+SWAPS = Call("/api/swaps", "listSwaps", "The history, oldest first.", {200: _json("the swaps", schemas.Rows)}, _READING)
 TOPICS = Call(
+    "/api/topics",
     "listTopics",
     "The names of topics, without Kafka's own.",
     {200: _json("the names", schemas.Topics)},
-    errors=(*_READING, "kafka_unreachable", "bad_config", "closed"),
+    (*_READING, "kafka_unreachable", "bad_config", "closed"),
 )
 CONTROL = Call(
-    "control", "Send a control message.", _STEERED, parameters=_WAITING, errors=_STEERING, body="ControlMessage"
+    "/api/control", "control", "Send a control message.", _STEERED, _STEERING, _WAITING, body="ControlMessage"
 )
 ROLLBACK = Call(
-    "rollback", "Go back to the previous plan.", _STEERED, parameters=_WAITING, errors=_STEERING, body="RollbackMessage"
+    "/api/rollback", "rollback", "Go back to the previous plan.", _STEERED, _STEERING, _WAITING, body="RollbackMessage"
 )
-HEALTHZ = Call("isAlive", "Whether the process answers.", {200: _json("it does", schemas.Alive)})
+HEALTHZ = Call("/healthz", "isAlive", "Whether the process answers.", {200: _json("it does", schemas.Alive)})
 READYZ = Call(
+    "/readyz",
     "isReady",
     "Whether viewers can be sent here.",
     {200: _json("they can", schemas.Ready)},
-    errors=(
+    (
         *("starting", "building", "spark_gone", "not_reading", "control_not_read", "failing"),
         *("kafka_unreachable", "store_unavailable"),
     ),
 )
 METRICS = Call(
+    "/metrics",
     "metrics",
     "What is measured, for Prometheus.",
-    {200: Content("the metrics", {metrics.CONTENT_TYPE: None})},
-    errors=_READING,
+    {200: {"description": "the metrics", "content": {metrics.CONTENT_TYPE: {}}}},
+    _READING,
 )
 OPENAPI = Call(
+    "/api/openapi.json",
     "describe",
     "This document.",
-    {200: Content("the document", {"application/json": None})},
-    errors=("unknown_parameter", "bad_parameter"),
+    {200: {"description": "the document", "content": {"application/json": {}}}},
+    ("unknown_parameter", "bad_parameter"),
 )

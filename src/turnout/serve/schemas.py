@@ -15,17 +15,19 @@ from turnout.plan.control import Outcome
 from turnout.plan.joins import Join
 
 
-class _Answer(BaseModel):
+class Answer(BaseModel):
+    """All that derive from it are in the document."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Error(_Answer):
+class Error(Answer):
     """The one shape of every error: a code for programs, what is wrong, and what to do."""
 
     error: ErrorInfo
 
 
-class Table(_Answer):
+class Table(Answer):
     name: str
     columns: list[ColumnInfo]
     rows: int
@@ -33,11 +35,11 @@ class Table(_Answer):
     version: int
 
 
-class Tables(_Answer):
+class Tables(Answer):
     tables: list[Table]
 
 
-class Rows(_Answer):
+class Rows(Answer):
     """Rows of one moment; `total` counts all that `where` keeps."""
 
     table: str
@@ -48,7 +50,7 @@ class Rows(_Answer):
     rows: list[dict[str, str | bool | int | float | None]]
 
 
-class Progress(_Answer):
+class Progress(Answer):
     """A build under way."""
 
     generation: int
@@ -59,7 +61,7 @@ class Progress(_Answer):
     percent: float
 
 
-class Status(_Answer):
+class Status(Answer):
     """The status row, and more about now. It also has the topic of each source, as `usersTopic`."""
 
     joinType: str | None  # noqa: N815 - the names of the wire
@@ -81,24 +83,24 @@ class Status(_Answer):
     time: datetime
 
 
-class Topics(_Answer):
+class Topics(Answer):
     topics: list[str]
 
 
-class Plan(_Answer):
+class Plan(Answer):
     topics: dict[str, str]
     joins: dict[str, Join]
     start: str | dict[Literal["timestamp"], str]
 
 
-class BadSample(_Answer):
+class BadSample(Answer):
     topic: str
     field: str | None
     reason: str
     value: str | None
 
 
-class Report(_Answer):
+class Report(Answer):
     """What a dry run found."""
 
     plan: Plan
@@ -109,7 +111,7 @@ class Report(_Answer):
     sampleBad: list[BadSample]  # noqa: N815
 
 
-class Decided(_Answer):
+class Decided(Answer):
     """The outcome of a control message; `report` where it was a dry run. What is rejected or failed is an error."""
 
     requestId: str | None  # noqa: N815
@@ -119,7 +121,7 @@ class Decided(_Answer):
     report: Report | None = None
 
 
-class Taken(_Answer):
+class Taken(Answer):
     """The message is kept; its outcome shows in `control_raw`."""
 
     message: int
@@ -127,11 +129,11 @@ class Taken(_Answer):
     outcome: None
 
 
-class Alive(_Answer):
+class Alive(Answer):
     status: Literal["ok"]
 
 
-class Ready(_Answer):
+class Ready(Answer):
     """`reason` where who asks has a token, or none is needed."""
 
     status: Literal["ready"]

@@ -1,4 +1,4 @@
-"""A few threads for one kind of work, so that it never crowds out another."""
+"""A few threads for one kind of work, so that it never crowds out another; and clients that take turns at it."""
 
 from __future__ import annotations
 
@@ -7,28 +7,26 @@ import contextlib
 import os
 import sys
 import threading
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Generic, TypeVar
 
+K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
 _NICE = 10
 
 
-class Threads:
-    """A bounded number of threads; who comes first is served first. Work that nobody waits for keeps its thread."""
+class Threads(ThreadPoolExecutor):
+    """A bounded number of threads; work is done in the order it came, also when nobody waits for it any more."""
 
     def __init__(self, count: int, name: str, *, yielding: bool = False) -> None:
         """`yielding`: where the processor is short, all other threads come first."""
-        begin = _yield_to_others if yielding else None
-        self._executor = ThreadPoolExecutor(count, thread_name_prefix=name, initializer=begin)
-
-    def start(self, work: Callable[[], T]) -> Future[T]:
-        return self._executor.submit(work)
+        super().__init__(count, thread_name_prefix=name, initializer=_yield_to_others if yielding else None)
 
     async def run(self, work: Callable[[], T]) -> T:
-        return await asyncio.wrap_future(self.start(work))
+        return await asyncio.get_running_loop().run_in_executor(self, work)
 
 
 def _yield_to_others() -> None:
@@ -36,3 +34,38 @@ def _yield_to_others() -> None:
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+
+
+class Turns(Generic[K, T]):
+    """A line for each client; each is served in its order, and the clients one after the other."""
+
+    def __init__(self) -> None:
+        self._lines: OrderedDict[K, deque[T]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return sum(map(len, self._lines.values()))
+
+    def waiting(self, client: K) -> int:
+        return len(self._lines.get(client, ()))
+
+    def put(self, client: K, item: T) -> None:
+        self._lines.setdefault(client, deque()).append(item)
+
+    def remove(self, client: K, item: T) -> None:
+        """Leave the line; nothing where it is not in it."""
+        line = self._lines.get(client)
+        if line is not None and item in line:
+            line.remove(item)
+            if not line:
+                del self._lines[client]
+
+    def take(self, may: Callable[[K], bool] = lambda _: True) -> tuple[K, T] | None:
+        """The next of a client that may have a turn now."""
+        client = next((known for known in self._lines if may(known)), None)
+        if client is None:
+            return None
+        line = self._lines.pop(client)
+        item = line.popleft()
+        if line:
+            self._lines[client] = line  # at the end: the others come first
+        return client, item

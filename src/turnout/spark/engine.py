@@ -1,6 +1,6 @@
-"""Spark as the orchestrator has it: one session at a time, found out when it is gone, started again, and ended.
+"""Spark as the orchestrator has it: one session at a time; it notices when that is gone, starts another, and ends it.
 
-What reads with it is not known here: who finds that the session is gone starts its queries anew.
+It does not know the queries: whoever finds that the session is gone starts them anew.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from turnout.config import SparkSettings
 from turnout.errors import TurnoutError
+from turnout.plan.retries import growing_pause
 from turnout.spark.cluster import is_local, no_executors
 from turnout.spark.session import (
     OUTPUT_FILE,
@@ -89,7 +90,7 @@ class Engine:
 
     @contextlib.contextmanager
     def blamed(self) -> Iterator[None]:
-        """Tell what fails inside because Spark is gone as just that."""
+        """Convert errors to `spark_gone` if the JVM has ended."""
         try:
             yield
         except Exception as error:
@@ -132,7 +133,7 @@ class Engine:
 
 def pause_seconds(ends: int) -> float:
     """None after the first end, then longer each time: a start takes the machine's whole attention."""
-    return 0.0 if ends <= 1 else min(LONGEST_PAUSE_SECONDS, 2.0 ** min(ends - 2, 10))
+    return 0.0 if ends <= 1 else growing_pause(ends - 2, 1.0, LONGEST_PAUSE_SECONDS)
 
 
 def is_disconnected(error: BaseException) -> bool:

@@ -74,8 +74,9 @@ class JavaClient:
 
     def _map(self, properties: Mapping[str, str]) -> Any:
         given = self.jvm.java.util.HashMap()
-        # Without them a client that cannot connect tries for a minute.
-        for name, value in {"default.api.timeout.ms": "8000", "request.timeout.ms": "8000", **properties}.items():
+        # Without them a client that cannot connect tries for a minute. A little sooner than we give up, it says why.
+        limit = str((SECONDS - 2) * 1000)
+        for name, value in {"default.api.timeout.ms": limit, "request.timeout.ms": limit, **properties}.items():
             given.put(name, value)
         return given
 

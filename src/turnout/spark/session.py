@@ -61,6 +61,8 @@ _SETTINGS = {
     "spark.ui.retainedStages": "20",
     "spark.ui.retainedTasks": "200",
     "spark.sql.streaming.numRecentProgressUpdates": "2",
+    # Every run of a plan is written down for that page; the short form takes less time.
+    "spark.sql.ui.explainMode": "simple",
 }
 
 _CHECKPOINTS_BY_PATH = {

@@ -19,9 +19,10 @@ from turnout.spark.folders import Folder, room
 from turnout.spark.views.runner import ViewRunner
 from turnout.store.batches import Batch
 from turnout.store.generation_tables import GenerationTables
+from turnout.store.view_files import write_rows
 
 SMALL_BATCH = 20_000
-"""Up to this many records one task is faster than several."""
+"""Up to this many records, or rows of a view's sides, a plan that is kept is faster than files."""
 
 PART_ROWS = 1_200_000
 """About how many rows of both sides one task joins while a view is built, at most: of keys and ids. Where it has SQL of
@@ -103,11 +104,10 @@ class Writer:
     def take(self, decoded: Decoded, end: Offsets, batch_id: int | None, *, caught_up: bool) -> None:
         """Write decoded records; the views are built with the first batch that has caught up."""
         began = time.monotonic()
-        before = Offsets.kept(self._tables.progress().offsets, self._place.start)
-        lost, gaps = self._missing(before, end, decoded)
         with self._tables.batch(batch_id) as batch:
             if batch is None:
                 return
+            lost, gaps = self._missing(Offsets.kept(batch.offsets, self._place.start), end, decoded)
             caught_up = batch.views_built or caught_up
             for one in lost:
                 if one.deleted:
@@ -142,22 +142,27 @@ class Writer:
                 self._build(batch, view)
 
     def _update(self, batch: Batch, view: ViewTable) -> None:
-        """The view's rows of the keys that a batch touches."""
-        if batch.result.records <= SMALL_BATCH:
-            rows = batch.affected(view)
-            if rows is not None:
-                batch.replace(view, [self._views.over_rows(view, rows)])
+        """The view's rows of the keys that a batch touches: few through a plan that is kept, many through files."""
+        few = not view.own or batch.result.records <= SMALL_BATCH
+        rows = batch.affected(view) if few else {}
+        if rows is None:
             return
-        # On all cores, without a search for the newest where no key has several rows: half the time in a large batch.
+        if few and sum(table.num_rows for table in rows.values()) <= SMALL_BATCH:
+            batch.replace(view, [self._views.over_rows(view, rows, unique=True)])
+            return
         with room(self._place.session, self._place.folder, shared=self._place.shared) as files:
-            cores = self._place.session.sparkContext.defaultParallelism
-            sql, parts = batch.export_affected(view, files.folder, cores)
+            if few:
+                # On one core, because planning takes longer than all of the rows.
+                sql, parts = view.narrow_sql_if_unique, [write_rows(rows, files.folder)]
+            else:
+                cores = self._place.session.sparkContext.defaultParallelism
+                sql, parts = batch.export_affected(view, files.folder, cores)
             batch.replace(view, self._views.over_parts(sql, parts, self._name, files.frame, own=view.own))
 
     def _build(self, batch: Batch, view: ViewTable) -> None:
         """The view over everything; unless it is small, by parts of its keys, through files: none needs much memory."""
         if batch.size(view) <= SMALL_BATCH:
-            batch.build(view, [self._views.over_rows(view, batch.everything(view))])
+            batch.build(view, [self._views.over_rows(view, batch.everything(view), unique=True)])
             return
         cores = self._place.session.sparkContext.defaultParallelism
         rows = min(PART_ROWS // (2 if view.own else 1), MOST_ROWS_HELD // cores)

@@ -1,14 +1,20 @@
-"""The rows that a batch concerns, in temporary tables: what comes, what goes, and what was there of the touched keys.
+"""The rows that a batch concerns, in memory: what comes, what goes, and what was there of the touched keys.
 
 Each table is searched once: row ids by a scan of eight-byte hashes, then the rows. What was there, what comes and what
-goes together tell what is there afterwards, so nothing is looked up again.
+goes together tell what is there afterwards, so nothing is looked up again. In Arrow and not in temporary tables, which
+take longer to make than most batches take otherwise; SQL knows them under the names below.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import duckdb
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from turnout.plan.joins import quoted
 from turnout.plan.tables import SourceTable, ViewTable
@@ -16,104 +22,166 @@ from turnout.plan.tables import SourceTable, ViewTable
 KEPT = ("_id", "_ts", "_hash")
 """The hidden columns that every row of a source has."""
 
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Rows of a source, as far as a batch concerns them: which were shown before it, and which are after it."""
+
+    rows: pa.Table
+    before: Mask
+    after: Mask
+    keyless_gone: int = 0
+    """How many more were there before: of rows without a key only those that come are among `rows`."""
+
 
 class Affected:
-    """The temporary tables of one batch."""
+    """The rows of one batch, by source and view."""
 
     def __init__(self, cursor: duckdb.DuckDBPyConnection, table: Callable[[str], str]) -> None:
         self._cursor = cursor
         self._table = table
-        self._evicting: set[str] = set()
+        self._new: dict[str, pa.Table] = {}
+        self._evicted: dict[str, pa.Table] = {}
+        self._keyless_gone: dict[str, int] = {}
+        self._keys: dict[str, pa.Array] = {}
+        self._was: dict[str, pa.Table] = {}
+        self._put: dict[str, pa.Table] = {}
+        self._moved: dict[str, Moved] = {}
 
-    def collect_new(self, source: SourceTable, rows: str) -> None:
-        """The rows that come to a source; with `_hash`."""
-        self._run(f"CREATE OR REPLACE TEMP TABLE {new(source)} AS {rows}")
+    def collect_new(self, coming: Sequence[tuple[SourceTable, pa.Table]], ids: Callable[[SourceTable], str]) -> None:
+        """The rows that come to some sources; `ids` is the SQL of a row's `_id`, from that of its record.
+
+        SQL knows them as they came, and with `_hash` only where it works on them: each name costs half a statement.
+        """
+        queries = []
+        for source, rows in coming:
+            self._register(new(source), rows)
+            queries.append(f"SELECT {ids(source)} AS _id, {hash_sql(quoted(source.key))} AS _hash FROM {new(source)}")
+        # In the order of the rows, which DuckDB keeps.
+        found, at = self._arrow(" UNION ALL ".join(queries)), 0
+        for source, rows in coming:
+            own, at = found.slice(at, rows.num_rows), at + rows.num_rows
+            names = [*source.columns, "_id", "_ts", *(["_deleted"] if source.latest else [])]
+            rows = rows.select(names).set_column(len(source.columns), "_id", own["_id"])
+            self._new[source.source] = rows.append_column("_hash", own["_hash"])
+            if source.latest or source.max_rows is not None:
+                self._register(new(source), self._new[source.source])
 
     def collect_evicted(self, source: SourceTable) -> int:
         """The oldest rows beyond `max_rows`, of what is there and what comes; how many they are."""
         if source.max_rows is None:
             return 0
-        table, coming = self._table(source.table), new(source)
-        total = f"SELECT (SELECT count(*) FROM {table}) + (SELECT count(*) FROM {coming})"
-        excess = max(0, self._run(total) - source.max_rows)
-        if not excess:
+        table, coming = self._table(source.table), self._new[source.source]
+        there = self._cursor.execute(f"SELECT count(*) FROM {table}").fetchone()
+        excess = (there[0] if there else 0) + coming.num_rows - source.max_rows
+        if excess <= 0:
             return 0
         chosen = f"_id, {quoted(source.key)}, _hash"
-        oldest = (
-            f"SELECT {chosen} FROM (SELECT {chosen}, _ts FROM {table} UNION ALL SELECT {chosen}, _ts FROM {coming}) "
-            f"ORDER BY _ts, _id LIMIT {excess}"
-        )
-        self._run(f"CREATE OR REPLACE TEMP TABLE {evicted(source)} AS {oldest}")
-        self._evicting.add(source.source)
-        return excess
+        every = f"SELECT {chosen}, _ts FROM {table} UNION ALL SELECT {chosen}, _ts FROM {new(source)}"
+        going = self._arrow(f"SELECT {chosen} FROM ({every}) ORDER BY _ts, _id LIMIT {excess}")
+        self._evicted[source.source] = going
+        self._register(evicted(source), going)
+        old = going.filter(pc.invert(pc.is_in(going["_id"], coming["_id"])))
+        self._keyless_gone[source.source] = old[source.key].null_count
+        self._new[source.source] = coming.filter(pc.invert(pc.is_in(coming["_id"], going["_id"])))
+        self._register(new(source), self._new[source.source])
+        return int(excess)
 
     def evicts(self, source: SourceTable) -> bool:
-        """Whether rows of a source go because there are too many; only then is there a table of them."""
-        return source.source in self._evicting
-
-    def staying(self, source: SourceTable) -> str:
-        """The condition that a row of a source, there before or coming, does not go."""
-        return f"_id NOT IN (SELECT _id FROM {evicted(source)})" if self.evicts(source) else "true"
+        """Whether rows of a source go because there are too many."""
+        return source.source in self._evicted
 
     def collect_keys(self, view: ViewTable) -> None:
         """The keys whose view rows change. A null key is among them only where one row of it is shown (`latest`)."""
-        key = quoted(view.key)
-        parts = []
+        hashes = []
         for source in view.sources:
-            nulls = "" if source.latest and source is view.left and not view.own else f" WHERE {key} IS NOT NULL"
-            tables = [new(source), *([evicted(source)] if self.evicts(source) else [])]
-            parts += [f"SELECT _hash FROM {table}{nulls}" for table in tables]
-        self._run(f"CREATE OR REPLACE TEMP TABLE {keys_table(view)} AS {' UNION '.join(parts)}")
+            nulls = source.latest and source is view.left and not view.own
+            for rows in (self._new[source.source], self._evicted.get(source.source)):
+                if rows is not None:
+                    keyed = rows if nulls or not rows[view.key].null_count else rows.filter(pc.is_valid(rows[view.key]))
+                    hashes += keyed["_hash"].chunks
+        self._keys[view.table] = pc.unique(pa.chunked_array(hashes, pa.uint64()))
+        # DuckDB takes a millisecond less to begin with numbers of numpy than with those of Arrow.
+        self._cursor.register(_plain(keys_table(view)), {"_hash": self._keys[view.table].to_numpy()})
 
     def look_up(self, source: SourceTable, views: Sequence[ViewTable]) -> None:
         """What is there of the keys that these views touch; where only the newest is kept, of those that come, too."""
-        sides = [view for view in views if source in view.sources]
-        keys = [keys_table(view) for view in sides] + ([new(source)] if source.latest else [])
+        keys = [keys_table(view) for view in views if source in view.sources] + ([new(source)] if source.latest else [])
         if not keys:
             return
         table = self._table(source.table)
-        hashes = " UNION ALL ".join(f"SELECT _hash FROM {name}" for name in keys)
-        self._run(
-            f"CREATE OR REPLACE TEMP TABLE {was(source)} AS SELECT * EXCLUDE (_row), rowid AS _at FROM {table} "
-            f"WHERE {touched(f'({hashes})', table)}"
-        )
-
-    def before(self, source: SourceTable) -> str:
-        """The shown rows that were there, as a relation."""
-        return f"(SELECT {columns_of(source, *KEPT)} FROM {was(source)} WHERE {'_shown' if source.latest else 'true'})"
-
-    def after(self, source: SourceTable) -> str:
-        """The shown rows that are there once the batch is in, as a relation."""
+        hashes = keys[0] if len(keys) == 1 else f"({' UNION ALL '.join(f'SELECT _hash FROM {name}' for name in keys)})"
+        hidden = (*KEPT, "_deleted", "_shown", "rowid AS _at") if source.latest else KEPT
+        found = self._arrow(f"SELECT {columns_of(source, *hidden)} FROM {table} WHERE {touched(hashes, table)}")
+        self._was[source.source] = found
         if source.latest:
-            stays, comes = f"_shown AND _hash NOT IN (SELECT _hash FROM {new(source)})", f"{put(source)} WHERE _shown"
-        else:
-            stays = self.staying(source)
-            comes = f"{new(source)} WHERE {stays}"
-        columns = columns_of(source, *KEPT)
-        return f"(SELECT {columns} FROM {was(source)} WHERE {stays} UNION ALL SELECT {columns} FROM {comes})"
+            # Not by SQL: DuckDB hands conditions on hashes to Arrow as numbers that it has no room for.
+            again = pc.is_in(found["_hash"], self._new[source.source]["_hash"])
+            self._register(was(source), found.filter(again))
 
-    def of_view(self, view: ViewTable, rows: str) -> str:
-        """Those of some rows whose keys this view touches, as a relation."""
-        return f"(FROM {rows} WHERE _hash IN (SELECT _hash FROM {keys_table(view)}))"
+    def take_newest(self, source: SourceTable, sql: str) -> None:
+        """Where only the newest is kept: the rows that take the place of those of the same keys, with `_shown`."""
+        self._put[source.source] = self._arrow(sql)
+        self._register(put(source), self._put[source.source])
 
-    def null_change(self, *sources: SourceTable) -> int:
-        """By how many the shown rows of these sources without a key become more."""
-        return self._run(f"SELECT {' + '.join(self._null_change(source) for source in sources)}")
+    def moved(self, source: SourceTable) -> Moved:
+        """The rows of the touched keys; once those of all sources are looked up."""
+        if source.source not in self._moved:
+            self._moved[source.source] = self._worked_out(source)
+        return self._moved[source.source]
 
-    def _null_change(self, source: SourceTable) -> str:
-        null = f"{quoted(source.key)} IS NULL"
+    def _worked_out(self, source: SourceTable) -> Moved:
+        there, coming = self._was[source.source], self._new[source.source]
+        names = [*source.columns, *KEPT]
+        came = self._put[source.source] if source.latest else coming
+        rows = pa.concat_tables([there.select(names), came.select(names).cast(there.select(names).schema)])
+        shown = there["_shown"] if source.latest else pa.repeat(True, there.num_rows)
+        stays = shown
         if source.latest:
-            came, went = f"{self.after(source)} WHERE {null}", f"{self.before(source)} WHERE {null}"
-            return f"(SELECT count(*) FROM {came}) - (SELECT count(*) FROM {went})"
-        came = f"(SELECT count(*) FROM {new(source)} WHERE {null} AND {self.staying(source)})"
-        if not self.evicts(source):
-            return came
-        went = f"{evicted(source)} WHERE {null} AND _id NOT IN (SELECT _id FROM {new(source)})"
-        return f"{came} - (SELECT count(*) FROM {went})"
+            stays = pc.and_not(shown, pc.is_in(there["_hash"], coming["_hash"]))
+        elif self.evicts(source):
+            stays = pc.invert(pc.is_in(there["_id"], self._evicted[source.source]["_id"]))
+        comes = came["_shown"] if source.latest else pa.repeat(True, came.num_rows)
+        before = np.concatenate([_mask(shown), np.zeros(came.num_rows, bool)])
+        after = np.concatenate([_mask(stays), _mask(comes)])
+        return Moved(rows, before, after, self._keyless_gone.get(source.source, 0))
 
-    def _run(self, sql: str) -> int:
-        row = self._cursor.execute(sql).fetchone()
-        return int(row[0]) if row else 0
+    def touches(self, view: ViewTable) -> bool:
+        """Whether view rows of any key may change."""
+        return len(self._keys[view.table]) > 0
+
+    def of_view(self, view: ViewTable, source: SourceTable) -> Mask:
+        """Which rows of `moved` this view sees after the batch, of the keys that it touches."""
+        moved = self.moved(source)
+        chosen = pc.is_in(moved.rows["_hash"], self._keys[view.table])
+        if source is view.left and not source.latest and not view.own:
+            # Those that come, each with a row of its own; others are not looked up.
+            chosen = pc.or_(chosen, pc.is_null(moved.rows[view.key]))
+        return moved.after & _mask(chosen)
+
+    def _register(self, name: str, rows: pa.Table) -> None:
+        self._cursor.register(_plain(name), rows)
+
+    def _arrow(self, sql: str) -> pa.Table:
+        return self._cursor.execute(sql).to_arrow_table()
+
+
+def _plain(name: str) -> str:
+    """A name as it is without quotes."""
+    return name[1:-1].replace('""', '"')
+
+
+def _mask(values: pa.ChunkedArray | pa.Array) -> Mask:
+    array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    found: Mask = array.to_numpy(zero_copy_only=False)
+    return found
+
+
+def chosen(rows: pa.Table | pa.ChunkedArray, mask: Mask) -> pa.Table | pa.ChunkedArray:
+    """Those of some rows; the rows themselves where these are all."""
+    return rows if mask.all() else rows.filter(pa.array(mask))
 
 
 def touched(keys: str, table: str) -> str:
@@ -146,13 +214,20 @@ def evicted(source: SourceTable) -> str:
 
 
 def was(source: SourceTable) -> str:
-    """The rows of touched keys that were there before the batch."""
+    """Where only the newest is kept: the rows that were there before the batch, of the keys that come again."""
     return quoted(f"_was_{source.source}")
 
 
 def put(source: SourceTable) -> str:
     """Where only the newest is kept: the rows that take the place of those of the same keys."""
     return quoted(f"_put_{source.source}")
+
+
+def stored_sql(source: SourceTable, rows: str, ids: str) -> str:
+    """Rows as they came, as they are stored."""
+    return (
+        f"SELECT {columns_of(source, f'{ids} AS _id', '_ts', f'{hash_sql(quoted(source.key))} AS _hash')} FROM {rows}"
+    )
 
 
 def columns_of(source: SourceTable, *hidden: str) -> str:

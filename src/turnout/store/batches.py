@@ -6,13 +6,14 @@ the keys that a batch touches are handed out, and the view's new rows are taken 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from turnout.decode import Decoded
 from turnout.plan.joins import (
@@ -25,14 +26,27 @@ from turnout.plan.joins import (
 )
 from turnout.plan.tables import Layout, SourceTable, ViewTable
 from turnout.plan.times import moment_sql
-from turnout.store.affected import KEPT, Affected, columns_of, evicted, hash_sql, keys_table, new, put, touched, was
+from turnout.store.affected import (
+    KEPT,
+    Affected,
+    chosen,
+    columns_of,
+    evicted,
+    hash_sql,
+    keys_table,
+    new,
+    put,
+    stored_sql,
+    touched,
+    was,
+)
 from turnout.store.database import next_version, sql_text
 from turnout.store.deltas import DeltaLog, TablePlace
 from turnout.store.feed import MAX_DELTA_ROWS, Feed, Wanted
 from turnout.store.identity import ties
-from turnout.store.join_quality import QualityCount, Sides, move_quality, write_quality
-from turnout.store.narrow import narrowed, widened, widened_sql
-from turnout.store.view_files import Files, export_rows, has_key
+from turnout.store.join_quality import move_quality, write_quality
+from turnout.store.narrow import narrowed, numbered, widened, widened_sql
+from turnout.store.view_files import Files, export_rows
 
 _PLACE = 'topic, "partition", "offset"'
 _BAD_COLUMNS = ("ts", "topic", "partition", "offset", "field", "reason", "value")
@@ -77,7 +91,14 @@ class Place:
 class Batch:
     """A batch being written. Call `load`, then for each view `affected` and `replace`, then `finish`."""
 
-    def __init__(self, place: Place, cursor: duckdb.DuckDBPyConnection, progress: Progress) -> None:
+    def __init__(
+        self,
+        place: Place,
+        cursor: duckdb.DuckDBPyConnection,
+        progress: Progress,
+        lives: Mapping[tuple[str, int], int],
+    ) -> None:
+        """`lives` is how often partitions were deleted, of those that were."""
         self._place = place
         self._layout = place.layout
         self._cursor = cursor
@@ -87,11 +108,11 @@ class Batch:
         # The rows that a view's ids are of: in memory, or as relations.
         self._held: dict[str, dict[str, pa.Table]] = {}
         self._kept: dict[str, Mapping[str, str]] = {}
+        self._numbers: dict[str, list[pa.ChunkedArray]] = {}
         self.versions: dict[str, int] = {}
+        self.lives = dict(lives)
         # As it was when the batch began: half of a change would be worse than none.
         self._wanted = place.feed.wanted
-        found = cursor.execute(f'SELECT topic, "partition", life FROM {place.schema}.lives').fetchall()
-        self._lives: dict[tuple[str, int], int] = {(topic, partition): life for topic, partition, life in found}
         self.log = DeltaLog(cursor, self._wants)
         self.result = BatchResult()
         self._has_faults = False
@@ -112,15 +133,15 @@ class Batch:
 
     def begin_life(self, topic: str, partition: int) -> None:
         """A partition was deleted: what it will hold comes after all that it held, though its offsets are lower."""
-        life = min(MOST_LIVES, self._lives.get((topic, partition), 0) + 1)
-        self._lives[topic, partition] = life
+        life = min(MOST_LIVES, self.lives.get((topic, partition), 0) + 1)
+        self.lives[topic, partition] = life
         lives = f"{self._place.schema}.lives"
         self._cursor.execute(f'DELETE FROM {lives} WHERE topic = ? AND "partition" = ?', [topic, partition])
         self._cursor.execute(f"INSERT INTO {lives} VALUES (?, ?, ?)", [topic, partition, life])
 
-    def _ids(self, topic: str) -> str:
+    def _ids(self, source: SourceTable) -> str:
         """The SQL of a row's `_id`, from that of its record."""
-        own = {partition: life for (of, partition), life in self._lives.items() if of == topic}
+        own = {partition: life for (of, partition), life in self.lives.items() if of == source.topic}
         cases = " ".join(f"WHEN {partition} THEN {life << LIFE_BITS}" for partition, life in own.items())
         return f"_id + CASE _id >> {OFFSET_BITS} {cases} ELSE 0 END" if cases else "_id"
 
@@ -129,49 +150,58 @@ class Batch:
         self.result.records = decoded.records
         if not decoded.records:
             return
-        for number, rows in decoded.rows.items():
-            self._cursor.register(_rows(number), rows)
         if decoded.faults is not None:
             self._cursor.register(_FAULTS, decoded.faults)
         self._has_faults = decoded.faults is not None
         waiting = []
         for index, source in enumerate(self._layout.sources):
-            relation = _rows(index) if index in decoded.rows else f"{self._place.table(source.table)} WHERE false"
-            coming = _coming(source, relation, self._ids(source.topic))
+            rows = decoded.rows.get(index)
             if self.views_built or source.latest or source.max_rows is not None:
-                self._keys.collect_new(source, coming)
-                waiting.append(source)
-                if excess := self._keys.collect_evicted(source):
-                    self.result.evicted[source.table] = excess
-            else:
-                self._append(source, coming)
+                waiting.append((source, rows if rows is not None else self._nothing(source)))
+            elif rows is not None:
+                self._take_in(source, rows)
         views = self._layout.views if self.views_built else ()
+        if waiting:
+            self._keys.collect_new(waiting, self._ids)
+        for source, _ in waiting:
+            if excess := self._keys.collect_evicted(source):
+                self.result.evicted[source.table] = excess
         for view in views:
             self._keys.collect_keys(view)
-        for source in waiting:
+        for source, _ in waiting:
             self._keys.look_up(source, views)
-        for source in waiting:
-            self._merge(source) if source.latest else self._append(source, f"FROM {new(source)}")
+        for source, _ in waiting:
+            self._merge(source) if source.latest else self._append(source)
         if self._has_faults:
             self._note_bad_records()
+
+    def _nothing(self, source: SourceTable) -> pa.Table:
+        """No rows, as they come to a source."""
+        hidden = ("_id", "_ts", "_deleted") if source.latest else ("_id", "_ts")
+        rows = f"SELECT {columns_of(source, *hidden)} FROM {self._place.table(source.table)} LIMIT 0"
+        return self._cursor.execute(rows).to_arrow_table()
+
+    def _take_in(self, source: SourceTable, rows: pa.Table) -> None:
+        """All of some rows, of which nothing else has to be known yet."""
+        with self._registered("_rows", rows):
+            into = f"INSERT INTO {self._place.table(source.table)} BY NAME"
+            if self.log.add(source.table, f"{into} {stored_sql(source, '_rows', self._ids(source))}"):
+                self._changed.append(source.table)
 
     def _run(self, sql: str) -> int:
         """Run a statement; the number of rows it changed, where it changes rows."""
         row = self._cursor.execute(sql).fetchone()
         return int(row[0]) if row else 0
 
-    def _sides(self, view: ViewTable, rows: Callable[[SourceTable], str]) -> Sides:
-        return [self._keys.of_view(view, rows(source)) for source in view.sources]
-
-    def _append(self, source: SourceTable, rows: str) -> None:
+    def _append(self, source: SourceTable) -> None:
         table = self._place.table(source.table)
-        columns = columns_of(source, *KEPT)
         gone = 0
         if self._keys.evicts(source):
             place = TablePlace(source.table, table, source.columns, ["_id"])
             gone = self.log.remove(place, f"_id IN (SELECT _id FROM {evicted(source)})")
-        coming = f"SELECT {columns} FROM ({rows}) WHERE {self._keys.staying(source)}"
-        added = self.log.add(source.table, f"INSERT INTO {table} BY NAME {coming}")
+        plain = source.max_rows is None
+        rows = stored_sql(source, new(source), self._ids(source)) if plain else f"FROM {new(source)}"
+        added = self.log.add(source.table, f"INSERT INTO {table} BY NAME {rows}")
         if added or gone:
             self._changed.append(source.table)
 
@@ -180,18 +210,15 @@ class Batch:
 
         A tombstone is kept as a row that is not shown, so that an older record of another partition stays hidden.
         """
-        table, again = self._place.table(source.table), f"_hash IN (SELECT _hash FROM {new(source)})"
-        every = (
-            f"(SELECT * EXCLUDE (_shown, _at) FROM {was(source)} WHERE {again} UNION ALL BY NAME FROM {new(source)})"
+        table = self._place.table(source.table)
+        every = f"(SELECT * EXCLUDE (_shown, _at) FROM {was(source)} UNION ALL BY NAME FROM {new(source)})"
+        self._keys.take_newest(
+            source,
+            f"WITH kept AS MATERIALIZED (SELECT * EXCLUDE (_nth) FROM ({partition_newest_sql(every, source.key)})), "
+            f"winners AS ({newest_sql('kept', source.key)}) "
+            f"SELECT *, NOT _deleted AND _id IN (SELECT _id FROM winners) AS _shown FROM kept",
         )
-        self._run(f"CREATE OR REPLACE TEMP TABLE _kept AS {partition_newest_sql(every, source.key)}")
-        winners = newest_sql("_kept_rows", source.key)
-        self._run(
-            f"CREATE OR REPLACE TEMP TABLE {put(source)} AS "
-            f"WITH _kept_rows AS (SELECT * EXCLUDE (_nth) FROM _kept), winners AS ({winners}) "
-            f"SELECT *, NOT _deleted AND _id IN (SELECT _id FROM winners) AS _shown FROM _kept_rows"
-        )
-        old = f"rowid IN (SELECT _at FROM {was(source)} WHERE {again})"
+        old = f"rowid IN (SELECT _at FROM {was(source)})"
         gone = self.log.remove(TablePlace(source.table, table, source.columns, ["_id", "_shown"]), old)
         added = self.log.add(source.table, f"INSERT INTO {table} BY NAME FROM {put(source)}")
         if gone or added:
@@ -224,47 +251,48 @@ class Batch:
         """The SQL of where a faulty record was, and of the `_id` that it has among those of its topic."""
         sources = list(enumerate(self._layout.sources))
         topics = " ".join(f"WHEN {number} THEN {_literal(source.topic)}" for number, source in sources)
-        ids = " ".join(f"WHEN {number} THEN {self._ids(source.topic)}" for number, source in sources)
+        ids = " ".join(f"WHEN {number} THEN {self._ids(source)}" for number, source in sources)
         return (
             f"CASE source {ids} END AS _id, CASE source {topics} END AS topic, "
             f'CAST(_id >> {OFFSET_BITS} AS INTEGER) AS "partition", _id & {(1 << OFFSET_BITS) - 1} AS "offset"'
         )
 
     def affected(self, view: ViewTable) -> dict[str, pa.Table] | None:
-        """The shown rows of the keys that this batch touches, for each side of `view`; None where it touches none."""
+        """The shown rows of the keys that this batch touches, for each side of `view`; None where it touches none.
+
+        Of a joined view as far as the join needs them: `narrow_sql_if_unique` is enough.
+        """
         if not self.result.records:
             return None
-        rows = self._handed_out(view, {s.source: f"({self._affected(view, s)})" for s in view.sources})
-        if any(table.num_rows for table in rows.values()) or self._run(f"SELECT count(*) FROM {keys_table(view)}"):
-            return rows
-        return None
+        masks = [self._keys.of_view(view, source) for source in view.sources]
+        if not self._keys.touches(view) and not any(mask.any() for mask in masks):
+            return None
+        rows = [chosen(self._keys.moved(s).rows, mask) for s, mask in zip(view.sources, masks, strict=True)]
+        keys = [chosen(own, mask) for own, mask in zip(self._key_numbers(view), masks, strict=True)]
+        return self._handed_out(view, keys, rows)
 
-    def _handed_out(self, view: ViewTable, rows: Mapping[str, str]) -> dict[str, pa.Table]:
-        """What Spark gets of some rows, given as a relation for each source, by the names that it knows them by."""
+    def _key_numbers(self, view: ViewTable) -> list[pa.ChunkedArray]:
+        """What stands for the keys of all rows that the batch concerns."""
+        if view.table not in self._numbers:
+            self._numbers[view.table] = numbered(view.key, [self._keys.moved(s).rows for s in view.sources])
+        return self._numbers[view.table]
+
+    def _handed_out(
+        self, view: ViewTable, keys: Sequence[pa.ChunkedArray], rows: Sequence[pa.Table]
+    ) -> dict[str, pa.Table]:
+        """What Spark gets of some rows of each source, by the names that it knows them by."""
         if view.own:
-            keyed = {name: f"{rows[source.source]} WHERE {has_key(view)}" for name, source in view.relations.items()}
-            return {
-                name: self._cursor.execute(f"SELECT * EXCLUDE (_hash) FROM {keyed[name]}").to_arrow_table()
-                for name in view.relations
-            }
-        held = {source: self._cursor.execute(f"FROM {relation}").to_arrow_table() for source, relation in rows.items()}
-        self._held[view.table] = held
-        return narrowed(view, held)
-
-    def _affected(self, view: ViewTable, source: SourceTable) -> str:
-        """The shown rows of one side that a view sees when the batch is in, of the keys that it touches, as a query."""
-        columns = columns_of(source, *KEPT)
-        rows = f"SELECT {columns} FROM {self._keys.of_view(view, self._keys.after(source))}"
-        if source is not view.left or source.latest or view.own:
-            return rows
-        keyless = f"{quoted(view.key)} IS NULL AND {self._keys.staying(source)}"
-        return f"{rows} UNION ALL SELECT {columns} FROM {new(source)} WHERE {keyless}"
+            keyed = (table.filter(pc.is_valid(table[view.key])) for table in rows)
+            return {name: table.drop_columns("_hash") for name, table in zip(view.relations, keyed, strict=True)}
+        self._held[view.table] = {source.source: table for source, table in zip(view.sources, rows, strict=True)}
+        return narrowed(view, keys, rows)
 
     def export_affected(self, view: ViewTable, folder: Path, parts: int) -> tuple[str, list[Files]]:
-        """What `affected` hands out, as `export` does it."""
+        """What `affected` hands out of a view with SQL of its own, as `export` does it."""
         for source in view.sources:
-            self._run(f"CREATE OR REPLACE TEMP TABLE {_side(source)} AS {self._affected(view, source)}")
-        return self._exported(view, {source.source: _side(source) for source in view.sources}, folder, parts)
+            self._cursor.register(_side(source), self._keys.moved(source).rows.filter(self._keys.of_view(view, source)))
+        rows = {source.source: quoted(_side(source)) for source in view.sources}
+        return export_rows(self._cursor, view, rows, folder, parts)
 
     def replace(self, view: ViewTable, parts: Iterable[pa.Table]) -> None:
         """Put the view's new rows of the touched keys in place of its old ones; `parts` as Spark gave them."""
@@ -280,17 +308,13 @@ class Batch:
 
     def export(self, view: ViewTable, folder: Path, parts: int) -> tuple[str, list[Files]]:
         """What `everything` hands out, as far as the view needs it, in files; and the SQL to run over each part."""
-        return self._exported(view, self._every(view), folder, parts)
+        self._kept[view.table] = self._every(view)
+        return export_rows(self._cursor, view, self._kept[view.table], folder, parts)
 
     def _every(self, view: ViewTable) -> dict[str, str]:
         """All shown rows of its sides, as relations."""
         every = [(s, f"SELECT {columns_of(s, *KEPT)} FROM {self._place.table(s.table)}") for s in view.sources]
         return {s.source: f"({rows} WHERE _shown)" if s.latest else f"({rows})" for s, rows in every}
-
-    def _exported(self, view: ViewTable, rows: Mapping[str, str], folder: Path, parts: int) -> tuple[str, list[Files]]:
-        self._held.pop(view.table, None)
-        self._kept[view.table] = rows
-        return export_rows(self._cursor, view, rows, folder, parts)
 
     def size(self, view: ViewTable) -> int:
         """How many rows the sides of a view have."""
@@ -298,7 +322,9 @@ class Batch:
 
     def everything(self, view: ViewTable) -> dict[str, pa.Table]:
         """What Spark needs of all shown rows of its sides, by the names that it knows them by."""
-        return self._handed_out(view, self._every(view))
+        every = self._every(view)
+        rows = [self._cursor.execute(f"FROM {every[s.source]}").to_arrow_table() for s in view.sources]
+        return self._handed_out(view, numbered(view.key, rows), rows)
 
     def build(self, view: ViewTable, parts: Iterable[pa.Table]) -> None:
         """Fill the whole view, once its sources have caught up; `parts` as Spark gave them."""
@@ -354,12 +380,7 @@ class Batch:
         for view in self._layout.views if views_built else ():
             if not self.views_built:
                 write_quality(self._cursor, self._place.schema, view)
-            elif self.result.records:
-                before, after = (self._sides(view, rows) for rows in (self._keys.before, self._keys.after))
-                change = QualityCount.between(self._cursor, view.key, before, after)
-                nulls = self._keys.null_change(*view.sources)
-                move_quality(self._cursor, self._place.schema, view, change, nulls)
-            else:
+            elif not self.result.records or not self._quality_moves(view):
                 continue
             self._changed.append("join_quality")
         self.versions = next_version(self._cursor, self._place.schema, *dict.fromkeys(self._changed))
@@ -369,23 +390,15 @@ class Batch:
             [batch_id, offsets, self.result.records, views_built],
         )
 
+    def _quality_moves(self, view: ViewTable) -> bool:
+        sides = [self._keys.moved(source) for source in view.sources]
+        return move_quality(self._cursor, self._place.schema, view, self._key_numbers(view), sides)
+
 
 def _literal(text: str) -> str:
     return f"'{sql_text(text)}'"
 
 
-def _rows(number: int) -> str:
-    """The rows that came to a source, given by its number."""
-    return f"_rows_{number}"
-
-
 def _side(source: SourceTable) -> str:
     """The rows of a source that a view sees of the keys that the batch touches."""
-    return quoted(f"_side_{source.source}")
-
-
-def _coming(source: SourceTable, relation: str, ids: str) -> str:
-    """The rows of a source among the records of a batch, as a query."""
-    names = ", ".join(quoted(column) for column in source.columns)
-    deleted = "_deleted" if source.latest else "false AS _deleted"
-    return f"SELECT {names}, {ids} AS _id, _ts, {hash_sql(quoted(source.key))} AS _hash, {deleted} FROM {relation}"
+    return f"_side_{source.source}"

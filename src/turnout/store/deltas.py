@@ -13,7 +13,7 @@ from turnout.plan.joins import quoted
 from turnout.store.feed import MAX_DELTA_ROWS, Delta, Wanted
 from turnout.store.identity import ROW
 
-_NEVER_TOLD = ("_hash", "_ts", "_deleted", "_shown")
+_NEVER_TOLD = ("_hash", "_ts", "_deleted", "_shown", "_at")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +48,18 @@ class DeltaLog:
         told = [quoted(name) for name in place.columns if wanted.every or name in wanted.columns]
         names = ", ".join([*told, *place.hidden, ROW])
         going = f"SELECT {names}, rowid AS _at FROM {place.relation} WHERE {condition}"
-        self._count(f"CREATE OR REPLACE TEMP TABLE _going AS {going}")
-        self._collect(self._removed, place.table, "SELECT * EXCLUDE (_at) FROM _going")
+        found = self._cursor.execute(going).to_arrow_table()
+        self._removed.setdefault(place.table, []).append(_shown(found))
+        self._cursor.register("_going", {"_at": found["_at"].to_numpy()})
         return self._count(f"DELETE FROM {place.relation} WHERE rowid IN (SELECT _at FROM _going)")
 
     def add(self, table: str, sql: str) -> int:
         """Run an INSERT into `table`; the number of rows it added."""
         if self._wants(table) is None:
             return self._count(sql)
-        return self._collect(self._added, table, f"{sql} RETURNING *")
+        returned = self._cursor.execute(f"{sql} RETURNING *").to_arrow_table()
+        self._added.setdefault(table, []).append(_shown(returned))
+        return int(returned.num_rows)
 
     def deltas(self) -> dict[str, Delta]:
         """What changed in each wanted table; those of too many rows are left out."""
@@ -72,11 +75,6 @@ class DeltaLog:
     def _count(self, sql: str) -> int:
         row = self._cursor.execute(sql).fetchone()
         return int(row[0]) if row else 0
-
-    def _collect(self, rows: dict[str, list[pa.Table]], table: str, sql: str) -> int:
-        returned = self._cursor.execute(sql).to_arrow_table()
-        rows.setdefault(table, []).append(_shown(returned))
-        return int(returned.num_rows)
 
 
 def _shown(rows: pa.Table) -> pa.Table:

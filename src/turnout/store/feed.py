@@ -65,6 +65,7 @@ class Feed:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._listeners: tuple[Listener, ...] = ()
+        self._wanters: dict[object, Mapping[str, Wanted]] = {}
         self._wanted: Mapping[str, Wanted] = {}
 
     def listen(self, listener: Listener) -> None:
@@ -75,9 +76,16 @@ class Feed:
         with self._lock:
             self._listeners = tuple(known for known in self._listeners if known != listener)
 
-    def want(self, tables: Mapping[str, Wanted]) -> None:
-        """Collect the changed rows of these tables from now on, and of no others."""
-        self._wanted = dict(tables)
+    def want(self, tables: Mapping[str, Wanted], wanter: object = None) -> None:
+        """Collect the changed rows of these tables from now on, and for this wanter of no others."""
+        with self._lock:
+            self._wanters.pop(wanter, None)
+            if tables:
+                self._wanters[wanter] = dict(tables)
+            wanted: dict[str, Wanted] = {}
+            for name, one in ((name, one) for each in self._wanters.values() for name, one in each.items()):
+                wanted[name] = wanted.get(name, Wanted()) | one
+            self._wanted = wanted
 
     @property
     def wanted(self) -> Mapping[str, Wanted]:

@@ -29,6 +29,8 @@ class GenerationTables:
         self.generation = generation
         self.layout = layout
         self.schema = f"g{generation}"
+        self._lives: Mapping[tuple[str, int], int] | None = None
+        """How often partitions were deleted; what stands in the table, once that was read."""
 
     def create(self, cursor: duckdb.DuckDBPyConnection, *, views_built: bool) -> None:
         """Make the empty tables inside the caller's transaction; with nothing to catch up on, its views are built."""
@@ -120,9 +122,13 @@ class GenerationTables:
             progress = self.progress(cursor)
             place = Place(self.schema, self.layout, self.database.feed, self._bad_rows)
             replayed = batch_id is not None and batch_id <= progress.batch_id
-            batch = None if replayed else Batch(place, cursor, progress)
+            if self._lives is None:
+                found = cursor.execute(f'SELECT topic, "partition", life FROM {self.schema}.lives').fetchall()
+                self._lives = {(topic, partition): life for topic, partition, life in found}
+            batch = None if replayed else Batch(place, cursor, progress, self._lives)
             yield batch
         if batch is not None:
+            self._lives = batch.lives
             self.database.feed.tell(Commit(self.generation, batch.versions, batch.log.deltas()))
 
     def table(self, name: str) -> str:

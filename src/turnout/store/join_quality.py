@@ -6,111 +6,89 @@ touched keys are taken before and after a batch, so its cost does not grow with 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import duckdb
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
 from turnout.plan.joins import quoted
 from turnout.plan.tables import SourceTable, ViewTable
+from turnout.store.affected import Mask, Moved
 
-Sides = Sequence[str]
-"""The left rows of a view and those of each right side, as relations."""
+_COLUMNS = ("leftRows", "rightRows", "matched", "unmatchedLeft", "unmatchedRight", "duplicateRightKeys", "nullKeys")
 
-
-@dataclass(frozen=True, slots=True)
-class QualityCount:
-    """Sums over keys: left rows with a match, right rows with a match, right keys with several rows."""
-
-    matched_left: int
-    matched_right: int
-    duplicate_keys: int
-
-    @classmethod
-    def of(cls, cursor: duckdb.DuckDBPyConnection, key: str, sides: Sides) -> QualityCount:
-        """Over the shown rows of two relations."""
-        return cls._summed(cursor, key, {1: sides})
-
-    @classmethod
-    def between(cls, cursor: duckdb.DuckDBPyConnection, key: str, before: Sides, after: Sides) -> QualityCount:
-        """By how much the counts over some keys change."""
-        return cls._summed(cursor, key, {-1: before, 1: after})
-
-    @classmethod
-    def _summed(cls, cursor: duckdb.DuckDBPyConnection, key: str, sides: Mapping[int, Sides]) -> QualityCount:
-        """The counts of several moments, each times its sign, added up: one statement, however many they are."""
-        rows = " UNION ALL ".join(
-            f"SELECT {quoted(key)} AS key, {sign} AS sign, {side} AS side FROM {relation} "
-            f"WHERE {quoted(key)} IS NOT NULL"
-            for sign, relations in sides.items()
-            for side, relation in enumerate(relations)
-        )
-        rights = range(1, max(len(relations) for relations in sides.values()))
-        counted = ", ".join(f"count(*) FILTER (side = {side}) AS n{side}" for side in (0, *rights))
-        keys = f"SELECT sign, {counted} FROM ({rows}) GROUP BY key, sign"
-        everywhere = " AND ".join(["true", *(f"n{side} > 0" for side in rights)])
-        others = " + ".join(["0", *(f"n{side}" for side in rights)])
-        twice = " + ".join(["0", *(f"CAST(n{side} > 1 AS INTEGER)" for side in rights)])
-        row = cursor.execute(
-            f"SELECT coalesce(sum(sign * n0) FILTER ({everywhere}), 0)::BIGINT, "
-            f"coalesce(sum(sign * ({others})) FILTER (n0 > 0), 0)::BIGINT, "
-            f"coalesce(sum(sign * ({twice})), 0)::BIGINT FROM ({keys})"
-        ).fetchone()
-        assert row is not None
-        return cls(*row)
-
-    def __add__(self, other: QualityCount) -> QualityCount:
-        return QualityCount(
-            self.matched_left + other.matched_left,
-            self.matched_right + other.matched_right,
-            self.duplicate_keys + other.duplicate_keys,
-        )
+Numbers = npt.NDArray[np.int64]
 
 
 def write_quality(cursor: duckdb.DuckDBPyConnection, schema: str, view: ViewTable) -> None:
     """Write the row of `view`, counted over all rows."""
-    sides = [_shown(schema, source) for source in view.sources]
-    nulls = sum(_number(cursor, f"SELECT count(*) FROM {side} WHERE {quoted(view.key)} IS NULL") for side in sides)
-    _write(cursor, schema, view, QualityCount.of(cursor, view.key, sides), nulls)
+    key = quoted(view.key)
+    rows = " UNION ALL ".join(
+        f"SELECT {key} AS key, {side} AS side FROM {_shown(schema, source)}" for side, source in enumerate(view.sources)
+    )
+    rights = range(1, len(view.sources))
+    counted = ", ".join(f"count(*) FILTER (side = {side}) AS n{side}" for side in (0, *rights))
+    matched = " AND ".join(["key IS NOT NULL", *(f"n{side} > 0" for side in rights)])
+    others = " + ".join(["0", *(f"n{side}" for side in rights)])
+    twice = " + ".join(["0", *(f"CAST(n{side} > 1 AS INTEGER)" for side in rights)])
+    sums = {
+        "leftRows": "sum(n0)",
+        "rightRows": f"sum({others})",
+        "matched": f"sum(n0) FILTER ({matched})",
+        "unmatchedLeft": f"sum(n0) FILTER (NOT ({matched}))",
+        "unmatchedRight": f"sum({others}) FILTER (key IS NULL OR n0 = 0)",
+        "duplicateRightKeys": f"sum({twice}) FILTER (key IS NOT NULL)",
+        "nullKeys": f"sum(n0 + {others}) FILTER (key IS NULL)",
+    }
+    found = ", ".join(f"coalesce({sums[name]}, 0)::BIGINT AS {name}" for name in _COLUMNS)
+    cursor.execute(
+        f"UPDATE {schema}.join_quality SET {', '.join(f'{name} = q.{name}' for name in _COLUMNS)} "
+        f"FROM (SELECT {found} FROM (SELECT key, {counted} FROM ({rows}) GROUP BY key)) AS q WHERE view = ?",
+        [view.table],
+    )
 
 
 def move_quality(
-    cursor: duckdb.DuckDBPyConnection, schema: str, view: ViewTable, change: QualityCount, null_change: int
-) -> None:
-    """Move the row of `view` by what the touched keys changed."""
-    row = cursor.execute(
-        f"SELECT matched, rightRows - unmatchedRight, duplicateRightKeys, nullKeys "
-        f"FROM {schema}.join_quality WHERE view = ?",
-        [view.table],
-    ).fetchone()
-    assert row is not None
-    _write(cursor, schema, view, QualityCount(*row[:3]) + change, row[3] + null_change)
+    cursor: duckdb.DuckDBPyConnection,
+    schema: str,
+    view: ViewTable,
+    keys: Sequence[pa.ChunkedArray],
+    sides: Sequence[Moved],
+) -> bool:
+    """Move the row of `view` by what a batch changed; whether it did. `keys` stand for the keys of the rows."""
+    codes = _codes(keys)
+    change = _counts(codes, [side.after for side in sides]) - _counts(codes, [side.before for side in sides])
+    # Rows without a key that went are not among those of the sides; they matched nothing.
+    for number, side in enumerate(sides):
+        change[[0 if number == 0 else 1, 3 if number == 0 else 4, 6]] -= side.keyless_gone
+    if not change.any():
+        return False
+    moved = ", ".join(f"{name} = {name} + {by}" for name, by in zip(_COLUMNS, change, strict=True) if by)
+    cursor.execute(f"UPDATE {schema}.join_quality SET {moved} WHERE view = ?", [view.table])
+    return True
 
 
-def _write(cursor: duckdb.DuckDBPyConnection, schema: str, view: ViewTable, count: QualityCount, nulls: int) -> None:
-    left, *rights = (_number(cursor, f"SELECT count(*) FROM {_shown(schema, source)}") for source in view.sources)
-    right = sum(rights)
-    cursor.execute(
-        f"UPDATE {schema}.join_quality SET leftRows = ?, rightRows = ?, matched = ?, unmatchedLeft = ?, "
-        f"unmatchedRight = ?, duplicateRightKeys = ?, nullKeys = ? WHERE view = ?",
-        [
-            left,
-            right,
-            count.matched_left,
-            left - count.matched_left,
-            right - count.matched_right,
-            count.duplicate_keys,
-            nulls,
-            view.table,
-        ],
-    )
+def _codes(keys: Sequence[pa.ChunkedArray]) -> list[Numbers]:
+    """A number from 1 for each key, 0 for none, for the rows of each side."""
+    every = pa.chunked_array([chunk for side in keys for chunk in side.chunks], keys[0].type).combine_chunks()
+    codes = every.dictionary_encode().indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64) + 1
+    return np.split(codes, np.cumsum([len(side) for side in keys])[:-1])
+
+
+def _counts(codes: Sequence[Numbers], chosen: Sequence[Mask]) -> Numbers:
+    """What stands in `_COLUMNS`, over the chosen rows of each side."""
+    most = max((int(side.max()) for side in codes if len(side)), default=0) + 1
+    left, *rights = (np.bincount(side[mask], minlength=most) for side, mask in zip(codes, chosen, strict=True))
+    nulls = left[0] + sum(right[0] for right in rights)
+    rows = (left.sum(), sum(right.sum() for right in rights))
+    left, rights = left[1:], [right[1:] for right in rights]
+    matched = left[np.logical_and.reduce([right > 0 for right in rights])].sum() if rights else left.sum()
+    matched_right = sum(right[left > 0].sum() for right in rights)
+    twice = sum(np.count_nonzero(right > 1) for right in rights)
+    return np.array([*rows, matched, rows[0] - matched, rows[1] - matched_right, twice, nulls], np.int64)
 
 
 def _shown(schema: str, source: SourceTable) -> str:
     return f"(FROM {schema}.{quoted(source.table)} WHERE {'_shown' if source.latest else 'true'})"
-
-
-def _number(cursor: duckdb.DuckDBPyConnection, sql: str) -> int:
-    row = cursor.execute(sql).fetchone()
-    assert row is not None
-    return int(row[0])

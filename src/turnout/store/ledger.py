@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 import duckdb
 
+from turnout.plan.control import topic_field
 from turnout.plan.joins import quoted
 from turnout.plan.plan import Plan
 from turnout.plan.times import moment_sql, now_milliseconds
 from turnout.store.database import Database, next_version
 
-_TRIM_EVERY = 200
-_ARRIVE = f"""
+_ADD_MESSAGE = f"""
 INSERT INTO turnout.control_raw (
     _id, ts, "partition", "offset", requester, raw, detail, _milliseconds, _arrived)
 SELECT coalesce(max(_id), 0) + 1, {moment_sql("CAST($moment AS BIGINT)")}, $partition, $offset, $requester, $raw,
@@ -46,7 +46,7 @@ class GenerationRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
+class MessageRecord:
     """A control message as it came: from a topic with its place, or from a surface without one."""
 
     raw: str | None
@@ -56,22 +56,13 @@ class Arrival:
     timestamp_ms: int | None = None
     refused: str | None = None
     """Why it cannot be followed, where that is not to be seen in `raw`."""
+    number: int = 0
+    """Its own, once the store has it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pending:
-    """A message that is kept and has no outcome yet."""
-
-    number: int
-    raw: str | None
-    requester: str
-    offset: int | None
-    refused: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Swap:
-    """One row of the history."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwapRecord:
+    """One row of the history, in the order of its columns."""
 
     generation: int
     before: str
@@ -79,10 +70,10 @@ class Swap:
     requester: str
     request_id: str | None
     control_offset: int | None
-    source_offsets: str
-    build_seconds: float
-    catch_up_seconds: float
-    publish_seconds: float
+    source_offsets: str = "{}"
+    build_seconds: float = 0.0
+    catch_up_seconds: float = 0.0
+    publish_seconds: float = 0.0
     outcome: str
     detail: str = ""
 
@@ -90,11 +81,9 @@ class Swap:
 class Ledger:
     """The shared tables of the store."""
 
-    def __init__(self, database: Database, sources: Sequence[str], log_rows: int) -> None:
-        self._database = database
-        self._log_rows = log_rows
-        self._logged = 0
-        self._topics = [f"{source}Topic" for source in sources]
+    def __init__(self, database: Database, sources: Sequence[str]) -> None:
+        self.database = database
+        self._topics = [topic_field(source) for source in sources]
         with database.write() as cursor:
             self._make_status(cursor)
 
@@ -115,25 +104,18 @@ class Ledger:
         cursor.execute("CREATE OR REPLACE VIEW main.orchestrator_status AS FROM turnout.orchestrator_status")
 
     def log(self, level: str, message: str) -> None:
-        with self._database.write() as cursor:
+        with self.database.write() as cursor:
             cursor.execute(
                 "INSERT INTO turnout.orchestrator_logs "
                 "SELECT coalesce(max(_id), 0) + 1, ?, ?, ? FROM turnout.orchestrator_logs",
                 [datetime.now(UTC), level, message],
             )
-            self._logged += 1
-            if self._logged % _TRIM_EVERY == 1:
-                cursor.execute(
-                    "DELETE FROM turnout.orchestrator_logs "
-                    "WHERE _id <= (SELECT max(_id) FROM turnout.orchestrator_logs) - ?",
-                    [self._log_rows],
-                )
             next_version(cursor, "turnout", "orchestrator_logs")
 
     def set_status(self, cursor: duckdb.DuckDBPyConnection | None = None, **values: Any) -> None:
         """Change fields of the status row in place."""
         if cursor is None:
-            with self._database.write() as writing:
+            with self.database.write() as writing:
                 self.set_status(writing, **values)
             return
         changes = ", ".join(f"{quoted(name)} = ?" for name in values)
@@ -141,7 +123,7 @@ class Ledger:
         next_version(cursor, "turnout", "orchestrator_status")
 
     def status(self) -> dict[str, Any]:
-        with self._database.read() as cursor:
+        with self.database.read() as cursor:
             rows = (
                 cursor.execute("SELECT * EXCLUDE (_id) FROM turnout.orchestrator_status").to_arrow_table().to_pylist()
             )
@@ -150,37 +132,37 @@ class Ledger:
 
     def plan_values(self, plan: Plan) -> dict[str, Any]:
         """The fields of the status row that tell a plan."""
-        topics = {f"{source}Topic": topic for source, topic in plan.topics.items()}
+        topics = {topic_field(source): topic for source, topic in plan.topics.items()}
         joins = dict.fromkeys(join.value for join in plan.joins.values())
         return {**topics, "joinType": ", ".join(joins)}
 
-    def arrive(self, arrivals: Sequence[Arrival]) -> list[Pending | None]:
+    def add_messages(self, messages: Sequence[MessageRecord]) -> list[MessageRecord | None]:
         """Keep messages before anything is done with them; None for one that was there already."""
-        with self._database.write() as cursor:
-            kept = [self._arrive(cursor, arrival) for arrival in arrivals]
+        with self.database.write() as cursor:
+            kept = [self._add_message(cursor, message) for message in messages]
             next_version(cursor, "turnout", "control_raw")
         return kept
 
-    def _arrive(self, cursor: duckdb.DuckDBPyConnection, arrival: Arrival) -> Pending | None:
+    def _add_message(self, cursor: duckdb.DuckDBPyConnection, message: MessageRecord) -> MessageRecord | None:
         # The time is part of a place: a control topic that was made anew counts its offsets from 0 again.
-        moment = now_milliseconds() if arrival.timestamp_ms is None else arrival.timestamp_ms
-        place = {"moment": moment, "partition": arrival.partition, "offset": arrival.offset}
-        given = {"requester": arrival.requester, "raw": arrival.raw, "refused": arrival.refused}
-        row = cursor.execute(_ARRIVE, place | given).fetchone()
-        return Pending(row[0], arrival.raw, arrival.requester, arrival.offset, arrival.refused) if row else None
+        moment = now_milliseconds() if message.timestamp_ms is None else message.timestamp_ms
+        place = {"moment": moment, "partition": message.partition, "offset": message.offset}
+        given = {"requester": message.requester, "raw": message.raw, "refused": message.refused}
+        row = cursor.execute(_ADD_MESSAGE, place | given).fetchone()
+        return replace(message, number=row[0]) if row else None
 
-    def pending(self) -> list[Pending]:
+    def open_messages(self) -> list[MessageRecord]:
         """Messages without an outcome, oldest first."""
-        with self._database.read() as cursor:
+        with self.database.read() as cursor:
             rows = cursor.execute(
-                'SELECT _id, raw, requester, "offset", detail FROM turnout.control_raw '
+                'SELECT raw, requester, "partition", "offset", _milliseconds, detail, _id FROM turnout.control_raw '
                 "WHERE outcome IS NULL ORDER BY _id"
             ).fetchall()
-        return [Pending(*row) for row in rows]
+        return [MessageRecord(*row) for row in rows]
 
     def control_positions(self) -> dict[int, int]:
         """The next offset to read of each partition of the control topic."""
-        with self._database.read() as cursor:
+        with self.database.read() as cursor:
             rows = cursor.execute(
                 'SELECT "partition", max("offset") + 1 FROM (SELECT "partition", "offset" FROM turnout.control_raw '
                 'UNION ALL SELECT "partition", "offset" FROM turnout.control_places) '
@@ -202,7 +184,7 @@ class Ledger:
 
     def unacknowledged(self) -> list[tuple[int, dict[str, Any]]]:
         """Outcomes that were not sent yet: id, and what to send."""
-        with self._database.read() as cursor:
+        with self.database.read() as cursor:
             rows = cursor.execute(
                 'SELECT _id, requestId, outcome, detail, requester, "partition", "offset" FROM turnout.control_raw '
                 "WHERE outcome IS NOT NULL AND _acknowledged IS NULL ORDER BY _id"
@@ -211,31 +193,17 @@ class Ledger:
         return [(row[0], dict(zip(names, row[1:], strict=True))) for row in rows]
 
     def acknowledged(self, messages: Sequence[int]) -> None:
-        with self._database.write() as cursor:
+        with self.database.write() as cursor:
             cursor.execute(
                 "UPDATE turnout.control_raw SET _acknowledged = true WHERE _id IN (SELECT unnest(?::BIGINT[]))",
                 [list(messages)],
             )
 
-    def add_swap(self, cursor: duckdb.DuckDBPyConnection, swap: Swap) -> None:
+    def add_swap(self, cursor: duckdb.DuckDBPyConnection, swap: SwapRecord) -> None:
         cursor.execute(
             "INSERT INTO turnout.swaps SELECT coalesce(max(_id), 0) + 1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? "
             "FROM turnout.swaps",
-            [
-                datetime.now(UTC),
-                swap.generation,
-                swap.before,
-                swap.after,
-                swap.requester,
-                swap.request_id,
-                swap.control_offset,
-                swap.source_offsets,
-                swap.build_seconds,
-                swap.catch_up_seconds,
-                swap.publish_seconds,
-                swap.outcome,
-                swap.detail,
-            ],
+            [datetime.now(UTC), *astuple(swap)],
         )
         next_version(cursor, "turnout", "swaps")
 
@@ -255,7 +223,7 @@ class Ledger:
         cursor.execute("DELETE FROM turnout.generations WHERE generation = ?", [generation])
 
     def generations(self) -> dict[int, GenerationRecord]:
-        with self._database.read() as cursor:
+        with self.database.read() as cursor:
             rows = cursor.execute("FROM turnout.generations").fetchall()
         return {row[0]: GenerationRecord(row[0], Plan.from_json(json.loads(row[1])), *row[2:]) for row in rows}
 
@@ -267,7 +235,7 @@ class Ledger:
 
     def published(self) -> tuple[int, Plan | None]:
         """The published generation, and the plan that was published before it."""
-        with self._database.read() as cursor:
+        with self.database.read() as cursor:
             row = cursor.execute("SELECT generation, previous FROM turnout.published").fetchone()
         assert row is not None
         return int(row[0]), Plan.from_json(json.loads(row[1])) if row[1] else None

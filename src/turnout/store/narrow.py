@@ -9,29 +9,64 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 import duckdb
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from turnout.plan.joins import KEY, quoted, right_id
+from turnout.plan.joins import KEY, OFFSET_BITS, quoted, right_id
 from turnout.plan.tables import ViewTable
 
 _SHIFT = 1
 """Spark's integers have a sign: of a key's hash they hold the upper 63 bits."""
 
 
-def narrowed(view: ViewTable, rows: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-    """What Spark gets of some rows of each source, which have all columns and `_hash`, by the names it knows them by.
+def numbered(key: str, rows: Sequence[pa.Table]) -> list[pa.ChunkedArray]:
+    """What stands for the key of each row, in tables that have `_hash`.
 
-    Numbers stand for keys, because they are joined in less time than texts. Equal keys have one number; where
-    different ones among these rows share a number, which only chance or malice brings about, the key stands for itself.
+    Numbers, because they are joined in less time than texts. Equal keys have one number; where different ones among
+    these rows share a number, which only chance or malice brings about, the key stands for itself.
     """
-    keyed = [pa.table({"k": table[view.key], "n": _number(table, view.key)}) for table in rows.values()]
-    found = pa.concat_tables(keyed)
-    shared = found.group_by(["k", "n"]).aggregate([]).num_rows != found.group_by("n").aggregate([]).num_rows
-    return {
-        name: pa.table({KEY: both["k" if shared else "n"], "_id": table["_id"], "_ts": table["_ts"]})
-        for name, both, table in zip(view.relations, keyed, rows.values(), strict=True)
-    }
+    keys = [table[key] for table in rows]
+    numbers = [_number(table, key) for table in rows]
+    return keys if _distinct(keys) > _distinct(numbers) else numbers
+
+
+def _distinct(columns: Sequence[pa.ChunkedArray]) -> int:
+    chunks = [chunk for column in columns for chunk in column.chunks]
+    return int(pc.count_distinct(pa.chunked_array(chunks, columns[0].type)).as_py())
+
+
+def narrowed(view: ViewTable, keys: Sequence[pa.ChunkedArray], rows: Sequence[pa.Table]) -> dict[str, pa.Table]:
+    """What Spark gets of some rows of each source, by the names it knows them by, with what stands for their keys.
+
+    Of right rows only the newest of each key, unless all take part: `narrow_sql_if_unique` is enough then.
+    """
+    found = {}
+    for name, source, own, table in zip(view.relations, view.sources, keys, rows, strict=True):
+        narrow = pa.table({KEY: own, "_id": table["_id"], "_ts": table["_ts"]})
+        found[name] = narrow if source is view.left or view.pairs else _newest(narrow)
+    return found
+
+
+def _newest(rows: pa.Table) -> pa.Table:
+    """The newest row of each key, as `newest_sql` has it; rows without a key, which match nothing, stay behind."""
+    if rows[KEY].null_count:
+        rows = rows.filter(pc.is_valid(rows[KEY]))
+    if pc.count_distinct(rows[KEY]).as_py() == rows.num_rows:
+        return rows
+    keys = rows[KEY].combine_chunks().dictionary_encode().indices.to_numpy()
+    ids, times = rows["_id"].to_numpy(), rows["_ts"].to_numpy()
+    # Ids of one partition are next to each other, and the last of them is the newest there.
+    order = np.lexsort((ids, keys))
+    order = order[_last(keys[order], ids[order] >> OFFSET_BITS)]
+    order = order[np.lexsort((ids[order], times[order], keys[order]))]
+    return rows.take(pa.array(order[_last(keys[order])]))
+
+
+def _last(*columns: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Where the values of sorted rows are others than those of the next row."""
+    return np.append(np.logical_or.reduce([column[1:] != column[:-1] for column in columns]), True)
 
 
 def _number(table: pa.Table, key: str) -> pa.ChunkedArray:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from turnout.plan.joins import partition_newest_ids_sql, quoted
 from turnout.plan.tables import SourceTable, ViewTable
@@ -44,6 +46,14 @@ def export_rows(
         for number, part in enumerate(files):
             part[name] = sorted((below / f"_part={number}").glob("*.parquet")) or [nothing]
     return sql, files
+
+
+def write_rows(rows: Mapping[str, pa.Table], folder: Path) -> Files:
+    """Rows that are held in memory as one part."""
+    files = {name: [folder / f"{name}.parquet"] for name in rows}
+    for name, [file] in files.items():
+        pq.write_table(rows[name], file, compression="none")
+    return files
 
 
 def _copy(cursor: duckdb.DuckDBPyConnection, rows: str, target: Path, options: str = "") -> None:

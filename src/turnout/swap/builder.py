@@ -1,7 +1,7 @@
 """The builder: from a plan to a generation that has caught up, beside whatever is published.
 
-It publishes nothing. A plan that cannot be right is refused before anything is made, and a build that fails is taken
-away whole.
+It publishes nothing. It refuses a plan that cannot be right before it makes anything, and removes a build that fails
+whole.
 """
 
 from __future__ import annotations
@@ -10,10 +10,8 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
-from turnout.config import Settings
 from turnout.config.tables import layout_of
 from turnout.decode.topic_check import Sample
 from turnout.errors import TurnoutError, first_line
@@ -23,8 +21,8 @@ from turnout.plan.swap_rules import SwapState
 from turnout.spark.engine import Engine, is_gone
 from turnout.store.database import is_store_failure
 from turnout.store.ledger import GenerationRecord
-from turnout.swap.generations import Generation, Generations, Say
-from turnout.swap.lifecycle import Keeper
+from turnout.swap.generations import Generation, Generations
+from turnout.swap.lifecycle import Lifecycle
 
 TICK_SECONDS = 0.1
 
@@ -33,40 +31,30 @@ class Stopping(Exception):  # noqa: N818 - not an error: the way out of a wait w
     """The process is being stopped."""
 
 
-@dataclass(frozen=True, slots=True)
-class BuildTimes:
-    """How long the parts of a build took, in seconds."""
-
-    build: float = 0.0
-    catch_up: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Site:
-    """What a builder works with: settings, the living generations, and whom it tells."""
-
-    settings: Settings
-    engine: Engine
-    keeper: Keeper
-    stopping: threading.Event
-    say: Say
-    tell_state: Callable[[SwapState], None]
-    tend: Callable[[], None]
-    """What has to go on while a build takes its time."""
-
-
 class Builder:
     """Builds one generation at a time, on the orchestrator's thread."""
 
-    def __init__(self, site: Site, makes: Generations, begun: GenerationRecord | None) -> None:
-        self._site = site
-        self._makes = makes
+    def __init__(
+        self,
+        generations: Generations,
+        lifecycle: Lifecycle,
+        engine: Engine,
+        stopping: threading.Event,
+        tend: Callable[[], None],
+        begun: GenerationRecord | None,
+    ) -> None:
+        """`tend` is what has to go on while a build takes its time; `begun` a first build that a crash interrupted."""
+        self._generations = generations
+        self._lifecycle = lifecycle
+        self._engine = engine
+        self._stopping = stopping
+        self._tend = tend
         self._begun = begun
 
     def validate(self, plan: Plan) -> list[Sample]:
         """The topics exist, can be read, and hold records that decode; TurnoutError says which does not."""
         with self._working():
-            samples = self._makes.samples(plan)
+            samples = self._generations.samples(plan)
         complaints = [complaint for sample in samples if (complaint := sample.complaint())]
         if complaints:
             raise TurnoutError(
@@ -79,7 +67,7 @@ class Builder:
 
     def dry_run(self, plan: Plan, *, changes: bool) -> dict[str, Any]:
         """What a build of `plan` would be like; TurnoutError where it would be refused."""
-        layout = layout_of(self._site.settings, plan)
+        layout = layout_of(self._generations.settings, plan)
         samples = self.validate(plan)
         seen = {sample.source: sample.keys for sample in samples}
         unmatched = {
@@ -93,25 +81,26 @@ class Builder:
         return {
             "plan": plan.to_json(),
             "changes": changes,
-            "records": self._makes.estimate(plan),
+            "records": self._generations.estimate(plan),
             "columns": {view.table: {c: t.name for c, t in view.columns.items()} for view in layout.views},
             "sampleUnmatched": unmatched,
             "sampleBad": [{"topic": s.topic, **fault} for s in samples for fault in s.faults][:10],
         }
 
-    def build(self, plan: Plan, *, first: bool) -> tuple[Generation, BuildTimes]:
+    def build(self, plan: Plan, *, first: bool) -> Generation:
         """A generation that has caught up. The first one has nothing to fall back to, so it is never given up."""
         started = time.monotonic()
-        self._site.tell_state(SwapState.BUILDING)
+        self._generations.ledger.set_status(state=SwapState.BUILDING.value)
         with self._working():
-            generation = (self._take_up(plan) if first else None) or self._makes.create(plan)
+            generation = (self._take_up(plan) if first else None) or self._generations.create(plan)
         with about(generation=generation.number):
-            return generation, self._build(generation, started, first=first)
+            self._build(generation, started, first=first)
+        return generation
 
-    def _build(self, generation: Generation, started: float, *, first: bool) -> BuildTimes:
-        say, keeper, plan = self._site.say, self._site.keeper, generation.plan
+    def _build(self, generation: Generation, started: float, *, first: bool) -> None:
+        say, lifecycle, plan = self._generations.say, self._lifecycle, generation.plan
         generation.state = SwapState.BUILDING
-        keeper.building = generation
+        lifecycle.begin(generation)
         topics = ", ".join(f"{source}={topic}" for source, topic in plan.topics.items())
         say("INFO", f"building generation {generation.number}: {plan.describe()}")
         say("INFO", f"topics set: {topics}; {generation.start.behind(generation.target):,} records to catch up on")
@@ -126,46 +115,46 @@ class Builder:
         except Stopping:
             raise  # its query is ended with the process; the build goes on at the next start where it can
         except Exception as error:
-            keeper.building = None
+            lifecycle.building = None
             if first and is_gone(error) and generation.query is not None:
                 generation.query.stop()
                 raise  # it goes on from its checkpoint once Spark runs again
             generation.move(SwapState.FAILED)
-            keeper.discard(generation)
+            lifecycle.discard(generation)
             if isinstance(error, TurnoutError) or is_store_failure(error):
                 raise
             raise _build_failed(first_line(error)) from error
-        keeper.building = None
-        return BuildTimes(built - started, time.monotonic() - built)
+        lifecycle.building = None
+        generation.build_seconds, generation.catch_up_seconds = built - started, time.monotonic() - built
 
     @contextlib.contextmanager
     def _working(self) -> Iterator[None]:
-        """Tell what fails inside because Spark is gone as that, and what fails as the process ends as its end."""
+        """Convert errors to `spark_gone` if the JVM has ended, and to Stopping if the process ends."""
         try:
-            with self._site.engine.blamed():
+            with self._engine.blamed():
                 yield
         except Exception as error:
-            if self._site.stopping.is_set():
-                raise Stopping from error  # what it used was taken away from under it: its message waits in the store
+            if self._stopping.is_set():
+                raise Stopping from error  # its clients are closed already; its message waits in the store
             raise
 
     def catch_up(self, generation: Generation, *, first: bool) -> None:
         """Wait until the views are built."""
         assert generation.query is not None
-        limit = self._site.settings.swap.catch_up_timeout_seconds
+        limit = self._generations.settings.swap.catch_up_timeout_seconds
         deadline = time.monotonic() + limit
         while not generation.views_built:
-            if self._site.stopping.is_set():
+            if self._stopping.is_set():
                 raise Stopping
             if first:
-                self._site.keeper.keep_reading(generation)
+                self._lifecycle.keep_reading(generation)
             elif failure := generation.query.failure():
                 raise _build_failed(failure)
             elif time.monotonic() > deadline:
                 raise _too_slow(generation, limit)
             generation.changed.wait(TICK_SECONDS)
             generation.changed.clear()
-            self._site.tend()
+            self._tend()
 
     def _take_up(self, plan: Plan) -> Generation | None:
         """The first build that a crash interrupted, where it was of this plan."""
@@ -173,18 +162,21 @@ class Builder:
         if begun is None:
             return None
         if begun.plan != plan:
-            self._makes.clear(begun.generation)
+            self._generations.clear(begun.generation)
             return None
-        return self._makes.resume(begun)
+        return self._generations.resume(begun)
 
     def _enter(self, generation: Generation, state: SwapState) -> None:
         generation.move(state)
-        self._site.tell_state(state)
+        self._generations.ledger.set_status(state=state.value)
 
 
 def _build_failed(why: str) -> TurnoutError:
     return TurnoutError(
-        code="build_failed", message=f"the build failed: {why}", hint="mend the cause and send it again", status=502
+        code="build_failed",
+        message=f"the build failed: {why}",
+        hint="fix the cause, then send the message again",
+        status=502,
     )
 
 

@@ -1,73 +1,80 @@
-"""Generations as living things: tables in the store, a streaming query, a checkpoint; made, resumed and removed whole.
+"""One generation (tables in the store, a streaming query, a checkpoint), and how it is made, resumed and removed whole.
 
-When that happens is the orchestrator's decision.
+When that happens is the decision of builder and lifecycle.
 """
 
 from __future__ import annotations
 
-import json
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from turnout.config import Format, KafkaSettings, Settings, SourceSettings, ViewSettings
-from turnout.config.tables import layout_of
+from turnout.config import KafkaSettings, Settings
+from turnout.config.tables import layout_of, layout_signature, starts_of
 from turnout.decode.schemas import schemas_of
 from turnout.decode.topic_check import Sample, take_samples
 from turnout.errors import TurnoutError
+from turnout.kafka.clients import bulk_properties
 from turnout.kafka.diagnosis import without_secrets
-from turnout.kafka.ends import EndWatch
-from turnout.kafka.gaps import Gap, Gaps
+from turnout.kafka.end_watch import EndWatch
+from turnout.kafka.lost_records import Gap, LostRecords
 from turnout.kafka.probe import explain
 from turnout.kafka.security import java_properties
-from turnout.kafka.topics import Topics, bulk_properties
+from turnout.kafka.topics import Topics
 from turnout.logs import about
 from turnout.plan.offsets import Lost, Offsets
-from turnout.plan.plan import Plan, Start
+from turnout.plan.plan import Plan
 from turnout.plan.swap_rules import SwapState, advance
 from turnout.spark.cluster import is_local
 from turnout.spark.folders import checkpoints_of, folder_at
 from turnout.spark.generation import GenerationQuery, Kafka, Reading
 from turnout.spark.writing import BatchReport
-from turnout.store.database import Database, give_back
+from turnout.store.database import give_back
 from turnout.store.generation_tables import GenerationTables
 from turnout.store.ledger import GenerationRecord, Ledger
 from turnout.store.query.windows import newest_record
-from turnout.swap.counters import Tally
+from turnout.swap.health import Say
+from turnout.swap.metrics import Counters
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SAMPLED_RECORDS = 50
 _SAY_AGAIN_SECONDS = 60.0
-_TABLES_FORM = 3
-"""Counts the forms that the tables of a generation have had: those of an older form are built anew."""
 
-Say = Callable[[str, str], None]
-"""Where log lines go: level, text."""
+
+@dataclass(frozen=True, slots=True)
+class Clients:
+    """The Kafka clients that generations share."""
+
+    topics: Topics
+    end_watch: EndWatch
+    lost_records: LostRecords
 
 
 class Generation:
     """One generation: its record, its tables, its query and how far it is. Reports come on the query's thread."""
 
-    def __init__(self, record: GenerationRecord, tables: GenerationTables, workshop: Workshop) -> None:
+    def __init__(
+        self, record: GenerationRecord, tables: GenerationTables, clients: Clients, say: Say, counters: Counters
+    ) -> None:
         self.number = record.generation
         self.record = record
         self.tables = tables
         self.query: GenerationQuery | None = None
         self.state = SwapState.VALIDATING
+        self.build_seconds = self.catch_up_seconds = 0.0
         self.lingering_since = 0.0
         self.waiting = False
         """Whether its query has ended and is to be started again at `restart_at`."""
         self.restarts = 0
         self.restart_at = 0.0
-        self._topics = workshop.topics
-        self._gaps = workshop.gaps
-        self._say = workshop.say
-        self._tally = workshop.tally
+        self._clients = clients
+        self._say = say
+        self._counters = counters
         self._said: dict[str, float] = {}
         progress = tables.progress()
         self.start = Offsets.from_json(record.start_offsets)
@@ -91,12 +98,23 @@ class Generation:
         whole = self.start.behind(self.target)
         return 100.0 if not whole else round(100.0 * (1 - self.offsets.behind(self.target) / whole), 1)
 
+    def progress(self) -> dict[str, Any]:
+        """How far its build is, for the status."""
+        return {
+            "generation": self.number,
+            "state": self.state.value,
+            "plan": self.plan.describe(),
+            "records": self.records,
+            "lag": self.offsets.behind(self.target),
+            "percent": self.percent(),
+        }
+
     def batch_done(self, report: BatchReport) -> None:
         self.offsets = report.offsets
         self.records += report.records
         times = (self.newest_record, report.newest_record)
         self.newest_record = max((one for one in times if one is not None), default=None)
-        self._tally.batch(report.seconds, report.bad, report.evicted, live=report.views_built)
+        self._counters.batch(report.seconds, report.bad, report.evicted, live=report.views_built)
         self.restarts = 0
         caught_up = report.views_built and not self.views_built
         self.views_built = report.views_built
@@ -127,12 +145,12 @@ class Generation:
 
     def gaps(self, found: Sequence[tuple[str, int, int, int]]) -> None:
         """Topic, partition, first and last-but-one offset of records that were not there: why, is found out later."""
-        self._gaps.ask([Gap(*place, tell=partial(self.lost, self.number)) for place in found])
+        self._clients.lost_records.check([Gap(*place, report=partial(self.lost, self.number)) for place in found])
 
     def denied(self, topic: str, read: Offsets) -> bool:
         """Whether a topic that was read up to `read` is there, but could not be seen; TurnoutError if nobody knows."""
         try:
-            ends = self._topics.end_offsets([topic])
+            ends = self._clients.topics.end_offsets([topic])
         except TurnoutError as error:
             if error.code in ("not_authorized", "unknown_topic"):
                 return error.code == "not_authorized"
@@ -140,35 +158,25 @@ class Generation:
         return read.topic(topic).made_anew(ends) is None  # it is there again: the same one, or another
 
 
-@dataclass(frozen=True, slots=True)
-class Workshop:
-    """What generations are made with."""
-
-    settings: Settings
-    database: Database
-    ledger: Ledger
-    session: SparkSession
-    topics: Topics
-    watch: EndWatch
-    gaps: Gaps
-    say: Say
-    tally: Tally
-
-
 class Generations:
     """Makes, resumes and removes generations."""
 
-    def __init__(self, workshop: Workshop) -> None:
-        self._workshop = workshop
-        settings = workshop.settings
-        self._checkpoints = folder_at(workshop.session, checkpoints_of(settings.spark.shared_dir, settings.data_dir))
+    def __init__(
+        self, settings: Settings, ledger: Ledger, session: SparkSession, clients: Clients, say: Say, counters: Counters
+    ) -> None:
+        self.settings = settings
+        self.ledger = ledger
+        self.say = say
+        self._session = session
+        self._clients = clients
+        self._counters = counters
+        self._checkpoints = folder_at(session, checkpoints_of(settings.spark.shared_dir, settings.data_dir))
         self._schemas = schemas_of(settings)
 
     def samples(self, plan: Plan) -> list[Sample]:
         """The newest records of each topic, decoded; TurnoutError where a topic is missing or cannot be read."""
-        topics = self._workshop.topics
-        layout = layout_of(self._workshop.settings, plan)
-        values = {topic: topics.sample(topic, SAMPLED_RECORDS) for topic in layout.topics}
+        layout = layout_of(self.settings, plan)
+        values = {topic: self._clients.topics.sample(topic, SAMPLED_RECORDS) for topic in layout.topics}
         return take_samples(layout, values, self._schemas)
 
     def estimate(self, plan: Plan) -> dict[str, int]:
@@ -178,41 +186,41 @@ class Generations:
 
     def create(self, plan: Plan) -> Generation:
         """A new generation with its tables, not reading yet."""
-        workshop = self._workshop
-        layout = layout_of(workshop.settings, plan)
         start, target = self._range(plan)
-        with workshop.database.write() as cursor:
-            number = workshop.ledger.next_generation(cursor)
-            record = GenerationRecord(number, plan, self.signature(), start.to_json(), target.to_json())
-            tables = GenerationTables(workshop.database, number, layout, workshop.settings.store.bad_rows)
+        with self.ledger.database.write() as cursor:
+            number = self.ledger.next_generation(cursor)
+            signature = layout_signature(self.settings)
+            record = GenerationRecord(number, plan, signature, start.to_json(), target.to_json())
+            tables = self._tables(record)
             tables.create(cursor, views_built=start.reached(target))
-            workshop.ledger.add_generation(cursor, record)
+            self.ledger.add_generation(cursor, record)
         self._checkpoints.below(f"g{number}").remove()
         return self._alive(record, tables)
 
     def resume(self, record: GenerationRecord) -> Generation:
         """A generation that the store has from before."""
-        layout = layout_of(self._workshop.settings, record.plan)
-        bad_rows = self._workshop.settings.store.bad_rows
-        tables = GenerationTables(self._workshop.database, record.generation, layout, bad_rows)
+        tables = self._tables(record)
         tables.renew()
         return self._alive(record, tables)
 
+    def _tables(self, record: GenerationRecord) -> GenerationTables:
+        layout, bad_rows = layout_of(self.settings, record.plan), self.settings.store.bad_rows
+        return GenerationTables(self.ledger.database, record.generation, layout, bad_rows)
+
     def _alive(self, record: GenerationRecord, tables: GenerationTables) -> Generation:
-        workshop = self._workshop
-        generation = Generation(record, tables, workshop)
+        generation = Generation(record, tables, self._clients, self.say, self._counters)
         self.give_query(generation)
         return generation
 
     def give_query(self, generation: Generation) -> None:
         """A query for the generation, not started yet, in place of one whose session is gone."""
-        settings = self._workshop.settings
+        settings = self.settings
         anywhere = not is_local(settings.spark.master)
         kafka = Kafka(
             java=partial(java_properties, settings.kafka, anywhere=anywhere),
             librdkafka=partial(bulk_properties, settings.kafka, anywhere=anywhere),
             ends=self._ends,
-            watch=self._workshop.watch,
+            watch=self._clients.end_watch,
             explain=partial(_explained, settings.kafka),
             dead_letter_topic=settings.dead_letter_topic,
             schemas=self._schemas,
@@ -224,25 +232,25 @@ class Generations:
             max_records_per_batch=settings.spark.max_records_per_batch,
             shared=settings.spark.shared_dir is not None,
         )
-        generation.query = GenerationQuery(self._workshop.session, generation.tables, reading, kafka, generation)
+        generation.query = GenerationQuery(self._session, generation.tables, reading, kafka, generation)
 
     def remove(self, generation: Generation) -> None:
-        """Stop its query (bounded), and take its tables and its checkpoint away."""
+        """Stop its query (bounded), and remove its tables and its checkpoint."""
         if generation.query is not None and not generation.query.stop():
-            self._workshop.say("WARNING", f"generation {generation.number} did not stop in time; it is removed anyway")
+            self.say("WARNING", f"generation {generation.number} did not stop in time; it is removed anyway")
         self.clear(generation.number)
 
     def clear(self, number: int) -> None:
-        """Take away what a generation left in the store and on disk."""
-        with self._workshop.database.write() as cursor:
+        """Remove what a generation left in the store and on disk."""
+        with self.ledger.database.write() as cursor:
             cursor.execute(f"DROP SCHEMA IF EXISTS g{number} CASCADE")
-            self._workshop.ledger.remove_generation(cursor, number)
+            self.ledger.remove_generation(cursor, number)
         self._checkpoints.below(f"g{number}").remove()
         give_back()
 
     def clear_all_but(self, kept: int) -> list[int]:
         """Remove what a crash or a stop left behind; the numbers of what was removed."""
-        with self._workshop.database.read() as cursor:
+        with self.ledger.database.read() as cursor:
             rows = cursor.execute("SELECT schema_name FROM duckdb_schemas() WHERE schema_name ~ '^g[0-9]+$'").fetchall()
         found = {int(name[1:]) for (name,) in rows}
         found |= {int(name[1:]) for name in self._checkpoints.names() if name[1:].isdigit()}
@@ -251,58 +259,23 @@ class Generations:
             self.clear(number)
         return [number for number in stale if number]
 
-    def signature(self) -> str:
-        """What of the configuration the tables of a generation depend on, besides its plan."""
-        settings = self._workshop.settings
-        sources = {
-            name: [s.table, s.key, {c: t.name for c, t in s.columns.items()}, s.rows.value, s.max_rows, *_form(s)]
-            for name, s in settings.sources.items()
-        }
-        views = {name: _shape(view) for name, view in settings.views.items()}
-        return json.dumps([_TABLES_FORM, sources, views])
-
     def _ends(self, topics: Sequence[str]) -> Offsets:
         """Where topics end now; those that are gone are left out."""
         found: dict[tuple[str, int], int] = {}
         for topic in topics:
             try:
-                found |= self._workshop.topics.end_offsets([topic]).next
+                found |= self._clients.topics.end_offsets([topic]).next
             except TurnoutError as error:
                 if error.code != "unknown_topic":
                     raise
         return Offsets(found)
 
     def _range(self, plan: Plan) -> tuple[Offsets, Offsets]:
-        starts = self._starts(plan)
-        start = self._workshop.topics.start_offsets(starts, starts)
+        starts = starts_of(self.settings, plan)
+        start = self._clients.topics.start_offsets(starts, starts)
         if all(one.kind == "latest" for one in starts.values()):
             return start, start
-        return start, self._workshop.topics.end_offsets(starts)
-
-    def _starts(self, plan: Plan) -> Mapping[str, Start]:
-        """Where each topic starts: a source's own setting holds until a control message names a start."""
-        settings = self._workshop.settings
-        named = plan.start != settings.start
-        return {
-            topic: plan.start if named else settings.sources[source].start or plan.start
-            for source, topic in plan.topics.items()
-        }
-
-
-def _shape(view: ViewSettings) -> list[Any]:
-    """What the table of a view depends on, besides its join."""
-    if view.sql is not None:
-        return [view.sources, view.on, view.sql, {column: kind.name for column, kind in view.columns.items()}]
-    # As it was written while there was one right side only: generations of before are taken up.
-    right = view.right[0] if len(view.right) == 1 else view.right
-    return [view.left, right, view.on, view.duplicates.value]
-
-
-def _form(source: SourceSettings) -> list[str]:
-    """How records of a source are read, where they are not JSON in the only way there is."""
-    if source.format is Format.JSON:
-        return []
-    return [source.format.value, str(source.schema_file or ""), source.message or ""]
+        return start, self._clients.topics.end_offsets(starts)
 
 
 def _explained(kafka: KafkaSettings, words: Sequence[str]) -> str:

@@ -1,6 +1,6 @@
-"""Why the tables do not follow their topics: one reason for each subject, told once when it comes and when it goes.
+"""Why the tables do not follow their topics: one reason for each subject, logged once when it comes and when it goes.
 
-It finds nothing out by itself: those who notice say so here, and readiness is read from here by any thread.
+Other modules report here what they notice; any thread may read the readiness.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _TOLD = {
     Subject.SPARK: ("spark_gone", "Turnout starts it again by itself; the tables stay as they are until then"),
     Subject.KAFKA: ("kafka_unreachable", "check that the brokers run; `turnout check` says what is wrong"),
     Subject.START: ("starting", "try again in some seconds"),
-    Subject.STEP: ("failing", "mend what the message names; Turnout tries again by itself"),
-    Subject.CONTROL: ("control_not_read", "mend what the message names; the tables follow their topics meanwhile"),
-    Subject.READING: ("not_reading", "mend what the message names; Turnout tries again by itself"),
+    Subject.STEP: ("failing", "fix what the message names; Turnout tries again by itself"),
+    Subject.CONTROL: ("control_not_read", "fix what the message names; the tables follow their topics meanwhile"),
+    Subject.READING: ("not_reading", "fix what the message names; Turnout tries again by itself"),
 }
 
 

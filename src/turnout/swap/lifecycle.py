@@ -1,7 +1,7 @@
-"""The keeper: which generations live, and that they go on reading, linger for their time and are then closed.
+"""The life of generations: which are live, building or lingering; it restarts their queries and retires them.
 
-It is told which generation is published and which is being built; that decision is the orchestrator's. Only the
-orchestrator's thread calls it; other threads may look at `live`, `building` and `lingering`.
+Publisher and builder set which generation is live and which is being built. Only the orchestrator's thread calls it;
+other threads may read `live`, `building` and `lingering`.
 """
 
 from __future__ import annotations
@@ -14,19 +14,20 @@ import duckdb
 from turnout.config.settings import SwapSettings
 from turnout.errors import TurnoutError, first_line
 from turnout.logs import about
-from turnout.plan.swap_rules import Lingering, SwapState, to_retire
-from turnout.store.database import is_store_failure
-from turnout.swap.generations import Generation, Generations, Say
-from turnout.swap.health import Health, Subject
+from turnout.plan.retries import growing_pause
+from turnout.plan.swap_rules import SwapState, to_retire
+from turnout.store.database import is_store_failure, store_failed
+from turnout.swap.generations import Generation, Generations
+from turnout.swap.health import Health, Say, Subject
 
 log = logging.getLogger("turnout")
 
-LONGEST_PAUSE_SECONDS = 5.0
-NO_ROOM_HINT = "check that the disk of data_dir has room"
+PAUSES_SECONDS = (0.25, 5.0)
+"""The first and the longest pause before something that failed is tried again."""
 _NO_ROOM = "No space left on device"
 
 
-class Keeper:
+class Lifecycle:
     """All living generations."""
 
     def __init__(self, settings: SwapSettings, health: Health, say: Say) -> None:
@@ -34,7 +35,7 @@ class Keeper:
         self._health = health
         self._say = say
         self._leftovers: list[Generation] = []
-        self.makes: Generations | None = None
+        self.generations: Generations | None = None
         self.live: Generation | None = None
         self.building: Generation | None = None
         self.lingering: list[Generation] = []
@@ -52,37 +53,38 @@ class Keeper:
                 self.keep_reading(generation)
         self._retire()
 
-    def go_on(self, makes: Generations) -> None:
+    def go_on(self, generations: Generations) -> None:
         """Spark was started anew: every generation goes on from its checkpoint, the published one first."""
-        self.makes = makes
+        self.generations = generations
         for generation in [self.live, *self.lingering]:
             if generation is not None:
-                makes.give_query(generation)
+                generations.give_query(generation)
                 generation.waiting, generation.restarts, generation.restart_at = True, 1, 0.0
 
     def keep_reading(self, generation: Generation) -> None:
         """Start a query again that ended by itself, after a pause that grows."""
-        with about(generation=generation.number):
-            self._keep_reading(generation)
-
-    def _keep_reading(self, generation: Generation) -> None:
         query = generation.query
         assert query is not None
         shown = generation is self.live or generation is self.building
-        if query.running:
-            behind = self._health.has(Subject.READING) or self._health.has(Subject.SPARK)
-            if shown and behind and (generation.restarts == 0 or query.idle):
-                generation.restarts = 0
-                self._health.good(Subject.SPARK, f"Spark runs again, and generation {generation.number} reads")
-                self._health.good(Subject.READING, f"generation {generation.number} reads again")
-            return
-        if not generation.waiting and (failure := query.failure()) is not None:
-            self._pause(generation)
-            self._note_failure(generation, failure, shown)
-        if generation.waiting and time.monotonic() >= generation.restart_at:
-            self._pause(generation)  # should it not start, then not again at once
-            query.start()
-            generation.waiting = False
+        with about(generation=generation.number):
+            if query.running:
+                if shown and (generation.restarts == 0 or query.idle):
+                    generation.restarts = 0
+                    self._health.good(Subject.SPARK, f"Spark runs again, and generation {generation.number} reads")
+                    self._health.good(Subject.READING, f"generation {generation.number} reads again")
+                return
+            if not generation.waiting and (failure := query.failure()) is not None:
+                self._pause(generation)
+                self._note_failure(generation, failure, shown)
+            if generation.waiting and time.monotonic() >= generation.restart_at:
+                self._pause(generation)  # should it not start, then not again at once
+                query.start()
+                generation.waiting = False
+
+    def begin(self, generation: Generation) -> None:
+        """A build has begun: whatever kept the orchestrator from that is over."""
+        self.building = generation
+        self._health.good(Subject.STEP)
 
     def replace(self, old: Generation | None, new: Generation) -> None:
         """`new` is published; what was published before lingers."""
@@ -97,7 +99,7 @@ class Keeper:
             self._clear_shown_before(new)
 
     def discard(self, generation: Generation) -> None:
-        """Take a failed build away; when the store fails at that too, later."""
+        """Remove a failed build; when the store fails at that too, later."""
         self._leftovers.append(generation)
         try:
             self._remove_leftovers()
@@ -107,10 +109,10 @@ class Keeper:
     def _pause(self, generation: Generation) -> None:
         generation.waiting = True
         generation.restarts += 1
-        generation.restart_at = time.monotonic() + pause_seconds(generation.restarts)
+        generation.restart_at = time.monotonic() + growing_pause(generation.restarts, *PAUSES_SECONDS)
 
     def _note_failure(self, generation: Generation, failure: str, shown: bool) -> None:
-        hint = f"; {NO_ROOM_HINT}" if _NO_ROOM in failure else ""
+        hint = "; check that the disk of data_dir has room" if _NO_ROOM in failure else ""
         text = f"generation {generation.number} stopped reading: {failure}; it tries again{hint}"
         if shown:
             self._health.bad(Subject.READING, text)
@@ -118,18 +120,18 @@ class Keeper:
             self._say("ERROR", text)
         error = generation.query.error if generation.query is not None else None
         if error is not None and is_store_failure(error):
-            self._health.bad(Subject.STORE, store_failed(error))
+            self._health.bad(Subject.STORE, store_trouble(error))
 
     def _clear_shown_before(self, first: Generation) -> None:
         """Whatever was shown before the first publish (nothing, or tables of other columns) has no query."""
-        assert self.makes is not None
+        assert self.generations is not None
         try:
-            self.makes.clear_all_but(first.number)
+            self.generations.clear_all_but(first.number)
         except (duckdb.Error, TurnoutError) as error:
             log.warning("what was shown before is removed at the next start: %s", first_line(error))
 
     def _retire(self) -> None:
-        lingering = [Lingering(g.number, g.lingering_since) for g in self.lingering]
+        lingering = {g.number: g.lingering_since for g in self.lingering}
         seconds, most = self._settings.linger_seconds, self._settings.max_linger_generations
         for number in to_retire(lingering, time.monotonic(), seconds, most):
             generation = next(g for g in self.lingering if g.number == number)
@@ -140,18 +142,13 @@ class Keeper:
 
     def _remove_leftovers(self) -> None:
         while self._leftovers:
-            assert self.makes is not None
-            self.makes.remove(self._leftovers[0])
+            assert self.generations is not None
+            self.generations.remove(self._leftovers[0])
             number = self._leftovers.pop(0).number
             with about(generation=number):
                 self._say("INFO", f"closed generation {number}")
 
 
-def pause_seconds(failures: int) -> float:
-    """How long to wait before the next try, after so many in a row."""
-    return min(LONGEST_PAUSE_SECONDS, 0.25 * 2.0 ** min(failures, 10))
-
-
-def store_failed(error: BaseException) -> str:
+def store_trouble(error: BaseException) -> str:
     """What is wrong with the store, and what to do."""
-    return str(error) if isinstance(error, TurnoutError) else f"the store failed: {first_line(error)}; {NO_ROOM_HINT}"
+    return str(store_failed(error) if isinstance(error, duckdb.Error) else error)

@@ -1,4 +1,4 @@
-"""What is published: the plan of it and the plan before, and every change of that, each in one transaction.
+"""What is published: its plan and the plan before, and every change of that, each in one transaction.
 
 It builds and decides nothing. Messages get their outcomes here, together with what these outcomes say has happened.
 """
@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Any
 
 import duckdb
 
@@ -16,33 +16,21 @@ from turnout.errors import TurnoutError
 from turnout.logs import about
 from turnout.plan.control import Outcome
 from turnout.plan.plan import Plan
-from turnout.plan.swap_rules import Batch, SwapState, Verdict
-from turnout.store.ledger import Ledger, Swap
-from turnout.swap.builder import BuildTimes
-from turnout.swap.control_queue import Answer, Desk, Ticket
-from turnout.swap.generations import Generation, Say
-from turnout.swap.lifecycle import Keeper
-
-
-@dataclass(frozen=True, slots=True)
-class _Ending:
-    """How a swap ended, for its row in the history."""
-
-    outcome: Outcome
-    number: int
-    times: BuildTimes = field(default_factory=BuildTimes)
-    publish_seconds: float = 0.0
-    source_offsets: str = "{}"
-    detail: str = ""
+from turnout.plan.swap_rules import Decision, SwapState, Verdict
+from turnout.store.ledger import Ledger, SwapRecord
+from turnout.swap.control_queue import Answer, ControlQueue, QueuedMessage
+from turnout.swap.generations import Generation
+from turnout.swap.health import Say
+from turnout.swap.lifecycle import Lifecycle
 
 
 class Publisher:
     """Switches what is shown, and gives messages their outcomes; on the orchestrator's thread."""
 
-    def __init__(self, ledger: Ledger, desk: Desk, keeper: Keeper, say: Say, plan: Plan) -> None:
+    def __init__(self, ledger: Ledger, queue: ControlQueue, lifecycle: Lifecycle, say: Say, plan: Plan) -> None:
         self._ledger = ledger
-        self._desk = desk
-        self._keeper = keeper
+        self._queue = queue
+        self._lifecycle = lifecycle
         self._say = say
         self.plan = plan
         self.previous: Plan | None = None
@@ -50,17 +38,17 @@ class Publisher:
     @property
     def number(self) -> int:
         """The published generation's; 0 where there is none."""
-        return self._keeper.live.number if self._keeper.live else 0
+        return self._lifecycle.live.number if self._lifecycle.live else 0
 
-    def state_is(self, state: SwapState) -> None:
+    def set_state(self, state: SwapState) -> None:
         self._ledger.set_status(state=state.value)
 
     def publish(
-        self, generation: Generation, times: BuildTimes, tickets: Sequence[Ticket], batch: Batch, outcome: Outcome
+        self, generation: Generation, messages: Sequence[QueuedMessage], decision: Decision, outcome: Outcome
     ) -> None:
         """Switch all names, the status row, the history and the outcomes in one transaction."""
-        old, old_plan = self._keeper.live, self.plan
-        carrier = tickets[batch.carrier] if batch.carrier is not None else None
+        old, old_plan = self._lifecycle.live, self.plan
+        carrier = messages[decision.carrier] if decision.carrier is not None else None
         started = time.monotonic()
 
         def switch(cursor: duckdb.DuckDBPyConnection) -> None:
@@ -68,72 +56,72 @@ class Publisher:
             self._ledger.set_previous(cursor, old_plan.to_json() if old else None)
             self._ledger.set_status(
                 cursor,
-                **self._ledger.plan_values(batch.plan),
+                **self._ledger.plan_values(decision.plan),
                 lastApplied=_now(),
                 generation=generation.number,
                 state=SwapState.LIVE.value,
                 requestId=carrier.request_id if carrier else None,
             )
-            seconds = time.monotonic() - started
-            ending = _Ending(outcome, generation.number, times, seconds, generation.offsets.to_json())
-            self._ledger.add_swap(cursor, self._history(batch.plan, carrier, ending))
+            swap = self._swap(
+                decision.plan,
+                carrier,
+                generation=generation.number,
+                source_offsets=generation.offsets.to_json(),
+                build_seconds=round(generation.build_seconds, 4),
+                catch_up_seconds=round(generation.catch_up_seconds, 4),
+                publish_seconds=round(time.monotonic() - started, 6),
+                outcome=outcome.value,
+            )
+            self._ledger.add_swap(cursor, swap)
 
-        answer = Answer(outcome, f"generation {generation.number}: {batch.plan.describe()}", generation.number)
-        self._desk.settle(tickets, self._answers(batch, answer), switch)
-        self.plan, self.previous = batch.plan, old_plan if old else None
-        self._keeper.replace(old, generation)
+        answer = Answer(outcome, f"generation {generation.number}: {decision.plan.describe()}", generation.number)
+        self._queue.settle(messages, self._answers(decision, answer), switch)
+        self.plan, self.previous = decision.plan, old_plan if old else None
+        self._lifecycle.replace(old, generation)
         before = f"generation {old.number} ({old_plan.describe()})" if old else "nothing"
         with about(generation=generation.number):
-            self._say("INFO", f"swapped {before} -> generation {generation.number} ({batch.plan.describe()})")
+            self._say("INFO", f"swapped {before} -> generation {generation.number} ({decision.plan.describe()})")
 
-    def fail(self, tickets: Sequence[Ticket], batch: Batch, error: TurnoutError) -> None:
-        """What was asked for was not built: what is published goes on."""
-        self.state_is(SwapState.LIVE)
+    def fail(self, messages: Sequence[QueuedMessage], decision: Decision, error: TurnoutError) -> None:
+        """What was asked for was not built: the published generation stays."""
+        self.set_state(SwapState.LIVE)
         number = self.number
-        self._say("ERROR", f"the swap to {batch.plan.describe()} failed: {error}; generation {number} goes on")
-        carrier = tickets[batch.carrier or 0]
+        self._say("ERROR", f"the swap to {decision.plan.describe()} failed: {error}; generation {number} goes on")
+        failed = {"generation": number, "outcome": Outcome.FAILED.value, "detail": str(error)}
+        swap = self._swap(decision.plan, messages[decision.carrier or 0], **failed)
+        answers = self._answers(decision, Answer(Outcome.FAILED, str(error), number, error))
+        self._queue.settle(messages, answers, lambda cursor: self._ledger.add_swap(cursor, swap))
 
-        def remember(cursor: duckdb.DuckDBPyConnection) -> None:
-            ending = _Ending(Outcome.FAILED, number, detail=str(error))
-            self._ledger.add_swap(cursor, self._history(batch.plan, carrier, ending))
-
-        answers = self._answers(batch, Answer(Outcome.FAILED, str(error), number, error))
-        self._desk.settle(tickets, answers, remember)
-
-    def unchanged(self, tickets: Sequence[Ticket], batch: Batch) -> None:
+    def unchanged(self, messages: Sequence[QueuedMessage], decision: Decision) -> None:
         """Nothing is to be built: all verdicts are known."""
-        if any(verdict.outcome is Outcome.UNCHANGED for verdict in batch.verdicts):
+        verdicts = list(zip(messages, decision.verdicts, strict=True))
+        unchanged = [message for message, verdict in verdicts if verdict.outcome is Outcome.UNCHANGED]
+        if unchanged:
             self._say("INFO", f"no change: {self.plan.describe()}")
 
         def refresh(cursor: duckdb.DuckDBPyConnection) -> None:
-            for ticket, verdict in zip(tickets, batch.verdicts, strict=True):
-                if verdict.outcome is Outcome.UNCHANGED:
-                    self._ledger.set_status(cursor, lastApplied=_now(), requestId=ticket.request_id)
+            for message in unchanged:
+                self._ledger.set_status(cursor, lastApplied=_now(), requestId=message.request_id)
 
-        self._desk.settle(tickets, [self._answer(verdict) for verdict in batch.verdicts], refresh)
+        self._queue.settle(messages, [self._answer(verdict) for verdict in decision.verdicts], refresh)
 
-    def _answers(self, batch: Batch, built: Answer) -> list[Answer]:
+    def _answers(self, decision: Decision, built: Answer) -> list[Answer]:
         """An answer for each message: `built` for those whose outcome the build decides."""
-        return [built if verdict.outcome is None else self._answer(verdict) for verdict in batch.verdicts]
+        return [built if verdict.outcome is None else self._answer(verdict) for verdict in decision.verdicts]
 
     def _answer(self, verdict: Verdict) -> Answer:
         assert verdict.outcome is not None
         return Answer(verdict.outcome, verdict.reason, self.number, verdict.error)
 
-    def _history(self, plan: Plan, carrier: Ticket | None, ending: _Ending) -> Swap:
-        return Swap(
-            generation=ending.number,
-            before=self.plan.describe() if self._keeper.live else "",
+    def _swap(self, plan: Plan, carrier: QueuedMessage | None, **result: Any) -> SwapRecord:
+        """The row of the history."""
+        return SwapRecord(
+            before=self.plan.describe() if self._lifecycle.live else "",
             after=plan.describe(),
-            requester=carrier.requester if carrier else "configuration",
+            requester=carrier.record.requester if carrier else "configuration",
             request_id=carrier.request_id if carrier else None,
-            control_offset=carrier.control_offset if carrier else None,
-            source_offsets=ending.source_offsets,
-            build_seconds=round(ending.times.build, 4),
-            catch_up_seconds=round(ending.times.catch_up, 4),
-            publish_seconds=round(ending.publish_seconds, 6),
-            outcome=ending.outcome.value,
-            detail=ending.detail,
+            control_offset=carrier.record.offset if carrier else None,
+            **result,
         )
 
 

@@ -1,5 +1,5 @@
-"""`WS /api/live`: who looks at what, and what each of them is sent.
+"""`WS /api/live`: the subscriptions of viewers, and what each is sent.
 
-`endpoint.py` is one connection, `outbox.py` what waits to be sent on it, `hub.py` everything that is followed,
-`windows.py` with `merging.py` and `changes.py` with `snapshots.py` the two kinds of following, `encoding.py` the bytes.
+`endpoint.py` is one viewer, `parsing.py` what it asks for, `outbox.py` its subscriptions with what waits to be sent,
+`hub.py` all subscriptions, `shared.py` what those to the same share: `windows.py` with `merging.py`, and `changes.py`.
 """

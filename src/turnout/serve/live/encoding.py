@@ -6,14 +6,14 @@ A message that goes to many is encoded once, as a body without the `type` and `i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import pyarrow as pa
 
 from turnout.errors import TurnoutError
 from turnout.messages import SNAPSHOT_PART_ROWS
-from turnout.serve.formats import json_list, to_json
+from turnout.serve.formats import json_list, json_object, to_json
 from turnout.store.identity import ROW
+from turnout.store.query.delta_sql import ChangeSet
 from turnout.store.query.tracked_read import TrackedWindow
 from turnout.store.query.windows import Column
 
@@ -28,20 +28,17 @@ def rows_json(rows: pa.Table | pa.RecordBatch) -> bytes:
     return json_list(rows, lambda columns: list(zip(*columns, strict=True)))
 
 
-def window_head(table: str, generation: int, version: int, total: int) -> bytes:
-    return to_json({"table": table, "generation": generation, "version": version, "total": total})
-
-
 def window_rows(rows: pa.RecordBatch, columns: Sequence[Column], offset: int) -> bytes:
     """The part of a window that stays while only its total changes."""
-    fields = to_json({"offset": offset, "columns": _columns(columns)})
     shown = rows.select([column.name for column in columns])
-    return _joined(fields, ids=to_json(rows.column(ROW).to_pylist()), rows=rows_json(shown))
+    ids = to_json(rows.column(ROW).to_pylist())
+    return json_object({"offset": offset, "columns": columns}, ids=ids, rows=rows_json(shown))
 
 
-def joined(head: bytes, rest: bytes) -> bytes:
-    """Two objects as one."""
-    return head[:-1] + b"," + rest[1:]
+def window_body(table: str, generation: int, version: int, total: int, rows: bytes) -> bytes:
+    """The whole of a window; `rows` is of `window_rows`."""
+    head = to_json({"table": table, "generation": generation, "version": version, "total": total})
+    return head[:-1] + b"," + rows[1:]
 
 
 def snapshot_starts(tracked: TrackedWindow) -> range:
@@ -57,23 +54,18 @@ def snapshot_part(tracked: TrackedWindow, reason: str, start: int) -> bytes:
         "version": result.version,
         "reason": reason,
         "last": start == snapshot_starts(tracked)[-1],
-        "columns": _columns(result.columns),
+        "columns": result.columns,
     }
     rows = result.rows.slice(start, SNAPSHOT_PART_ROWS)
     ids = tracked.ids.slice(start, SNAPSHOT_PART_ROWS)
-    return _joined(to_json(fields), ids=to_json(ids.to_pylist()), rows=rows_json(rows))
+    return json_object(fields, ids=to_json(ids.to_pylist()), rows=rows_json(rows))
 
 
-def changes_body(
-    table: str, generation: int, since: int, version: int, *, insert: pa.Table, update: pa.Table, delete: Sequence[str]
-) -> bytes:
-    """What happened between two versions; the tables have the rows' ids in their last column."""
+def changes_body(table: str, generation: int, since: int, version: int, changes: ChangeSet) -> bytes:
+    """What happened between two versions."""
     fields = {"table": table, "generation": generation, "version": version, "since": since}
-    return _joined(to_json(fields), insert=_row_set(insert), update=_row_set(update), delete=to_json(delete))
-
-
-def status_body(status: dict[str, Any]) -> bytes:
-    return to_json({"status": status})
+    insert, update = _row_set(changes.insert), _row_set(changes.update)
+    return json_object(fields, insert=insert, update=update, delete=to_json(changes.delete))
 
 
 def current_body(table: str, generation: int, version: int) -> bytes:
@@ -85,7 +77,7 @@ def problem_body(error: TurnoutError) -> bytes:
 
 
 def unexpected() -> TurnoutError:
-    """A fault of ours: logged in full, told without internals."""
+    """A fault of ours: logged in full, sent without internals."""
     return TurnoutError(
         code="internal_error",
         message="the server failed on this subscription",
@@ -95,16 +87,6 @@ def unexpected() -> TurnoutError:
 
 
 def _row_set(rows: pa.Table) -> bytes:
+    """Rows that have their ids in the last column."""
     ids, values = rows.columns[-1], rows.select(rows.column_names[:-1])
-    return _joined(b"{}", ids=to_json(ids.to_pylist()), rows=rows_json(values))
-
-
-def _joined(fields: bytes, **encoded: bytes) -> bytes:
-    """An object with more fields, whose values are JSON already."""
-    parts = [b'"%s":%s' % (name.encode(), value) for name, value in encoded.items()]
-    inside = [fields[1:-1]] if fields != b"{}" else []
-    return b"{" + b",".join([*inside, *parts]) + b"}"
-
-
-def _columns(columns: Sequence[Column]) -> list[dict[str, str]]:
-    return [{"name": column.name, "type": column.type} for column in columns]
+    return json_object({}, ids=to_json(ids.to_pylist()), rows=rows_json(values))

@@ -1,6 +1,6 @@
 """One connection of `WS /api/live`: accepted, heard, and sent what waits in its outbox.
 
-Who may connect is decided before (`access.py`); what is followed, and what is sent, is the hub's.
+`access.py` decides who may connect; what subscriptions are sent is decided by the hub.
 """
 
 from __future__ import annotations
@@ -11,19 +11,20 @@ import logging
 from collections.abc import Callable
 from importlib.metadata import version
 
-from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from turnout.errors import TurnoutError
-from turnout.messages import MAX_SUBSCRIPTIONS, ChangesRequest, CloseCode, Position, Unsubscribe, WindowRequest
+from turnout.messages import MAX_SUBSCRIPTIONS, ChangesRequest, CloseCode, Unsubscribe, WindowRequest
 from turnout.serve.access import identity_of, refuse, subprotocol_of
 from turnout.serve.formats import to_json
 from turnout.serve.limits import Buckets, Rate, Viewers, caller
+from turnout.serve.live.changes import SharedChanges
 from turnout.serve.live.encoding import message, problem_body
 from turnout.serve.live.hub import Hub
-from turnout.serve.live.outbox import ChangesSlot, NewestSlot, Outbox, Slot
+from turnout.serve.live.outbox import Outbox, Subscription
 from turnout.serve.live.parsing import Asked, Parsing
-from turnout.serve.read_api import known_parameters
+from turnout.serve.live.windows import SharedWindow
+from turnout.serve.parameters import check_parameters
 
 log = logging.getLogger(__name__)
 
@@ -39,29 +40,26 @@ class Live:
         self._viewers = viewers
         self._parsing = Parsing()
 
-    def routes(self) -> list[WebSocketRoute]:
-        return [WebSocketRoute("/api/live", self.connect)]
-
     async def connect(self, websocket: WebSocket) -> None:
         client = caller(websocket.scope)
         with contextlib.ExitStack() as held:
             try:
-                known_parameters(websocket.query_params)
+                check_parameters(websocket.query_params)
                 held.enter_context(self._viewers.place(client))
             except TurnoutError as error:
                 await refuse(websocket.scope, websocket.receive, websocket.send, error)
                 return
             await websocket.accept(subprotocol_of(websocket.scope))
-            connection = Connection(websocket, self._hub, self._viewers, self._parsing, client)
-            await connection.run(self._hello(websocket))
+            viewer = Viewer(websocket, self._hub, self._viewers, self._parsing, client)
+            await viewer.run(self._hello(websocket))
 
     def _hello(self, websocket: WebSocket) -> str:
         role = identity_of(websocket.scope).role
         return to_json({"type": "hello", "server": version("turnout"), "store": self._store, "role": role}).decode()
 
 
-class Connection:
-    """One client, from hello to its end."""
+class Viewer:
+    """One open connection of a client, from hello to its end."""
 
     def __init__(self, websocket: WebSocket, hub: Hub, viewers: Viewers, parsing: Parsing, client: str) -> None:
         self._websocket = websocket
@@ -70,7 +68,7 @@ class Connection:
         self._parsing = parsing
         self._client = client
         self._outbox = Outbox(client)
-        self._followed: dict[str, contextlib.ExitStack] = {}
+        self._subscriptions: dict[str, contextlib.ExitStack] = {}
         self._speaking = Buckets(_SPEAKING, most=1)
 
     async def run(self, hello: str) -> None:
@@ -82,8 +80,8 @@ class Connection:
         finally:
             for task in (sending, hearing):
                 task.cancel()
-            for followed in self._followed.values():
-                followed.close()
+            for subscription in self._subscriptions.values():
+                subscription.close()
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.gather(sending, hearing, return_exceptions=True)
 
@@ -101,13 +99,11 @@ class Connection:
             if event["type"] == "websocket.disconnect":
                 return
             if self._speaking.take("client"):
-                await self._close(CloseCode.TOO_MANY_MESSAGES, f"more than {_SPEAKING.per_second:g} messages a second")
+                reason = f"more than {_SPEAKING.per_second:g} messages a second"
+                with contextlib.suppress(RuntimeError, TimeoutError, WebSocketDisconnect):
+                    await asyncio.wait_for(self._websocket.close(CloseCode.TOO_MANY_MESSAGES, reason), 1)
                 return
             await self._take(event.get("text") or event.get("bytes") or b"")
-
-    async def _close(self, code: CloseCode, reason: str) -> None:
-        with contextlib.suppress(RuntimeError, TimeoutError, WebSocketDisconnect):
-            await asyncio.wait_for(self._websocket.close(code, reason), 1)
 
     async def _take(self, raw: str | bytes) -> None:
         identity: str | None = None
@@ -120,34 +116,27 @@ class Connection:
 
     def _answer(self, asked: Asked) -> None:
         identity = asked.message.id
-        if (followed := self._followed.pop(identity, None)) is not None:
-            followed.close()
+        if (earlier := self._subscriptions.pop(identity, None)) is not None:
+            earlier.close()
         if isinstance(asked.message, Unsubscribe):
             return
-        if len(self._followed) >= MAX_SUBSCRIPTIONS:
+        if len(self._subscriptions) >= MAX_SUBSCRIPTIONS:
             raise TurnoutError(
                 code="too_many_subscriptions",
                 message=f"this connection has {MAX_SUBSCRIPTIONS} subscriptions, which is the most",
                 hint="unsubscribe from some, or open another connection",
             )
-        with contextlib.ExitStack() as following:
-            following.enter_context(self._viewers.subscription(self._client, asked.message.type))
-            slot, leave = self._follow(asked)
-            following.callback(leave)
-            following.callback(self._outbox.remove, slot)
-            self._followed[identity] = following.pop_all()
+        with contextlib.ExitStack() as ending:
+            ending.enter_context(self._viewers.subscription(self._client, asked.message.type))
+            subscription = Subscription(self._outbox, identity)
+            ending.callback(self._follow(asked, subscription))
+            ending.callback(self._outbox.remove, subscription)
+            self._subscriptions[identity] = ending.pop_all()
 
-    def _follow(self, asked: Asked) -> tuple[Slot, Callable[[], None]]:
+    def _follow(self, asked: Asked, subscription: Subscription) -> Callable[[], None]:
         request = asked.message
-        if isinstance(request, ChangesRequest):
-            return self._hub.follow_changes(
-                lambda behind: ChangesSlot(self._outbox, request.id, behind), asked.window(), _place(request.resume)
-            )
-        slot = NewestSlot(self._outbox, request.id)
-        if isinstance(request, WindowRequest):
-            return slot, self._hub.follow_window(slot, asked.window(), _place(request.resume))
-        return slot, self._hub.follow_status(slot)
-
-
-def _place(position: Position | None) -> tuple[int, int] | None:
-    return (position.generation, position.version) if position else None
+        if not isinstance(request, WindowRequest | ChangesRequest):
+            return self._hub.follow_status(subscription)
+        kind = SharedWindow if isinstance(request, WindowRequest) else SharedChanges
+        seen = (request.resume.generation, request.resume.version) if request.resume else None
+        return self._hub.follow(kind, asked.window(), subscription, seen)

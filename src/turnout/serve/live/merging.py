@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Generic, TypeVar
 
-from turnout.serve.threads import Threads
-from turnout.serve.turns import Turns
+from turnout.serve.threads import Threads, Turns
 from turnout.store.feed import Delta
 from turnout.store.query.delta_sql import Netting
 from turnout.store.query.window_rows import Order, Sifted
@@ -29,7 +28,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Due(Generic[T]):
-    """Some changes for a window, and what to do with them once it is known what they mean to it."""
+    """Deltas of one window, and the callback that applies them."""
 
     order: Order
     deltas: Sequence[Delta]
@@ -57,7 +56,7 @@ class Merger(Generic[T]):
 
 
 class _Lane(Generic[T]):
-    """One thread, and who waits for it."""
+    """One thread, and the windows that wait for it."""
 
     def __init__(self, netting: Netting, most: int, *, rests: bool) -> None:
         self._netting = netting
@@ -99,7 +98,7 @@ class _Lane(Generic[T]):
             _settle(waiting.answer, next(made) if due is not None else None)
 
     def _merged(self, dues: Sequence[Due[T]]) -> list[T | Exception | None]:
-        """On the thread. The fault of one window is told to that one only."""
+        """On the thread. An error of one window reaches that one only."""
         orders: dict[int, tuple[Delta, list[Order]]] = {}
         for due in dues:
             for delta in due.deltas:

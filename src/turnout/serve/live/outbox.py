@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 
 from turnout.errors import TurnoutError
 from turnout.serve.live.encoding import message, problem_body
@@ -19,74 +19,30 @@ Part = Callable[[], Awaitable[bytes]]
 """Makes a body when it is about to be sent: a whole table is large."""
 
 
-class Slot:
-    """One subscription's place in an outbox."""
+class Subscription:
+    """One subscription of a client, with the messages that wait for it.
+
+    Changes wait in order. When too many do they are dropped, and `fall_behind` asks for a snapshot instead.
+    """
 
     def __init__(self, outbox: Outbox, identity: str) -> None:
         self._outbox = outbox
         self.client = outbox.client
         self.id = identity
         self.closed = False
-
-    def clear(self) -> None:
-        """Drop what waits."""
-        raise NotImplementedError
-
-    def take(self) -> str | Awaitable[str] | None:
-        """The next message, or what makes it, or None."""
-        raise NotImplementedError
-
-    def _ready(self) -> None:
-        if not self.closed:
-            self._outbox.ready(self)
-
-
-class NewestSlot(Slot):
-    """Keeps one message: what is newer replaces what was not sent yet."""
-
-    def __init__(self, outbox: Outbox, identity: str) -> None:
-        super().__init__(outbox, identity)
-        self._waiting: tuple[str, bytes] | None = None
-
-    def put(self, kind: str, body: bytes) -> None:
-        self._waiting = (kind, body)
-        self._ready()
-
-    def clear(self) -> None:
-        self._waiting = None
-
-    def take(self) -> str | None:
-        waiting, self._waiting = self._waiting, None
-        return message(waiting[0], self.id, waiting[1]) if waiting else None
-
-
-class ChangesSlot(Slot):
-    """Keeps changes in order. When too many wait they are dropped, and `fall_behind` asks for a snapshot instead."""
-
-    def __init__(self, outbox: Outbox, identity: str, fall_behind: Callable[[ChangesSlot], None]) -> None:
-        super().__init__(outbox, identity)
+        self.fall_behind: Callable[[Subscription], None] | None = None
         self._waiting: deque[tuple[str, bytes | Part]] = deque()
         self._changes = self._bytes = 0
         self._behind = False
-        self._fall_behind = fall_behind
 
-    def put_snapshot(self, parts: Iterable[Part]) -> None:
-        """All rows anew: what waits and was not sent says nothing any more."""
+    def replace(self, kind: str, *bodies: bytes | Part) -> None:
+        """Send these in place of all that waits: they are newer, or the end of the subscription."""
         self.clear()
-        self._waiting.extend(("snapshot", part) for part in parts)
+        self._waiting.extend((kind, body) for body in bodies)
         self._ready()
 
-    def put_current(self, body: bytes) -> None:
-        self._waiting.append(("current", body))
-        self._ready()
-
-    def put_problem(self, body: bytes) -> None:
-        """The end of the subscription."""
-        self.clear()
-        self._waiting.append(("error", body))
-        self._ready()
-
-    def put(self, body: bytes) -> None:
+    def add_changes(self, body: bytes) -> None:
+        """Send these after what waits."""
         if self._behind:
             return
         self._waiting.append(("changes", body))
@@ -98,10 +54,12 @@ class ChangesSlot(Slot):
         self._ready()
 
     def take(self) -> str | Awaitable[str] | None:
+        """The next message, or what makes it, or None."""
         if self._behind:
             # The client reads again: only now is a snapshot worth its work.
             self._behind = False
-            self._fall_behind(self)
+            if self.fall_behind is not None:
+                self.fall_behind(self)
             return None
         if not self._waiting:
             return None
@@ -113,6 +71,12 @@ class ChangesSlot(Slot):
             self._bytes -= len(body)
         return message(kind, self.id, body)
 
+    def clear(self) -> None:
+        """Drop what waits."""
+        self._waiting.clear()
+        self._changes = self._bytes = 0
+        self._behind = False
+
     async def _made(self, kind: str, part: Part) -> str:
         try:
             return message(kind, self.id, await part())
@@ -120,55 +84,54 @@ class ChangesSlot(Slot):
             self.clear()
             return message("error", self.id, problem_body(error))
 
-    def clear(self) -> None:
-        self._waiting.clear()
-        self._changes = self._bytes = 0
-        self._behind = False
+    def _ready(self) -> None:
+        if not self.closed:
+            self._outbox.ready(self)
 
 
 class Outbox:
-    """Everything that waits for one client; subscriptions take turns."""
+    """Everything that waits for one client; its subscriptions take turns."""
 
     def __init__(self, client: str) -> None:
         self.client = client
         self._first: deque[str] = deque()
-        self._slots: dict[Slot, None] = {}
+        self._ready: dict[Subscription, None] = {}
         self._woken = asyncio.Event()
 
     def put_first(self, text: str) -> None:
-        """A message of its own, before what subscriptions have."""
+        """A message of its own, before those of subscriptions."""
         self._first.append(text)
         self._woken.set()
 
-    def ready(self, slot: Slot) -> None:
-        self._slots[slot] = None
+    def ready(self, subscription: Subscription) -> None:
+        self._ready[subscription] = None
         self._woken.set()
 
-    def remove(self, slot: Slot) -> None:
-        slot.closed = True
-        slot.clear()
-        self._slots.pop(slot, None)
+    def remove(self, subscription: Subscription) -> None:
+        subscription.closed = True
+        subscription.clear()
+        self._ready.pop(subscription, None)
 
     async def next(self) -> str:
         """The next message to send, when there is one."""
         while True:
             if self._first:
                 return self._first.popleft()
-            if not self._slots:
+            if not self._ready:
                 self._woken.clear()
                 await self._woken.wait()
             elif (text := await self._turn()) is not None:
                 return text
 
     async def _turn(self) -> str | None:
-        """What the subscription whose turn it is has to say."""
-        slot = next(iter(self._slots))
-        del self._slots[slot]
-        taken = slot.take()
+        """A message of the subscription whose turn it is."""
+        subscription = next(iter(self._ready))
+        del self._ready[subscription]
+        taken = subscription.take()
         if taken is None:
             return None
-        self._slots[slot] = None  # at the end of the turn: it may have more
+        self._ready[subscription] = None  # at the end of the turn: it may have more
         if isinstance(taken, str):
             return taken
         text = await taken
-        return None if slot.closed else text
+        return None if subscription.closed else text

@@ -16,7 +16,7 @@ from turnout.store.query.windows import Window
 
 MESSAGES = Rate(per_second=100, burst=500)
 BYTES = Rate(per_second=250_000, burst=1_000_000)
-"""What is taken of one client, of all its connections; the rest waits in its sockets."""
+"""How much is read from one client, over all its connections; the rest waits in its sockets."""
 
 SMALL_BYTES = 4_000
 """A message of more is not read on the event loop."""
@@ -24,7 +24,7 @@ SMALL_BYTES = 4_000
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A message, and the window that it asks for or what is wrong with that."""
+    """A message, and the window that it asks for, or the error in that."""
 
     message: ClientMessage
     found: Window | TurnoutError | None = None

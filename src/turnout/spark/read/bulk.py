@@ -18,6 +18,7 @@ from turnout.decode import Decoded, merge
 from turnout.decode import read as read_file
 from turnout.decode.record_decoder import RecordDecoder
 from turnout.errors import TurnoutError
+from turnout.plan import arrow_columns, times
 from turnout.plan.offsets import Offsets
 from turnout.spark.cluster import runs_here
 from turnout.spark.engine import is_disconnected
@@ -38,7 +39,7 @@ _NUMBERS = itertools.count()
 
 def carry_code() -> None:
     """Send the code of tasks with them, for workers that have no Turnout."""
-    for module in (task, turnout.decode):
+    for module in (task, turnout.decode, arrow_columns, times):
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
@@ -104,7 +105,7 @@ class BulkReader:
         if errors:
             raise TurnoutError(code="kafka_unreadable", message="; ".join(errors), status=503)
         # A file can be removed once it is mapped: its rows stay as long as somebody has them.
-        parts = [read_file(one.file if one.file is not None else one.data) for one in left]
+        parts = [read_file(one.file or one.data or b"") for one in left]
         with self._decoding:
             return self._decoder.complete(merge(parts))
 

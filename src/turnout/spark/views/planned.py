@@ -15,8 +15,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
-MAX_BYTES = 1 << 20
-"""Rows cross to the JVM as text within a call: more than this goes faster through a file."""
+from turnout.spark.folders import scratch
+from turnout.spark.session import TEMPORARY
+
+MAX_BYTES = 32 << 20
+"""Up to this size (48 MB) Spark has rows that it reads from a file at hand, and not only when a task asks."""
 
 _NUMBERS = itertools.count()
 
@@ -88,14 +91,15 @@ class _Leaf:
         self._json = struct.json()
         self._session = session._jsparkSession
         # Each name of a class that is looked up in the JVM costs a message for each of its parts.
-        self._list = jvm.java.util.ArrayList
-        self._converters = jvm.scala.jdk.javaapi.CollectionConverters
         self._reader = jvm.org.apache.spark.sql.api.python.PythonSQLUtils
         self._blocks = jvm.org.apache.spark.SparkEnv.get().blockManager()
         self._level = jvm.org.apache.spark.storage.StorageLevel.MEMORY_AND_DISK()
         row = jvm.java.lang.Class.forName("org.apache.spark.sql.catalyst.InternalRow")
         self._tag = jvm.scala.reflect.ClassTag.apply(row)
-        self._block = jvm.org.apache.spark.storage.StreamBlockId(0, next(_NUMBERS))
+        number = next(_NUMBERS)
+        self._file = scratch(session) / TEMPORARY / f"leaf-{number}.arrow"
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        self._block = jvm.org.apache.spark.storage.StreamBlockId(0, number)
         blocks = context._gateway.new_array(jvm.org.apache.spark.storage.BlockId, 1)  # type: ignore[union-attr]
         blocks[0] = self._block
         rdd = jvm.org.apache.spark.rdd.BlockRDD(context._jsc.sc(), blocks, self._tag)
@@ -103,11 +107,13 @@ class _Leaf:
         self.frame = DataFrame(self._session.internalCreateDataFrame(rdd, parsed, False), session)
 
     def put(self, rows: pa.Table) -> None:
-        batches = self._list()
-        for batch in rows.cast(self._schema).combine_chunks().to_batches():
-            batches.add(batch.serialize().to_pybytes())
-        arrived = self._reader.toDataFrame(self._converters.asScala(batches.iterator()), self._json, self._session)
-        found = arrived.queryExecution().logical().data().iterator()
+        # By a file, because within a call rows would be text. The JVM of a driver is always on the driver's machine.
+        with pa.OSFile(str(self._file), "wb") as sink, pa.ipc.new_stream(sink, self._schema) as stream:
+            stream.write_table(rows.cast(self._schema).combine_chunks())
+        arrived = self._reader.toDataFrame(
+            self._reader.readArrowStreamFromFile(str(self._file)), self._json, self._session
+        )
+        found = arrived.logicalPlan().data().iterator()
         self._blocks.putIterator(self._block, found, self._level, True, self._tag)
 
     def clear(self) -> None:

@@ -8,13 +8,13 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from functools import cached_property
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from turnout.plan.joins import KEY
 from turnout.plan.tables import ViewTable
 from turnout.spark.folders import Frame, frame_of, read_parquet
 from turnout.spark.results import TooLarge, in_slices, is_too_large
@@ -32,20 +32,17 @@ class ViewSessions:
         self.context = session.sparkContext
         self._session = session
         self._lock = threading.RLock()
+        self._plans: dict[bool, Plans] = {}
         self._idle: dict[bool, SimpleQueue[SparkSession]] = {True: SimpleQueue(), False: SimpleQueue()}
         """Sessions for views with and without own SQL: their names of relations are those of one view at a time."""
 
-    @cached_property
-    def _few(self) -> Plans:
-        return Plans(planned_session(self._session))
-
-    @cached_property
-    def _own_few(self) -> Plans:
-        return Plans(own_session(planned_session(self._session)))
-
     def plans(self, *, own: bool) -> Plans:
+        """Those of views with or without own SQL."""
         with self._lock:
-            return self._own_few if own else self._few
+            if own not in self._plans:
+                session = planned_session(self._session)
+                self._plans[own] = Plans(own_session(session) if own else session)
+            return self._plans[own]
 
     @contextlib.contextmanager
     def one(self, *, own: bool) -> Iterator[SparkSession]:
@@ -79,19 +76,25 @@ class ViewRunner:
     def __init__(self, session: SparkSession) -> None:
         self._sessions = sessions_of(session)
 
-    def over_rows(self, view: ViewTable, rows: Mapping[str, pa.Table]) -> pa.Table:
-        """The view over rows held in memory, by its relations; of a joined view the ids."""
+    def over_rows(self, view: ViewTable, rows: Mapping[str, pa.Table], *, unique: bool = False) -> pa.Table:
+        """The view over rows held in memory, by its relations; of a joined view the ids.
+
+        With `unique` no two right rows of a source have one key.
+        """
+        sql = view.narrow_sql_if_unique if unique else view.narrow_sql
+        if unique and not view.own:
+            rows = {name: table.select([KEY, "_id"]) for name, table in rows.items()}
         if not view.own and not any(table.num_rows for table in rows.values()):
             return pa.table({name: pa.array([], pa.int64()) for name in view.ids})
         if sum(table.nbytes for table in rows.values()) <= MAX_BYTES:
-            planned = self._sessions.plans(own=view.own).plan(view.narrow_sql, rows)
+            planned = self._sessions.plans(own=view.own).plan(sql, rows)
             if planned.usable:
                 return planned.run(rows)
         with self._sessions.one(own=view.own) as session, ExitStack() as held:
             for name, table in rows.items():
                 frame = held.enter_context(frame_of(session, table))
                 frame.coalesce(1).createOrReplaceTempView(f"`{name}`")
-            result: pa.Table = session.sql(view.narrow_sql).toArrow()
+            result: pa.Table = session.sql(sql).toArrow()
         return result
 
     def over_parts(

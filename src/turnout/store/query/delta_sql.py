@@ -11,9 +11,9 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from turnout.plan.joins import quoted
 from turnout.store.feed import Delta
 from turnout.store.identity import ROW
-from turnout.store.query.where import quote
 from turnout.store.query.window_rows import Filter, Order, Side, Sifted, compact
 
 
@@ -35,11 +35,11 @@ class Netting(threading.local):
 
     def change_set(self, delta: Delta, columns: Sequence[str]) -> ChangeSet:
         """Inserts, updates and deletes of the chosen columns."""
-        chosen = ", ".join(quote(name) for name in columns)
+        chosen = ", ".join(quoted(name) for name in columns)
         with self._registered(removed=delta.removed, added=delta.added):
             insert = self._arrow(f"SELECT {chosen}, {ROW} FROM added ANTI JOIN removed USING ({ROW})")
             update = self._arrow(
-                f"SELECT {', '.join(f'a.{quote(name)}' for name in columns)}, a.{ROW} FROM added a "
+                f"SELECT {', '.join(f'a.{quoted(name)}' for name in columns)}, a.{ROW} FROM added a "
                 f"JOIN removed r ON a.{ROW} = r.{ROW} WHERE {_row('a', columns)} "
                 f"IS DISTINCT FROM {_row('r', columns)}"
             )
@@ -87,4 +87,4 @@ def _side(
 
 
 def _row(relation: str, columns: Sequence[str]) -> str:
-    return f"row({', '.join(f'{relation}.{quote(name)}' for name in columns)})"
+    return f"row({', '.join(f'{relation}.{quoted(name)}' for name in columns)})"

@@ -7,7 +7,7 @@ and quoted, values travel as parameters only. How a value is read is `values.py`
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
@@ -16,6 +16,7 @@ import orjson
 
 from turnout.errors import TurnoutError
 from turnout.plan.columns import ColumnType
+from turnout.plan.joins import quoted
 from turnout.store.query.values import parse_value, show
 
 MAX_TERMS = 100
@@ -174,25 +175,20 @@ def _ordered(
 ) -> Iterator[tuple[str, str]]:
     for key in keys:
         known_column(key.column, columns, "sort", "bad_sort")
-        yield quote(key.column), f"{'DESC' if key.descending else 'ASC'} NULLS LAST"
+        yield quoted(key.column), f"{'DESC' if key.descending else 'ASC'} NULLS LAST"
     for tie in ties:
-        yield quote(tie), "ASC NULLS LAST"
+        yield quoted(tie), "ASC NULLS LAST"
 
 
-def known_column(name: str, columns: Mapping[str, ColumnType], place: str, code: str) -> None:
+def known_column(name: str, columns: Collection[str], place: str, code: str) -> None:
     """Refuse a column that the table does not show."""
     if name not in columns or name.startswith("_"):
         shown = ", ".join(known for known in columns if not known.startswith("_"))
         raise TurnoutError(code=code, message=f"{place}: no column {show(name)}", hint=f"columns: {shown}")
 
 
-def quote(name: str) -> str:
-    """An identifier for DuckDB."""
-    return '"' + name.replace('"', '""') + '"'
-
-
 def _compile(term: Term, column: ColumnType) -> tuple[str, list[object]]:
-    name = quote(term.column)
+    name = quoted(term.column)
     if term.op in (Op.NULL, Op.NOT_NULL):
         return f"{name} {term.op.value.upper()}", []
     if term.op in _TEXT_ONLY and column.name != "string":
@@ -317,7 +313,7 @@ def _read_value(pattern: re.Pattern[str], text: str, position: int, column: str)
             f'for an empty text write {column} = "", for none {column} is null',
         )
     if value[0] in "\"'`":
-        raise _bad(f"where: the quote in {show(value)} is never closed")
+        raise _bad(f"where: the quoted in {show(value)} is never closed")
     if value[0] in "=<>!":
         raise _bad(
             f"where: unknown operator before {show(value)}",

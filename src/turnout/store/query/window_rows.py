@@ -20,6 +20,10 @@ from turnout.store.query.windows import Window
 KEY = "_key"
 """The column of a row's place in a window's order: bytes that compare as the order does."""
 
+MAX_HELD_ROWS = 2_000
+SPARE_ROWS = 100
+"""Rows that are held beyond a window's end: as many may leave it before the table is read again."""
+
 Filter = tuple[str, tuple[object, ...]]
 """A condition and its values."""
 

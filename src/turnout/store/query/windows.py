@@ -19,10 +19,11 @@ import pyarrow as pa
 
 from turnout.errors import TurnoutError
 from turnout.plan.columns import ColumnType
+from turnout.plan.joins import quoted
 from turnout.store import identity
 from turnout.store.database import Readable
 from turnout.store.query.values import show
-from turnout.store.query.where import SortKey, Term, compile_sort, compile_where, known_column, quote
+from turnout.store.query.where import SortKey, Term, compile_sort, compile_where, known_column
 
 log = logging.getLogger(__name__)
 
@@ -232,7 +233,7 @@ class _Snapshot:
         dated = [name for name in self.names if "_ts" in self._catalog["main", name]]
         if not dated:
             return None
-        parts = " UNION ALL ".join(f"SELECT max(_ts) AS ms FROM main.{quote(name)}" for name in dated)
+        parts = " UNION ALL ".join(f"SELECT max(_ts) AS ms FROM main.{quoted(name)}" for name in dated)
         row = self._cursor.execute(f"SELECT max(ms) FROM ({parts})").fetchone()
         return row[0] if row else None
 
@@ -242,7 +243,7 @@ class _Snapshot:
     def select(self, table: _Table, window: Window, extra: Sequence[str] = ()) -> duckdb.DuckDBPyConnection:
         condition, parameters = compile_where(window.where, table.columns)
         order = compile_sort(window.sort, table.columns, identity.ties(table.hidden))
-        columns = ", ".join([*(quote(column.name) for column in chosen_columns(table, window)), *extra])
+        columns = ", ".join([*(quoted(column.name) for column in chosen_columns(table, window)), *extra])
         order = f" ORDER BY {order}" if order else ""
         found = f"FROM {table.source} WHERE {condition}{order}"
         if window.limit is None:
@@ -260,7 +261,7 @@ class _Snapshot:
         if (schema, "versions") not in self._catalog:
             return 0
         # max() also answers where no change was counted yet.
-        text = f"SELECT coalesce(max(version), 0) FROM {quote(schema)}.versions WHERE name = ?"
+        text = f"SELECT coalesce(max(version), 0) FROM {quoted(schema)}.versions WHERE name = ?"
         return self._scalar(text, [table.plain_name])
 
     def _described(self, name: str, schema: str, relation: str, generation: int) -> _Table:
@@ -271,11 +272,11 @@ class _Snapshot:
                 continue
             columns[column] = _type(duckdb_type)
             if columns[column].duckdb != duckdb_type:
-                casts.append(f"CAST({quote(column)} AS {columns[column].duckdb}) AS {quote(column)}")
+                casts.append(f"CAST({quoted(column)} AS {columns[column].duckdb}) AS {quoted(column)}")
         replaced = f" REPLACE ({', '.join(casts)})" if casts else ""
         # A generation's own table keeps rows that newer ones cover.
         shown = " WHERE _shown" if "_shown" in hidden else ""
-        home = f"{quote(self._home(schema, relation))}.{quote(relation)}"
+        home = f"{quoted(self._home(schema, relation))}.{quoted(relation)}"
         source = f"(SELECT *{replaced}, rowid AS {_ROWID} FROM {home}{shown})"
         return _Table(name, relation, generation, source, columns, frozenset(hidden))
 

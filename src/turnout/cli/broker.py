@@ -1,0 +1,23 @@
+"""`broker`: the embedded Kafka alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from turnout.cli.app import app
+
+
+@app.command(epilog="Example:  turnout broker --port 9092 --data ./kafka-data")
+def broker(
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port for clients; 0 takes a free one.")] = 9092,
+    data: Annotated[Path, typer.Option(help="The folder for topics; they are there again the next time.")] = Path(
+        "kafka-data"
+    ),
+) -> None:
+    """Run the embedded Kafka alone, until Ctrl-C; prints its address when it is ready."""
+    from turnout.local.broker import serve
+
+    serve(port, data, announce=lambda line: print(line, flush=True))

@@ -1,0 +1,52 @@
+"""`run`: the orchestrator and the web page."""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from turnout.cli.app import ConfigOption, app
+
+
+@app.command(epilog="Example:  turnout run -c turnout.yaml")
+def run(
+    config: ConfigOption = "turnout.yaml",
+    host: Annotated[str, typer.Option(help="Instead of server.host.", show_default=False)] = "",
+    port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65535, help="Instead of server.port; 0 takes a free one.", show_default=False),
+    ] = None,
+    insecure: Annotated[bool, typer.Option("--insecure", help="Serve other machines without tokens.")] = False,
+    log_format: Annotated[
+        Literal["text", "json"] | None, typer.Option(help="Instead of log.format.", show_default=False)
+    ] = None,
+) -> None:
+    """Run the orchestrator and the web page until Ctrl-C."""
+    from turnout.config import load
+    from turnout.config.settings import LogFormat
+    from turnout.logs import log_to_stderr
+
+    settings = load(Path(config))
+    keep_secrets(settings.secret_variables)
+    given = {"host": host or settings.server.host, "port": settings.server.port if port is None else port}
+    server = settings.server.model_copy(update=given)
+    settings = settings.model_copy(update={"server": server})
+    # Late: it loads Spark, and the faults of a file are reported without that.
+    from turnout import service
+    from turnout.kafka.hidden_texts import hidden_texts
+
+    log_to_stderr(LogFormat(log_format or settings.log.format), hidden_texts(settings))
+    service.run(settings, insecure=insecure, on_ready=lambda url: print(f"Turnout is at {url}", flush=True))
+
+
+def keep_secrets(variables: Iterable[str]) -> None:
+    """Remove secrets from the environment of processes that this one starts, and switch core files off."""
+    for name in variables:
+        os.environ.pop(name, None)
+    _, most = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, most))

@@ -1,0 +1,140 @@
+"""`swap` and `rollback`: send a control message to a running server, and print its outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from turnout.cli.app import (
+    DEFAULT_URL,
+    OUTCOME_STYLES,
+    JsonOption,
+    TokenOption,
+    UrlOption,
+    app,
+    cell,
+    connected,
+    console,
+    print_json,
+)
+from turnout.errors import TurnoutError
+from turnout.plan.control import join_field, topic_field
+
+BAD_OUTCOMES = frozenset({"rejected", "failed", "superseded"})
+
+ExpectedOption = Annotated[
+    int | None,
+    typer.Option("--expected-generation", min=0, help="Only while this generation is published.", show_default=False),
+]
+RequestOption = Annotated[
+    str, typer.Option("--request-id", help="Your name for this request, shown with its outcome.", show_default=False)
+]
+NoWaitOption = Annotated[bool, typer.Option("--no-wait", help="Do not wait for the outcome.")]
+
+
+@app.command(epilog="Example:  turnout swap --users users2 --accounts accounts2 --join inner")
+def swap(
+    users: Annotated[str, typer.Option(help="The topic of the source users.", show_default=False)] = "",
+    accounts: Annotated[str, typer.Option(help="The topic of the source accounts.", show_default=False)] = "",
+    join: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[VIEW=]JOIN",
+            help="left, natural, inner, right, full, semi or anti; of one view: final_ui=inner, repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--topic", metavar="SOURCE=TOPIC", help="The topic of any source; repeatable.", show_default=False
+        ),
+    ] = None,
+    start: Annotated[
+        str, typer.Option(help="latest, earliest, or a time: 2026-01-01T00:00:00Z.", show_default=False)
+    ] = "",
+    expected_generation: ExpectedOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Validate only; nothing changes.")] = False,
+    request_id: RequestOption = "",
+    no_wait: NoWaitOption = False,
+    url: UrlOption = DEFAULT_URL,
+    token: TokenOption = "",
+    json: JsonOption = False,
+) -> None:
+    """Move the tables to other topics, or to another join, without a break.
+
+    What you leave out stays as it is. Exit code 1 when the request is rejected, fails or is superseded.
+    """
+    topics = {"users": users, "accounts": accounts} | dict(map(_source_topic, topic or ()))
+    message: dict[str, Any] = {topic_field(source): name for source, name in topics.items() if name}
+    message |= dict(map(_join, join or ()))
+    if start:
+        message["start"] = start if start.lower() in ("latest", "earliest") else {"timestamp": start}
+    if not message:
+        raise typer.BadParameter("nothing to change: give --users, --accounts, --topic, --join or --start")
+    if dry_run:
+        message["dryRun"] = True
+    message |= _request(request_id, expected_generation)
+    with connected(url, token) as client:
+        _finish(client.control(message, wait=not no_wait), json, wait=not no_wait)
+
+
+@app.command(epilog="Example:  turnout rollback --expected-generation 7")
+def rollback(
+    expected_generation: ExpectedOption = None,
+    request_id: RequestOption = "",
+    no_wait: NoWaitOption = False,
+    url: UrlOption = DEFAULT_URL,
+    token: TokenOption = "",
+    json: JsonOption = False,
+) -> None:
+    """Go back to the previous plan; at once while its generation still lingers."""
+    with connected(url, token) as client:
+        answer = client.rollback(_request(request_id, expected_generation), wait=not no_wait)
+        _finish(answer, json, wait=not no_wait)
+
+
+def _source_topic(text: str) -> tuple[str, str]:
+    source, mark, topic = text.partition("=")
+    if not (mark and source.strip() and topic.strip()):
+        raise typer.BadParameter(f"{text!r} is not SOURCE=TOPIC, such as users=users2", param_hint="--topic")
+    return source.strip(), topic.strip()
+
+
+def _join(text: str) -> tuple[str, str]:
+    """The field of a message and its join."""
+    view, mark, name = text.rpartition("=")
+    if not name.strip() or (mark and not view.strip()):
+        raise typer.BadParameter(f"{text!r} is not [VIEW=]JOIN, such as inner or final_ui=inner", param_hint="--join")
+    return join_field(view.strip()) if mark else "joinType", name.strip()
+
+
+def _request(request_id: str, expected_generation: int | None) -> dict[str, Any]:
+    given = {"requestId": request_id or None, "expectedGeneration": expected_generation}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _finish(answer: Mapping[str, Any], json: bool, *, wait: bool) -> None:
+    outcome = answer.get("outcome")
+    if wait and outcome is None:
+        raise TurnoutError(
+            code="outcome_pending",
+            message="the server took the request, but its outcome did not come in time",
+            hint="look at turnout status, and at the last row of turnout history",
+        )
+    if json:
+        print_json(answer)
+    else:
+        _print_outcome(answer, str(outcome or "accepted"))
+    if outcome in BAD_OUTCOMES:
+        raise typer.Exit(1)
+
+
+def _print_outcome(answer: Mapping[str, Any], outcome: str) -> None:
+    screen = console()
+    screen.print(cell(outcome, OUTCOME_STYLES.get(outcome, "yellow") + " bold"))
+    for name, value in answer.items():
+        if name != "outcome" and value not in (None, "", [], {}):
+            screen.print(cell(f"  {name}: ", "dim") + cell(value))

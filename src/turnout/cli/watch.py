@@ -1,0 +1,156 @@
+"""`watch`: a window of a table, live in the terminal, across swaps and restarts of the server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from turnout.cli.app import (
+    DEFAULT_URL,
+    JsonOption,
+    TokenOption,
+    UrlOption,
+    app,
+    cell,
+    connected,
+    console,
+    print_json,
+    printable,
+)
+
+if TYPE_CHECKING:
+    from turnout.client import Client, State, Window, WindowOptions, WindowSubscription
+
+_NEW, _CHANGED = "green", "bold black on yellow"
+_STATE_STYLES = {"live": "green", "connecting": "yellow", "away": "yellow"}
+_AROUND_ROWS = 7  # header, borders, the line below the table, and the cursor's
+_LEAST_ROWS = 5
+_JSON_ROWS = 100
+# How soon another size of the terminal, or another state of the connection, shows.
+_LOOK_SECONDS = 0.25
+
+
+@app.command(epilog="Example:  turnout watch final_ui --where 'age >= 30' --sort=-balance --columns name,balance")
+def watch(
+    table: Annotated[str, typer.Argument(help="The table; NAME@7 is generation 7 of it.", show_default=False)],
+    where: Annotated[
+        list[str] | None, typer.Option(help="Rows to keep: 'column operator value'; repeatable.", show_default=False)
+    ] = None,
+    sort: Annotated[str, typer.Option(help="Columns to sort by; -age is descending.", show_default=False)] = "",
+    limit: Annotated[
+        int | None, typer.Option(min=1, max=10_000, help="How many rows.  [default: what fits]", show_default=False)
+    ] = None,
+    columns: Annotated[str, typer.Option(help="Columns to show: name,age.", show_default=False)] = "",
+    url: UrlOption = DEFAULT_URL,
+    token: TokenOption = "",
+    json: JsonOption = False,
+) -> None:
+    """Watch a table live; Ctrl-C ends it. With --json: one line for each changed window."""
+    view: WindowOptions = {"where": where or (), "sort": sort or (), "columns": columns or ()}
+    try:
+        with connected(url, token) as client:
+            if json:
+                _watch_json(client, table, {**view, "limit": limit or _JSON_ROWS})
+            else:
+                _watch_live(client, table, view, limit)
+    except KeyboardInterrupt:
+        raise typer.Exit(0) from None
+
+
+def _watch_json(client: Client, table: str, view: WindowOptions) -> None:
+    with client.table(table).window(**view) as windows:
+        for window in windows:
+            print_json(window.as_json())
+
+
+def _watch_live(client: Client, table: str, view: WindowOptions, limit: int | None) -> None:
+    screen = console()
+    rows = limit or fitting(screen)
+    asked: WindowOptions = {**view, "limit": rows}
+    with (
+        client.table(table).window(**asked) as windows,
+        Live(Text("connecting ..."), console=screen, auto_refresh=False, vertical_overflow="ellipsis") as live,
+    ):
+        shown = Shown(client.url)
+        while True:
+            if limit is None and rows != fitting(screen):
+                rows = fitting(screen)
+                windows.move(limit=rows)
+            if shown.look(windows, screen):
+                live.update(shown.picture(), refresh=True)
+
+
+def fitting(screen: Console) -> int:
+    """How many rows the terminal has room for."""
+    return max(_LEAST_ROWS, screen.size.height - _AROUND_ROWS)
+
+
+@dataclass(slots=True)
+class Shown:
+    """What the terminal shows: a window, the one before it, the state of the connection, and the terminal's size."""
+
+    url: str
+    window: Window | None = None
+    before: Window | None = None
+    state: State | None = None
+    reason: str = ""
+    size: tuple[int, int] | None = None
+
+    def look(self, windows: WindowSubscription, screen: Console) -> bool:
+        """Wait a moment for something new; whether there was something."""
+        try:
+            window = windows.get(_LOOK_SECONDS)
+        except TimeoutError:
+            now = (windows.state, windows.reason, tuple(screen.size))
+            if now == (self.state, self.reason, self.size):
+                return False
+        else:
+            self.before, self.window = self.window, window
+        self.state, self.reason, self.size = windows.state, windows.reason, (screen.size.width, screen.size.height)
+        return True
+
+    def picture(self) -> RenderableType:
+        state = str(self.state)
+        waiting = Text(f"waiting for the server at {self.url} ... {printable(self.reason)}", style="yellow")
+        if self.window is None:
+            return waiting if self.reason else Text("connecting ...")
+        shown = picture(self.window, self.before, state)
+        return Group(shown, waiting) if self.reason else shown
+
+
+def picture(window: Window, before: Window | None, state: str = "live") -> RenderableType:
+    """The window as a table: new rows and changed cells stand out against the one before."""
+    generation = f"generation {window.generation}"
+    if before is not None and before.generation != window.generation:
+        generation += f" (was {before.generation})"
+    header = Text(style="bold")
+    header.append(f"{printable(window.table)}   {generation}   version {window.version}   {window.total:,} rows   ")
+    header.append(state, style=_STATE_STYLES.get(state, "red"))
+    shown = Table(header_style="bold cyan")
+    for column in window.columns:
+        numeric = column["type"].startswith(("int", "float", "double", "decimal"))
+        shown.add_column(cell(column["name"]), justify="right" if numeric else "left", no_wrap=True)
+    for row, styles in zip(window.rows, _styles(window, before), strict=True):
+        shown.add_row(*(cell(value, style) for value, style in zip(row.values(), styles, strict=True)))
+    return Group(header, shown)
+
+
+def _styles(window: Window, before: Window | None) -> list[list[str]]:
+    """A style for each cell. Against another generation nothing stands out: all of it is new."""
+    width = len(window.columns)
+    if before is None or before.generation != window.generation:
+        return [[""] * width for _ in window.rows]
+    old = dict(zip(before.ids, before.rows, strict=True))
+    return [_row_styles(row, old.get(identity)) for identity, row in zip(window.ids, window.rows, strict=True)]
+
+
+def _row_styles(row: Any, old: Any) -> list[str]:
+    if old is None:
+        return [_NEW] * len(row)
+    return ["" if name in old and old[name] == value else _CHANGED for name, value in row.items()]

@@ -1,0 +1,184 @@
+"""Swaps: decides the waiting messages, and has performed what they ask for; on the orchestrator's thread.
+
+The rules are `swap_rules`, building is the builder's, switching and outcomes are the publisher's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from turnout.config.topic_rules import TopicRules
+from turnout.errors import TurnoutError
+from turnout.logs import about
+from turnout.plan.control import Action, ControlMessage, ControlRejected, Outcome, resolve
+from turnout.plan.swap_rules import Decision, SwapState, Work, decide, replay
+from turnout.spark.engine import is_gone
+from turnout.store.database import is_store_failure
+from turnout.swap.builder import Builder
+from turnout.swap.control_queue import Answer, ControlQueue, QueuedMessage
+from turnout.swap.health import Say
+from turnout.swap.lifecycle import Lifecycle
+from turnout.swap.publisher import Publisher
+
+_SHOWN_OF_A_MESSAGE = 500
+_TEMPORARY = ("kafka_unreachable", "registry_unreachable", "registry_refused")
+
+
+class Swaps:
+    """From waiting messages to their outcomes."""
+
+    def __init__(
+        self,
+        queue: ControlQueue,
+        publisher: Publisher,
+        lifecycle: Lifecycle,
+        builder: Builder,
+        rules: TopicRules,
+        say: Say,
+    ) -> None:
+        self._queue = queue
+        self._publisher = publisher
+        self._lifecycle = lifecycle
+        self._builder = builder
+        self._rules = rules
+        self._say = say
+
+    def publish_first(self) -> None:
+        """Build what the configuration and the control topic together ask for, and publish it."""
+        messages = self._queue.waiting()
+        decision = replay([message.parsed for message in messages], self._publisher.plan)
+        try:
+            self._builder.validate(decision.plan)
+        except TurnoutError as error:
+            if decision.carrier is None or _is_temporary(error) or self._fault_without_messages() == str(error):
+                raise
+            self._reject(messages[decision.carrier], error)
+            return
+        generation = self._builder.build(decision.plan, first=True)
+        self._publisher.publish(generation, messages, decision, Outcome.APPLIED)
+
+    def _fault_without_messages(self) -> str:
+        """What is wrong with the plan that no message has touched: no message is to blame for that."""
+        try:
+            self._builder.validate(self._publisher.plan)
+        except TurnoutError as error:
+            return str(error)
+        return ""
+
+    def decide(self) -> None:
+        """Take the next messages that can be decided together."""
+        waiting = self._queue.waiting()
+        decision = decide([message.parsed for message in waiting], self._publisher.plan, self._publisher.number)
+        messages = waiting[: len(decision.verdicts)]
+        for message in messages:
+            with about(request_id=message.request_id):
+                self._log(message)
+        if decision.work is Work.NONE:
+            self._publisher.unchanged(messages, decision)
+        elif decision.work is Work.DRY_RUN:
+            self._dry_run(messages[0], decision)
+        else:
+            with about(request_id=messages[decision.carrier or 0].request_id):
+                if decision.work is Work.ROLLBACK:
+                    self._rollback(messages, decision)
+                else:
+                    self._swap(messages, decision, Outcome.APPLIED)
+
+    def _log(self, message: QueuedMessage) -> None:
+        parsed, shown = message.parsed, (message.record.raw or "")[:_SHOWN_OF_A_MESSAGE]
+        if isinstance(parsed, ControlRejected):
+            self._say("ERROR", f"control message rejected: {parsed} (raw: {shown})")
+            return
+        for warning in parsed.warnings:
+            self._say("WARNING", f"control message: {warning}")
+        if parsed.action is Action.CHANGE:
+            plan = resolve(parsed, self._publisher.plan)
+            changed = str(plan != self._publisher.plan).lower()
+            self._say("INFO", f"control message raw: {shown} resolved: {plan.describe()} changed: {changed}")
+        else:
+            self._say("INFO", f"control message raw: {shown} asks for a rollback")
+
+    def _reject(self, message: QueuedMessage, error: TurnoutError) -> None:
+        """Put a rejection in the place of a message; the queue is then decided without it."""
+        message.parsed = ControlRejected(
+            message=error.message,
+            hint=error.hint,
+            code=error.code,
+            status=error.status,
+            request_id=message.request_id,
+        )
+
+    def _dry_run(self, message: QueuedMessage, decision: Decision) -> None:
+        """Say what would happen, and do nothing."""
+        assert isinstance(message.parsed, ControlMessage)
+        plan = decision.plan
+        if message.parsed.action is Action.ROLLBACK:
+            plan = self._publisher.previous or self._publisher.plan
+        changes = plan != self._publisher.plan
+        try:
+            report = self._builder.dry_run(plan, changes=changes)
+        except TurnoutError as error:
+            if is_gone(error):
+                raise
+            self._reject(message, error)
+            return
+        self._say("INFO", f"dry run: {plan.describe()} would be {'built' if changes else 'no change'}")
+        self._queue.settle([message], [Answer(Outcome.UNCHANGED, "dryRun", self._publisher.number, report=report)])
+
+    def _rollback(self, messages: Sequence[QueuedMessage], decision: Decision) -> None:
+        """Back to the plan before: at once while its generation lingers, else by an ordinary build."""
+        plan = self._publisher.previous
+        if plan is None:
+            self._reject(messages[0], _nothing_to_roll_back())
+            return
+        if faults := self._rules.faults(plan.topics.values()):
+            message, hint = faults[0]
+            self._reject(messages[0], TurnoutError(code="bad_control", message=message, hint=hint, status=422))
+            return
+        lingering = [g for g in self._lifecycle.lingering if g.plan == plan and g.query is not None and g.query.running]
+        target = replace(decision, plan=plan, work=Work.BUILD)
+        if not lingering:
+            self._swap(messages, target, Outcome.ROLLED_BACK)
+            return
+        generation = max(lingering, key=lambda g: g.number)
+        generation.build_seconds = generation.catch_up_seconds = 0.0  # this time it took none
+        self._publisher.publish(generation, messages, target, Outcome.ROLLED_BACK)
+
+    def _swap(self, messages: Sequence[QueuedMessage], decision: Decision, outcome: Outcome) -> None:
+        """Build the plan beside the published generation, and publish it; on failure nothing has changed."""
+        assert decision.carrier is not None
+        try:
+            self._publisher.set_state(SwapState.VALIDATING)
+            self._builder.validate(decision.plan)
+        except TurnoutError as error:
+            self._publisher.set_state(SwapState.LIVE)
+            if is_store_failure(error):
+                raise
+            if _is_temporary(error):
+                self._publisher.fail(messages, decision, error)
+            else:
+                self._reject(messages[decision.carrier], error)
+            return
+        try:
+            generation = self._builder.build(decision.plan, first=False)
+        except TurnoutError as error:
+            if is_store_failure(error):
+                raise
+            self._publisher.fail(messages, decision, error)
+            return
+        self._publisher.publish(generation, messages, decision, outcome)
+
+
+def _is_temporary(error: TurnoutError) -> bool:
+    """Whether the error says nothing against the plan: the same plan may be right in a moment."""
+    return error.code in _TEMPORARY or is_gone(error)
+
+
+def _nothing_to_roll_back() -> TurnoutError:
+    return TurnoutError(
+        code="nothing_to_roll_back",
+        message="there is no plan before the present one",
+        hint="a rollback needs an earlier swap; name topics or a join instead",
+        status=422,
+    )

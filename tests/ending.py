@@ -1,0 +1,45 @@
+"""Programs that tests start end with them: a run that is killed leaves none behind."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+import threading
+import time
+from typing import Any
+
+import psutil
+
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def _asks_to_end_with_its_parent() -> None:
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def ending_with_us() -> dict[str, Any]:
+    """Options of `Popen`: the program is sent SIGTERM when this process ends, however it ends.
+
+    Linux sends it when the thread that started the program ends, so only the main thread can ask for it.
+    """
+    main = threading.current_thread() is threading.main_thread()
+    return {"preexec_fn": _asks_to_end_with_its_parent} if main and sys.platform == "linux" else {}
+
+
+class LeftBehind:
+    """What a process left that led a session (`start_new_session`) and has just been killed."""
+
+    def __init__(self, leader: int) -> None:
+        self._leader = leader
+        self._over = time.time()
+
+    def kill(self) -> None:
+        """What began after the leader's end is of others: numbers of processes are used again."""
+        for process in psutil.process_iter():
+            with contextlib.suppress(OSError, psutil.Error):
+                if os.getsid(process.pid) == self._leader and process.create_time() <= self._over:
+                    process.kill()

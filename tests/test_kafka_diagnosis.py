@@ -1,0 +1,73 @@
+"""What stands between Turnout and Kafka: from the words of clients, which differ from release to release."""
+
+import pytest
+from pydantic import SecretStr
+
+from turnout.config.auth import OAuthSettings
+from turnout.kafka.diagnosis import cause_in
+from turnout.kafka.probe import ask_for_token
+
+FAILED = "Authentication failed during authentication due to invalid credentials with SASL mechanism"
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (f"sasl_ssl://b:1/bootstrap: SASL authentication error: {FAILED} SCRAM-SHA-512", "wrong_credentials"),
+        (f"SaslAuthenticationException: {FAILED} SCRAM-SHA-512", "wrong_credentials"),
+        ("SASL authentication error: Authentication failed: Invalid username or password", "wrong_credentials"),
+        (f"SASL authentication error: {FAILED} OAUTHBEARER", "token_refused_by_broker"),
+        ('SaslAuthenticationException: {"status":"invalid_token"}', "token_refused_by_broker"),
+        ("b:1: Failed to resolve 'b:1': Name or service not known", "name_not_resolved"),
+        ("ConfigException: No resolvable bootstrap urls given in bootstrap.servers", "name_not_resolved"),
+        ("Connect to ipv4#127.0.0.1:1 failed: Connection refused", "connection_refused"),
+        (
+            "SSL handshake failed: error:0A000086:SSL routines::certificate verify failed",
+            "certificate_not_trusted",
+        ),
+        ("SSLHandshakeException: PKIX path building failed: unable to find", "certificate_not_trusted"),
+        ("CertPathValidatorException: validity check failed", "certificate_expired"),
+        ("error:0A000412:SSL routines::ssl/tls alert bad certificate", "client_certificate_refused"),
+        ("SSLHandshakeException: Received fatal alert: certificate_unknown", "client_certificate_refused"),
+        ("CertificateException: No subject alternative names matching IP address", "certificate_of_another_name"),
+        ("Broker: Topic authorization failed", "topic_denied"),
+        ("TopicAuthorizationException: Not authorized to access topics: [a]", "topic_denied"),
+        ("FindCoordinator response error: Group authorization failed.", "group_denied"),
+        ("GroupAuthorizationException: Not authorized to access group: g", "group_denied"),
+    ],
+)
+def test_cause_is_known_by_the_words_of_either_client(words: str, code: str) -> None:
+    cause = cause_in(words)
+    assert cause is not None
+    assert cause.code == code
+    assert cause.text and cause.hint
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "mechanism handshake failed: Broker: Unsupported SASL mechanism: broker's supported mechanisms: PLAIN",
+        "Client SASL mechanism 'SCRAM-SHA-256' not enabled in the server, enabled mechanisms are [PLAIN]",
+    ],
+)
+def test_wrong_mechanism_names_those_of_the_broker(words: str) -> None:
+    cause = cause_in(words)
+    assert cause is not None
+    assert str(cause) == "the broker does not have this SASL mechanism (it has: PLAIN); choose another auth.mechanism"
+
+
+def test_other_words_have_no_cause() -> None:
+    assert cause_in("1/1 brokers are down") is None
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "said"),
+    [
+        ("http://127.0.0.1:1/token", "cannot be reached (Connection refused)"),
+        ("https://127.0.0.1:1/token", "cannot be reached (Connection refused)"),
+        ("https://no-such-host.invalid/token", "its name is not known"),
+    ],
+)
+def test_token_endpoint_that_cannot_be_reached_says_why(endpoint: str, said: str) -> None:
+    cause = ask_for_token(OAuthSettings(token_endpoint=endpoint, client_id="c", client_secret=SecretStr("s")))
+    assert cause is not None and said in cause.text

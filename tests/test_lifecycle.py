@@ -1,0 +1,75 @@
+"""The lifecycle after Spark was started anew, with queries that only say whether they run."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from turnout.config.settings import SwapSettings
+from turnout.swap.health import Health, Subject
+from turnout.swap.lifecycle import Lifecycle
+
+
+class Query:
+    def __init__(self) -> None:
+        self.running = False
+        self.idle = False
+
+    def start(self) -> None:
+        self.running = True
+
+    def failure(self) -> str | None:
+        return None
+
+
+class Makes:
+    def give_query(self, generation: Any) -> None:
+        generation.query = Query()
+
+
+def generation(number: int) -> Any:
+    return SimpleNamespace(
+        number=number, query=None, waiting=False, restarts=0, restart_at=float("inf"), lingering_since=float("inf")
+    )
+
+
+@pytest.fixture
+def health() -> Health:
+    made = Health(lambda level, text: None, "starting")
+    made.good(Subject.START)
+    made.bad(Subject.SPARK, "Spark's JVM was killed")
+    return made
+
+
+@pytest.fixture
+def lifecycle(health: Health) -> Lifecycle:
+    made = Lifecycle(SwapSettings(), health, lambda level, text: None)
+    made.live, made.lingering = generation(2), [generation(1)]
+    made.go_on(Makes())  # type: ignore[arg-type]
+    return made
+
+
+def running(lifecycle: Lifecycle) -> list[int]:
+    return [one.number for one in lifecycle.all() if one.query is not None and one.query.running]
+
+
+def test_published_generation_reads_first_and_others_once_it_has(lifecycle: Lifecycle, health: Health) -> None:
+    lifecycle.tend()
+    lifecycle.tend()
+    assert running(lifecycle) == [2]
+    assert health.trouble() is not None, "it has started, and not read yet"
+    assert lifecycle.live is not None
+    lifecycle.live.restarts = 0  # as a finished batch leaves it
+    lifecycle.tend()
+    assert health.trouble() is None
+    assert running(lifecycle) == [2, 1]
+
+
+def test_generation_without_new_records_is_ready_once_its_query_is_idle(lifecycle: Lifecycle, health: Health) -> None:
+    lifecycle.tend()
+    query: Any = lifecycle.live.query if lifecycle.live else None
+    query.idle = True
+    lifecycle.tend()
+    assert health.trouble() is None

@@ -1,0 +1,91 @@
+"""Where the tests of a module are: in the file of its name, or in one that is named here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import turnout
+
+PACKAGE = Path(turnout.__file__).parent
+TESTS = Path(__file__).parent
+
+ELSEWHERE = {
+    # Commands, as people call them.
+    "test_cli.py": "cli/app cli/broker cli/demo cli/history cli/init cli/prepare cli/run cli/status cli/swap "
+    "cli/tables",
+    "live/test_check.py": "cli/checks cli/kafka_checks",
+    "test_cluster_settings.py": "spark/packages spark/results",
+    # The client is one thing to those who use it.
+    "test_client.py": "client/frames client/html client/http",
+    "test_client_live.py": "client/changes client/events client/subscription client/window client/wire plan/retries",
+    # turnout.yaml as a whole: each rule is seen by what is said about a wrong file.
+    "test_config_loading.py": "config/auth_checks config/checks config/config_errors config/document config/settings",
+    "test_security.py": "config/auth kafka/keystores kafka/hidden_texts",
+    "test_plan.py": "config/tables plan/tables",
+    "test_control.py": "config/topic_rules plan/control_parsing plan/control_schema",
+    # Decoders agree with each other, whatever the record.
+    "test_decode_formats.py": "decode/avro decode/protobuf decode/shape",
+    "test_decoder.py": "decode/columns decode/exact_reader decode/packing",
+    # Parts that only a real Kafka, Spark or process can show.
+    "live/test_formats.py": "decode/record_decoder",
+    "live/test_secured.py": "kafka/probe",
+    "live/test_catching_up.py": "kafka/end_watch",
+    "live/test_bulk.py": "kafka/clients",
+    "live/test_swaps.py": "kafka/lag spark/java_errors swap/generations swap/orchestrator swap/publisher swap/swaps",
+    "live/test_sources.py": "spark/dead_letters spark/read/live",
+    "live/test_leaks.py": "spark/py4j_sockets",
+    "live/test_exactness.py": "spark/read/source spark/views/sent_rows spark/writing store/deltas store/join_quality",
+    "live/test_three_sources.py": "spark/views/own_sql",
+    "live/test_planned.py": "spark/views/runner",
+    # The server over real sockets.
+    "test_access.py": "serve/connections serve/origins",
+    "test_read_api.py": "serve/app serve/parameters serve/responses",
+    "test_openapi.py": "serve/routes serve/schemas",
+    "test_limits.py": "serve/reader_watch serve/live/parsing",
+    "test_reads.py": "serve/threads",
+    "test_live.py": "serve/live/changes serve/live/endpoint serve/live/hub serve/live/outbox serve/live/shared "
+    "serve/live/windows",
+    "test_snapshots.py": "serve/live/encoding",
+    "test_metrics.py": "serve/metrics swap/metrics",
+    # The store, by what its tables hold in the end.
+    "test_generation_tables.py": "store/affected store/batches store/narrow store/view_files",
+    "test_query_windows.py": "store/database",
+    "test_merging.py": "store/feed store/query/delta_sql",
+    "test_window_rows.py": "store/identity store/query/tracked_read",
+    "test_where.py": "store/query/values",
+    "test_control_queue.py": "swap/health",
+    "test_engine.py": "plan/retries",
+    "test_patience.py": "testing",
+}
+"""File of tests -> modules without one of their own that it covers."""
+
+MODULES = sorted(
+    path.relative_to(PACKAGE).with_suffix("").as_posix()
+    for path in PACKAGE.rglob("*.py")
+    if not path.name.startswith("__")
+)
+FILES = {path.name for path in TESTS.rglob("test_*.py")}
+
+
+def names(module: str) -> set[str]:
+    """How the file of a module may be called: with its room where another room has a module of that name.
+
+    Commands are called as what they show, and do not count.
+    """
+    *rooms, name = module.split("/")
+    shared = sum(other.split("/")[-1] == name for other in MODULES if not other.startswith("cli/")) > 1
+    return {f"test_{'_'.join([*rooms[place:], name])}.py" for place in range(len(rooms) + (not shared))}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_module_has_a_file_of_tests_with_its_name_or_one_that_is_named_here(module: str) -> None:
+    elsewhere = {name for modules in ELSEWHERE.values() for name in modules.split()}
+    assert names(module) & FILES or module in elsewhere
+
+
+@pytest.mark.parametrize("file", ELSEWHERE)
+def test_file_that_is_named_here_is_there_and_so_are_its_modules(file: str) -> None:
+    assert (TESTS / file).is_file()
+    assert set(ELSEWHERE[file].split()) <= set(MODULES)
