@@ -108,8 +108,7 @@ class FedGeneration:
             self.tables.publish(cursor)
 
     def _open(self) -> None:
-        from turnout.spark.dead_letters import DeadLetters
-        from turnout.spark.writing import Reading, Writer
+        from turnout.spark.writing import DeadLetters, Reading, Writer
 
         self.database = Database.open(self._folder)
         self.tables = GenerationTables(self.database, 1, self._layout)
@@ -128,7 +127,8 @@ class FedGeneration:
         self._open()
 
     def feed(self, number: int, records: list[Sent], end: Offsets) -> None:
-        self.writer.take_records(self.raw(records), end, number, caught_up=end.reached(self.target))
+        decoded = self.decoder.decode(self.raw(records))
+        self.writer.take(decoded, end, number, caught_up=end.reached(self.target))
 
     def raw(self, records: list[Sent]) -> pa.Table:
         """Records as the stream brings them."""

@@ -245,7 +245,7 @@ def test_viewer_that_asks_for_what_is_not_there_harms_no_batch(tmp_path: Path) -
     database = Database.open(tmp_path)
     filling = Filling(database, settings_of("latest"))
     filling.swap(users=[USER_1], accounts=[GOLD_1])
-    database.feed.want({table: Wanted(frozenset({"nope", "_hash", "age"})) for table in ("users_ui", "final_ui")})
+    database.feed.want([(table, Wanted(frozenset({"nope", "_hash", "age"}))) for table in ("users_ui", "final_ui")])
     filling.batch(users=[{**USER_1, "age": 40}])
     with serving(application(database)) as url:
         assert [row[3] for row in rows_of(url, "final_ui")] == [40]

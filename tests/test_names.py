@@ -32,7 +32,7 @@ ELSEWHERE = {
     "live/test_catching_up.py": "kafka/end_watch",
     "live/test_bulk.py": "kafka/clients",
     "live/test_swaps.py": "kafka/lag spark/java_errors swap/generations swap/orchestrator swap/publisher swap/swaps",
-    "live/test_sources.py": "spark/dead_letters spark/read/live",
+    "live/test_sources.py": "spark/read/live",
     "live/test_leaks.py": "spark/py4j_sockets",
     "live/test_exactness.py": "spark/read/source spark/views/sent_rows spark/writing store/deltas store/join_quality",
     "live/test_three_sources.py": "spark/views/own_sql",

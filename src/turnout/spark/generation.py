@@ -19,13 +19,12 @@ from turnout.decode.record_decoder import RecordDecoder
 from turnout.decode.schemas import Schemas
 from turnout.errors import TurnoutError, first_line
 from turnout.plan.offsets import Offsets
-from turnout.spark.dead_letters import DeadLetters
 from turnout.spark.folders import folder_at
 from turnout.spark.java_errors import words_of, words_of_error
 from turnout.spark.read.bulk import BulkReader
 from turnout.spark.read.catch_up import CatchUp, Piece, next_piece
-from turnout.spark.read.live import Arrival, Ends, LiveStream, Span
-from turnout.spark.writing import Listener, Reading, Writer
+from turnout.spark.read.live import Arrival, Ends, LiveStream
+from turnout.spark.writing import DeadLetters, Listener, Reading, Writer
 from turnout.store.generation_tables import GenerationTables
 
 log = logging.getLogger("turnout")
@@ -69,7 +68,7 @@ class GenerationQuery:
         self._stream: LiveStream | None = None
         self._failure: Exception | None = None
         self._checkpoint = folder_at(session, reading.checkpoint)
-        decoder = RecordDecoder(tables.layout, kafka.schemas)
+        self._decoder = RecordDecoder(tables.layout, kafka.schemas)
         self._bulk = BulkReader(
             session, self._name, RecordDecoder(tables.layout, kafka.schemas), kafka.librdkafka, self._options
         )
@@ -77,7 +76,7 @@ class GenerationQuery:
             session,
             tables,
             reading,
-            decoder,
+            self._decoder,
             DeadLetters(session, kafka.dead_letter_topic, self._options),
             listener,
         )
@@ -108,8 +107,8 @@ class GenerationQuery:
             self._stream = LiveStream(
                 self._session, self._name, topics, self._bulk, self._kafka.watch, self._listener.denied, self._take
             )
-            span = Span(read, read.for_start(ends), self._reading.max_records_per_batch)
-            self._stream.start(self._options(), span, self._checkpoint)
+            start, most = read.for_start(ends), self._reading.max_records_per_batch
+            self._stream.start(self._options(), self._checkpoint, read, start, most)
             # Whoever wanted to stop it meanwhile may have given up waiting.
             if self._stopping:
                 self._stream.stop(0.0)
@@ -189,10 +188,8 @@ class GenerationQuery:
         return ended
 
     def _take(self, arrival: Arrival) -> None:
-        if arrival.records is not None:
-            self._writer.take_records(arrival.records, arrival.end, arrival.batch_id, caught_up=True)
-        elif arrival.decoded is not None:
-            self._writer.take(arrival.decoded, arrival.end, arrival.batch_id, caught_up=True)
+        decoded = self._decoder.decode(arrival.records) if arrival.decoded is None else arrival.decoded
+        self._writer.take(decoded, arrival.end, arrival.batch_id, caught_up=True)
 
     def _plan(self, at: Offsets, records: int) -> Piece:
         """The next piece to catch up on."""

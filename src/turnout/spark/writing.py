@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-import pyarrow as pa
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from turnout.decode import Decoded
 from turnout.decode.record_decoder import RecordDecoder, newest
 from turnout.plan.offsets import Lost, Offsets
 from turnout.plan.tables import Layout, ViewTable
-from turnout.spark.dead_letters import DeadLetters
 from turnout.spark.folders import folder_at, room
 from turnout.spark.views.runner import ViewRunner
 from turnout.store.batches import Batch
@@ -80,6 +79,38 @@ class Reading:
     """Whether executors see the folder of the checkpoint by its path."""
 
 
+_HEADERS = ("topic", "partition", "offset", "reason")
+
+
+class DeadLetters:
+    """Sends the bad records of batches to a topic of their own, with headers that say where each came from."""
+
+    def __init__(self, session: SparkSession, topic: str | None, kafka: Callable[[], Mapping[str, str]]) -> None:
+        self._session = session
+        self._topic = topic
+        self._kafka = kafka
+
+    def send(self, batch: Batch) -> None:
+        """At least once: they are sent before the batch is kept, and again when it is read again after a crash."""
+        letters = batch.dead_letters() if self._topic else None
+        if letters is None:
+            return
+        headers = [
+            F.struct(
+                F.lit(f"turnout.{name}").alias("key"),
+                F.col(name).cast("string").cast("binary").alias("value"),
+            )
+            for name in _HEADERS
+        ]
+        # In one task: several would write side by side, and the letters would not be in the order of their records.
+        frame = (
+            self._session.createDataFrame(letters)
+            .coalesce(1)
+            .select("key", "value", F.array(*headers).alias("headers"))
+        )
+        frame.write.format("kafka").options(**self._kafka()).option("topic", self._topic).save()
+
+
 class Writer:
     """Writes what one generation read; one thread at a time."""
 
@@ -103,12 +134,8 @@ class Writer:
         self._listener = listener
         self._name = f"g{tables.generation}"
 
-    def take_records(self, records: pa.Table, end: Offsets, batch_id: int, *, caught_up: bool) -> None:
-        """Decode and write raw records, after which everything before `end` is read."""
-        self.take(self._decoder.decode(records), end, batch_id, caught_up=caught_up)
-
     def take(self, decoded: Decoded, end: Offsets, batch_id: int | None, *, caught_up: bool) -> None:
-        """Write decoded records; the views are built with the first batch that has caught up."""
+        """Write records up to `end`; the views are built with the first batch that has caught up."""
         began = time.monotonic()
         with self._tables.batch(batch_id) as batch:
             if batch is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import duckdb
 import numpy as np
@@ -208,24 +209,18 @@ def keys_table(view: ViewTable) -> str:
     return quoted(f"_keys_{view.table}")
 
 
-def new(source: SourceTable) -> str:
-    """The rows that come."""
-    return quoted(f"_new_{source.source}")
+def _rows_of(kind: str, source: SourceTable) -> str:
+    return quoted(f"_{kind}_{source.source}")
 
 
-def evicted(source: SourceTable) -> str:
-    """The rows that go because there are too many, of those that were there and those that come."""
-    return quoted(f"_evicted_{source.source}")
-
-
-def was(source: SourceTable) -> str:
-    """Where only the newest is kept: the rows that were there before the batch, of the keys that come again."""
-    return quoted(f"_was_{source.source}")
-
-
-def put(source: SourceTable) -> str:
-    """Where only the newest is kept: the rows that take the place of those of the same keys."""
-    return quoted(f"_put_{source.source}")
+new = partial(_rows_of, "new")
+"""The rows that come."""
+evicted = partial(_rows_of, "evicted")
+"""The rows that go because there are too many, of those that were there and those that come."""
+was = partial(_rows_of, "was")
+"""Where only the newest is kept: the rows that were there before the batch, of the keys that come again."""
+put = partial(_rows_of, "put")
+"""Where only the newest is kept: the rows that take the place of those of the same keys."""
 
 
 def shown_sql(source: SourceTable, table: str, columns: str = "*") -> str:

@@ -34,7 +34,7 @@ from turnout.store.affected import (
     touched,
     was,
 )
-from turnout.store.database import next_version, registered, scalar, sql_text
+from turnout.store.database import literal, next_version, registered, scalar
 from turnout.store.deltas import DeltaLog, TablePlace
 from turnout.store.feed import MAX_DELTA_ROWS, Wanted
 from turnout.store.identity import ties
@@ -222,7 +222,7 @@ class Batch:
     def _placed(self) -> str:
         """The SQL of where a faulty record was, and of the `_id` that it has among those of its topic."""
         sources = list(enumerate(self._layout.sources))
-        topics = " ".join(f"WHEN {number} THEN {_literal(source.topic)}" for number, source in sources)
+        topics = " ".join(f"WHEN {number} THEN {literal(source.topic)}" for number, source in sources)
         ids = " ".join(f"WHEN {number} THEN {self._ids(source)}" for number, source in sources)
         return (
             f"CASE source {ids} END AS _id, CASE source {topics} END AS topic, "
@@ -330,7 +330,7 @@ class Batch:
         if not self.result.bad:
             return None
         topics = [source.topic for source in self._layout.sources]
-        readers = " ".join(f"WHEN {_literal(topic)} THEN {topics.count(topic)}" for topic in dict.fromkeys(topics))
+        readers = " ".join(f"WHEN {literal(topic)} THEN {topics.count(topic)}" for topic in dict.fromkeys(topics))
         letters = self._cursor.execute(
             f"SELECT first(key) AS key, first(value) AS value, {_PLACE}, arg_min(reason, source) AS reason "
             f"FROM (SELECT source, {self._placed()}, reason, key, value FROM {_FAULTS} WHERE whole) "
@@ -356,10 +356,6 @@ class Batch:
     def _quality_moves(self, view: ViewTable) -> bool:
         sides = [self._keys.moved(source) for source in view.sources]
         return move_quality(self._cursor, self._tables.schema, view, self._key_numbers(view), sides)
-
-
-def _literal(text: str) -> str:
-    return f"'{sql_text(text)}'"
 
 
 def _side(source: SourceTable) -> str:

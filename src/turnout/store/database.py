@@ -104,7 +104,7 @@ class Database:
             spilled = self.path.with_suffix(".tmp")
             # A process that was killed left it; the open store keeps others out.
             shutil.rmtree(spilled, ignore_errors=True)
-            connection.execute(f"SET temp_directory = '{sql_text(spilled)}'")
+            connection.execute(f"SET temp_directory = {literal(spilled)}")
             connection.execute(_BOOKKEEPING)
         except duckdb.Error as error:
             connection.close()
@@ -229,9 +229,9 @@ def store_failed(error: duckdb.Error) -> TurnoutError:
     )
 
 
-def sql_text(text: Path | str) -> str:
-    """A path or another text for use inside an SQL string."""
-    return str(text).replace("'", "''")
+def literal(text: Path | str) -> str:
+    """A path or another text as an SQL string."""
+    return "'" + str(text).replace("'", "''") + "'"
 
 
 def _unavailable(path: Path, error: Exception) -> TurnoutError:

@@ -207,16 +207,9 @@ class Ledger:
         next_version(cursor, "turnout", "swaps")
 
     def add_generation(self, cursor: duckdb.DuckDBPyConnection, record: GenerationRecord) -> None:
-        cursor.execute(
-            "INSERT INTO turnout.generations VALUES (?, ?, ?, ?, ?)",
-            [
-                record.generation,
-                json.dumps(record.plan.to_json()),
-                record.layout,
-                record.start_offsets,
-                record.target_offsets,
-            ],
-        )
+        plan, offsets = json.dumps(record.plan.to_json()), (record.start_offsets, record.target_offsets)
+        values = [record.generation, plan, record.layout, *offsets]
+        cursor.execute("INSERT INTO turnout.generations VALUES (?, ?, ?, ?, ?)", values)
 
     def remove_generation(self, cursor: duckdb.DuckDBPyConnection, generation: int) -> None:
         cursor.execute("DELETE FROM turnout.generations WHERE generation = ?", [generation])

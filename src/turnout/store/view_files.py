@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from turnout.plan.joins import partition_newest_ids_sql, quoted
 from turnout.plan.tables import SourceTable, ViewTable
 from turnout.store.affected import columns_of
-from turnout.store.database import sql_text
+from turnout.store.database import literal
 from turnout.store.narrow import key_sql, narrow_columns
 
 FOR_VIEWS = ("_id", "_ts")
@@ -57,18 +57,13 @@ def write_rows(rows: Mapping[str, pa.Table], folder: Path) -> Files:
 
 
 def _copy(cursor: duckdb.DuckDBPyConnection, rows: str, target: Path, options: str = "") -> None:
-    cursor.execute(f"COPY ({rows}) TO '{sql_text(target)}' (FORMAT parquet, COMPRESSION lz4_raw{options})")
-
-
-def has_key(view: ViewTable) -> str:
-    """The condition of rows that a view with SQL of its own sees."""
-    return f"{quoted(view.key)} IS NOT NULL"
+    cursor.execute(f"COPY ({rows}) TO {literal(target)} (FORMAT parquet, COMPRESSION lz4_raw{options})")
 
 
 def _needed(cursor: duckdb.DuckDBPyConnection, view: ViewTable, rows: Mapping[str, str]) -> tuple[str, dict[str, str]]:
     """The view's SQL, in its simplest form for what the right sides hold, and the conditions of rows it needs."""
     if view.own:
-        return view.sql, dict.fromkeys((source.source for source in view.sources), has_key(view))
+        return view.sql, {source.source: f"{quoted(view.key)} IS NOT NULL" for source in view.sources}
     if view.pairs:
         return view.narrow_sql, {}
     found = {right.source: _newest_once(cursor, right, rows[right.source]) for right in view.rights}

@@ -25,7 +25,7 @@ from turnout.serve.live.shared import Position, Readers, Shared
 from turnout.serve.reads import Reads
 from turnout.serve.threads import Threads
 from turnout.store.database import Database
-from turnout.store.feed import Commit, Delta, Wanted
+from turnout.store.feed import Commit, Delta
 from turnout.store.query.tracked_read import read_positions
 from turnout.store.query.window_rows import DeltaQueries
 from turnout.store.query.windows import Window, split_name
@@ -138,11 +138,7 @@ class Hub:
         self._rest()
 
     def _want(self) -> None:
-        wanted: dict[str, Wanted] = {}
-        for shared in self._shared.values():
-            table = split_name(shared.window.table)[0]
-            wanted[table] = wanted.get(table, Wanted()) | shared.wanted
-        self._database.feed.want(wanted)
+        self._database.feed.want((split_name(one.window.table)[0], one.wanted) for one in self._shared.values())
 
     # -- hearing and telling
 

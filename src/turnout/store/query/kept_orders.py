@@ -184,10 +184,7 @@ class KeptOrders:
             self._want()
 
     def _want(self) -> None:
-        wanted: dict[str, Wanted] = {}
-        for kept in self._orders.values():
-            wanted[kept.table] = wanted.get(kept.table, Wanted()) | kept.wanted
-        self._feed.want(wanted, self)
+        self._feed.want([(kept.table, kept.wanted) for kept in self._orders.values()], self)
 
     def _heard(self, commit: Commit | None) -> None:
         """On the thread that committed."""
@@ -206,7 +203,7 @@ class KeptOrders:
 
 
 def _read(store: Readable, window: Window) -> _State | None:
-    """The first rows of an order; None where they cannot be had, which who asked will find out by itself."""
+    """The first rows of an order; None where reading them fails, as the caller's own read then does."""
     try:
         tracked = track_window(store, window)
     except TurnoutError:

@@ -25,7 +25,7 @@ MAX_VALUES = 5_000
 
 
 MAX_SMALL_FILTER = 16
-"""A filter of a greater weight is large: what it costs is for who asked for it to wait for."""
+"""A filter of a greater weight is large, and costly: nobody waits for it but the client that asked for it."""
 
 
 class Op(StrEnum):

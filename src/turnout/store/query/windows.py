@@ -35,7 +35,7 @@ _CATALOG = """
 SELECT schema_name, table_name, column_name, data_type FROM duckdb_columns()
 WHERE database_name = current_database() AND NOT internal ORDER BY schema_name, table_name, column_index
 """
-# What DuckDB raises when the store itself is in trouble, and what that means to who asked.
+# What DuckDB raises when the store itself is in trouble, and what clients read about it.
 _UNAVAILABLE: tuple[tuple[type[duckdb.Error], str], ...] = (
     (duckdb.IOException, "its disk fails or is full"),
     (duckdb.OutOfMemoryException, "it is out of memory"),
@@ -198,7 +198,7 @@ class _Snapshot:
             own = f"g{self.published}"
             return self._described(name, own if (own, name) in self._catalog else "turnout", name, self.published)
         plain, number = split_name(name)
-        # Only a name that is also a table: a generation's own bookkeeping is nobody's to read.
+        # Only a name that is also a table: clients do not read a generation's bookkeeping.
         if number is not None and ("main", plain) in self._catalog and (f"g{number}", plain) in self._catalog:
             return self._described(name, f"g{number}", plain, number)
         raise self._unknown(name)
