@@ -11,7 +11,6 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -145,14 +144,6 @@ def folder_at(session: SparkSession, place: Path | str) -> Folder:
     return SparkFolder(session, str(place)) if is_url(place) else LocalFolder(Path(place))
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
-    """A folder of this machine for Parquet files that the store writes, and how they become a frame."""
-
-    folder: Path
-    frame: Frame
-
-
 @contextlib.contextmanager
 def send_rows(session: SparkSession, files: Sequence[Path]) -> Iterator[DataFrame]:
     """Files that nobody else sees: their rows are sent."""
@@ -195,19 +186,22 @@ def moving_to(target: SparkFolder) -> Frame:
 
 
 @contextlib.contextmanager
-def room(session: SparkSession, checkpoint: Folder, *, shared: bool) -> Iterator[Room]:
-    """Room for files of a generation, for a block; `shared` where the checkpoint is in a folder that executors see."""
+def room(session: SparkSession, checkpoint: Folder, *, shared: bool) -> Iterator[tuple[Path, Frame]]:
+    """A folder of this machine for Parquet files that the store writes, and how they become a frame; for a block.
+
+    `shared` where the checkpoint is in a folder that executors see.
+    """
     target = checkpoint.below(BUILD)
     if isinstance(target, SparkFolder):
         local = LocalFolder(scratch(session) / BUILD).below(checkpoint.name)
-        given = Room(local.path, moving_to(target))
+        frame = moving_to(target)
     else:
         local = target
-        given = Room(target.path, read_parquet if shared or runs_here(session) else send_rows)
+        frame = read_parquet if shared or runs_here(session) else send_rows
     try:
         target.clear()
         local.clear()
-        yield given
+        yield local.path, frame
     finally:
         local.remove()
         target.remove()

@@ -183,14 +183,14 @@ class Writer:
         if few and sum(table.num_rows for table in rows.values()) <= SMALL_BATCH:
             batch.replace(view, [self._views.over_rows(view, rows, unique=True)])
             return
-        with self._files() as files:
+        with self._files() as (folder, frame):
             if few:
                 # On one core, because planning takes longer than all of the rows.
-                sql, parts = view.narrow_sql_if_unique, [write_rows(rows, files.folder)]
+                sql, parts = view.narrow_sql_if_unique, [write_rows(rows, folder)]
             else:
                 cores = self._session.sparkContext.defaultParallelism
-                sql, parts = batch.export_affected(view, files.folder, cores)
-            batch.replace(view, self._views.over_parts(sql, parts, self._name, files.frame, own=view.own))
+                sql, parts = batch.export_affected(view, folder, cores)
+            batch.replace(view, self._views.over_parts(sql, parts, self._name, frame, own=view.own))
 
     def _build(self, batch: Batch, view: ViewTable) -> None:
         """The view over everything; unless it is small, by parts of its keys, through files: none needs much memory."""
@@ -199,9 +199,9 @@ class Writer:
             return
         cores = self._session.sparkContext.defaultParallelism
         rows = min(PART_ROWS // (2 if view.own else 1), MOST_ROWS_HELD // cores)
-        with self._files() as files:
-            sql, parts = batch.export(view, files.folder, cores * (batch.size(view) // (cores * rows) + 1))
-            batch.build(view, self._views.over_parts(sql, parts, self._name, files.frame, own=view.own))
+        with self._files() as (folder, frame):
+            sql, parts = batch.export(view, folder, cores * (batch.size(view) // (cores * rows) + 1))
+            batch.build(view, self._views.over_parts(sql, parts, self._name, frame, own=view.own))
 
     def _missing(self, before: Offsets, end: Offsets, decoded: Decoded) -> tuple[list[Lost], list[Gap]]:
         """Partitions that were deleted, and ranges without a record, which may be lost: compaction leaves them too."""

@@ -261,9 +261,10 @@ class Batch:
 
     def export_affected(self, view: ViewTable, folder: Path, parts: int) -> tuple[str, list[Files]]:
         """What `affected` hands out of a view with SQL of its own, as `export` does it."""
+        rows = {source.source: quoted(f"_side_{source.source}") for source in view.sources}
         for source in view.sources:
-            self._cursor.register(_side(source), self._keys.moved(source).rows.filter(self._keys.of_view(view, source)))
-        rows = {source.source: quoted(_side(source)) for source in view.sources}
+            seen = self._keys.moved(source).rows.filter(self._keys.of_view(view, source))
+            self._cursor.register(f"_side_{source.source}", seen)
         return export_rows(self._cursor, view, rows, folder, parts)
 
     def replace(self, view: ViewTable, parts: Iterable[pa.Table]) -> None:
@@ -356,8 +357,3 @@ class Batch:
     def _quality_moves(self, view: ViewTable) -> bool:
         sides = [self._keys.moved(source) for source in view.sources]
         return move_quality(self._cursor, self._tables.schema, view, self._key_numbers(view), sides)
-
-
-def _side(source: SourceTable) -> str:
-    """The rows of a source that a view sees of the keys that the batch touches."""
-    return f"_side_{source.source}"

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from turnout.plan.joins import partition_newest_ids_sql, quoted
 from turnout.plan.tables import SourceTable, ViewTable
 from turnout.store.affected import columns_of
-from turnout.store.database import literal
+from turnout.store.database import literal, scalar
 from turnout.store.narrow import key_sql, narrow_columns
 
 FOR_VIEWS = ("_id", "_ts")
@@ -75,14 +75,9 @@ def _needed(cursor: duckdb.DuckDBPyConnection, view: ViewTable, rows: Mapping[st
 def _newest_once(cursor: duckdb.DuckDBPyConnection, source: SourceTable, relation: str) -> tuple[bool, str]:
     """Whether the rows among which the newest of each key is are one for each, and their condition; none for all."""
     rows = f"(FROM {relation} WHERE {quoted(source.key)} IS NOT NULL)"
-    if _is(cursor, f"count(*) = count(DISTINCT _hash) FROM {rows}"):
+    if scalar(cursor, f"SELECT count(*) = count(DISTINCT _hash) FROM {rows}"):
         return True, ""
     ids = quoted(f"_newest_{source.source}")
     cursor.execute(f"CREATE OR REPLACE TEMP TABLE {ids} AS {partition_newest_ids_sql(rows, source.key)}")
     keys = f"(SELECT count(DISTINCT {quoted(source.key)}) FROM {rows})"
-    return _is(cursor, f"count(*) = {keys} FROM {ids}"), f"_id IN (FROM {ids})"
-
-
-def _is(cursor: duckdb.DuckDBPyConnection, what: str) -> bool:
-    row = cursor.execute(f"SELECT {what}").fetchone()
-    return row == (True,)
+    return bool(scalar(cursor, f"SELECT count(*) = {keys} FROM {ids}")), f"_id IN (FROM {ids})"
