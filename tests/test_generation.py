@@ -83,7 +83,7 @@ class Views:
 
     def __init__(self, session: object) -> None: ...
 
-    def over_rows(self, view: ViewTable, rows: dict[str, pa.Table]) -> pa.Table:
+    def over_rows(self, view: ViewTable, rows: dict[str, pa.Table], *, unique: bool) -> pa.Table:
         return _joined(view, rows)
 
 
