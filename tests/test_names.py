@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+
+import pytest
 
 import turnout
 
@@ -85,3 +88,12 @@ def test_each_module_has_a_file_of_tests_with_its_name_or_one_that_is_named_here
 def test_files_that_are_named_here_are_there_and_so_are_their_modules() -> None:
     assert [file for file in ELSEWHERE if not (TESTS / file).is_file()] == []
     assert [name for modules in ELSEWHERE.values() for name in modules.split() if name not in MODULES] == []
+
+
+@pytest.mark.parametrize("page", ["architecture.md", "contributing.md"])
+def test_modules_that_a_page_names_are_there(page: str) -> None:
+    text = (TESTS.parent / "docs" / page).read_text(encoding="utf-8")
+    named = set(re.findall(r"`((?:[a-z_]+/)*[a-z_0-9]+\.py)`", text))
+    assert len(named) > 5
+    known = [f"/{path}" for folder in (PACKAGE, TESTS) for path in folder.rglob("*.py")]
+    assert sorted(name for name in named if not any(path.endswith(f"/{name}") for path in known)) == []
