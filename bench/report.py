@@ -46,6 +46,7 @@ def rows(measures: Results) -> list[Row]:
         "beside": _beside,
         "growth": _growth,
         "viewers": _viewers,
+        "summaries": _summaries,
         "start": _start,
         "idle": _idle,
         "starved": _starved,
@@ -214,6 +215,21 @@ def _growth(results: Results) -> Iterator[Row]:
         ratio = middles[-1] / middles[0]
         name = f"growth, {text}, {' / '.join(f'{int(size) / 1e6:g}M' for size in sizes)} rows"
         yield Row(name, f"{shown} ms", "itself, smallest", f"{ratio:.2f} x", "at most 1.5 x", ratio <= 1.5)
+
+
+def _summaries(results: Results) -> Iterator[Row]:
+    without, some = results["summaries"]
+    count, changes = int(some["summaries"]), results["per_second"]
+    name = f"{count} summaries over {results['rows']:,} rows, {changes:,} changes/s"
+    pushed = f"{some['p50_ms']:,.0f} ms, p99 {some['p99_ms']:,.0f} ms"
+    yield Row(f"{name}, push", pushed, "", "", "p99 under 1,000 ms", some["p99_ms"] < 1_000)
+    yield Row(f"{name}, each again after", f"{some['between_p50_ms']:,.0f} ms, p99 {some['between_p99_ms']:,.0f} ms")
+    beside = f"{some['window_p50_ms']:,.0f} ms, p99 {some['window_p99_ms']:,.0f} ms"
+    alone = f"itself without them {without['window_p50_ms']:,.0f} ms, p99 {without['window_p99_ms']:,.0f} ms"
+    ratio = f"{some['window_p50_ms'] / without['window_p50_ms']:.2f} x" if without["window_p50_ms"] else ""
+    yield Row(f"{name}, a window beside them", beside, alone, ratio)
+    cores = f"{some['server_cores']:.2f} cores"
+    yield Row(f"{name}, the server", cores, f"itself without them {without['server_cores']:.2f} cores")
 
 
 def _viewers(results: Results) -> Iterator[Row]:

@@ -34,6 +34,7 @@ import latency  # noqa: E402
 import machine  # noqa: E402
 import report  # noqa: E402
 import starved  # noqa: E402
+import summaries  # noqa: E402
 import sustained  # noqa: E402
 import swaps  # noqa: E402
 import usage_table  # noqa: E402
@@ -54,6 +55,7 @@ MEASURES: dict[str, Callable[[Bench], Any]] = {
     "beside": during_build.measure,
     "growth": growth.measure,
     "viewers": viewers.measure,
+    "summaries": summaries.measure,
     "start": beginning.measure,
     "idle": idle.measure,
     "starved": starved.measure,

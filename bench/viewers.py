@@ -81,7 +81,6 @@ def measure(bench: Bench) -> dict[str, Any]:
         for viewers, stalled in ((0, False), (1, False), (50, False), (50, True), (200, False)):
             bench.say(f"viewers: {viewers}{', one more that reads nothing' if stalled else ''}")
             results.append({**_measure(side, viewers, bench.sizes.seconds, stalled), "stalled": float(stalled)})
-    bench.drop(name)
     return {"rows": pair.records, "per_second": CHANGES_A_SECOND, "viewers": results}
 
 
@@ -94,11 +93,11 @@ def _measure(side: TurnoutSide, viewers: int, seconds: float, stalled: bool = Fa
     memory_before = server.memory_info().rss / 2**20
     process.start()
     time.sleep(WARM_UP_SECONDS)
-    before, started = _cpu_seconds(server), time.monotonic()
+    before, started = cpu_seconds(server), time.monotonic()
     time.sleep(max(0.0, seconds - 1))
     memory = server.memory_info().rss / 2**20  # while they are there
     ages = answers.get(timeout=seconds + 60)
-    used, lasted = _cpu_seconds(server) - before, time.monotonic() - started
+    used, lasted = cpu_seconds(server) - before, time.monotonic() - started
     process.join()
     return {
         "viewers": viewers,
@@ -111,7 +110,7 @@ def _measure(side: TurnoutSide, viewers: int, seconds: float, stalled: bool = Fa
     }
 
 
-def _cpu_seconds(process: psutil.Process) -> float:
+def cpu_seconds(process: psutil.Process) -> float:
     """Of the process that serves; Spark's JVM is another."""
     times = process.cpu_times()
     return float(times.user + times.system)

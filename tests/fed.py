@@ -108,19 +108,16 @@ class FedGeneration:
             self.tables.publish(cursor)
 
     def _open(self) -> None:
-        from turnout.spark.dead_letters import DeadLetters
-        from turnout.spark.folders import LocalFolder
-        from turnout.spark.views.runner import ViewRunner
-        from turnout.spark.writing import Workplace, Writer
+        from turnout.spark.writing import DeadLetters, Reading, Writer
 
         self.database = Database.open(self._folder)
         self.tables = GenerationTables(self.database, 1, self._layout)
         self.decoder = RecordDecoder(self._layout)
         self.writer = Writer(
-            Workplace(self._spark, self.start, LocalFolder(self._folder / "checkpoint"), shared=False),
+            self._spark,
             self.tables,
+            Reading(self.start, self.target, self._folder / "checkpoint", 1000),
             self.decoder,
-            ViewRunner(self._spark),
             DeadLetters(self._spark, None, dict),
             Quiet(),
         )
@@ -130,7 +127,8 @@ class FedGeneration:
         self._open()
 
     def feed(self, number: int, records: list[Sent], end: Offsets) -> None:
-        self.writer.take_records(self.raw(records), end, number, caught_up=end.reached(self.target))
+        decoded = self.decoder.decode(self.raw(records))
+        self.writer.take(decoded, end, number, caught_up=end.reached(self.target))
 
     def raw(self, records: list[Sent]) -> pa.Table:
         """Records as the stream brings them."""

@@ -16,7 +16,7 @@ from turnout.config import SparkSettings, parse
 from turnout.config.document import parse_yaml
 from turnout.spark.cluster import address_toward, answers, carried, is_local, python_of_workers, reached_at
 from turnout.spark.packages import NEEDED, archive, wanted
-from turnout.spark.results import TooLarge, in_slices
+from turnout.spark.views.runner import in_slices
 
 JARS = [Path("/jars/a.jar"), Path("/jars/b.jar")]
 CLUSTER = SparkSettings(master="spark://127.0.0.1:7077")
@@ -112,16 +112,16 @@ def test_file_of_the_page_on_clusters_is_valid(text: str, tmp_path: Path) -> Non
 def test_result_that_is_too_large_comes_in_slices_of_slices() -> None:
     rows, most, asked = list(range(100)), 12, []
 
-    def run(condition: str) -> pa.Table | TooLarge:
+    def run(condition: str) -> pa.Table | Exception:
         asked.append(condition)
         count, number = (int(part.strip("), ")) for part in condition.removeprefix("pmod(xxhash64(*)").split("="))
         # Slice 3 of 8 is larger than the others.
         found = [row for row in rows if row % count == number] * (3 if count == 8 and number == 3 else 1)
-        return TooLarge(ValueError("whole")) if len(found) > most + 2 else pa.table({"row": found})
+        return ValueError("whole") if len(found) > most + 2 else pa.table({"row": found})
 
-    found = [row for part in in_slices(run, TooLarge(ValueError("whole"))) for row in part["row"].to_pylist()]
+    found = [row for part in in_slices(run, ValueError("whole")) for row in part["row"].to_pylist()]
     assert sorted(found) == rows
     assert len(asked) == 8 + 8
 
     with pytest.raises(ValueError, match="whole"):
-        list(in_slices(lambda _: TooLarge(ValueError("part")), TooLarge(ValueError("whole"))))
+        list(in_slices(lambda _: ValueError("part"), ValueError("whole")))

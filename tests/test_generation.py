@@ -83,14 +83,15 @@ class Views:
 
     def __init__(self, session: object) -> None: ...
 
-    def over_rows(self, view: ViewTable, rows: dict[str, pa.Table]) -> pa.Table:
+    def over_rows(self, view: ViewTable, rows: dict[str, pa.Table], *, unique: bool) -> pa.Table:
         return _joined(view, rows)
 
 
 @pytest.fixture
 def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[GenerationTables]:
-    for name, stand_in in (("LiveStream", Stream), ("BulkReader", Reader), ("ViewRunner", Views)):
-        monkeypatch.setattr(f"turnout.spark.generation.{name}", stand_in)
+    monkeypatch.setattr("turnout.spark.generation.LiveStream", Stream)
+    monkeypatch.setattr("turnout.spark.generation.BulkReader", Reader)
+    monkeypatch.setattr("turnout.spark.writing.ViewRunner", Views)
     Stream.deeds.clear()
     database = Database.open(tmp_path)
     made = Filling(database).generation()
@@ -101,7 +102,8 @@ def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Generati
 
 
 def query_of(tables: GenerationTables, folder: Path, ends: Callable[[Sequence[str]], Offsets]) -> GenerationQuery:
-    from turnout.spark.generation import GenerationQuery, Kafka, Reading
+    from turnout.spark.generation import GenerationQuery, Kafka
+    from turnout.spark.writing import Reading
 
     kafka = Kafka(java=dict, librdkafka=dict, ends=ends, watch=Still())
     session: Any = None

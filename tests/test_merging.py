@@ -10,8 +10,7 @@ import pytest
 from turnout.serve.live import merging
 from turnout.serve.live.merging import Due, Merger
 from turnout.store.feed import Delta
-from turnout.store.query.delta_sql import Netting
-from turnout.store.query.window_rows import Order, Sifted
+from turnout.store.query.window_rows import DeltaQueries, Order, Sifted
 
 DELTA = Delta(pa.table({}), pa.table({}))
 
@@ -36,7 +35,7 @@ def order(number: int) -> Order:
 
 def merge(asked: Asked, *dues: Due[str] | None) -> list[Any]:
     async def all_at_once() -> list[Any]:
-        merger: Merger[str] = Merger(cast(Netting, asked))
+        merger: Merger[str] = Merger(cast(DeltaQueries, asked))
         return await asyncio.gather(*(merger.merge(lambda due=due: due) for due in dues), return_exceptions=True)  # type: ignore[misc]
 
     return asyncio.run(all_at_once())
@@ -73,7 +72,7 @@ def test_window_with_a_fault_is_alone_with_it() -> None:
 
 def test_windows_are_told_of_a_turn_that_fails_and_the_next_is_taken() -> None:
     async def two_turns() -> list[Any]:
-        merger: Merger[str] = Merger(cast(Netting, Asked()))
+        merger: Merger[str] = Merger(cast(DeltaQueries, Asked()))
         failed = await asyncio.gather(merger.merge(broken), merger.merge(lambda: due(1)), return_exceptions=True)
         return [*map(str, failed), await merger.merge(lambda: due(2))]
 
@@ -90,7 +89,7 @@ def test_windows_are_read_where_a_change_cannot_be_merged(caplog: pytest.LogCapt
 
 def test_window_that_waits_takes_what_came_meanwhile() -> None:
     async def two_turns() -> list[str | None]:
-        merger: Merger[str] = Merger(cast(Netting, Asked()))
+        merger: Merger[str] = Merger(cast(DeltaQueries, Asked()))
         known = 1
         first = asyncio.ensure_future(merger.merge(lambda: due(1)))
         await asyncio.sleep(0)
@@ -103,7 +102,7 @@ def test_window_that_waits_takes_what_came_meanwhile() -> None:
 
 def test_window_that_leaves_while_it_waits_is_forgotten() -> None:
     async def leave() -> str | None:
-        merger: Merger[str] = Merger(cast(Netting, Asked()))
+        merger: Merger[str] = Merger(cast(DeltaQueries, Asked()))
         gone = asyncio.ensure_future(merger.merge(lambda: due(1)))
         stays = asyncio.ensure_future(merger.merge(lambda: due(2)))
         await asyncio.sleep(0)

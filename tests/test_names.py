@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ ELSEWHERE = {
     "test_cli.py": "cli/app cli/broker cli/demo cli/history cli/init cli/prepare cli/run cli/sql cli/status "
     "cli/summary cli/swap cli/tables",
     "live/test_check.py": "cli/checks cli/kafka_checks",
-    "test_cluster_settings.py": "spark/packages spark/results",
+    "test_cluster_settings.py": "spark/packages",
     # The client is one thing to those who use it.
     "test_client.py": "client/frames client/html client/http",
     "test_client_live.py": "client/changes client/events client/newest client/subscription client/window "
@@ -36,7 +37,7 @@ ELSEWHERE = {
     "live/test_catching_up.py": "kafka/end_watch",
     "live/test_bulk.py": "kafka/clients",
     "live/test_swaps.py": "kafka/lag spark/java_errors swap/generations swap/orchestrator swap/publisher swap/swaps",
-    "live/test_sources.py": "spark/dead_letters spark/read/live",
+    "live/test_sources.py": "spark/read/live",
     "live/test_leaks.py": "spark/py4j_sockets",
     "live/test_exactness.py": "spark/read/source spark/views/sent_rows spark/writing store/deltas store/join_quality",
     "live/test_three_sources.py": "spark/views/own_sql",
@@ -56,7 +57,7 @@ ELSEWHERE = {
     # The store, by what its tables hold in the end.
     "test_generation_tables.py": "store/affected store/batches store/narrow store/view_files",
     "test_query_windows.py": "store/database",
-    "test_merging.py": "store/feed store/query/delta_sql",
+    "test_merging.py": "store/feed",
     "test_window_rows.py": "store/identity store/query/tracked_read",
     "test_where.py": "store/query/values",
     "test_control_queue.py": "swap/health",
@@ -83,13 +84,20 @@ def names(module: str) -> set[str]:
     return {f"test_{'_'.join([*rooms[place:], name])}.py" for place in range(len(rooms) + (not shared))}
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_module_has_a_file_of_tests_with_its_name_or_one_that_is_named_here(module: str) -> None:
+def test_each_module_has_a_file_of_tests_with_its_name_or_one_that_is_named_here() -> None:
     elsewhere = {name for modules in ELSEWHERE.values() for name in modules.split()}
-    assert names(module) & FILES or module in elsewhere
+    assert [module for module in MODULES if not (names(module) & FILES or module in elsewhere)] == []
 
 
-@pytest.mark.parametrize("file", ELSEWHERE)
-def test_file_that_is_named_here_is_there_and_so_are_its_modules(file: str) -> None:
-    assert (TESTS / file).is_file()
-    assert set(ELSEWHERE[file].split()) <= set(MODULES)
+def test_files_that_are_named_here_are_there_and_so_are_their_modules() -> None:
+    assert [file for file in ELSEWHERE if not (TESTS / file).is_file()] == []
+    assert [name for modules in ELSEWHERE.values() for name in modules.split() if name not in MODULES] == []
+
+
+@pytest.mark.parametrize("page", ["architecture.md", "contributing.md"])
+def test_modules_that_a_page_names_are_there(page: str) -> None:
+    text = (TESTS.parent / "docs" / page).read_text(encoding="utf-8")
+    named = set(re.findall(r"`((?:[a-z_]+/)*[a-z_0-9]+\.py)`", text))
+    assert len(named) > 5
+    known = [f"/{path}" for folder in (PACKAGE, TESTS) for path in folder.rglob("*.py")]
+    assert sorted(name for name in named if not any(path.endswith(f"/{name}") for path in known)) == []

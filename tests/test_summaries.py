@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import threading
@@ -25,6 +26,8 @@ from turnout.messages import Problem, SummaryGroups, WindowRows
 from turnout.plan.joins import Join
 from turnout.serve.access import Access, Identity, Tokens
 from turnout.serve.app import Services, create_app
+from turnout.serve.live.pace import Lane
+from turnout.serve.live.summary_history import MAX_POINTS, SummaryHistory
 from turnout.store.query.sql import read_sql
 from turnout.store.query.summary import read_summary
 from turnout.testing import wait_until
@@ -440,3 +443,70 @@ def test_summaries_of_clients_that_have_gone_are_computed_no_more(
         monkeypatch.setattr("turnout.serve.live.summaries.read_summary", counted)
         filling.batch(users=[{**USER_1, "userId": "u5"}])
         assert not computed.wait(0.5)
+
+
+def test_history_goes_on_for_a_client_that_comes_back(filling: Filling, url: str) -> None:
+    asked = {"type": "summary", "id": "s", "table": "users_ui", "history": 600}
+    with Socket(url) as socket:
+        socket.send(**asked)
+        groups(socket)
+    filling.swap(users=[USER_1])
+    with Socket(url) as other:
+        other.send(type="summary", id="o", table="users_ui")
+        assert groups(other).generation == 2
+    with Socket(url) as socket:
+        socket.send(**asked)
+        found = groups(socket)
+        while found.generation == 1:
+            found = groups(socket)
+        assert found.history is not None
+        assert [swap.generation for swap in found.history.swaps] == [2]
+
+
+def test_history_is_a_bounded_ring_that_begins_with_the_value_before() -> None:
+    history = SummaryHistory(seconds=60)
+    for second in range(0, 200, 2):
+        history.add(second * 1_000, 1, b"[[%d]]" % second)
+    history.add(198_500, 2, b"[[0]]")
+    found = json.loads(history.body(None))
+    assert [point["time"] for point in found["points"]] == list(range(138_000, 200_000, 2_000))
+    assert found["points"][-1] == {"time": 198_000, "generation": 2, "groups": [[0]]}
+    assert found["swaps"] == [{"time": 198_500, "generation": 2}]
+    later = json.loads(history.body(196_000))
+    assert ([point["time"] for point in later["points"]], later["whole"]) == ([196_000, 198_000], False)
+    long = SummaryHistory(seconds=3_600)
+    for second in range(8_000):
+        long.add(second * 1_000, 1, b"[]")
+    assert len(json.loads(long.body(None))["points"]) <= MAX_POINTS + 1
+
+
+def test_clients_take_turns_at_computing() -> None:
+    async def play() -> list[str]:
+        lane, done = Lane("quick"), list[str]()
+
+        async def compute(client: str, name: str) -> None:
+            async with lane.turn(client):
+                done.append(name)
+                await asyncio.sleep(0)
+
+        tasks = [asyncio.ensure_future(compute(name[0], name)) for name in ("a1", "a2", "a3", "b1", "c1")]
+        await asyncio.sleep(0)
+        tasks[1].cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return done
+
+    assert asyncio.run(play()) == ["a1", "a3", "b1", "c1"]
+
+
+def test_one_with_many_summaries_does_not_hold_up_another() -> None:
+    async def play() -> list[str]:
+        lane, done = Lane("quick"), list[str]()
+
+        async def compute(client: str, name: str) -> None:
+            async with lane.turn(client):
+                done.append(name)
+
+        await asyncio.gather(*(compute(name[0], name) for name in ("a1", "a2", "a3", "a4", "b1")))
+        return done
+
+    assert asyncio.run(play()) == ["a1", "a2", "b1", "a3", "a4"]

@@ -17,9 +17,8 @@ from turnout.plan.columns import ColumnType
 from turnout.plan.joins import quoted
 from turnout.store.feed import Delta
 from turnout.store.identity import ROW
-from turnout.store.query.delta_sql import Netting
 from turnout.store.query.where import Op, SortKey, Term, compile_sort, compile_where
-from turnout.store.query.window_rows import KEY, Held, Order, hold
+from turnout.store.query.window_rows import KEY, DeltaQueries, Held, Order, hold
 from turnout.store.query.windows import Window
 
 _NAN, _INF = float("nan"), float("inf")
@@ -43,7 +42,7 @@ _COLUMNS = {name: ColumnType.parse(kind) for name, (_, kind, _) in _TYPES.items(
 _HIDDEN = {"_id": pa.int64(), "_right_id": pa.int64(), ROW: pa.string()}
 _SCHEMA = pa.schema([*((name, kind) for name, (kind, _, _) in _TYPES.items()), *_HIDDEN.items()])
 _TIES = ("_id", "_right_id")
-_NETTING = Netting()
+_QUERIES = DeltaQueries()
 
 Row = Mapping[str, Any]
 
@@ -153,7 +152,7 @@ def test_held_rows_are_the_first_of_the_query_after_any_change(
     answers = [oracle.select(window, order) for window, order in zip(windows, orders, strict=True)]
     helds = [hold(answer.slice(0, most), most, answer.num_rows) for answer in answers]
     for change in changes:
-        sifted = _NETTING.sift(oracle.change(*change), orders)
+        sifted = _QUERIES.sift(oracle.change(*change), orders)
         for number, (window, order) in enumerate(zip(windows, orders, strict=True)):
             answer = oracle.select(window, order)
             held = helds[number] = sifted.advance(helds[number], order, most)
@@ -179,7 +178,7 @@ def test_change_that_does_not_concern_a_window_leaves_its_rows(
     order = Order.of(window, _COLUMNS, _TIES)
     before = oracle.select(window, order)
     held = hold(before.slice(offset, limit), limit, before.num_rows)
-    sifted = _NETTING.sift(oracle.change(*change), [order])
+    sifted = _QUERIES.sift(oracle.change(*change), [order])
     after = oracle.select(window, order)
     assert sifted.total(held, order) == after.num_rows
     if not sifted.concerns(held, order):

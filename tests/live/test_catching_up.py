@@ -54,7 +54,8 @@ def test_tables_equal_a_plain_computation_whatever_the_pieces(spark: SparkSessio
 
 def stream_of(runner: Runner, spark: SparkSession, bootstrap: str, folder: Path) -> GenerationQuery:
     """What reads the topics of a runner from a real Kafka."""
-    from turnout.spark.generation import GenerationQuery, Kafka, Reading
+    from turnout.spark.generation import GenerationQuery, Kafka
+    from turnout.spark.writing import Reading
 
     kafka = KafkaSettings(bootstrap_servers=bootstrap)
     topics = Topics(kafka)
@@ -88,7 +89,8 @@ def test_stream_gives_the_same_tables_in_bulk_and_through_spark(
     prefix = topic_name("")
     topics = (f"{prefix}u", f"{prefix}a")
     for topic in topics:
-        create_topic(bootstrap, topic, 3, {"message.timestamp.after.max.ms": str(2**63 - 1)})
+        # Records of 1970 stay: the broker would remove them within minutes, which a slow run takes.
+        create_topic(bootstrap, topic, 3, {"message.timestamp.after.max.ms": str(2**63 - 1), "retention.ms": "-1"})
     case = Case(Course([], [], set(), 0), ("all", "latest"), None, Duplicates.LATEST, joins)
     runner = Runner(spark, case, tmp_path, prefix)
     query = stream_of(runner, spark, bootstrap, tmp_path)

@@ -44,15 +44,15 @@ def test_rows_come_to_tasks_by_every_way(spark: SparkSession, tmp_path: Path) ->
     rows = pa.table({"userId": ["a", None], "_id": [1, 2], "_ts": moment, "money": money})
     for place in (tmp_path / "local", (tmp_path / "url").as_uri()):
         checkpoint = folder_at(spark, place).below("g1")
-        with room(spark, checkpoint, shared=False) as given:
-            files = [given.folder / "users" / "_part=0" / "a.parquet", given.folder / "users" / "_part=0" / "b.parquet"]
+        with room(spark, checkpoint, shared=False) as (folder, framed):
+            files = [folder / "users" / "_part=0" / "a.parquet", folder / "users" / "_part=0" / "b.parquet"]
             for file in files:
                 file.parent.mkdir(parents=True, exist_ok=True)
                 pq.write_table(rows, file)
-            for way in (given.frame, send_rows):
+            for way in (framed, send_rows):
                 with way(spark, files) as frame:
                     assert frame.orderBy("_id").toArrow() == pa.concat_tables([rows, rows]).sort_by("_id")
-        assert not given.folder.exists()
+        assert not folder.exists()
         assert checkpoint.names() == []
 
 

@@ -14,7 +14,7 @@ from turnout.config.tables import first_plan, layout_of
 from turnout.plan.joins import Join
 from turnout.plan.plan import Plan
 from turnout.plan.tables import ViewTable
-from turnout.spark.session import planned_session, pool
+from turnout.spark.session import pool, view_session
 from turnout.spark.views.planned import PlannedView
 from turnout.spark.views.runner import ViewRunner, sessions_of
 from turnout.testing import wait_until
@@ -86,7 +86,7 @@ def test_generations_share_plans_and_run_at_once(spark: SparkSession) -> None:
 
 def test_planned_view_needs_no_exchange_and_leaves_no_block(spark: SparkSession) -> None:
     rows = rows_of([1], [1])
-    planned = PlannedView(planned_session(spark), view_of(Join.LEFT).narrow_sql, rows)
+    planned = PlannedView(view_session(spark, planned=True), view_of(Join.LEFT).narrow_sql, rows)
     assert planned.usable
     planned.run(rows)
     master: Any = spark.sparkContext._jvm.org.apache.spark.SparkEnv.get().blockManager().master()  # type: ignore[union-attr]
@@ -104,7 +104,7 @@ def test_planned_view_needs_no_exchange_and_leaves_no_block(spark: SparkSession)
 )
 def test_plan_is_kept_whatever_its_columns_are_called(spark: SparkSession, sql: str, usable: bool) -> None:
     rows = pa.table({"stockExchange": ["x", "x"], "Subquery": ["y", "y"]})
-    planned = PlannedView(planned_session(spark), sql, {"trades": rows})
+    planned = PlannedView(view_session(spark, planned=True), sql, {"trades": rows})
     assert planned.usable == usable
 
 

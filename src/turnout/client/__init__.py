@@ -6,6 +6,7 @@ from turnout.client.computed import SqlSubscription, SummarySubscription
 from turnout.client.events import (
     Changes,
     HistoryPoint,
+    LiveSummaryOptions,
     Rows,
     Snapshot,
     SqlRows,
@@ -27,6 +28,7 @@ __all__ = [
     "ChangesSubscription",
     "Client",
     "HistoryPoint",
+    "LiveSummaryOptions",
     "Mirror",
     "Rows",
     "Snapshot",

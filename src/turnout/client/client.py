@@ -12,10 +12,10 @@ from turnout.client.computed import SqlSubscription, SummarySubscription, sql_ro
 from turnout.client.events import (
     Changes,
     Json,
+    LiveSummaryOptions,
     Rows,
     SqlRows,
     Summary,
-    SummaryOptions,
     Texts,
     Where,
     Window,
@@ -188,7 +188,7 @@ class Table:
         options: WindowOptions = {"columns": columns, "where": where, "sort": sort, "offset": offset, "limit": limit}
         return self._live.add(WindowSubscription(self._live, self.name, options))
 
-    def live_summary(self, **options: Unpack[SummaryOptions]) -> SummarySubscription:
+    def live_summary(self, **options: Unpack[LiveSummaryOptions]) -> SummarySubscription:
         """A summary now, and again whenever it changes; `history` also has how it was in the last seconds."""
         return self._live.add(SummarySubscription(self._live, self.name, options))
 

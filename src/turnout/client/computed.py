@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from turnout.client.events import (
     HistoryPoint,
     Json,
+    LiveSummaryOptions,
     SqlOptions,
     SqlRows,
     Summary,
-    SummaryOptions,
     SwapMoment,
     named_rows,
 )
@@ -27,11 +27,11 @@ class SummarySubscription(NewestSubscription[Summary]):
     _kind = _answer = "summary"
     _resumes = False
 
-    def __init__(self, live: Live, table: str, options: SummaryOptions) -> None:
+    def __init__(self, live: Live, table: str, options: LiveSummaryOptions) -> None:
         super().__init__(live, table, options)
         self._points: dict[int, HistoryPoint] = {}
 
-    def move(self, options: SummaryOptions) -> None:
+    def move(self, options: LiveSummaryOptions) -> None:
         """Ask for another summary by the same subscription; what is not given stays."""
         with self._changed:
             self._options = checked_options(self._kind, self._subject, {**self._options, **options})

@@ -31,13 +31,18 @@ class WindowOptions(TypedDict, total=False):
 
 
 class SummaryOptions(TypedDict, total=False):
-    """Which summary of a table: what `Table.summary` takes; `history`, in seconds, is for live ones."""
+    """Which summary of a table: what `Table.summary` takes."""
 
     by: Texts
     values: Texts
     where: Where
     sort: Texts
     limit: int
+
+
+class LiveSummaryOptions(SummaryOptions, total=False):
+    """The same, and for how many seconds its values are kept: what `Table.live_summary` takes."""
+
     history: int
 
 

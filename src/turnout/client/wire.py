@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from turnout.client.events import Json, SqlOptions, SummaryOptions, WindowOptions
+from turnout.client.events import Json, LiveSummaryOptions, SqlOptions, WindowOptions
 from turnout.errors import TurnoutError
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _STATUS = {
     "sql_refused": 422,
 }
 _NAMES = {
-    kind: tuple(options.__annotations__) for kind, options in {"summary": SummaryOptions, "sql": SqlOptions}.items()
+    kind: tuple(options.__annotations__) for kind, options in {"summary": LiveSummaryOptions, "sql": SqlOptions}.items()
 }
 _WINDOW_NAMES = tuple(WindowOptions.__annotations__)
 

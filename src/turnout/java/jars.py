@@ -14,7 +14,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from importlib import resources
@@ -86,10 +86,27 @@ def cache_folder() -> Path:
     return (Path(home) if home else Path.home() / ".cache") / "turnout" / "jars"
 
 
-def drop_unused(kept: Path, pattern: str) -> None:
-    """Remove made files beside this one that nobody has used for a month: other versions may be in use beside this."""
-    for other in kept.parent.glob(pattern):
-        if other != kept and time.time() - other.stat().st_atime > _UNUSED_SECONDS:
+def made_file(name: str, parts: Iterable[object]) -> Path:
+    """Where a file that is made from these parts is, or would be: beside the jars, with their hash for the `*`."""
+    key = hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()[:16]
+    return cache_folder().parent / name.replace("*", key)
+
+
+@contextlib.contextmanager
+def making(file: Path, name: str) -> Iterator[Path]:
+    """A file to write, which becomes `file` when the block ends without an error; nothing of it is left otherwise.
+
+    Others of that `name` which nobody has used for a month are removed: other versions may be in use beside this.
+    """
+    part = file.with_name(f"{file.name}.{os.getpid()}.part")
+    try:
+        yield part
+        part.replace(file)
+    finally:
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
+    for other in file.parent.glob(name):
+        if other != file and time.time() - other.stat().st_atime > _UNUSED_SECONDS:
             other.unlink(missing_ok=True)
 
 

@@ -5,9 +5,6 @@ Owns the archive's file and its making. Spark works without it: a JVM that it do
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -16,11 +13,11 @@ from pathlib import Path
 import pyspark
 
 from turnout.errors import TurnoutError
-from turnout.java.jars import cache_folder, drop_unused
+from turnout.java.jars import made_file, making
 from turnout.java.runtime import find_java
 
 MAKING_SECONDS = 300
-_PREFIX, _SUFFIX = "classes-", ".jsa"
+_NAME = "classes-*.jsa"
 
 
 def archive_file(jars: Sequence[Path]) -> Path:
@@ -30,8 +27,7 @@ def archive_file(jars: Sequence[Path]) -> Path:
     # A JVM passes over an archive whose jars have another time, such as those of a Spark that was installed again.
     installed = max((jar.stat().st_mtime_ns for jar in (spark / "jars").glob("*.jar")), default=0)
     parts = [java, java.stat().st_mtime_ns, spark, pyspark.__version__, installed, *jars]
-    name = hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()[:16]
-    return cache_folder().parent / f"{_PREFIX}{name}{_SUFFIX}"
+    return made_file(_NAME, parts)
 
 
 def use(file: Path) -> str:
@@ -49,19 +45,14 @@ def make(jars: Sequence[Path]) -> Path:
     file = archive_file(jars)
     if file.exists():
         return file
-    part = file.with_suffix(f".{os.getpid()}.part")
-    command = [sys.executable, "-m", "turnout.spark.rehearsal", str(part)]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=MAKING_SECONDS, check=False)
+    with making(file, _NAME) as part:
+        command = [sys.executable, "-m", "turnout.spark.rehearsal", str(part)]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=MAKING_SECONDS, check=False)
+        except subprocess.TimeoutExpired:
+            raise _not_made(f"not done within {MAKING_SECONDS} seconds") from None
         if done.returncode != 0 or not part.exists():
             raise _not_made((done.stderr.strip().splitlines() or ["nothing was written"])[-1])
-        part.replace(file)
-    except subprocess.TimeoutExpired:
-        raise _not_made(f"not done within {MAKING_SECONDS} seconds") from None
-    finally:
-        with contextlib.suppress(OSError):
-            part.unlink(missing_ok=True)
-    drop_unused(file, f"{_PREFIX}*{_SUFFIX}")
     return file
 
 

@@ -35,7 +35,7 @@ STEADY_SECONDS = 120.0
 """A session that lived so long did not end by what ended those before it."""
 
 EXECUTORS_SECONDS = 30.0
-"""How long a cluster may take to give the first executor, before that is told."""
+"""How long a cluster may take to give the first executor, before that is an error."""
 
 _GONE = "spark_gone"
 _DYING_SECONDS = 1.0

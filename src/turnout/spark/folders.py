@@ -11,9 +11,8 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -52,27 +51,8 @@ def is_url(place: Path | str) -> bool:
     return isinstance(place, str) and "://" in place
 
 
-class Folder(Protocol):
-    """A folder that may not be there."""
-
-    location: str
-    name: str
-
-    def clear(self) -> None:
-        """Leave it there and empty."""
-
-    def remove(self) -> None: ...
-
-    def names(self) -> list[str]:
-        """What is in it; nothing where it is not there."""
-
-    def read(self, name: str) -> str: ...
-
-    def below(self, name: str) -> Folder: ...
-
-
 class LocalFolder:
-    """A folder on a disk, or on one that is mounted here."""
+    """A folder on a disk, or on one that is mounted here; it may not be there."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -80,6 +60,7 @@ class LocalFolder:
         self.name = path.name
 
     def clear(self) -> None:
+        """Leave it there and empty."""
         self.remove()
         self.path.mkdir(parents=True)
 
@@ -87,6 +68,7 @@ class LocalFolder:
         shutil.rmtree(self.path, ignore_errors=True)
 
     def names(self) -> list[str]:
+        """What is in it; nothing where it is not there."""
         return [one.name for one in self.path.iterdir()] if self.path.is_dir() else []
 
     def read(self, name: str) -> str:
@@ -97,7 +79,7 @@ class LocalFolder:
 
 
 class SparkFolder:
-    """A folder on a file system that Spark knows, by Hadoop's client in the driver's JVM."""
+    """The same on a file system that Spark knows, by Hadoop's client in the driver's JVM."""
 
     def __init__(self, session: SparkSession, location: str) -> None:
         self.location = location.rstrip("/")
@@ -143,6 +125,9 @@ class SparkFolder:
         return target
 
 
+Folder = LocalFolder | SparkFolder
+
+
 def scratch(session: SparkSession) -> Path:
     """Where Spark keeps what it does not need for long on this machine; the first where it has several places."""
     named = session.sparkContext.getConf().get("spark.local.dir")
@@ -157,14 +142,6 @@ def checkpoints_of(shared_dir: str | None, data_dir: Path) -> Path | str:
 def folder_at(session: SparkSession, place: Path | str) -> Folder:
     """The folder at a path or a URL."""
     return SparkFolder(session, str(place)) if is_url(place) else LocalFolder(Path(place))
-
-
-@dataclass(frozen=True, slots=True)
-class Room:
-    """A folder of this machine for Parquet files that the store writes, and how they become a frame."""
-
-    folder: Path
-    frame: Frame
 
 
 @contextlib.contextmanager
@@ -209,20 +186,22 @@ def moving_to(target: SparkFolder) -> Frame:
 
 
 @contextlib.contextmanager
-def room(session: SparkSession, checkpoint: Folder, *, shared: bool) -> Iterator[Room]:
-    """Room for files of a generation, for a block; `shared` where the checkpoint is in a folder that executors see."""
+def room(session: SparkSession, checkpoint: Folder, *, shared: bool) -> Iterator[tuple[Path, Frame]]:
+    """A folder of this machine for Parquet files that the store writes, and how they become a frame; for a block.
+
+    `shared` where the checkpoint is in a folder that executors see.
+    """
     target = checkpoint.below(BUILD)
     if isinstance(target, SparkFolder):
         local = LocalFolder(scratch(session) / BUILD).below(checkpoint.name)
-        given = Room(local.path, moving_to(target))
+        frame = moving_to(target)
     else:
-        assert isinstance(target, LocalFolder)
         local = target
-        given = Room(target.path, read_parquet if shared or runs_here(session) else send_rows)
+        frame = read_parquet if shared or runs_here(session) else send_rows
     try:
         target.clear()
         local.clear()
-        yield given
+        yield local.path, frame
     finally:
         local.remove()
         target.remove()

@@ -10,7 +10,6 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -20,14 +19,12 @@ from turnout.decode.record_decoder import RecordDecoder
 from turnout.decode.schemas import Schemas
 from turnout.errors import TurnoutError, first_line
 from turnout.plan.offsets import Offsets
-from turnout.spark.dead_letters import DeadLetters
 from turnout.spark.folders import folder_at
 from turnout.spark.java_errors import words_of, words_of_error
 from turnout.spark.read.bulk import BulkReader
 from turnout.spark.read.catch_up import CatchUp, Piece, next_piece
-from turnout.spark.read.live import Arrival, Ends, LiveStream, Span
-from turnout.spark.views.runner import ViewRunner
-from turnout.spark.writing import Listener, Workplace, Writer
+from turnout.spark.read.live import Arrival, Ends, LiveStream
+from turnout.spark.writing import DeadLetters, Listener, Reading, Writer
 from turnout.store.generation_tables import GenerationTables
 
 log = logging.getLogger("turnout")
@@ -51,19 +48,6 @@ class Kafka:
     """The schemas of the sources that are not JSON."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """What a generation reads: where from, where to at least, and how much at a time."""
-
-    start: Offsets
-    target: Offsets
-    checkpoint: Path | str
-    """A path, or a URL of a file system that Spark knows."""
-    max_records_per_batch: int
-    shared: bool = False
-    """Whether executors see the folder of the checkpoint by its path."""
-
-
 class GenerationQuery:
     """What reads and fills the tables of one generation."""
 
@@ -84,15 +68,15 @@ class GenerationQuery:
         self._stream: LiveStream | None = None
         self._failure: Exception | None = None
         self._checkpoint = folder_at(session, reading.checkpoint)
-        decoder = RecordDecoder(tables.layout, kafka.schemas)
+        self._decoder = RecordDecoder(tables.layout, kafka.schemas)
         self._bulk = BulkReader(
             session, self._name, RecordDecoder(tables.layout, kafka.schemas), kafka.librdkafka, self._options
         )
         self._writer = Writer(
-            Workplace(session, reading.start, self._checkpoint, reading.shared),
+            session,
             tables,
-            decoder,
-            ViewRunner(session),
+            reading,
+            self._decoder,
             DeadLetters(session, kafka.dead_letter_topic, self._options),
             listener,
         )
@@ -123,8 +107,8 @@ class GenerationQuery:
             self._stream = LiveStream(
                 self._session, self._name, topics, self._bulk, self._kafka.watch, self._listener.denied, self._take
             )
-            span = Span(read, read.for_start(ends), self._reading.max_records_per_batch)
-            self._stream.start(self._options(), span, self._checkpoint)
+            start, most = read.for_start(ends), self._reading.max_records_per_batch
+            self._stream.start(self._options(), self._checkpoint, read, start, most)
             # Whoever wanted to stop it meanwhile may have given up waiting.
             if self._stopping:
                 self._stream.stop(0.0)
@@ -204,10 +188,8 @@ class GenerationQuery:
         return ended
 
     def _take(self, arrival: Arrival) -> None:
-        if arrival.records is not None:
-            self._writer.take_records(arrival.records, arrival.end, arrival.batch_id, caught_up=True)
-        elif arrival.decoded is not None:
-            self._writer.take(arrival.decoded, arrival.end, arrival.batch_id, caught_up=True)
+        decoded = self._decoder.decode(arrival.records) if arrival.decoded is None else arrival.decoded
+        self._writer.take(decoded, arrival.end, arrival.batch_id, caught_up=True)
 
     def _plan(self, at: Offsets, records: int) -> Piece:
         """The next piece to catch up on."""

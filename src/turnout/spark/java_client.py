@@ -50,15 +50,6 @@ class JavaClient:
         finally:
             admin.close(self.jvm.java.time.Duration.ofSeconds(1))
 
-    def parsed_jaas(self, text: str) -> dict[str, str]:
-        """The options of a `sasl.jaas.config`, as Kafka reads them."""
-        password = self.jvm.org.apache.kafka.common.config.types.Password(text)
-        found = self.jvm.java.util.HashMap()
-        found.put("sasl.jaas.config", password)
-        context = self.jvm.org.apache.kafka.common.security.JaasContext.loadClientContext(found)
-        options = context.configurationEntries().get(0).getOptions()
-        return {str(name): str(options.get(name)) for name in options}
-
     def _undescribed(self, admin: Any, wanted: Sequence[str]) -> dict[str, str]:
         names = self.jvm.java.util.ArrayList()
         for name in wanted:

@@ -31,3 +31,8 @@ def words_of_error(error: Exception) -> list[str]:
     """An exception that PySpark raised, in the JVM's words; another one in its own."""
     origin = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
     return words_of(origin) if origin is not None else [first_line(error)]
+
+
+def is_too_large(error: Exception) -> bool:
+    """Whether Spark ended a job because its results are more than the driver takes at once, to save its memory."""
+    return any("spark.driver.maxResultSize" in words for words in words_of_error(error))

@@ -6,18 +6,14 @@ system or processor must bring the packages themselves (`spark.ship_packages: fa
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import os
 import sys
 import sysconfig
 import tarfile
-from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path, PurePosixPath
 
 from turnout.errors import TurnoutError
-from turnout.java.jars import cache_folder, drop_unused
+from turnout.java.jars import made_file, making
 
 NEEDED = ("pyarrow", "numpy", "fastavro", "confluent-kafka")
 """What the tasks of bulk reads, and PySpark's own worker for `mapInArrow`, import."""
@@ -31,7 +27,7 @@ FOLDER = "turnout-python"
 _FORM = 3
 """Goes up when an archive of the same versions would have other files."""
 
-_PREFIX, _SUFFIX = "python-", ".tar.gz"
+_NAME = "python-*.tar.gz"
 # A third of all, used by no worker: clients of object stores and of Flight, headers, tests.
 _LEFT_OUT_FOLDERS = frozenset({"tests", "include", "includes", "src", "f2py", "..", "bin"})
 _LEFT_OUT_NAMES = ("flight", "_s3", "azurefs", "gcsfs", "_hdfs", "gandiva", "_cpp_tests")
@@ -42,11 +38,9 @@ def archive() -> Path:
     """The archive of these versions, made where it is not there: that takes some seconds."""
     versions = [f"{name} {_found(name).version}" for name in _carried()]
     parts = [str(_FORM), sys.implementation.cache_tag, sysconfig.get_platform(), *versions]
-    name = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
-    file = cache_folder().parent / f"{_PREFIX}{name}{_SUFFIX}"
+    file = made_file(_NAME, parts)
     if not file.exists():
         _write(file)
-        drop_unused(file, f"{_PREFIX}*{_SUFFIX}")
     return file
 
 
@@ -56,31 +50,19 @@ def _carried() -> list[str]:
 
 
 def _write(file: Path) -> None:
-    part = file.with_name(f"{file.name}.{os.getpid()}.part")
     file.parent.mkdir(parents=True, exist_ok=True)
+    packed = [source for name in _carried() for source in _found(name).files or [] if wanted(source)]
     try:
-        with tarfile.open(part, "w:gz", compresslevel=1) as written:
-            for name in _carried():
-                for inside, source in _files(name):
-                    written.add(source, str(inside))
-        part.replace(file)
+        with making(file, _NAME) as part, tarfile.open(part, "w:gz", compresslevel=1) as written:
+            for source in packed:
+                written.add(str(source.locate()), str(source))
     except OSError as error:
         raise TurnoutError(
             code="no_package_archive",
-            message=f"the archive of Python packages for Spark's workers was not written: {error.strerror}: {part}",
+            message=f"the archive of Python packages for Spark's workers was not written: {error.strerror}: {file}",
             hint="free some 80 MB there, or set TURNOUT_CACHE to another folder",
             status=500,
         ) from error
-    finally:
-        with contextlib.suppress(OSError):
-            part.unlink(missing_ok=True)
-
-
-def _files(name: str) -> Iterator[tuple[PurePosixPath, Path]]:
-    """The files of an installed package that a worker needs: where each goes, and where it is."""
-    for file in _found(name).files or []:
-        if wanted(PurePosixPath(file)):
-            yield PurePosixPath(file), Path(str(file.locate()))
 
 
 def wanted(file: PurePosixPath) -> bool:

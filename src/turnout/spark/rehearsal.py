@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -25,6 +24,7 @@ from turnout.spark.class_archive import MAKING_SECONDS, write_at_exit
 from turnout.spark.read.source import FETCH, raw_records
 from turnout.spark.session import start_session
 from turnout.spark.views.runner import ViewRunner
+from turnout.store.view_files import write_rows
 
 _NO_KAFKA = {
     "kafka.bootstrap.servers": "127.0.0.1:1",
@@ -50,13 +50,9 @@ def _view(session: SparkSession, view: ViewTable, folder: Path) -> None:
     runner = ViewRunner(session)
     rows = {relation: _rows() for relation in view.relations}
     runner.over_rows(view, rows)
-    parts: dict[str, list[Path]] = {}
-    for relation, table in rows.items():
-        file = folder / f"{relation}.parquet"
-        pq.write_table(table, file)
-        parts[relation] = [file]
+    files = write_rows(rows, folder)
     for sql in (view.narrow_sql, view.narrow_sql_if_unique):
-        list(runner.over_parts(sql, [parts], "rehearsal"))
+        list(runner.over_parts(sql, [files], "rehearsal"))
 
 
 def _rows() -> pa.Table:

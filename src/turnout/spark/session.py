@@ -29,7 +29,6 @@ from turnout.spark.class_archive import archive_file, use
 from turnout.spark.cluster import carried, is_local, python_of_workers, reached_at
 from turnout.spark.folders import is_url
 
-LOG_FILE = "spark.log"
 TEMPORARY = "tmp"
 """The folder for what the JVM, its libraries and Python workers would put into the system's temporary folder."""
 
@@ -91,6 +90,10 @@ def java_options(cores: int) -> str:
     """The options of a JVM that has so many cores; `spark.conf` can add others, which win."""
     return f"{_JAVA_OPTIONS} {_FEW_CORES_OPTIONS if cores <= FEW_CORES else _MANY_CORES_OPTIONS}"
 
+
+# A Spark that has this machine only: its ports take Java objects, without a secret, which the JVM then makes up, from
+# every user of the machine.
+_ALONE = {"spark.authenticate": "true"}
 
 # Whatever Spark shows of properties and options, of these it shows only that they are set.
 _REDACTED = {
@@ -159,7 +162,7 @@ def start_session(settings: SparkSettings, work: Path, on_java: Callable[[Java],
     chosen = {**_SETTINGS, **checkpoints, **_REDACTED} | {
         **carried(settings, jars),
         **reached_at(settings),
-        **(_alone(temporary) if is_local(settings.master) else {}),
+        **({**_ALONE, "spark.executorEnv.TMPDIR": str(temporary)} if is_local(settings.master) else {}),
         "spark.driver.memory": settings.driver_memory,
         "spark.local.dir": str(work),
         "spark.sql.warehouse.dir": str(work / "warehouse"),
@@ -168,8 +171,10 @@ def start_session(settings: SparkSettings, work: Path, on_java: Callable[[Java],
     }
     given = given_settings(chosen, settings.conf)
     began: list[Java] = []
-    _keep_output(work / OUTPUT_FILE)
-    with (work / OUTPUT_FILE).open("wb") as log:
+    output = work / OUTPUT_FILE
+    with contextlib.suppress(FileNotFoundError):
+        output.replace(output.with_name(f"{OUTPUT_FILE}.1"))
+    with output.open("wb") as log:
         try:
             first = _conf(settings.master, visible_settings(given))
             with _telling_of_java([began.append, *([on_java] if on_java else [])]):
@@ -181,20 +186,7 @@ def start_session(settings: SparkSettings, work: Path, on_java: Callable[[Java],
             for java in began:
                 end_java(java)
             _forget()
-            raise _not_started(work / OUTPUT_FILE, error) from error
-
-
-def _alone(temporary: Path) -> dict[str, str]:
-    """Settings of a Spark that has this machine only.
-
-    Its ports take Java objects: without a secret, which the JVM then makes up, from every user of the machine.
-    """
-    return {"spark.authenticate": "true", "spark.executorEnv.TMPDIR": str(temporary)}
-
-
-def _keep_output(file: Path) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        file.replace(file.with_name(f"{file.name}.1"))
+            raise _not_started(output, error) from error
 
 
 @contextlib.contextmanager
@@ -289,31 +281,30 @@ def _stop_quietly(session: SparkSession) -> None:
         session.stop()
 
 
-def view_session(session: SparkSession) -> SparkSession:
-    """A session for a view's SQL over a few rows: one partition, one job, nothing planned again while it runs."""
+_FEW_ROWS = {
+    # One partition, one job, nothing planned again while it runs.
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
+    "spark.sql.shuffle.partitions": "1",
+}
+_PLANNED_ONCE = {
+    # For rows so few that generating code for them takes longer than they do.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    # The planner would spread rows that may be many over an exchange.
+    "spark.sql.defaultSizeInBytes": "1048576",
+}
+# What cannot be computed is null, so that no record ends a view.
+_OWN_SQL = {"spark.sql.ansi.enabled": "false"}
+
+
+def view_session(session: SparkSession, *, own: bool = False, planned: bool = False) -> SparkSession:
+    """A session for a view's SQL over a few rows; `own`: for SQL that a user wrote, `planned`: for kept plans."""
     small = session.newSession()
-    small.conf.set("spark.sql.adaptive.enabled", "false")
-    small.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
-    small.conf.set("spark.sql.shuffle.partitions", "1")
+    settings = _FEW_ROWS | (_PLANNED_ONCE if planned else {}) | (_OWN_SQL if own else {})
+    for name, value in settings.items():
+        small.conf.set(name, value)
     return small
-
-
-def planned_session(session: SparkSession) -> SparkSession:
-    """A session for rows so few that generating code for them takes longer than they do.
-
-    The planner is told that they are few: it would spread what may be large over an exchange.
-    """
-    few = view_session(session)
-    few.conf.set("spark.sql.codegen.wholeStage", "false")
-    few.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
-    few.conf.set("spark.sql.defaultSizeInBytes", "1048576")
-    return few
-
-
-def own_session(session: SparkSession) -> SparkSession:
-    """The same session, for SQL that somebody wrote: what cannot be computed is null, so that no record ends a view."""
-    session.conf.set("spark.sql.ansi.enabled", "false")
-    return session
 
 
 @contextlib.contextmanager

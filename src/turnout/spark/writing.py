@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Protocol
 
-import pyarrow as pa
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from turnout.decode import Decoded
 from turnout.decode.record_decoder import RecordDecoder, newest
 from turnout.plan.offsets import Lost, Offsets
 from turnout.plan.tables import Layout, ViewTable
-from turnout.spark.dead_letters import DeadLetters
-from turnout.spark.folders import Folder, room
+from turnout.spark.folders import folder_at, room
 from turnout.spark.views.runner import ViewRunner
 from turnout.store.batches import Batch
 from turnout.store.generation_tables import GenerationTables
@@ -66,14 +67,48 @@ class Listener(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Workplace:
-    """Where a writer works: the session, where reading starts, and the folder for files on their way to views."""
+class Reading:
+    """What a generation reads: where from, where to at least, and how much at a time."""
 
-    session: SparkSession
     start: Offsets
-    folder: Folder
-    shared: bool
-    """Whether executors see the folder by its path."""
+    target: Offsets
+    checkpoint: Path | str
+    """A path, or a URL of a file system that Spark knows: also for files on their way to views."""
+    max_records_per_batch: int
+    shared: bool = False
+    """Whether executors see the folder of the checkpoint by its path."""
+
+
+_HEADERS = ("topic", "partition", "offset", "reason")
+
+
+class DeadLetters:
+    """Sends the bad records of batches to a topic of their own, with headers that say where each came from."""
+
+    def __init__(self, session: SparkSession, topic: str | None, kafka: Callable[[], Mapping[str, str]]) -> None:
+        self._session = session
+        self._topic = topic
+        self._kafka = kafka
+
+    def send(self, batch: Batch) -> None:
+        """At least once: they are sent before the batch is kept, and again when it is read again after a crash."""
+        letters = batch.dead_letters() if self._topic else None
+        if letters is None:
+            return
+        headers = [
+            F.struct(
+                F.lit(f"turnout.{name}").alias("key"),
+                F.col(name).cast("string").cast("binary").alias("value"),
+            )
+            for name in _HEADERS
+        ]
+        # In one task: several would write side by side, and the letters would not be in the order of their records.
+        frame = (
+            self._session.createDataFrame(letters)
+            .coalesce(1)
+            .select("key", "value", F.array(*headers).alias("headers"))
+        )
+        frame.write.format("kafka").options(**self._kafka()).option("topic", self._topic).save()
 
 
 class Writer:
@@ -81,33 +116,31 @@ class Writer:
 
     def __init__(
         self,
-        place: Workplace,
+        session: SparkSession,
         tables: GenerationTables,
+        reading: Reading,
         decoder: RecordDecoder,
-        views: ViewRunner,
         letters: DeadLetters,
         listener: Listener,
     ) -> None:
-        self._place = place
+        self._session = session
+        self._reading = reading
+        self._files = partial(room, session, folder_at(session, reading.checkpoint), shared=reading.shared)
         self._tables = tables
         self._layout: Layout = tables.layout
         self._decoder = decoder
-        self._views = views
+        self._views = ViewRunner(session)
         self._letters = letters
         self._listener = listener
         self._name = f"g{tables.generation}"
 
-    def take_records(self, records: pa.Table, end: Offsets, batch_id: int, *, caught_up: bool) -> None:
-        """Decode and write raw records, after which everything before `end` is read."""
-        self.take(self._decoder.decode(records), end, batch_id, caught_up=caught_up)
-
     def take(self, decoded: Decoded, end: Offsets, batch_id: int | None, *, caught_up: bool) -> None:
-        """Write decoded records; the views are built with the first batch that has caught up."""
+        """Write records up to `end`; the views are built with the first batch that has caught up."""
         began = time.monotonic()
         with self._tables.batch(batch_id) as batch:
             if batch is None:
                 return
-            lost, gaps = self._missing(Offsets.kept(batch.offsets, self._place.start), end, decoded)
+            lost, gaps = self._missing(Offsets.kept(batch.offsets, self._reading.start), end, decoded)
             caught_up = batch.views_built or caught_up
             for one in lost:
                 if one.deleted:
@@ -150,25 +183,25 @@ class Writer:
         if few and sum(table.num_rows for table in rows.values()) <= SMALL_BATCH:
             batch.replace(view, [self._views.over_rows(view, rows, unique=True)])
             return
-        with room(self._place.session, self._place.folder, shared=self._place.shared) as files:
+        with self._files() as (folder, frame):
             if few:
                 # On one core, because planning takes longer than all of the rows.
-                sql, parts = view.narrow_sql_if_unique, [write_rows(rows, files.folder)]
+                sql, parts = view.narrow_sql_if_unique, [write_rows(rows, folder)]
             else:
-                cores = self._place.session.sparkContext.defaultParallelism
-                sql, parts = batch.export_affected(view, files.folder, cores)
-            batch.replace(view, self._views.over_parts(sql, parts, self._name, files.frame, own=view.own))
+                cores = self._session.sparkContext.defaultParallelism
+                sql, parts = batch.export_affected(view, folder, cores)
+            batch.replace(view, self._views.over_parts(sql, parts, self._name, frame, own=view.own))
 
     def _build(self, batch: Batch, view: ViewTable) -> None:
         """The view over everything; unless it is small, by parts of its keys, through files: none needs much memory."""
         if batch.size(view) <= SMALL_BATCH:
             batch.build(view, [self._views.over_rows(view, batch.everything(view), unique=True)])
             return
-        cores = self._place.session.sparkContext.defaultParallelism
+        cores = self._session.sparkContext.defaultParallelism
         rows = min(PART_ROWS // (2 if view.own else 1), MOST_ROWS_HELD // cores)
-        with room(self._place.session, self._place.folder, shared=self._place.shared) as files:
-            sql, parts = batch.export(view, files.folder, cores * (batch.size(view) // (cores * rows) + 1))
-            batch.build(view, self._views.over_parts(sql, parts, self._name, files.frame, own=view.own))
+        with self._files() as (folder, frame):
+            sql, parts = batch.export(view, folder, cores * (batch.size(view) // (cores * rows) + 1))
+            batch.build(view, self._views.over_parts(sql, parts, self._name, frame, own=view.own))
 
     def _missing(self, before: Offsets, end: Offsets, decoded: Decoded) -> tuple[list[Lost], list[Gap]]:
         """Partitions that were deleted, and ranges without a record, which may be lost: compaction leaves them too."""

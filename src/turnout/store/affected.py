@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import duckdb
 import numpy as np
@@ -16,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from turnout.plan.joins import quoted
+from turnout.plan.joins import newest_sql, partition_newest_sql, quoted
 from turnout.plan.tables import SourceTable, ViewTable
 
 KEPT = ("_id", "_ts", "_hash")
@@ -121,9 +122,14 @@ class Affected:
             again = pc.is_in(found["_hash"], self._new[source.source]["_hash"])
             self._register(was(source), found.filter(again))
 
-    def take_newest(self, source: SourceTable, sql: str) -> None:
+    def take_newest(self, source: SourceTable) -> None:
         """Where only the newest is kept: the rows that take the place of those of the same keys, with `_shown`."""
-        self._put[source.source] = self._arrow(sql)
+        every = f"(SELECT * EXCLUDE (_shown, _at) FROM {was(source)} UNION ALL BY NAME FROM {new(source)})"
+        self._put[source.source] = self._arrow(
+            f"WITH kept AS MATERIALIZED (SELECT * EXCLUDE (_nth) FROM ({partition_newest_sql(every, source.key)})), "
+            f"winners AS ({newest_sql('kept', source.key)}) "
+            f"SELECT *, NOT _deleted AND _id IN (SELECT _id FROM winners) AS _shown FROM kept"
+        )
         self._register(put(source), self._put[source.source])
 
     def moved(self, source: SourceTable) -> Moved:
@@ -203,24 +209,23 @@ def keys_table(view: ViewTable) -> str:
     return quoted(f"_keys_{view.table}")
 
 
-def new(source: SourceTable) -> str:
-    """The rows that come."""
-    return quoted(f"_new_{source.source}")
+def _rows_of(kind: str, source: SourceTable) -> str:
+    return quoted(f"_{kind}_{source.source}")
 
 
-def evicted(source: SourceTable) -> str:
-    """The rows that go because there are too many, of those that were there and those that come."""
-    return quoted(f"_evicted_{source.source}")
+new = partial(_rows_of, "new")
+"""The rows that come."""
+evicted = partial(_rows_of, "evicted")
+"""The rows that go because there are too many, of those that were there and those that come."""
+was = partial(_rows_of, "was")
+"""Where only the newest is kept: the rows that were there before the batch, of the keys that come again."""
+put = partial(_rows_of, "put")
+"""Where only the newest is kept: the rows that take the place of those of the same keys."""
 
 
-def was(source: SourceTable) -> str:
-    """Where only the newest is kept: the rows that were there before the batch, of the keys that come again."""
-    return quoted(f"_was_{source.source}")
-
-
-def put(source: SourceTable) -> str:
-    """Where only the newest is kept: the rows that take the place of those of the same keys."""
-    return quoted(f"_put_{source.source}")
+def shown_sql(source: SourceTable, table: str, columns: str = "*") -> str:
+    """The rows of a source that are shown: where only the newest is kept, not those that newer ones cover."""
+    return f"SELECT {columns} FROM {table}" + (" WHERE _shown" if source.latest else "")
 
 
 def stored_sql(source: SourceTable, rows: str, ids: str) -> str:

@@ -6,25 +6,18 @@ the keys that a batch touches are handed out, and the view's new rows are taken 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from turnout.decode import Decoded
-from turnout.plan.joins import (
-    LIFE_BITS,
-    MOST_LIVES,
-    OFFSET_BITS,
-    newest_sql,
-    partition_newest_sql,
-    quoted,
-)
-from turnout.plan.tables import Layout, SourceTable, ViewTable
+from turnout.plan.joins import LIFE_BITS, MOST_LIVES, OFFSET_BITS, quoted
+from turnout.plan.tables import SourceTable, ViewTable
 from turnout.plan.times import moment_sql
 from turnout.store.affected import (
     KEPT,
@@ -36,17 +29,21 @@ from turnout.store.affected import (
     keys_table,
     new,
     put,
+    shown_sql,
     stored_sql,
     touched,
     was,
 )
-from turnout.store.database import next_version, sql_text
+from turnout.store.database import literal, next_version, registered, scalar
 from turnout.store.deltas import DeltaLog, TablePlace
-from turnout.store.feed import MAX_DELTA_ROWS, Feed, Wanted
+from turnout.store.feed import MAX_DELTA_ROWS, Wanted
 from turnout.store.identity import ties
 from turnout.store.join_quality import move_quality, write_quality
 from turnout.store.narrow import narrowed, numbered, widened, widened_sql
 from turnout.store.view_files import Files, export_rows
+
+if TYPE_CHECKING:
+    from turnout.store.generation_tables import GenerationTables
 
 _PLACE = 'topic, "partition", "offset"'
 _BAD_COLUMNS = ("ts", "topic", "partition", "offset", "field", "reason", "value")
@@ -73,37 +70,22 @@ class BatchResult:
     evicted: dict[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a batch is written: a generation's schema and tables, and who is told."""
-
-    schema: str
-    layout: Layout
-    feed: Feed
-    bad_rows: int
-    """How many rows of `bad_records` are kept."""
-
-    def table(self, name: str) -> str:
-        """The physical table of this generation."""
-        return f"{self.schema}.{quoted(name)}"
-
-
 class Batch:
     """A batch being written. Call `load`, then for each view `affected` and `replace`, then `finish`."""
 
     def __init__(
         self,
-        place: Place,
+        tables: GenerationTables,
         cursor: duckdb.DuckDBPyConnection,
         progress: Progress,
         lives: Mapping[tuple[str, int], int],
     ) -> None:
         """`lives` is how often partitions were deleted, of those that were."""
-        self._place = place
-        self._layout = place.layout
+        self._tables = tables
+        self._layout = tables.layout
         self._cursor = cursor
         self._progress = progress
-        self._keys = Affected(cursor, place.table)
+        self._keys = Affected(cursor, tables.table)
         self._changed: list[str] = []
         # The rows that a view's ids are of: in memory, or as relations.
         self._held: dict[str, dict[str, pa.Table]] = {}
@@ -112,7 +94,7 @@ class Batch:
         self.versions: dict[str, int] = {}
         self.lives = dict(lives)
         # As it was when the batch began: half of a change would be worse than none.
-        self._wanted = place.feed.wanted
+        self._wanted = tables.database.feed.wanted
         self.log = DeltaLog(cursor, self._wants)
         self.result = BatchResult()
         self._has_faults = False
@@ -135,7 +117,7 @@ class Batch:
         """A partition was deleted: what it will hold comes after all that it held, though its offsets are lower."""
         life = min(MOST_LIVES, self.lives.get((topic, partition), 0) + 1)
         self.lives[topic, partition] = life
-        lives = f"{self._place.schema}.lives"
+        lives = f"{self._tables.schema}.lives"
         self._cursor.execute(f'DELETE FROM {lives} WHERE topic = ? AND "partition" = ?', [topic, partition])
         self._cursor.execute(f"INSERT INTO {lives} VALUES (?, ?, ?)", [topic, partition, life])
 
@@ -178,23 +160,18 @@ class Batch:
     def _nothing(self, source: SourceTable) -> pa.Table:
         """No rows, as they come to a source."""
         hidden = ("_id", "_ts", "_deleted") if source.latest else ("_id", "_ts")
-        rows = f"SELECT {columns_of(source, *hidden)} FROM {self._place.table(source.table)} LIMIT 0"
+        rows = f"SELECT {columns_of(source, *hidden)} FROM {self._tables.table(source.table)} LIMIT 0"
         return self._cursor.execute(rows).to_arrow_table()
 
     def _take_in(self, source: SourceTable, rows: pa.Table) -> None:
         """All of some rows, of which nothing else has to be known yet."""
-        with self._registered("_rows", rows):
-            into = f"INSERT INTO {self._place.table(source.table)} BY NAME"
+        with registered(self._cursor, _rows=rows):
+            into = f"INSERT INTO {self._tables.table(source.table)} BY NAME"
             if self.log.add(source.table, f"{into} {stored_sql(source, '_rows', self._ids(source))}"):
                 self._changed.append(source.table)
 
-    def _run(self, sql: str) -> int:
-        """Run a statement; the number of rows it changed, where it changes rows."""
-        row = self._cursor.execute(sql).fetchone()
-        return int(row[0]) if row else 0
-
     def _append(self, source: SourceTable) -> None:
-        table = self._place.table(source.table)
+        table = self._tables.table(source.table)
         gone = 0
         if self._keys.evicts(source):
             place = TablePlace(source.table, table, source.columns, ["_id"])
@@ -210,14 +187,8 @@ class Batch:
 
         A tombstone is kept as a row that is not shown, so that an older record of another partition stays hidden.
         """
-        table = self._place.table(source.table)
-        every = f"(SELECT * EXCLUDE (_shown, _at) FROM {was(source)} UNION ALL BY NAME FROM {new(source)})"
-        self._keys.take_newest(
-            source,
-            f"WITH kept AS MATERIALIZED (SELECT * EXCLUDE (_nth) FROM ({partition_newest_sql(every, source.key)})), "
-            f"winners AS ({newest_sql('kept', source.key)}) "
-            f"SELECT *, NOT _deleted AND _id IN (SELECT _id FROM winners) AS _shown FROM kept",
-        )
+        table = self._tables.table(source.table)
+        self._keys.take_newest(source)
         old = f"rowid IN (SELECT _at FROM {was(source)})"
         gone = self.log.remove(TablePlace(source.table, table, source.columns, ["_id", "_shown"]), old)
         added = self.log.add(source.table, f"INSERT INTO {table} BY NAME FROM {put(source)}")
@@ -227,22 +198,23 @@ class Batch:
     def _note_bad_records(self) -> None:
         # Sources that read one topic complain of the same.
         faults = f"SELECT {self._placed()}, _ts, field, reason, text FROM {_FAULTS}"
-        self._run(
+        scalar(
+            self._cursor,
             f"CREATE OR REPLACE TEMP TABLE _bad AS "
-            f"SELECT DISTINCT _id, _ts, {_PLACE}, field, reason, text FROM ({faults})"
+            f"SELECT DISTINCT _id, _ts, {_PLACE}, field, reason, text FROM ({faults})",
         )
-        self.result.bad = self._run("SELECT count(*) FROM _bad")
+        self.result.bad = scalar(self._cursor, "SELECT count(*) FROM _bad")
         if self.result.bad:
             self._make_room_for_bad(self.result.bad)
-            newest = f"(FROM _bad ORDER BY _ts DESC, _id DESC LIMIT {self._place.bad_rows})"
+            newest = f"(FROM _bad ORDER BY _ts DESC, _id DESC LIMIT {self._tables.bad_rows})"
             shown = f"SELECT _id, {moment_sql('_ts')}, {_PLACE}, field, reason, text FROM {newest} ORDER BY _ts, _id"
-            self.log.add("bad_records", f"INSERT INTO {self._place.schema}.bad_records {shown}")
+            self.log.add("bad_records", f"INSERT INTO {self._tables.schema}.bad_records {shown}")
             self._changed.append("bad_records")
 
     def _make_room_for_bad(self, coming: int) -> None:
         """The rows that were written first go. Before others come: no row goes in the batch that it came in."""
-        table = f"{self._place.schema}.bad_records"
-        over = self._run(f"SELECT count(*) FROM {table}") + coming - self._place.bad_rows
+        table = f"{self._tables.schema}.bad_records"
+        over = scalar(self._cursor, f"SELECT count(*) FROM {table}") + coming - self._tables.bad_rows
         if over > 0:
             place = TablePlace("bad_records", table, _BAD_COLUMNS, ["_id"])
             self.log.remove(place, f"rowid IN (SELECT rowid FROM {table} ORDER BY rowid LIMIT {over})")
@@ -250,7 +222,7 @@ class Batch:
     def _placed(self) -> str:
         """The SQL of where a faulty record was, and of the `_id` that it has among those of its topic."""
         sources = list(enumerate(self._layout.sources))
-        topics = " ".join(f"WHEN {number} THEN {_literal(source.topic)}" for number, source in sources)
+        topics = " ".join(f"WHEN {number} THEN {literal(source.topic)}" for number, source in sources)
         ids = " ".join(f"WHEN {number} THEN {self._ids(source)}" for number, source in sources)
         return (
             f"CASE source {ids} END AS _id, CASE source {topics} END AS topic, "
@@ -289,14 +261,15 @@ class Batch:
 
     def export_affected(self, view: ViewTable, folder: Path, parts: int) -> tuple[str, list[Files]]:
         """What `affected` hands out of a view with SQL of its own, as `export` does it."""
+        rows = {source.source: quoted(f"_side_{source.source}") for source in view.sources}
         for source in view.sources:
-            self._cursor.register(_side(source), self._keys.moved(source).rows.filter(self._keys.of_view(view, source)))
-        rows = {source.source: quoted(_side(source)) for source in view.sources}
+            seen = self._keys.moved(source).rows.filter(self._keys.of_view(view, source))
+            self._cursor.register(f"_side_{source.source}", seen)
         return export_rows(self._cursor, view, rows, folder, parts)
 
     def replace(self, view: ViewTable, parts: Iterable[pa.Table]) -> None:
         """Put the view's new rows of the touched keys in place of its old ones; `parts` as Spark gave them."""
-        table, key = self._place.table(view.table), quoted(view.key)
+        table, key = self._tables.table(view.table), quoted(view.key)
         place = TablePlace(view.table, table, view.columns, ties([*view.ids, "_hash"]))
         removed = self.log.remove(place, touched(keys_table(view), table))
         if not view.left.latest and not view.own and self._keys.evicts(view.left):
@@ -313,12 +286,11 @@ class Batch:
 
     def _every(self, view: ViewTable) -> dict[str, str]:
         """All shown rows of its sides, as relations."""
-        every = [(s, f"SELECT {columns_of(s, *KEPT)} FROM {self._place.table(s.table)}") for s in view.sources]
-        return {s.source: f"({rows} WHERE _shown)" if s.latest else f"({rows})" for s, rows in every}
+        return {s.source: f"({shown_sql(s, self._tables.table(s.table), columns_of(s, *KEPT))})" for s in view.sources}
 
     def size(self, view: ViewTable) -> int:
         """How many rows the sides of a view have."""
-        return sum(self._run(f"SELECT count(*) FROM {self._place.table(s.table)}") for s in view.sources)
+        return sum(scalar(self._cursor, f"SELECT count(*) FROM {self._tables.table(s.table)}") for s in view.sources)
 
     def everything(self, view: ViewTable) -> dict[str, pa.Table]:
         """What Spark needs of all shown rows of its sides, by the names that it knows them by."""
@@ -333,14 +305,14 @@ class Batch:
 
     def _insert_rows(self, view: ViewTable, parts: Iterable[pa.Table]) -> int:
         """Add rows to a view: as they are, or those of some ids, with the columns of the rows that were handed out."""
-        insert = f"INSERT INTO {self._place.table(view.table)} BY NAME"
+        insert = f"INSERT INTO {self._tables.table(view.table)} BY NAME"
         held = self._held.pop(view.table, None)
         if not view.own and held is None:
             return self.log.add(view.table, f"{insert} {self._put_in(view, parts)}")
         hashed = f", {hash_sql(quoted(view.key))} AS _hash" if view.own else ""
         added = 0
         for part in parts:
-            with self._registered("_view_rows", part if held is None else widened(view, part, held)):
+            with registered(self._cursor, _view_rows=part if held is None else widened(view, part, held)):
                 added += self.log.add(view.table, f"{insert} SELECT *{hashed} FROM _view_rows")
         return added
 
@@ -348,26 +320,18 @@ class Batch:
         """The query of a view's rows, once all ids are there: in a table that may go to disk."""
         columns: list[str] = []
         for part in parts:
-            with self._registered("_view_rows", part):
+            with registered(self._cursor, _view_rows=part):
                 into = "INSERT INTO _view_ids" if columns else "CREATE OR REPLACE TEMP TABLE _view_ids AS"
-                self._run(f"{into} FROM _view_rows")
+                scalar(self._cursor, f"{into} FROM _view_rows")
             columns = part.column_names
         return widened_sql(view, "_view_ids", columns, self._kept.pop(view.table))
-
-    @contextmanager
-    def _registered(self, name: str, rows: pa.Table) -> Iterator[None]:
-        self._cursor.register(name, rows)
-        try:
-            yield
-        finally:
-            self._cursor.unregister(name)
 
     def dead_letters(self) -> pa.Table | None:
         """The records that gave no row, as they came, with where from and why; None where there are none."""
         if not self.result.bad:
             return None
         topics = [source.topic for source in self._layout.sources]
-        readers = " ".join(f"WHEN {_literal(topic)} THEN {topics.count(topic)}" for topic in dict.fromkeys(topics))
+        readers = " ".join(f"WHEN {literal(topic)} THEN {topics.count(topic)}" for topic in dict.fromkeys(topics))
         letters = self._cursor.execute(
             f"SELECT first(key) AS key, first(value) AS value, {_PLACE}, arg_min(reason, source) AS reason "
             f"FROM (SELECT source, {self._placed()}, reason, key, value FROM {_FAULTS} WHERE whole) "
@@ -379,26 +343,17 @@ class Batch:
         """Count join quality, versions and progress; the transaction ends after this."""
         for view in self._layout.views if views_built else ():
             if not self.views_built:
-                write_quality(self._cursor, self._place.schema, view)
+                write_quality(self._cursor, self._tables.schema, view)
             elif not self.result.records or not self._quality_moves(view):
                 continue
             self._changed.append("join_quality")
-        self.versions = next_version(self._cursor, self._place.schema, *dict.fromkeys(self._changed))
+        self.versions = next_version(self._cursor, self._tables.schema, *dict.fromkeys(self._changed))
         self._cursor.execute(
-            f"UPDATE {self._place.schema}.progress "
+            f"UPDATE {self._tables.schema}.progress "
             f"SET batch_id = coalesce(?, batch_id), offsets = ?, records = records + ?, views_built = ?",
             [batch_id, offsets, self.result.records, views_built],
         )
 
     def _quality_moves(self, view: ViewTable) -> bool:
         sides = [self._keys.moved(source) for source in view.sources]
-        return move_quality(self._cursor, self._place.schema, view, self._key_numbers(view), sides)
-
-
-def _literal(text: str) -> str:
-    return f"'{sql_text(text)}'"
-
-
-def _side(source: SourceTable) -> str:
-    """The rows of a source that a view sees of the keys that the batch touches."""
-    return f"_side_{source.source}"
+        return move_quality(self._cursor, self._tables.schema, view, self._key_numbers(view), sides)

@@ -1,7 +1,7 @@
 """The live store's file: one DuckDB database, opened once by the process.
 
 Owns the connection, transactions and the tables that all generations share. What is in a generation's own tables is
-`generations.py`; how tables are read is `windows.py`.
+`generation_tables.py`; how tables are read is `windows.py`.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ import ctypes
 import re
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Protocol
 
 import duckdb
+import pyarrow as pa
 
 from turnout.errors import TurnoutError
 from turnout.store.feed import Feed
@@ -55,6 +56,7 @@ CREATE OR REPLACE VIEW main.swaps AS FROM turnout.swaps;
 """
 
 
+PUBLISHED = "SELECT generation FROM turnout.published"
 _FETCHED_BY_ID = 1_000
 
 
@@ -106,7 +108,7 @@ class Database:
             spilled = self.path.with_suffix(".tmp")
             # A process that was killed left it; the open store keeps others out.
             shutil.rmtree(spilled, ignore_errors=True)
-            connection.execute(f"SET temp_directory = '{sql_text(spilled)}'")
+            connection.execute(f"SET temp_directory = {literal(spilled)}")
             connection.execute(_BOOKKEEPING)
         except duckdb.Error as error:
             connection.close()
@@ -155,9 +157,7 @@ class Database:
     def identity(self) -> str:
         """A name that no other store has: versions of one store say nothing about another."""
         with self.read() as cursor:
-            row = cursor.execute("SELECT id FROM turnout.store").fetchone()
-        assert row is not None
-        return str(row[0])
+            return str(cursor.execute("SELECT id FROM turnout.store").fetchall()[0][0])
 
     def broken(self, error: BaseException) -> bool:
         """Whether, after this error, only opening again helps: DuckDB held it to be fatal, or a reopening failed."""
@@ -173,6 +173,24 @@ class Database:
 
     def close(self) -> None:
         self._connection.close()
+
+
+def scalar(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Sequence[object] = ()) -> int:
+    """Run a statement; the number that it answers (a count, or how many rows it changed), 0 where it answers none."""
+    row = cursor.execute(sql, list(parameters)).fetchone()
+    return int(row[0]) if row else 0
+
+
+@contextmanager
+def registered(connection: duckdb.DuckDBPyConnection, **tables: pa.Table) -> Iterator[None]:
+    """Rows under names that SQL knows, for a block: not held longer than needed."""
+    for name, table in tables.items():
+        connection.register(name, table)
+    try:
+        yield
+    finally:
+        for name in tables:
+            connection.unregister(name)
 
 
 def next_version(cursor: duckdb.DuckDBPyConnection, schema: str, *tables: str) -> dict[str, int]:
@@ -219,9 +237,9 @@ def store_failed(error: duckdb.Error) -> TurnoutError:
     )
 
 
-def sql_text(text: Path | str) -> str:
-    """A path or another text for use inside an SQL string."""
-    return str(text).replace("'", "''")
+def literal(text: Path | str) -> str:
+    """A path or another text as an SQL string."""
+    return "'" + str(text).replace("'", "''") + "'"
 
 
 def _unavailable(path: Path, error: Exception) -> TurnoutError:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from turnout.plan.joins import quoted
+from turnout.store.database import scalar
 from turnout.store.feed import MAX_DELTA_ROWS, Delta, Wanted
 from turnout.store.identity import ROW
 
@@ -43,7 +44,7 @@ class DeltaLog:
         """
         wanted = self._wants(place.table)
         if wanted is None:
-            return self._count(f"DELETE FROM {place.relation} WHERE {condition}")
+            return scalar(self._cursor, f"DELETE FROM {place.relation} WHERE {condition}")
         # Only of columns that there are: a viewer may ask for others, which is its own fault.
         told = [quoted(name) for name in place.columns if wanted.every or name in wanted.columns]
         names = ", ".join([*told, *place.hidden, ROW])
@@ -51,12 +52,12 @@ class DeltaLog:
         found = self._cursor.execute(going).to_arrow_table()
         self._removed.setdefault(place.table, []).append(_shown(found))
         self._cursor.register("_going", {"_at": found["_at"].to_numpy()})
-        return self._count(f"DELETE FROM {place.relation} WHERE rowid IN (SELECT _at FROM _going)")
+        return scalar(self._cursor, f"DELETE FROM {place.relation} WHERE rowid IN (SELECT _at FROM _going)")
 
     def add(self, table: str, sql: str) -> int:
         """Run an INSERT into `table`; the number of rows it added."""
         if self._wants(table) is None:
-            return self._count(sql)
+            return scalar(self._cursor, sql)
         returned = self._cursor.execute(f"{sql} RETURNING *").to_arrow_table()
         self._added.setdefault(table, []).append(_shown(returned))
         return int(returned.num_rows)
@@ -71,10 +72,6 @@ class DeltaLog:
             if delta.size <= MAX_DELTA_ROWS:
                 found[table] = delta
         return found
-
-    def _count(self, sql: str) -> int:
-        row = self._cursor.execute(sql).fetchone()
-        return int(row[0]) if row else 0
 
 
 def _shown(rows: pa.Table) -> pa.Table:

@@ -1,4 +1,4 @@
-"""The feed: what each commit of the store changed, told to who looks.
+"""The feed: what each commit of the store changed, for listeners.
 
 The one place where data crosses from the writers' threads to the server: listeners are called on the thread that
 committed and must not block. Rows are collected only of tables that somebody wants; nothing is kept here.
@@ -6,14 +6,15 @@ committed and must not block. Rows are collected only of tables that somebody wa
 
 from __future__ import annotations
 
+import itertools
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 MAX_DELTA_ROWS = 200_000
-"""A batch that changes more rows than this is told without them: reading the table again is cheaper."""
+"""Listeners do not get the rows of a batch that changes more than these: reading the table again is cheaper."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class Feed:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._listeners: tuple[Listener, ...] = ()
-        self._wanters: dict[object, Mapping[str, Wanted]] = {}
+        self._wanters: dict[object, tuple[tuple[str, Wanted], ...]] = {}
         self._wanted: Mapping[str, Wanted] = {}
 
     def listen(self, listener: Listener) -> None:
@@ -76,14 +77,12 @@ class Feed:
         with self._lock:
             self._listeners = tuple(known for known in self._listeners if known != listener)
 
-    def want(self, tables: Mapping[str, Wanted], wanter: object = None) -> None:
+    def want(self, tables: Iterable[tuple[str, Wanted]], wanter: object = None) -> None:
         """Collect the changed rows of these tables from now on, and for this wanter of no others."""
         with self._lock:
-            self._wanters.pop(wanter, None)
-            if tables:
-                self._wanters[wanter] = dict(tables)
+            self._wanters[wanter] = tuple(tables)
             wanted: dict[str, Wanted] = {}
-            for name, one in ((name, one) for each in self._wanters.values() for name, one in each.items()):
+            for name, one in itertools.chain.from_iterable(self._wanters.values()):
                 wanted[name] = wanted.get(name, Wanted()) | one
             self._wanted = wanted
 

@@ -11,9 +11,9 @@ from turnout.plan.columns import ColumnType
 from turnout.plan.joins import quoted
 from turnout.plan.tables import Layout
 from turnout.store import identity
-from turnout.store.affected import hash_sql
-from turnout.store.batches import Batch, Place, Progress
-from turnout.store.database import Database
+from turnout.store.affected import hash_sql, shown_sql
+from turnout.store.batches import Batch, Progress
+from turnout.store.database import Database, scalar
 from turnout.store.feed import Commit
 
 _HASHING = "SELECT " + hash_sql("'turnout'") + " AS probe"
@@ -25,7 +25,8 @@ class GenerationTables:
 
     def __init__(self, database: Database, generation: int, layout: Layout, bad_rows: int = 100_000) -> None:
         self.database = database
-        self._bad_rows = bad_rows
+        self.bad_rows = bad_rows
+        """How many rows of `bad_records` are kept."""
         self.generation = generation
         self.layout = layout
         self.schema = f"g{generation}"
@@ -45,44 +46,38 @@ class GenerationTables:
             hidden = ", ".join([*(f"{name} BIGINT" for name in view.ids), "_hash UBIGINT"])
             shape = f"{_declared(view.columns)}, {hidden}, {_row(identity.of_view(view))}"
             cursor.execute(f"CREATE TABLE {self.table(view.table)} ({shape})")
-        cursor.execute(
-            f"CREATE TABLE {self.schema}.bad_records (_id BIGINT, ts TIMESTAMP WITH TIME ZONE, topic VARCHAR, "
-            f'"partition" INTEGER, "offset" BIGINT, field VARCHAR, reason VARCHAR, value VARCHAR, '
-            f"{_row(identity.BAD_RECORD)})"
-        )
-        cursor.execute(
-            f"CREATE TABLE {self.schema}.join_quality (_id BIGINT, view VARCHAR, leftRows BIGINT, rightRows BIGINT, "
-            f"matched BIGINT, unmatchedLeft BIGINT, unmatchedRight BIGINT, duplicateRightKeys BIGINT, nullKeys BIGINT, "
-            f"{_row(identity.QUALITY)})"
-        )
+        cursor.execute(f"""
+            CREATE TABLE {self.schema}.bad_records (
+                _id BIGINT, ts TIMESTAMP WITH TIME ZONE, topic VARCHAR, "partition" INTEGER, "offset" BIGINT,
+                field VARCHAR, reason VARCHAR, value VARCHAR, {_row(identity.BAD_RECORD)});
+            CREATE TABLE {self.schema}.join_quality (
+                _id BIGINT, view VARCHAR, leftRows BIGINT, rightRows BIGINT, matched BIGINT, unmatchedLeft BIGINT,
+                unmatchedRight BIGINT, duplicateRightKeys BIGINT, nullKeys BIGINT, {_row(identity.QUALITY)});
+            CREATE TABLE {self.schema}.versions (name VARCHAR, version BIGINT);
+            CREATE TABLE {self.schema}.progress (
+                batch_id BIGINT, offsets VARCHAR, records BIGINT, views_built BOOLEAN);
+            INSERT INTO {self.schema}.progress VALUES (-1, '{{}}', 0, {views_built});
+            CREATE TABLE {self.schema}.hashing AS {_HASHING};
+        """)
         for index, view in enumerate(self.layout.views):
-            cursor.execute(
-                f"INSERT INTO {self.schema}.join_quality VALUES (?, ?, 0, 0, 0, 0, 0, 0, 0)",
-                [index, view.table],
-            )
-        cursor.execute(f"CREATE TABLE {self.schema}.versions (name VARCHAR, version BIGINT)")
-        cursor.execute(
-            f"CREATE TABLE {self.schema}.progress "
-            f"(batch_id BIGINT, offsets VARCHAR, records BIGINT, views_built BOOLEAN)"
-        )
-        cursor.execute(f"INSERT INTO {self.schema}.progress VALUES (-1, '{{}}', 0, ?)", [views_built])
-        cursor.execute(f"CREATE TABLE {self.schema}.hashing AS {_HASHING}")
+            quality = f"INSERT INTO {self.schema}.join_quality VALUES (?, ?, 0, 0, 0, 0, 0, 0, 0)"
+            cursor.execute(quality, [index, view.table])
         self._create_lives(cursor)
 
     def _create_lives(self, cursor: duckdb.DuckDBPyConnection) -> None:
         """How often partitions were deleted, of those that were."""
-        cursor.execute(
-            f'CREATE TABLE IF NOT EXISTS {self.schema}.lives (topic VARCHAR, "partition" INTEGER, life UTINYINT)'
-        )
+        columns = 'topic VARCHAR, "partition" INTEGER, life UTINYINT'
+        cursor.execute(f"CREATE TABLE IF NOT EXISTS {self.schema}.lives ({columns})")
 
     def renew(self) -> None:
         """Bring tables of another version up to this one: all keys are hashed again if DuckDB's hash has changed."""
         with self.database.transaction() as cursor:
             self._create_lives(cursor)
-            known = cursor.execute(
-                "SELECT count(*) FROM duckdb_tables() WHERE schema_name = ? AND table_name = 'hashing'", [self.schema]
-            ).fetchone()
-            if known == (1,) and cursor.execute(f"FROM {self.schema}.hashing EXCEPT {_HASHING}").fetchone() is None:
+            known = "SELECT count(*) FROM duckdb_tables() WHERE schema_name = ? AND table_name = 'hashing'"
+            if (
+                scalar(cursor, known, [self.schema])
+                and cursor.execute(f"FROM {self.schema}.hashing EXCEPT {_HASHING}").fetchone() is None
+            ):
                 return
             keys = [(s.table, s.key) for s in self.layout.sources] + [(v.table, v.key) for v in self.layout.views]
             for table, key in keys:
@@ -94,10 +89,10 @@ class GenerationTables:
 
     def publish(self, cursor: duckdb.DuckDBPyConnection) -> None:
         """Point the stable names at this generation, inside the caller's transaction."""
-        shown = {source.table for source in self.layout.sources if source.latest}
-        for table in self.layout.tables:
-            where = "WHERE _shown" if table in shown else ""
-            cursor.execute(f"CREATE OR REPLACE VIEW main.{quoted(table)} AS FROM {self.table(table)} {where}")
+        shown = {table: f"FROM {self.table(table)}" for table in self.layout.tables}
+        shown |= {source.table: shown_sql(source, self.table(source.table)) for source in self.layout.sources}
+        for table, rows in shown.items():
+            cursor.execute(f"CREATE OR REPLACE VIEW main.{quoted(table)} AS {rows}")
         cursor.execute("UPDATE turnout.published SET generation = ?", [self.generation])
 
     def progress(self, cursor: duckdb.DuckDBPyConnection | None = None) -> Progress:
@@ -120,12 +115,11 @@ class GenerationTables:
         """
         with self.database.transaction() as cursor:
             progress = self.progress(cursor)
-            place = Place(self.schema, self.layout, self.database.feed, self._bad_rows)
             replayed = batch_id is not None and batch_id <= progress.batch_id
             if self._lives is None:
                 found = cursor.execute(f'SELECT topic, "partition", life FROM {self.schema}.lives').fetchall()
                 self._lives = {(topic, partition): life for topic, partition, life in found}
-            batch = None if replayed else Batch(place, cursor, progress, self._lives)
+            batch = None if replayed else Batch(self, cursor, progress, self._lives)
             yield batch
         if batch is not None:
             self._lives = batch.lives

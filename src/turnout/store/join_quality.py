@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from turnout.plan.joins import quoted
-from turnout.plan.tables import SourceTable, ViewTable
-from turnout.store.affected import Mask, Moved
+from turnout.plan.tables import ViewTable
+from turnout.store.affected import Mask, Moved, shown_sql
 
 _COLUMNS = ("leftRows", "rightRows", "matched", "unmatchedLeft", "unmatchedRight", "duplicateRightKeys", "nullKeys")
 
@@ -26,7 +26,8 @@ def write_quality(cursor: duckdb.DuckDBPyConnection, schema: str, view: ViewTabl
     """Write the row of `view`, counted over all rows."""
     key = quoted(view.key)
     rows = " UNION ALL ".join(
-        f"SELECT {key} AS key, {side} AS side FROM {_shown(schema, source)}" for side, source in enumerate(view.sources)
+        shown_sql(source, f"{schema}.{quoted(source.table)}", f"{key} AS key, {side} AS side")
+        for side, source in enumerate(view.sources)
     )
     rights = range(1, len(view.sources))
     counted = ", ".join(f"count(*) FILTER (side = {side}) AS n{side}" for side in (0, *rights))
@@ -88,7 +89,3 @@ def _counts(codes: Sequence[Numbers], chosen: Sequence[Mask]) -> Numbers:
     matched_right = sum(right[left > 0].sum() for right in rights)
     twice = sum(np.count_nonzero(right > 1) for right in rights)
     return np.array([*rows, matched, rows[0] - matched, rows[1] - matched_right, twice, nulls], np.int64)
-
-
-def _shown(schema: str, source: SourceTable) -> str:
-    return f"(FROM {schema}.{quoted(source.table)} WHERE {'_shown' if source.latest else 'true'})"

@@ -17,7 +17,7 @@ from turnout.plan.control import topic_field
 from turnout.plan.joins import quoted
 from turnout.plan.plan import Plan
 from turnout.plan.times import moment_sql, now_milliseconds
-from turnout.store.database import Database, next_version
+from turnout.store.database import Database, next_version, scalar
 
 _ADD_MESSAGE = f"""
 INSERT INTO turnout.control_raw (
@@ -87,6 +87,10 @@ class Ledger:
         with database.write() as cursor:
             self._make_status(cursor)
 
+    def _read(self, sql: str) -> list[tuple[Any, ...]]:
+        with self.database.read() as cursor:
+            return cursor.execute(sql).fetchall()
+
     def _make_status(self, cursor: duckdb.DuckDBPyConnection) -> None:
         """The status row has a column for each source, so it is made anew when the sources have changed."""
         wanted = [*self._topics, "joinType", "lastApplied", "generation", "state", "lag", "requestId"]
@@ -98,7 +102,7 @@ class Ledger:
             texts = ", ".join(f"{quoted(name)} VARCHAR" for name in [*self._topics, "joinType", "lastApplied"])
             cursor.execute(
                 f"CREATE OR REPLACE TABLE turnout.orchestrator_status (_id BIGINT, {texts}, "
-                f"generation INTEGER, state VARCHAR, lag BIGINT, requestId VARCHAR)"
+                "generation INTEGER, state VARCHAR, lag BIGINT, requestId VARCHAR)"
             )
             cursor.execute("INSERT INTO turnout.orchestrator_status (_id, generation, state) VALUES (0, 0, 'starting')")
         cursor.execute("CREATE OR REPLACE VIEW main.orchestrator_status AS FROM turnout.orchestrator_status")
@@ -124,10 +128,8 @@ class Ledger:
 
     def status(self) -> dict[str, Any]:
         with self.database.read() as cursor:
-            rows = (
-                cursor.execute("SELECT * EXCLUDE (_id) FROM turnout.orchestrator_status").to_arrow_table().to_pylist()
-            )
-        row: dict[str, Any] = rows[0]
+            found = cursor.execute("SELECT * EXCLUDE (_id) FROM turnout.orchestrator_status").to_arrow_table()
+        row: dict[str, Any] = found.to_pylist()[0]
         return row
 
     def plan_values(self, plan: Plan) -> dict[str, Any]:
@@ -153,22 +155,20 @@ class Ledger:
 
     def open_messages(self) -> list[MessageRecord]:
         """Messages without an outcome, oldest first."""
-        with self.database.read() as cursor:
-            rows = cursor.execute(
-                'SELECT raw, requester, "partition", "offset", _milliseconds, detail, _id FROM turnout.control_raw '
-                "WHERE outcome IS NULL ORDER BY _id"
-            ).fetchall()
+        rows = self._read(
+            'SELECT raw, requester, "partition", "offset", _milliseconds, detail, _id FROM turnout.control_raw '
+            "WHERE outcome IS NULL ORDER BY _id"
+        )
         return [MessageRecord(*row) for row in rows]
 
     def control_positions(self) -> dict[int, int]:
         """The next offset to read of each partition of the control topic."""
-        with self.database.read() as cursor:
-            rows = cursor.execute(
-                'SELECT "partition", max("offset") + 1 FROM (SELECT "partition", "offset" FROM turnout.control_raw '
-                'UNION ALL SELECT "partition", "offset" FROM turnout.control_places) '
-                'WHERE "partition" IS NOT NULL GROUP BY 1'
-            ).fetchall()
-        return {int(partition): int(offset) for partition, offset in rows}
+        rows = self._read(
+            'SELECT "partition", max("offset") + 1 FROM (SELECT "partition", "offset" FROM turnout.control_raw '
+            'UNION ALL SELECT "partition", "offset" FROM turnout.control_places) '
+            'WHERE "partition" IS NOT NULL GROUP BY 1'
+        )
+        return dict(rows)
 
     def settle(
         self, cursor: duckdb.DuckDBPyConnection, message: int, request_id: str | None, outcome: str, detail: str
@@ -184,12 +184,11 @@ class Ledger:
 
     def unacknowledged(self) -> list[tuple[int, dict[str, Any]]]:
         """Outcomes that were not sent yet: id, and what to send."""
-        with self.database.read() as cursor:
-            rows = cursor.execute(
-                'SELECT _id, requestId, outcome, detail, requester, "partition", "offset" FROM turnout.control_raw '
-                "WHERE outcome IS NOT NULL AND _acknowledged IS NULL ORDER BY _id"
-            ).fetchall()
         names = ("requestId", "outcome", "detail", "requester", "partition", "offset")
+        rows = self._read(
+            f"SELECT _id, {', '.join(map(quoted, names))} FROM turnout.control_raw "
+            "WHERE outcome IS NOT NULL AND _acknowledged IS NULL ORDER BY _id"
+        )
         return [(row[0], dict(zip(names, row[1:], strict=True))) for row in rows]
 
     def acknowledged(self, messages: Sequence[int]) -> None:
@@ -208,37 +207,25 @@ class Ledger:
         next_version(cursor, "turnout", "swaps")
 
     def add_generation(self, cursor: duckdb.DuckDBPyConnection, record: GenerationRecord) -> None:
-        cursor.execute(
-            "INSERT INTO turnout.generations VALUES (?, ?, ?, ?, ?)",
-            [
-                record.generation,
-                json.dumps(record.plan.to_json()),
-                record.layout,
-                record.start_offsets,
-                record.target_offsets,
-            ],
-        )
+        plan, offsets = json.dumps(record.plan.to_json()), (record.start_offsets, record.target_offsets)
+        values = [record.generation, plan, record.layout, *offsets]
+        cursor.execute("INSERT INTO turnout.generations VALUES (?, ?, ?, ?, ?)", values)
 
     def remove_generation(self, cursor: duckdb.DuckDBPyConnection, generation: int) -> None:
         cursor.execute("DELETE FROM turnout.generations WHERE generation = ?", [generation])
 
     def generations(self) -> dict[int, GenerationRecord]:
-        with self.database.read() as cursor:
-            rows = cursor.execute("FROM turnout.generations").fetchall()
+        rows = self._read("FROM turnout.generations")
         return {row[0]: GenerationRecord(row[0], Plan.from_json(json.loads(row[1])), *row[2:]) for row in rows}
 
     def next_generation(self, cursor: duckdb.DuckDBPyConnection) -> int:
         """A number that no generation had, also none that failed."""
-        row = cursor.execute("UPDATE turnout.counter SET generation = generation + 1 RETURNING generation").fetchone()
-        assert row is not None
-        return int(row[0])
+        return scalar(cursor, "UPDATE turnout.counter SET generation = generation + 1 RETURNING generation")
 
     def published(self) -> tuple[int, Plan | None]:
         """The published generation, and the plan that was published before it."""
-        with self.database.read() as cursor:
-            row = cursor.execute("SELECT generation, previous FROM turnout.published").fetchone()
-        assert row is not None
-        return int(row[0]), Plan.from_json(json.loads(row[1])) if row[1] else None
+        [(generation, previous)] = self._read("SELECT generation, previous FROM turnout.published")
+        return generation, Plan.from_json(json.loads(previous)) if previous else None
 
     def set_previous(self, cursor: duckdb.DuckDBPyConnection, plan: Mapping[str, Any] | None) -> None:
         cursor.execute("UPDATE turnout.published SET previous = ?", [json.dumps(plan) if plan else None])

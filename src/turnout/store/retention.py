@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import duckdb
 
 from turnout.config.settings import StoreSettings
-from turnout.store.database import Database, next_version
+from turnout.store.database import Database, next_version, scalar
 
 _MOST_PLACES = 1_000_000
 _COUNTED = ("control_raw", "swaps")
@@ -59,7 +59,7 @@ class Retention:
         return f"({' OR '.join(limits)}) AND {newest} AND {kept.settled}"
 
     def _count(self, cursor: duckdb.DuckDBPyConnection, kept: _Kept) -> int:
-        return _number(cursor, f"SELECT count(*) FROM turnout.{kept.table} WHERE {self._old(kept)}")
+        return scalar(cursor, f"SELECT count(*) FROM turnout.{kept.table} WHERE {self._old(kept)}")
 
     def _remove(self, cursor: duckdb.DuckDBPyConnection, kept: _Kept) -> int:
         old = self._old(kept)
@@ -67,7 +67,7 @@ class Retention:
             self._remember_counts(cursor, kept.table, old)
         if kept.table == "control_raw":
             self._remember_places(cursor, old)
-        removed = _number(cursor, f"DELETE FROM turnout.{kept.table} WHERE {old}")
+        removed = scalar(cursor, f"DELETE FROM turnout.{kept.table} WHERE {old}")
         next_version(cursor, "turnout", kept.table)
         return removed
 
@@ -94,8 +94,3 @@ class Retention:
             "DELETE FROM turnout.control_places "
             f"WHERE _id <= (SELECT max(_id) FROM turnout.control_raw) - {_MOST_PLACES}"
         )
-
-
-def _number(cursor: duckdb.DuckDBPyConnection, sql: str) -> int:
-    row = cursor.execute(sql).fetchone()
-    return int(row[0]) if row else 0

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from turnout.plan.joins import partition_newest_ids_sql, quoted
 from turnout.plan.tables import SourceTable, ViewTable
 from turnout.store.affected import columns_of
-from turnout.store.database import sql_text
+from turnout.store.database import literal, scalar
 from turnout.store.narrow import key_sql, narrow_columns
 
 FOR_VIEWS = ("_id", "_ts")
@@ -57,18 +57,13 @@ def write_rows(rows: Mapping[str, pa.Table], folder: Path) -> Files:
 
 
 def _copy(cursor: duckdb.DuckDBPyConnection, rows: str, target: Path, options: str = "") -> None:
-    cursor.execute(f"COPY ({rows}) TO '{sql_text(target)}' (FORMAT parquet, COMPRESSION lz4_raw{options})")
-
-
-def has_key(view: ViewTable) -> str:
-    """The condition of rows that a view with SQL of its own sees."""
-    return f"{quoted(view.key)} IS NOT NULL"
+    cursor.execute(f"COPY ({rows}) TO {literal(target)} (FORMAT parquet, COMPRESSION lz4_raw{options})")
 
 
 def _needed(cursor: duckdb.DuckDBPyConnection, view: ViewTable, rows: Mapping[str, str]) -> tuple[str, dict[str, str]]:
     """The view's SQL, in its simplest form for what the right sides hold, and the conditions of rows it needs."""
     if view.own:
-        return view.sql, dict.fromkeys((source.source for source in view.sources), has_key(view))
+        return view.sql, {source.source: f"{quoted(view.key)} IS NOT NULL" for source in view.sources}
     if view.pairs:
         return view.narrow_sql, {}
     found = {right.source: _newest_once(cursor, right, rows[right.source]) for right in view.rights}
@@ -80,14 +75,9 @@ def _needed(cursor: duckdb.DuckDBPyConnection, view: ViewTable, rows: Mapping[st
 def _newest_once(cursor: duckdb.DuckDBPyConnection, source: SourceTable, relation: str) -> tuple[bool, str]:
     """Whether the rows among which the newest of each key is are one for each, and their condition; none for all."""
     rows = f"(FROM {relation} WHERE {quoted(source.key)} IS NOT NULL)"
-    if _is(cursor, f"count(*) = count(DISTINCT _hash) FROM {rows}"):
+    if scalar(cursor, f"SELECT count(*) = count(DISTINCT _hash) FROM {rows}"):
         return True, ""
     ids = quoted(f"_newest_{source.source}")
     cursor.execute(f"CREATE OR REPLACE TEMP TABLE {ids} AS {partition_newest_ids_sql(rows, source.key)}")
     keys = f"(SELECT count(DISTINCT {quoted(source.key)}) FROM {rows})"
-    return _is(cursor, f"count(*) = {keys} FROM {ids}"), f"_id IN (FROM {ids})"
-
-
-def _is(cursor: duckdb.DuckDBPyConnection, what: str) -> bool:
-    row = cursor.execute(f"SELECT {what}").fetchone()
-    return row == (True,)
+    return bool(scalar(cursor, f"SELECT count(*) = {keys} FROM {ids}")), f"_id IN (FROM {ids})"

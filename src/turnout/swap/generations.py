@@ -30,8 +30,8 @@ from turnout.plan.plan import Plan
 from turnout.plan.swap_rules import SwapState, advance
 from turnout.spark.cluster import is_local
 from turnout.spark.folders import checkpoints_of, folder_at
-from turnout.spark.generation import GenerationQuery, Kafka, Reading
-from turnout.spark.writing import BatchReport
+from turnout.spark.generation import GenerationQuery, Kafka
+from turnout.spark.writing import BatchReport, Reading
 from turnout.store.database import give_back
 from turnout.store.generation_tables import GenerationTables
 from turnout.store.ledger import GenerationRecord, Ledger

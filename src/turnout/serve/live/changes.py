@@ -269,7 +269,7 @@ class SharedChanges(Shared):
         generation, since = begins
 
         def encode(_: Reading) -> bytes:
-            changes = self._readers.netting.change_set(delta, self._columns)
+            changes = self._readers.queries.change_set(delta, self._columns)
             return changes_body(self.window.table, generation, since, version, changes)
 
         body = await self._readers.reads.run(clients_of(self._subscriptions), encode)

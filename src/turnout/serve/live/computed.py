@@ -50,7 +50,9 @@ class SharedComputed(Shared):
             self._answered = True
             for subscription in self._subscriptions:
                 self._send_to(subscription)
-            self._count(self._size)
+            # Without a subscription it is kept for a client that may come back.
+            if self._subscriptions:
+                self._count(self._size)
 
     async def _compute(self, work: Callable[[Reading], T], *, large: bool) -> T:
         def timed(store: Reading) -> T:
@@ -61,8 +63,14 @@ class SharedComputed(Shared):
                 self._took_seconds = time.perf_counter() - began
                 self.pause_seconds = pause_seconds(self._took_seconds)
 
-        async with self._readers.pace.turn(self._took_seconds):
-            return await self._readers.reads.run(clients_of(self._subscriptions), timed, large=large)
+        clients = clients_of(self._subscriptions)
+        if not self._answered:
+            # The first answer has the place of a client, as any other read of it.
+            return await self._readers.reads.run(clients, timed, large=large)
+        lane = self._readers.pace.lane(self._took_seconds)
+        # A place of the lane: a client that has none left must not hold up all others.
+        async with lane.turn(min(clients, default="")):
+            return await self._readers.reads.run([f"{lane.name} answers"], timed, large=large)
 
     async def _renew(self) -> bool:
         """Compute it again; whether a client would see a difference."""

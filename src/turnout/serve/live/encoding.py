@@ -13,8 +13,8 @@ from turnout.errors import TurnoutError
 from turnout.messages import SNAPSHOT_PART_ROWS
 from turnout.serve.formats import json_list, json_object, to_json
 from turnout.store.identity import ROW
-from turnout.store.query.delta_sql import ChangeSet
 from turnout.store.query.tracked_read import TrackedWindow
+from turnout.store.query.window_rows import ChangeSet
 from turnout.store.query.windows import Column
 
 

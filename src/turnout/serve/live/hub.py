@@ -25,9 +25,9 @@ from turnout.serve.live.shared import Position, Readers, Shared
 from turnout.serve.reads import Reads
 from turnout.serve.threads import Threads
 from turnout.store.database import Database
-from turnout.store.feed import Commit, Delta, Wanted
-from turnout.store.query.delta_sql import Netting
+from turnout.store.feed import Commit, Delta
 from turnout.store.query.tracked_read import read_positions
+from turnout.store.query.window_rows import DeltaQueries
 from turnout.store.query.windows import split_name
 
 log = logging.getLogger(__name__)
@@ -67,8 +67,8 @@ class Hub:
     ) -> None:
         self._database = database
         self._status = status
-        netting = Netting()
-        self._readers = Readers(reads, held, netting, Merger(netting), sql_memory)
+        queries = DeltaQueries()
+        self._readers = Readers(reads, held, queries, Merger(queries), sql_memory)
         # Threads of their own: however many windows have to be read, all others hear of what changed.
         self._looking, self._asking = Threads(1, "positions"), Threads(1, "status")
         self._shared: dict[_Key, Shared] = {}
@@ -150,12 +150,11 @@ class Hub:
         self._rest()
 
     def _want(self) -> None:
-        wanted: dict[str, Wanted] = {}
-        for shared in self._shared.values():
-            if (more := shared.wanted) is not None:
-                table = split_name(shared.window.table)[0]
-                wanted[table] = wanted.get(table, Wanted()) | more
-        self._database.feed.want(wanted)
+        self._database.feed.want(
+            (split_name(one.window.table)[0], wanted)
+            for one in self._shared.values()
+            if (wanted := one.wanted) is not None
+        )
 
     # -- hearing and telling
 

@@ -15,8 +15,7 @@ from typing import Generic, TypeVar
 
 from turnout.serve.threads import Threads, Turns
 from turnout.store.feed import Delta
-from turnout.store.query.delta_sql import Netting
-from turnout.store.query.window_rows import Order, Sifted
+from turnout.store.query.window_rows import DeltaQueries, Order, Sifted
 
 log = logging.getLogger(__name__)
 
@@ -44,9 +43,9 @@ class _Waiting(Generic[T]):
 class Merger(Generic[T]):
     """Lives on the event loop; its work runs on threads of its own."""
 
-    def __init__(self, netting: Netting) -> None:
-        self._small = _Lane[T](netting, MOST_AT_ONCE, rests=False)
-        self._large = _Lane[T](netting, MOST_LARGE_AT_ONCE, rests=True)
+    def __init__(self, queries: DeltaQueries) -> None:
+        self._small = _Lane[T](queries, MOST_AT_ONCE, rests=False)
+        self._large = _Lane[T](queries, MOST_LARGE_AT_ONCE, rests=True)
 
     async def merge(
         self, due: Callable[[], Due[T] | None], clients: Collection[str] = (), *, large: bool = False
@@ -58,8 +57,8 @@ class Merger(Generic[T]):
 class _Lane(Generic[T]):
     """One thread, and the windows that wait for it."""
 
-    def __init__(self, netting: Netting, most: int, *, rests: bool) -> None:
-        self._netting = netting
+    def __init__(self, queries: DeltaQueries, most: int, *, rests: bool) -> None:
+        self._queries = queries
         self._most = most
         self._rests = rests
         self._thread = Threads(1, "merge", yielding=rests)
@@ -104,7 +103,7 @@ class _Lane(Generic[T]):
             for delta in due.deltas:
                 orders.setdefault(id(delta), (delta, []))[1].append(due.order)
         try:
-            sifted = {number: self._netting.sift(delta, wanted) for number, (delta, wanted) in orders.items()}
+            sifted = {number: self._queries.sift(delta, wanted) for number, (delta, wanted) in orders.items()}
         except Exception:
             log.exception("changes cannot be merged into %d windows; they are read again", len(dues))
             return [None] * len(dues)

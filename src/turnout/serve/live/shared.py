@@ -20,8 +20,8 @@ from turnout.serve.live.outbox import Subscription
 from turnout.serve.live.pace import Pace
 from turnout.serve.reads import Reads
 from turnout.store.feed import Delta, Wanted
-from turnout.store.query.delta_sql import Netting
 from turnout.store.query.tracked_read import Positions
+from turnout.store.query.window_rows import DeltaQueries
 from turnout.store.query.windows import Window, split_name
 
 log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ class Readers:
 
     reads: Reads
     held: HeldBytes
-    netting: Netting
+    queries: DeltaQueries
     merger: Merger[Any]
     sql_memory: str = "512MB"
     pace: Pace = field(default_factory=Pace)

@@ -15,8 +15,8 @@ from turnout.decode import Decoded
 from turnout.decode.record_decoder import size_of
 from turnout.plan.offsets import EARLIEST, Offsets
 from turnout.spark.engine import is_disconnected
+from turnout.spark.java_errors import is_too_large
 from turnout.spark.read.bulk import BulkReader
-from turnout.spark.results import is_too_large
 
 FIRST_PIECE = 20_000
 """How many records are read first: from these it is known how large records are."""
@@ -162,11 +162,8 @@ class CatchUp:
         """The records of a piece; read once more where that failed: Spark on one machine tries no task twice, so that
         one Python worker that is killed, for its memory say, would be the end of the whole build."""
         try:
-            return self._read_once(piece)
+            return self._reader.read(piece.start, piece.end)
         except Exception as error:
             if self._stopped.is_set() or is_disconnected(error) or is_too_large(error):
                 raise
-            return self._read_once(piece)
-
-    def _read_once(self, piece: Piece) -> Decoded:
-        return self._reader.read(piece.start, piece.end)
+            return self._reader.read(piece.start, piece.end)

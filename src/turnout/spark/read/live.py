@@ -53,18 +53,6 @@ class Arrival:
         return self.records.num_rows if self.records is not None else self.decoded.records if self.decoded else 0
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Where a stream begins."""
-
-    read: Offsets
-    """What was read before, of all partitions."""
-    start: Offsets
-    """Where Spark starts: in exactly the partitions that it sees."""
-    most: int
-    """How many records a batch has at most."""
-
-
 class Ends(Protocol):
     """Knows where topics end."""
 
@@ -107,10 +95,13 @@ class LiveStream:
         self.failure: Exception | None = None
         """What `take` raised: it ended the stream."""
 
-    def start(self, kafka: Mapping[str, str], span: Span, checkpoint: Folder) -> None:
-        """Begin to read. The checkpoint is made anew."""
+    def start(self, kafka: Mapping[str, str], checkpoint: Folder, read: Offsets, start: Offsets, most: int) -> None:
+        """Begin to read, after what was `read` of all partitions; the checkpoint is made anew.
+
+        Spark begins at `start`, in exactly the partitions that it sees, and reads `most` records a batch at most.
+        """
         checkpoint.clear()
-        self._checkpoint, self._read = checkpoint, span.read
+        self._checkpoint, self._read = checkpoint, read
         pattern = "|".join(re.escape(topic) for topic in self._topics)
         stream = (
             self._session.readStream.format("kafka")
@@ -118,8 +109,8 @@ class LiveStream:
             .options(**kafka)
             # A pattern, because a subscription to a list ends when one of its topics is deleted.
             .option("subscribePattern", f"^({pattern})$")
-            .option("startingOffsets", span.start.to_json())
-            .option("maxOffsetsPerTrigger", span.most)
+            .option("startingOffsets", start.to_json())
+            .option("maxOffsetsPerTrigger", most)
             .load()
         )
         threading.Thread(target=self._store, name=f"store-{self._name}", daemon=True).start()

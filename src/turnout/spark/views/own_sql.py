@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from turnout.errors import TurnoutError, first_line
 from turnout.plan.columns import ColumnType
 from turnout.plan.tables import SourceTable, ViewTable
-from turnout.spark.session import own_session, view_session
+from turnout.spark.session import view_session
 
 _KEYS = (0, 1)
 _ROWS_OF_A_KEY = 2
@@ -25,7 +25,7 @@ def check_own_views(session: SparkSession, views: Iterable[ViewTable]) -> None:
     """TurnoutError says what is wrong with the first one that cannot be kept up to date."""
     for view in views:
         if view.own:
-            _check(own_session(view_session(session)), view)
+            _check(view_session(session, own=True), view)
 
 
 def _check(session: SparkSession, view: ViewTable) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,9 +17,12 @@ from pyspark.sql import SparkSession
 from turnout.plan.joins import KEY
 from turnout.plan.tables import ViewTable
 from turnout.spark.folders import Frame, frame_of, read_parquet
-from turnout.spark.results import TooLarge, in_slices, is_too_large
-from turnout.spark.session import own_session, planned_session, pool, view_session
+from turnout.spark.java_errors import is_too_large
+from turnout.spark.session import pool, view_session
 from turnout.spark.views.planned import MAX_BYTES, Plans
+
+FIRST_SLICES = 8
+MOST_SLICES = 512
 
 
 class ViewSessions:
@@ -40,8 +43,7 @@ class ViewSessions:
         """Those of views with or without own SQL."""
         with self._lock:
             if own not in self._plans:
-                session = planned_session(self._session)
-                self._plans[own] = Plans(own_session(session) if own else session)
+                self._plans[own] = Plans(view_session(self._session, own=own, planned=True))
             return self._plans[own]
 
     @contextlib.contextmanager
@@ -50,8 +52,7 @@ class ViewSessions:
         try:
             session = self._idle[own].get_nowait()
         except Empty:
-            session = view_session(self._session)
-            session = own_session(session) if own else session
+            session = view_session(self._session, own=own)
         try:
             yield session
         finally:
@@ -113,7 +114,7 @@ class ViewRunner:
         """
         cores = self._sessions.context.defaultParallelism
 
-        def run(files: Mapping[str, Sequence[Path]], condition: str = "") -> pa.Table | TooLarge:
+        def run(files: Mapping[str, Sequence[Path]], condition: str = "") -> pa.Table | Exception:
             self._sessions.context.addJobTag(name)
             try:
                 with self._sessions.one(own=own) as session, pool(session, name), ExitStack() as held:
@@ -124,10 +125,10 @@ class ViewRunner:
             except Exception as error:
                 if not is_too_large(error):
                     raise
-                return TooLarge(error)
+                return error
 
-        def whole(files: Mapping[str, Sequence[Path]], found: pa.Table | TooLarge) -> Iterator[pa.Table]:
-            yield from [found] if isinstance(found, pa.Table) else in_slices(lambda where: run(files, where), found)
+        def whole(files: Mapping[str, Sequence[Path]], found: pa.Table | Exception) -> Iterator[pa.Table]:
+            yield from in_slices(lambda where: run(files, where), found) if isinstance(found, Exception) else [found]
 
         with ThreadPoolExecutor(cores) as workers:
             waiting = deque((files, workers.submit(run, files)) for files in parts[:cores])
@@ -139,3 +140,23 @@ class ViewRunner:
             while waiting:
                 files, done = waiting.popleft()
                 yield from whole(files, done.result())
+
+
+def in_slices(run: Callable[[str], pa.Table | Exception], whole: Exception) -> Iterator[pa.Table]:
+    """The rows of a query in slices by a hash of the whole row: each row is in one, whatever the query is.
+
+    `run` runs it with a condition on its rows, and returns Spark's error where they are too large for the driver. Such
+    a slice is sliced once more; rows that are all the same cannot be told apart: the error of the `whole` result is
+    raised where even the finest slice is too large.
+    """
+    slices = [(FIRST_SLICES, number) for number in reversed(range(FIRST_SLICES))]
+    while slices:
+        count, number = slices.pop()
+        part = run(f"pmod(xxhash64(*), {count}) = {number}")
+        if isinstance(part, Exception):
+            finer = count * FIRST_SLICES
+            if finer > MOST_SLICES:
+                raise whole
+            slices += [(finer, one) for one in reversed(range(number, finer, count))]
+        else:
+            yield part

@@ -16,13 +16,12 @@ import pyarrow as pa
 
 from turnout.errors import TurnoutError
 from turnout.plan.own_tables import SHOWN_OF_GENERATION, SHOWN_OF_STORE
-from turnout.store.database import Readable
+from turnout.store.database import PUBLISHED, Readable
 from turnout.store.feed import Commit, Delta, Feed, Wanted
 from turnout.store.identity import ROW
-from turnout.store.query.delta_sql import Netting
 from turnout.store.query.tracked_read import TrackedWindow, track_window
 from turnout.store.query.where import MAX_SMALL_FILTER, known_column, weight
-from turnout.store.query.window_rows import KEY, MAX_HELD_ROWS, SPARE_ROWS, Held, Order, hold
+from turnout.store.query.window_rows import KEY, MAX_HELD_ROWS, SPARE_ROWS, DeltaQueries, Held, Order, hold
 from turnout.store.query.windows import Column, Window, WindowResult, split_name, store_faults
 
 MAX_ORDERS = 100
@@ -49,14 +48,14 @@ class _State:
     held: Held
     most: int
 
-    def after(self, version: int, changes: dict[tuple[int, int], Delta | None], netting: Netting) -> _State | None:
+    def after(self, version: int, changes: dict[tuple[int, int], Delta | None], queries: DeltaQueries) -> _State | None:
         """The state at another version of the generation; None where a part of what led to it is not known."""
         held = self.held
         for number in range(self.version + 1, version + 1):
             delta = changes.get((self.generation, number))
             if delta is None or not delta.tells(self.order.columns):
                 return None
-            held = netting.sift(delta, [self.order]).advance(held, self.order, self.most)
+            held = queries.sift(delta, [self.order]).advance(held, self.order, self.most)
         # A reader whose snapshot is older has to read.
         return replace(self, version=version, held=held) if version >= self.version else None
 
@@ -99,7 +98,7 @@ class KeptOrders:
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
-        self._netting = Netting()
+        self._queries = DeltaQueries()
         # Commits are heard on the threads of writers; nothing is calculated under the lock.
         self._lock = threading.Lock()
         self._orders: OrderedDict[str, _Kept] = OrderedDict()
@@ -153,8 +152,7 @@ class KeptOrders:
         if state is None:
             return None
         text = (
-            "SELECT (SELECT generation FROM turnout.published), "
-            f"(SELECT coalesce(max(version), 0) FROM g{state.generation}.versions WHERE name = ?)"
+            f"SELECT ({PUBLISHED}), (SELECT coalesce(max(version), 0) FROM g{state.generation}.versions WHERE name = ?)"
         )
         try:
             with store_faults("read"), store.read() as cursor:
@@ -166,7 +164,7 @@ class KeptOrders:
         with self._lock:
             # After the version: what led to it has been heard by now, or is in a moment.
             changes = dict(kept.changes)
-        return state.after(version, changes, self._netting)
+        return state.after(version, changes, self._queries)
 
     def _settle(self, name: str, kept: _Kept, state: _State | None) -> None:
         """Keep what was found for the next, as far as there is room."""
@@ -186,10 +184,7 @@ class KeptOrders:
             self._want()
 
     def _want(self) -> None:
-        wanted: dict[str, Wanted] = {}
-        for kept in self._orders.values():
-            wanted[kept.table] = wanted.get(kept.table, Wanted()) | kept.wanted
-        self._feed.want(wanted, self)
+        self._feed.want([(kept.table, kept.wanted) for kept in self._orders.values()], self)
 
     def _heard(self, commit: Commit | None) -> None:
         """On the thread that committed."""
@@ -208,7 +203,7 @@ class KeptOrders:
 
 
 def _read(store: Readable, window: Window) -> _State | None:
-    """The first rows of an order; None where they cannot be had, which who asked will find out by itself."""
+    """The first rows of an order; None where reading them fails, as the caller's own read then does."""
     try:
         tracked = track_window(store, window)
     except TurnoutError:

@@ -1,4 +1,4 @@
-"""Reading for those who follow: windows with the identity of each row, and how far every table has got.
+"""Reads for followers: windows with the identity of each row, and how far every table has got.
 
 What is read once is `windows.py`; when to read again is the server's decision.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from turnout.store.database import Readable
+from turnout.store.database import PUBLISHED, Readable, scalar
 from turnout.store.identity import ROW, ties
 from turnout.store.query.window_rows import KEY, Order
 from turnout.store.query.windows import (
@@ -65,22 +65,22 @@ def track_window(database: Readable, window: Window) -> TrackedWindow:
         table, total = snapshot.prepare(window)
         chosen = chosen_columns(table, window)
         order = Order.of(window, table.columns, ties(table.hidden))
-        names = [column.name for column in chosen]
         identity = ROW if ROW in table.hidden else "CAST(_id AS VARCHAR)"
         # A whole table is followed by its changes, which have no places.
         places = [] if window.limit is None else [f"{order.key} AS {KEY}"]
         extra = [*places, f"{identity} AS {ROW}"]
         rows = collected(snapshot.select(table, window, extra), database, window)
         version = snapshot.version(table)
-        result = WindowResult(window.table, table.generation, version, total, chosen, rows.select(names))
+        result = WindowResult(
+            window.table, table.generation, version, total, chosen, rows.select([column.name for column in chosen])
+        )
         return TrackedWindow(result, rows, order)
 
 
 def read_positions(database: Readable, generations: Collection[int] = ()) -> Positions:
     """Where all tables are now; of the published generation, and of `generations` where they live."""
     with store_faults("read"), database.read() as cursor:
-        row = cursor.execute("SELECT generation FROM turnout.published").fetchone()
-        published = int(row[0]) if row else 0
+        published = scalar(cursor, PUBLISHED)
         known = cursor.execute(
             "SELECT schema_name FROM duckdb_tables() WHERE database_name = current_database() "
             "AND table_name = 'versions' AND schema_name <> 'turnout'"

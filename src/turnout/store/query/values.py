@@ -5,6 +5,7 @@ Also how a value is shown in an error. What is compared by which operator is `wh
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
@@ -108,31 +109,18 @@ def _decimal(value: object, column: ColumnType) -> Decimal:
     return Decimal(format(number, "f"))
 
 
-def _date(value: object, _: ColumnType) -> date | str:
-    """As a `date`, or as the text that the store casts where that has no such year."""
+def _time(value: object, column: ColumnType) -> date | str:
+    """As a `date` or `datetime`, or as the text that the store casts where these have no such year."""
     if not isinstance(value, str):
         raise TypeError
-    days = times.parse_date(value)
+    is_date = column.name == "date"
+    number = times.parse_date(value) if is_date else times.parse_moment(value)
+    with contextlib.suppress(OverflowError):
+        if is_date:
+            return date(1970, 1, 1) + timedelta(days=number)
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=number)
     try:
-        return date(1970, 1, 1) + timedelta(days=days)
-    except OverflowError:
-        return _in_store(times.duckdb_date, days)
-
-
-def _timestamp(value: object, _: ColumnType) -> datetime | str:
-    """As a `datetime`, or as the text that the store casts where that has no such year."""
-    if not isinstance(value, str):
-        raise TypeError
-    microseconds = times.parse_moment(value)
-    try:
-        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)
-    except OverflowError:
-        return _in_store(times.duckdb_moment, microseconds)
-
-
-def _in_store(text: Callable[[int], str], number: int) -> str:
-    try:
-        return text(number)
+        return times.duckdb_date(number) if is_date else times.duckdb_moment(number)
     except ValueError as error:
         raise _RefusedError(str(error)) from error
 
@@ -145,8 +133,8 @@ _READERS: dict[str, Callable[[object, ColumnType], object]] = {
     "float": _float,
     "double": _float,
     "decimal": _decimal,
-    "date": _date,
-    "timestamp": _timestamp,
+    "date": _time,
+    "timestamp": _time,
 }
 _EXAMPLES = {
     "string": "a text",

@@ -25,7 +25,7 @@ MAX_VALUES = 5_000
 
 
 MAX_SMALL_FILTER = 16
-"""A filter of a greater weight is large: what it costs is for who asked for it to wait for."""
+"""A filter of a greater weight is large, and costly: nobody waits for it but the client that asked for it."""
 
 
 class Op(StrEnum):
@@ -222,19 +222,15 @@ def _terms_of_text(text: str) -> Iterator[Term]:
     if text.lstrip().startswith("["):
         yield from _terms_of_json(text)
         return
-    position = 0
-    while True:
-        position = _skip_blank(text, position)
-        if position >= len(text):
-            return
-        if text[position] == ",":
-            position += 1
-            continue
-        term, position = _read_term(text, position)
-        yield term
-        position = _skip_blank(text, position)
-        if position < len(text) and text[position] != ",":
-            raise _bad(f"where: after {show(str(term))} comes {show(text[position:])}, not a comma")
+    position = _skip_blank(text, 0)
+    while position < len(text):
+        if text[position] != ",":
+            term, position = _read_term(text, position)
+            yield term
+            position = _skip_blank(text, position)
+            if position < len(text) and text[position] != ",":
+                raise _bad(f"where: after {show(str(term))} comes {show(text[position:])}, not a comma")
+        position = _skip_blank(text, position + 1)
 
 
 def _terms_of_json(text: str) -> tuple[Term, ...]:
@@ -254,7 +250,7 @@ def _term_of_mapping(item: Mapping[str, object]) -> Term:
     column, spelling, value = item.get("column"), item.get("op"), item.get("value")
     if not isinstance(column, str) or not isinstance(spelling, str):
         raise _bad(f"where: a term needs column and op as texts, got {show(column)} and {show(spelling)}")
-    op = _SPELLINGS.get(" ".join(spelling.lower().split()))
+    op = _op(spelling)
     if op is None:
         raise _bad(f"where: unknown operator {show(spelling)}", f"operators: {_OPERATORS}")
     return Term(column, op, _structured_value(op, value))
@@ -280,12 +276,13 @@ def _read_term(text: str, position: int) -> tuple[Term, int]:
         raise _bad(f"where: a term begins with a column, got {show(text[position:])}")
     column = _unquoted(name)
     found = _SYMBOL.match(text, name.end()) or _WORD.match(text, name.end())
-    if found is None:
+    op = _op(found[1]) if found else None
+    if found is None or op is None:
         raise _bad(
             f"where: no operator after {show(column)}, got {show(text[name.end() :].strip())}",
             f"operators: {_OPERATORS}; put a value that has a comma in quotes",
         )
-    op, end = _op(found[1]), found.end()
+    end = found.end()
     if op in (Op.NULL, Op.NOT_NULL):
         return Term(column, op), end
     if op in (Op.IN, Op.NOT_IN):
@@ -295,15 +292,13 @@ def _read_term(text: str, position: int) -> tuple[Term, int]:
     return Term(column, op, value), end
 
 
-def _op(spelling: str) -> Op:
-    word = " ".join(spelling.lower().replace("_", " ").split())
-    return _SPELLINGS[word]
+def _op(spelling: str) -> Op | None:
+    return _SPELLINGS.get(" ".join(spelling.lower().split()))
 
 
 def _read_value(pattern: re.Pattern[str], text: str, position: int, column: str) -> tuple[str, int]:
     found = pattern.match(text, position)
-    if found is None:  # both patterns match the empty text
-        raise _bad(f"where: no value for {show(column)}")
+    assert found is not None, "both patterns match the empty text"
     if found["quoted"] is not None:
         return _unquoted(found), found.end()
     value = found["bare"].strip()

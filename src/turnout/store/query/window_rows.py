@@ -1,18 +1,23 @@
 """Windows that are held: their first rows, and how a change is merged into them without reading the table again.
 
-What a change means to a window's filter and order is asked in SQL, for many windows at once (`netting.py`); the rest is
-Arrow, on few rows.
+What a change means to a window's filter and order is asked in SQL, for many windows at once, in a small DuckDB that
+never touches the store or its locks; the rest is Arrow, on few rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from turnout.plan.columns import ColumnType
+from turnout.plan.joins import quoted
+from turnout.store.database import registered
+from turnout.store.feed import Delta
 from turnout.store.identity import ROW
 from turnout.store.query.where import compile_key, compile_where
 from turnout.store.query.windows import Window
@@ -68,7 +73,12 @@ class Side:
     """Of each key, the numbers of the rows in its order."""
 
     @classmethod
-    def of(cls, rows: pa.Table, kept: Mapping[Filter, pa.BooleanArray], keys: Mapping[str, pa.BinaryArray]) -> Side:
+    def of(
+        cls, rows: pa.Table, start: int, kept: Mapping[Filter, pa.BooleanArray], keys: Mapping[str, pa.BinaryArray]
+    ) -> Side:
+        """Of an answer on all changed rows, the part from `start` on that is about these."""
+        kept = {filter_: mask.slice(start, rows.num_rows) for filter_, mask in kept.items()}
+        keys = {key: places.slice(start, rows.num_rows) for key, places in keys.items()}
         return cls(compact(rows), kept, keys, {key: pc.sort_indices(values) for key, values in keys.items()})
 
     def count(self, order: Order) -> int:
@@ -124,6 +134,55 @@ class Sifted:
         return replace(held, rows=rows) if rows.num_rows <= most else first(rows, most, held.total)
 
 
+@dataclass(frozen=True, slots=True)
+class ChangeSet:
+    """What a reader has to do; the row's id is the last column of `insert` and `update`."""
+
+    insert: pa.Table
+    update: pa.Table
+    delete: list[str]
+
+
+class DeltaQueries(threading.local):
+    """Calculations on what changed: small inputs, so one core; a database for each thread, so that none waits."""
+
+    def __init__(self) -> None:
+        self._connection = duckdb.connect(config={"threads": 1})
+        self._connection.execute("SET TimeZone = 'UTC'")
+
+    def change_set(self, delta: Delta, columns: Sequence[str]) -> ChangeSet:
+        """Inserts, updates and deletes of the chosen columns."""
+        chosen = ", ".join(quoted(name) for name in columns)
+        with registered(self._connection, removed=delta.removed, added=delta.added):
+            insert = self._arrow(f"SELECT {chosen}, {ROW} FROM added ANTI JOIN removed USING ({ROW})")
+            update = self._arrow(
+                f"SELECT {', '.join(f'a.{quoted(name)}' for name in columns)}, a.{ROW} FROM added a "
+                f"JOIN removed r ON a.{ROW} = r.{ROW} WHERE {_row('a', columns)} "
+                f"IS DISTINCT FROM {_row('r', columns)}"
+            )
+            delete = self._arrow(f"SELECT {ROW} FROM removed ANTI JOIN added USING ({ROW})")
+        return ChangeSet(insert, update, delete.column(0).to_pylist())
+
+    def sift(self, delta: Delta, orders: Collection[Order]) -> Sifted:
+        """What a change means to windows, all in one query: most of the time of a small one is its planning."""
+        filters, keys = list({order.filter: None for order in orders}), list({order.key: None for order in orders})
+        columns = sorted(frozenset().union(*(order.columns for order in orders)))
+        found = [*(condition for condition, _ in filters), *keys]
+        sql = ", ".join(f"{expression} AS _{number}" for number, expression in enumerate(found))
+        parameters = [value for _, values in filters for value in values]
+        with registered(
+            self._connection, changed=pa.concat_tables([delta.removed.select(columns), delta.added.select(columns)])
+        ):
+            answer = compact(self._arrow(f"SELECT {sql} FROM changed", parameters))
+        kept = dict(zip(filters, (pc.fill_null(mask, False) for mask in answer.columns), strict=False))
+        placed = dict(zip(keys, answer.columns[len(filters) :], strict=True))
+        count = delta.removed.num_rows
+        return Sifted(Side.of(delta.removed, 0, kept, placed), Side.of(delta.added, count, kept, placed))
+
+    def _arrow(self, sql: str, parameters: Sequence[object] = ()) -> pa.Table:
+        return self._connection.execute(sql, list(parameters)).to_arrow_table()
+
+
 def hold(rows: pa.Table, most: int, total: int) -> Held:
     """Hold rows that were read, `most` at most: as many as that may not be all."""
     # Copied: what DuckDB hands over has room for far more rows.
@@ -139,3 +198,7 @@ def first(rows: pa.RecordBatch, most: int, total: int) -> Held:
 def compact(rows: pa.Table) -> pa.RecordBatch:
     """One piece of each column."""
     return pa.RecordBatch.from_arrays([column.combine_chunks() for column in rows.columns], schema=rows.schema)
+
+
+def _row(relation: str, columns: Sequence[str]) -> str:
+    return f"row({', '.join(f'{relation}.{quoted(name)}' for name in columns)})"

@@ -2,7 +2,7 @@
 
 Every relation in schema `main` is a table; `NAME@7` is its counterpart in generation 7. Names come from the
 catalog, and hidden columns (their names begin with `_`) are never shown. The filter language is `where.py`; windows
-that are followed are `tracking.py`.
+that are followed are `tracked_read.py`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from turnout.errors import TurnoutError
 from turnout.plan.columns import ColumnType
 from turnout.plan.joins import quoted
 from turnout.store import identity
-from turnout.store.database import Readable
+from turnout.store.database import PUBLISHED, Readable, scalar
 from turnout.store.query.values import show
 from turnout.store.query.where import SortKey, Term, compile_sort, compile_where, known_column
 
@@ -35,7 +35,7 @@ _CATALOG = """
 SELECT schema_name, table_name, column_name, data_type FROM duckdb_columns()
 WHERE database_name = current_database() AND NOT internal ORDER BY schema_name, table_name, column_index
 """
-# What DuckDB raises when the store itself is in trouble, and what that means to who asked.
+# What DuckDB raises when the store itself is in trouble, and what clients read about it.
 _UNAVAILABLE: tuple[tuple[type[duckdb.Error], str], ...] = (
     (duckdb.IOException, "its disk fails or is full"),
     (duckdb.OutOfMemoryException, "it is out of memory"),
@@ -65,26 +65,17 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class WindowResult:
-    """Rows of one moment; `total` counts what `where` keeps, not only this window."""
+    """Rows of one moment; `total` counts what `where` keeps, not only this window.
+
+    The rows are in memory, or come in batches for as long as their `open_window` block.
+    """
 
     table: str
     generation: int
     version: int
     total: int
     columns: tuple[Column, ...]
-    rows: pa.Table
-
-
-@dataclass(frozen=True, slots=True)
-class WindowStream:
-    """A window whose rows come in batches; good as long as its `open_window` block."""
-
-    table: str
-    generation: int
-    version: int
-    total: int
-    columns: tuple[Column, ...]
-    rows: pa.RecordBatchReader
+    rows: pa.Table | pa.RecordBatchReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +104,7 @@ def newest_record(database: Readable) -> int | None:
 
 
 @contextmanager
-def open_window(database: Readable, window: Window) -> Iterator[WindowStream]:
+def open_window(database: Readable, window: Window) -> Iterator[WindowResult]:
     """The window's rows as a stream, for tables that memory should not hold.
 
     The block keeps a snapshot open, and DuckDB cannot reclaim what it still sees: drain it into a file, not
@@ -124,22 +115,16 @@ def open_window(database: Readable, window: Window) -> Iterator[WindowStream]:
         version = snapshot.version(table)
         # Last: the next statement on this cursor would end the stream silently.
         reader = snapshot.select(table, window).to_arrow_reader(_STREAM_BATCH_ROWS)
-        yield WindowStream(window.table, table.generation, version, total, chosen_columns(table, window), reader)
+        yield WindowResult(window.table, table.generation, version, total, chosen_columns(table, window), reader)
 
 
 def list_tables(database: Readable) -> list[TableInfo]:
     """All tables, by name."""
     with open_snapshot(database) as snapshot:
-        found = [snapshot.table(name) for name in snapshot.names]
+        found = [(table, snapshot.count(table, "TRUE", [])) for table in map(snapshot.table, snapshot.names)]
         return [
-            TableInfo(
-                table.name,
-                _public(table),
-                snapshot.count(table, "TRUE", []),
-                table.generation,
-                snapshot.version(table),
-            )
-            for table in found
+            TableInfo(table.name, chosen_columns(table), rows, table.generation, snapshot.version(table))
+            for table, rows in found
         ]
 
 
@@ -181,7 +166,7 @@ class _Table:
     """One relation of the catalog: what to select from, and its columns, hidden ones apart."""
 
     name: str
-    plain_name: str
+    schema: str
     generation: int
     source: str
     columns: Mapping[str, ColumnType]
@@ -193,7 +178,7 @@ class Snapshot:
 
     def __init__(self, cursor: duckdb.DuckDBPyConnection) -> None:
         self._cursor = cursor
-        self.published = self._scalar("SELECT generation FROM turnout.published", [])
+        self.published = scalar(cursor, PUBLISHED)
 
     @cached_property
     def _catalog(self) -> Mapping[tuple[str, str], Mapping[str, str]]:
@@ -209,9 +194,11 @@ class Snapshot:
     def table(self, name: str) -> _Table:
         """The table of that name, or of `NAME@generation`."""
         if ("main", name) in self._catalog:
-            return self._described(name, "main", name, self.published)
+            # The table behind the name: only tables have row ids.
+            own = f"g{self.published}"
+            return self._described(name, own if (own, name) in self._catalog else "turnout", name, self.published)
         plain, number = split_name(name)
-        # Only a name that is also a table: a generation's own bookkeeping is nobody's to read.
+        # Only a name that is also a table: clients do not read a generation's bookkeeping.
         if number is not None and ("main", plain) in self._catalog and (f"g{number}", plain) in self._catalog:
             return self._described(name, f"g{number}", plain, number)
         raise self._unknown(name)
@@ -219,14 +206,10 @@ class Snapshot:
     def prepare(self, window: Window) -> tuple[_Table, int]:
         """The window's table and the number of rows that its `where` keeps, everything else checked."""
         table = self.table(window.table)
-        self.check(table, window)
-        return table, self.count(table, *compile_where(window.where, table.columns))
-
-    def check(self, table: _Table, window: Window) -> None:
-        """Refuse columns that the table does not have."""
         for name in window.columns or ():
             known_column(name, table.columns, "columns", "bad_columns")
         compile_sort(window.sort, table.columns)
+        return table, self.count(table, *compile_where(window.where, table.columns))
 
     def newest(self) -> int | None:
         """The latest record time in any published table, in milliseconds since 1970."""
@@ -234,11 +217,11 @@ class Snapshot:
         if not dated:
             return None
         parts = " UNION ALL ".join(f"SELECT max(_ts) AS ms FROM main.{quoted(name)}" for name in dated)
-        row = self._cursor.execute(f"SELECT max(ms) FROM ({parts})").fetchone()
-        return row[0] if row else None
+        found: int | None = self._cursor.execute(f"SELECT max(ms) FROM ({parts})").fetchall()[0][0]
+        return found
 
     def count(self, table: _Table, condition: str, parameters: list[object]) -> int:
-        return self._scalar(f"SELECT count(*) FROM {table.source} WHERE {condition}", parameters)
+        return scalar(self._cursor, f"SELECT count(*) FROM {table.source} WHERE {condition}", parameters)
 
     def select(self, table: _Table, window: Window, extra: Sequence[str] = ()) -> duckdb.DuckDBPyConnection:
         condition, parameters = compile_where(window.where, table.columns)
@@ -260,13 +243,9 @@ class Snapshot:
 
     def version(self, table: _Table) -> int:
         """How often the table changed; a generation counts its own tables, the rest is counted for all."""
-        own = f"g{table.generation}"
-        schema = own if (own, table.plain_name) in self._catalog else "turnout"
-        if (schema, "versions") not in self._catalog:
-            return 0
         # max() also answers where no change was counted yet.
-        text = f"SELECT coalesce(max(version), 0) FROM {quoted(schema)}.versions WHERE name = ?"
-        return self._scalar(text, [table.plain_name])
+        text = f"SELECT coalesce(max(version), 0) FROM {table.schema}.versions WHERE name = ?"
+        return scalar(self._cursor, text, [split_name(table.name)[0]])
 
     def _described(self, name: str, schema: str, relation: str, generation: int) -> _Table:
         columns, casts, hidden = {}, [], set()
@@ -280,20 +259,8 @@ class Snapshot:
         replaced = f" REPLACE ({', '.join(casts)})" if casts else ""
         # A generation's own table keeps rows that newer ones cover.
         shown = " WHERE _shown" if "_shown" in hidden else ""
-        home = f"{quoted(self._home(schema, relation))}.{quoted(relation)}"
-        source = f"(SELECT *{replaced}, rowid AS {_ROWID} FROM {home}{shown})"
-        return _Table(name, relation, generation, source, columns, frozenset(hidden))
-
-    def _home(self, schema: str, relation: str) -> str:
-        """The schema of the table behind a name: only tables have row ids."""
-        own = f"g{self.published}"
-        if schema != "main":
-            return schema
-        return own if (own, relation) in self._catalog else "turnout"
-
-    def _scalar(self, text: str, parameters: list[object]) -> int:
-        row = self._cursor.execute(text, parameters).fetchone()
-        return int(row[0]) if row else 0
+        source = f"(SELECT *{replaced}, rowid AS {_ROWID} FROM {schema}.{quoted(relation)}{shown})"
+        return _Table(name, schema, generation, source, columns, frozenset(hidden))
 
     def _unknown(self, name: str) -> TurnoutError:
         generations = sorted({int(schema[1:]) for schema, _ in self._catalog if re.fullmatch("g[0-9]+", schema)})
@@ -325,10 +292,6 @@ def _type(duckdb_type: str) -> ColumnType:
         return ColumnType.parse("string")
 
 
-def _public(table: _Table) -> tuple[Column, ...]:
-    return tuple(Column(name, kind.name) for name, kind in table.columns.items())
-
-
-def chosen_columns(table: _Table, window: Window) -> tuple[Column, ...]:
-    names = table.columns if window.columns is None else window.columns
+def chosen_columns(table: _Table, window: Window | None = None) -> tuple[Column, ...]:
+    names = table.columns if window is None or window.columns is None else window.columns
     return tuple(Column(name, table.columns[name].name) for name in names)

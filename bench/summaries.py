@@ -1,0 +1,127 @@
+"""Summaries: fifty viewers, each with one of its own, over a large table that changes all the time.
+
+A record carries the moment it was produced in its `balance`, so the largest `max(balance)` of a summary is the moment
+of its newest record: its age at arrival is the time from produce to push. A window beside them shows what they cost the
+batches: its age without them and with them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from multiprocessing import get_context
+from multiprocessing.queues import Queue
+from typing import Any
+
+import orjson
+import psutil
+from websockets.asyncio.client import connect
+
+from context import Bench
+from turnout_side import TurnoutSide, running
+from viewers import CHANGES_A_SECOND, WARM_UP_SECONDS, Load, cpu_seconds
+
+VIEWERS = 50
+_WINDOW = {"type": "window", "id": "w", "table": "final_ui", "columns": "balance", "sort": "-balance", "limit": 1}
+
+Seen = dict[str, list[float]]
+"""Ages at arrival, of summaries and of the window, and the time between two messages of one summary."""
+
+
+def measure(bench: Bench) -> dict[str, Any]:
+    """Nobody with a summary, then fifty, over one table."""
+    name = f"growth-{bench.sizes.records}"  # also those of `viewers`, which keeps them for this
+    pair = bench.pair(name, bench.sizes.records)
+    results = []
+    with (
+        bench.own_folder("summaries") as folder,
+        running(folder, bench.bootstrap, pair.topics) as side,
+        Load(bench.bootstrap, pair.accounts, pair.keys, CHANGES_A_SECOND).running(),
+    ):
+        for viewers in (0, VIEWERS):
+            bench.say(f"summaries: {viewers}")
+            results.append(_measure(side, viewers, bench.sizes.seconds))
+    bench.drop(name)
+    return {"rows": pair.records, "per_second": CHANGES_A_SECOND, "summaries": results}
+
+
+def _measure(side: TurnoutSide, viewers: int, seconds: float) -> dict[str, float]:
+    context = get_context("spawn")
+    answers: Queue[Seen] = context.Queue()
+    process = context.Process(target=_view, args=(side.live, viewers, seconds, answers))
+    server = psutil.Process(side.pid)
+    process.start()
+    time.sleep(WARM_UP_SECONDS)
+    before, started = cpu_seconds(server), time.monotonic()
+    seen = answers.get(timeout=seconds + 60)
+    used, lasted = cpu_seconds(server) - before, time.monotonic() - started
+    process.join()
+    return {
+        "summaries": viewers,
+        "p50_ms": _part(seen["summary"], 50),
+        "p99_ms": _part(seen["summary"], 99),
+        "between_p50_ms": _part(seen["between"], 50),
+        "between_p99_ms": _part(seen["between"], 99),
+        "window_p50_ms": _part(seen["window"], 50),
+        "window_p99_ms": _part(seen["window"], 99),
+        "messages_per_second": len(seen["summary"]) / seconds,
+        "server_cores": used / lasted,
+    }
+
+
+def _part(values: list[float], percent: int) -> float:
+    return statistics.quantiles(values, n=100)[percent - 1] if len(values) > 1 else 0.0
+
+
+def _view(address: str, viewers: int, seconds: float, answers: Queue[Seen]) -> None:
+    """In a process of its own, so that reading does not slow serving."""
+    answers.put(asyncio.run(_view_all(address, viewers, seconds)))
+
+
+async def _view_all(address: str, viewers: int, seconds: float) -> Seen:
+    seen: Seen = {"summary": [], "window": [], "between": []}
+    end = time.monotonic() + WARM_UP_SECONDS + seconds
+    async with asyncio.TaskGroup() as group:
+        group.create_task(_view_one(address, _WINDOW, end, end - seconds, seen))
+        for number in range(viewers):
+            group.create_task(_view_one(address, _summary(number), end, end - seconds, seen))
+    return seen
+
+
+async def _view_one(address: str, asked: dict[str, Any], end: float, begin: float, seen: Seen) -> None:
+    last: float | None = None
+    async with connect(address, max_size=None, compression=None) as socket:
+        await socket.send(orjson.dumps(asked).decode())
+        while (left := end - time.monotonic()) > 0:
+            try:
+                message = orjson.loads(await asyncio.wait_for(socket.recv(), left))
+            except TimeoutError:
+                return
+            now = time.monotonic()
+            newest = _newest(message)
+            if newest is None or now < begin:
+                continue
+            seen[asked["type"]].append(time.time() * 1000 - newest)
+            if asked["type"] == "summary":
+                seen["between"] += [] if last is None else [(now - last) * 1000]
+                last = now
+
+
+def _newest(message: dict[str, Any]) -> float | None:
+    """The moment of the newest record that a message shows."""
+    if message["type"] not in ("rows", "summary"):
+        return None
+    column = [column["name"] for column in message["columns"]].index(
+        "balance" if message["type"] == "rows" else "max(balance)"
+    )
+    found = [row[column] for row in message["rows" if message["type"] == "rows" else "groups"]]
+    return max((moment for moment in found if moment is not None), default=None)
+
+
+def _summary(number: int) -> dict[str, Any]:
+    """No two viewers have the same summary."""
+    by = ("accountType", f"age:{2 + number}", f"age:{2 + number},accountType", "")[number % 4]
+    values = ("count,max(balance)", "count,sum(balance),max(balance)", "count,avg(age),max(balance)")[number % 3]
+    asked = {"type": "summary", "id": "s", "table": "final_ui", "by": by, "values": values}
+    return {**asked, "where": f"balance > {1000 + number}"}
