@@ -69,7 +69,7 @@ def stream_of(runner: Runner, spark: SparkSession, bootstrap: str, folder: Path)
     return GenerationQuery(spark, runner.tables, reading, access, Quiet())
 
 
-@pytest.mark.parametrize("many", [0, 1_000_000])
+@pytest.mark.parametrize(("many", "steady"), [(0, 0), (1_000_000, 1_000_000), (1_000_000, 10)])
 def test_stream_gives_the_same_tables_in_bulk_and_through_spark(
     spark: SparkSession,
     broker: EmbeddedBroker,
@@ -77,8 +77,10 @@ def test_stream_gives_the_same_tables_in_bulk_and_through_spark(
     topic_name: Callable[[str], str],
     monkeypatch: pytest.MonkeyPatch,
     many: int,
+    steady: int,
 ) -> None:
     monkeypatch.setattr("turnout.spark.read.live.MANY_RECORDS", many)
+    monkeypatch.setattr("turnout.spark.read.live.STEADY_RECORDS", steady)
     bootstrap = broker.bootstrap_servers
     odd = [b"nope", b'{"userId":"k1","age":"x","balance":[]}', b'{"userId":"\xff"}', b'{"userId":"k3","age":-0}']
     good = [b'{"userId":"k%d","name":"n","age":%d,"accountType":"a","balance":%d}' % (n % 7, n, n) for n in range(60)]

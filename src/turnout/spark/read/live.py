@@ -31,6 +31,10 @@ from turnout.spark.session import pool
 MANY_RECORDS = 40_000
 """A batch of more records is read in bulk: they would take longer through the JVM than workers take to start."""
 
+STEADY_RECORDS = 8_000
+"""The same of a batch after one that had more, too: a record takes 9 us of processor time through the JVM, and 2 in
+workers, which run by then or pay for their start."""
+
 CALM_RATE = 100.0
 CALM_SECONDS = 0.6
 """With fewer records a second, batches begin no sooner after each other: each costs as much as 1,000 records."""
@@ -89,7 +93,7 @@ class LiveStream:
         self._changed = threading.Condition()
         self._waiting: list[Arrival] = []
         self._storing = False
-        self._last = 0.0
+        self._last, self._count = 0.0, 0
         self.held = False
         """Whether everything that Kafka has is read."""
         self.failure: Exception | None = None
@@ -173,7 +177,9 @@ class LiveStream:
     def _arrival(self, frame: DataFrame, batch_id: int, end: Offsets) -> Arrival:
         behind = self._read.behind(end)
         anew = self._read.made_anew(end)
-        if behind <= MANY_RECORDS and not anew:
+        most = STEADY_RECORDS if self._count > STEADY_RECORDS else MANY_RECORDS
+        self._count = behind
+        if behind <= most and not anew:
             records = as_they_came(frame.coalesce(1) if behind <= FEW_RECORDS else frame)
             if records is not None:
                 return Arrival(batch_id, end, self._unread(records))
