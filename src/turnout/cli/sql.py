@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.table import Table
@@ -23,6 +23,13 @@ class SqlFormat(StrEnum):
     PARQUET = "parquet"
 
 
+_FILES: dict[SqlFormat, Literal["csv", "arrow", "parquet"]] = {
+    SqlFormat.CSV: "csv",
+    SqlFormat.ARROW: "arrow",
+    SqlFormat.PARQUET: "parquet",
+}
+
+
 @app.command(epilog="Example:  turnout sql 'select accountType, avg(age) from final_ui group by all'")
 def sql(
     text: Annotated[str, typer.Argument(metavar="SELECT", help="One SELECT; - reads it from standard input.")],
@@ -37,8 +44,9 @@ def sql(
     """Run one SELECT over the published tables, of one moment."""
     asked = sys.stdin.read() if text == "-" else text
     with connected(url, token) as client:
-        if not json and form.value in ("csv", "arrow", "parquet"):
-            sys.stdout.buffer.write(client.sql_file(asked, form.value, limit=limit))
+        file = None if json else _FILES.get(form)
+        if file is not None:
+            sys.stdout.buffer.write(client.sql_file(asked, file, limit=limit))
             sys.stdout.flush()
             return
         found = client.sql(asked, limit=limit)

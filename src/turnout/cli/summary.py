@@ -65,6 +65,7 @@ def _follow(client: Client, table: str, asked: SummaryOptions, *, as_json: bool)
             if as_json:
                 for found in summaries:
                     print_json(found.as_json())
+                return
             with Live(Text("connecting ..."), console=console(), auto_refresh=False) as screen:
                 for found in summaries:
                     screen.update(picture(found), refresh=True)

@@ -159,11 +159,11 @@ abstract class Computed<Row, Info extends { generation: number; columns: readonl
 export class SummarySubscription<Group = AnyRow> extends Computed<Group, SummaryInfo, SummaryOptions> {
   private points = new Map<number, HistoryPoint>();
 
-  protected request(id: string): ClientMessage {
+  protected override request(id: string): ClientMessage {
     return { ...this.options, type: "summary", id };
   }
 
-  protected receive(answer: Answer): void {
+  protected override receive(answer: Answer): void {
     if (answer.type !== "summary") return;
     const { table, generation, version, total, by, columns, groups } = answer;
     const ids = groups.map((group) => JSON.stringify(group.slice(0, by.length)));
@@ -189,11 +189,11 @@ export class SummarySubscription<Group = AnyRow> extends Computed<Group, Summary
 
 /** The rows of a SELECT: once, or with `live` again whenever a table that it names changed. */
 export class SqlSubscription<Row = AnyRow> extends Computed<Row, SqlInfo, SqlSubscribeOptions> {
-  protected request(id: string): ClientMessage {
+  protected override request(id: string): ClientMessage {
     return { ...this.options, type: "sql", id };
   }
 
-  protected receive(answer: Answer): void {
+  protected override receive(answer: Answer): void {
     if (answer.type === "rows") this.take(answer);
   }
 
