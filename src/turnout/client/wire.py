@@ -24,9 +24,7 @@ _STATUS = {
     "forbidden": 403,
     "sql_refused": 422,
 }
-_NAMES = {
-    kind: tuple(options.__annotations__) for kind, options in {"summary": LiveSummaryOptions, "sql": SqlOptions}.items()
-}
+_NAMES = {"summary": tuple(LiveSummaryOptions.__annotations__), "sql": tuple(SqlOptions.__annotations__)}
 _WINDOW_NAMES = tuple(WindowOptions.__annotations__)
 
 
