@@ -63,3 +63,8 @@ def test_rooms_are_listed_from_below() -> None:
     """No circle: a room may import only rooms that stand before it."""
     listed = list(ROOMS)
     assert [room for room in listed if not set(ROOMS[room].split()) <= set(listed[: listed.index(room)])] == []
+
+
+def test_no_module_holds_two_ideas() -> None:
+    """More than 400 lines have been two ideas each time."""
+    assert [path.name for path in ROOT.rglob("*.py") if len(path.read_text(encoding="utf-8").splitlines()) > 400] == []
