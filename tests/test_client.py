@@ -317,8 +317,9 @@ def test_client_loads_nothing_that_its_calls_do_not_need() -> None:
 
 def test_public_names_are_pinned() -> None:
     assert turnout.client.__all__ == [
-        "DEFAULT_URL", "Changes", "ChangesSubscription", "Client", "Mirror", "Rows", "Snapshot", "State",
-        "Subscription", "Table", "Window", "WindowOptions", "WindowSubscription", "connect",
+        "DEFAULT_URL", "Changes", "ChangesSubscription", "Client", "HistoryPoint", "LiveSummaryOptions", "Mirror",
+        "Rows", "Snapshot", "SqlRows", "SqlSubscription", "State", "Subscription", "Summary", "SummaryOptions",
+        "SummarySubscription", "SwapMoment", "Table", "Window", "WindowOptions", "WindowSubscription", "connect",
     ]  # fmt: skip
     assert turnout.__all__ == ["TurnoutError", "__version__", "connect"]
 
@@ -326,8 +327,9 @@ def test_public_names_are_pinned() -> None:
 def test_reference_has_every_public_name() -> None:
     page = Path(__file__).parent.parent.joinpath("docs/reference/python.md").read_text(encoding="utf-8")
     kinds = [getattr(turnout.client, name) for name in turnout.client.__all__]
-    classes = [kind for kind in kinds if isinstance(kind, type) and kind not in (State, WindowOptions)]
-    assert len(classes) == 10
+    options = (WindowOptions, turnout.client.SummaryOptions, turnout.client.LiveSummaryOptions)
+    classes = [kind for kind in kinds if isinstance(kind, type) and kind not in (State, *options)]
+    assert len(classes) == 16
     names = {f"{kind.__name__}.{name}" for kind in classes for name in dir(kind) if not name.startswith("_")}
     names |= {f"State.{state}" for state in State}
     missing = {name for name in names if not re.search(rf"\b{name.rpartition('.')[2]}\b", page)}

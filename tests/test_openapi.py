@@ -109,7 +109,10 @@ def test_call_answers_as_the_document_says(told: Any, method: str, path: str) ->
     ask(told[path][method], positive=True)
 
 
-@pytest.mark.parametrize(("method", "path"), [call for call in CALLS if call[0] in ("POST", "PUT") or "{" in call[1]])
+# A DELETE takes any text as its name, and nothing else: there is nothing to make wrong.
+@pytest.mark.parametrize(
+    ("method", "path"), [call for call in CALLS if call[0] in ("POST", "PUT") or (call[0] == "GET" and "{" in call[1])]
+)
 def test_call_refuses_what_the_document_does_not_allow(told: Any, method: str, path: str) -> None:
     ask(told[path][method], positive=False)
 
