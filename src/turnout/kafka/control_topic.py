@@ -167,6 +167,9 @@ class ControlReader:
             self._next.clear()
             self._assigned.clear()
         self._topic_id = topic_id
+        if self._failures:
+            # After a broker was away, librdkafka has been seen to fetch nothing more of what it had been assigned.
+            self._assigned = set()
         led = {part.id for part in found.partitions if part.leader is not None and part.leader.id >= 0}
         wanted = led | (self._assigned & {part.id for part in found.partitions})
         if wanted != self._assigned:
