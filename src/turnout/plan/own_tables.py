@@ -8,7 +8,16 @@ SHOWN_OF_STORE = ("orchestrator_status", "orchestrator_logs", "control_raw", "sw
 SHOWN_OF_GENERATION = ("bad_records", "join_quality")
 """Published together with the tables of the configuration."""
 
-BOOKS_OF_STORE = ("store", "published", "counter", "versions", "generations", "control_places", "removed_rows")
+BOOKS_OF_STORE = (
+    "store",
+    "published",
+    "counter",
+    "versions",
+    "generations",
+    "control_places",
+    "removed_rows",
+    "saved_views",
+)
 BOOKS_OF_GENERATION = ("versions", "progress", "hashing", "lives")
 """For Turnout alone."""
 
