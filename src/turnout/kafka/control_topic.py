@@ -19,6 +19,7 @@ from turnout.config import KafkaSettings
 from turnout.kafka.clients import AT_END, AT_LOW, MISSING, client_properties, consumer_properties, describe, set_up
 from turnout.kafka.probe import cause_of
 from turnout.kafka.security import files_of
+from turnout.plan.retries import growing_pause
 
 if TYPE_CHECKING:
     from confluent_kafka.admin._topic import TopicDescription
@@ -157,8 +158,7 @@ class ControlReader:
 
     def _look_later(self) -> None:
         self._failures += 1
-        pause = RETRY_SECONDS * 2 ** min(self._failures - 1, 8)
-        self._look_at = time.monotonic() + min(pause, LOOK_SECONDS)
+        self._look_at = time.monotonic() + growing_pause(self._failures - 1, RETRY_SECONDS, LOOK_SECONDS)
 
     def _present(self, found: TopicDescription) -> None:
         topic_id = str(found.topic_id)
@@ -284,7 +284,7 @@ class ControlReader:
         return self._topic_id != known
 
     def _hand_over(self, records: list[ControlRecord]) -> None:
-        pause = RETRY_SECONDS
+        failures = 0
         said = ""
         while records and not self._stopping.is_set():
             try:
@@ -298,8 +298,8 @@ class ControlReader:
                         f"could not be taken over ({said}); this is tried again until it works"
                     )
                     self._say(self._warn, self._undelivered)
-                self._stopping.wait(pause)
-                pause = min(pause * 2, RETRY_MAX_SECONDS)
+                self._stopping.wait(growing_pause(failures, RETRY_SECONDS, RETRY_MAX_SECONDS))
+                failures += 1
             else:
                 self._undelivered = None
                 self._next.update((record.partition, record.offset + 1) for record in records)

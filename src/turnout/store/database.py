@@ -18,7 +18,7 @@ from typing import Protocol
 import duckdb
 import pyarrow as pa
 
-from turnout.errors import TurnoutError
+from turnout.errors import TurnoutError, first_line
 from turnout.store.feed import Feed
 
 FILE_NAME = "store.duckdb"
@@ -231,7 +231,7 @@ def store_failed(error: duckdb.Error) -> TurnoutError:
     """The store itself is at fault, not what was asked of it."""
     return TurnoutError(
         code="store_unavailable",
-        message=f"the store failed: {str(error).splitlines()[0]}",
+        message=f"the store failed: {first_line(error)}",
         hint="check that the disk of data_dir has room; Turnout tries again",
         status=503,
     )
@@ -243,7 +243,7 @@ def literal(text: Path | str) -> str:
 
 
 def _unavailable(path: Path, error: Exception) -> TurnoutError:
-    first = str(error).splitlines()[0]
+    first = first_line(error)
     message = f"the store {path.name} cannot be opened: {first}"
     hint = "check that data_dir is writable and that its disk has room"
     if "lock" in first.lower():
