@@ -52,6 +52,12 @@ def test_view_is_kept_replaced_listed_and_removed(url: str) -> None:
     assert [view["name"] for view in call("GET", url).json()["saved"]] == ["rich people"]
 
 
+def test_filter_compares_with_a_number_of_any_size(url: str) -> None:
+    view = {**VIEW, "where": [{"column": "age", "op": "<", "value": 10**30}]}
+    assert call("PUT", url, "all ages", json=view).json() == {"name": "all ages", **view}
+    assert call("GET", url).json() == {"saved": [{"name": "all ages", **view}]}
+
+
 def test_views_are_there_after_a_restart(tmp_path: Path) -> None:
     folder = tmp_path / "store"
     with small_store(folder) as database, serving(application(database)) as url:

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from turnout.errors import TurnoutError
 from turnout.serve import bodies, routes
 from turnout.serve.answers import Answers
-from turnout.serve.formats import json_object, to_json
+from turnout.serve.formats import json_object
 from turnout.serve.responses import json_response
 from turnout.serve.routes import CallRoute
 from turnout.serve.schemas import SavedBody
@@ -21,6 +21,7 @@ from turnout.store.saved_views import list_saved, remove_view, save_view
 MAX_VIEW_BYTES = 16 * 1024
 MAX_NAME = 64
 _EXAMPLE = '{"table": "final_ui", "where": "age>=30", "sort": "-balance"}'
+_NOT_KEPT = {"Cache-Control": "no-store"}
 _SMALLER = "save fewer terms, or a simpler chart"
 
 
@@ -41,22 +42,26 @@ class SavedApi:
 
     async def saved(self, request: Request) -> Response:
         found = await self._answers.read(request, list_saved)
-        views = [json_object({"name": name})[:-1] + b"," + view.encode()[1:] for name, view in found.items()]
-        body = json_object({}, saved=b"[%s]" % b",".join(views))
-        return Response(body, media_type="application/json", headers={"Cache-Control": "no-store"})
+        body = json_object({}, saved=b"[%s]" % b",".join(_named(name, view) for name, view in found.items()))
+        return Response(body, media_type="application/json", headers=_NOT_KEPT)
 
     async def save(self, request: Request) -> Response:
         name = _name(request)
         body = await bodies.read_body(request, MAX_VIEW_BYTES, _SMALLER)
-        view = bodies.checked(body, SavedBody, _EXAMPLE).model_dump()
-        text = to_json(view).decode()
-        await anyio.to_thread.run_sync(save_view, self._database, name, text, limiter=self._writers)
-        return json_response({"name": name, **view})
+        # Written by the type itself: a value to compare with may be a number of any size.
+        view = bodies.checked(body, SavedBody, _EXAMPLE).model_dump_json()
+        await anyio.to_thread.run_sync(save_view, self._database, name, view, limiter=self._writers)
+        return Response(_named(name, view), media_type="application/json", headers=_NOT_KEPT)
 
     async def unsave(self, request: Request) -> Response:
         name = _name(request)
         await anyio.to_thread.run_sync(remove_view, self._database, name, limiter=self._writers)
         return json_response({"name": name})
+
+
+def _named(name: str, view: str) -> bytes:
+    """The JSON of a view with its name in it."""
+    return json_object({"name": name})[:-1] + b"," + view.encode()[1:]
 
 
 def _name(request: Request) -> str:
