@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from py4j.protocol import Py4JError
 
 from turnout.config import AuthSettings, KafkaSettings
 from turnout.errors import TurnoutError
@@ -64,3 +66,11 @@ def test_jaas_of_tokens_is_read_by_kafka_as_it_was_written(client: JavaClient, s
 def test_java_client_that_cannot_connect_says_all_causes(client: JavaClient) -> None:
     with pytest.raises(TurnoutError, match="No resolvable bootstrap urls"):
         client.topics({"bootstrap.servers": "no-such-host.invalid:9092"}, [])
+
+
+def test_java_client_whose_jvm_ended_says_what_py4j_says() -> None:
+    with java_client() as running:
+        with contextlib.suppress(Py4JError):
+            running.jvm.java.lang.System.exit(0)
+        with pytest.raises(TurnoutError, match="An error occurred while"):
+            running.topics({"bootstrap.servers": "localhost:1"}, [])

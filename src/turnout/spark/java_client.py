@@ -18,7 +18,7 @@ from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from turnout.config.auth import ALLOWED_URLS
-from turnout.errors import TurnoutError
+from turnout.errors import TurnoutError, first_line
 from turnout.java.jars import resolve
 from turnout.java.runtime import find_java
 from turnout.spark.java_errors import words_of
@@ -115,9 +115,9 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def causes(error: Py4JError) -> str:
-    """The words of an exception and of all its causes."""
+    """The words of an exception and of all its causes; of an error of py4j itself, its first line."""
     if not isinstance(error, Py4JJavaError):
-        return type(error).__name__
+        return first_line(error)
     return "; ".join(words_of(error.java_exception))
 
 
