@@ -20,9 +20,8 @@ ELSEWHERE = {
     "test_cluster_settings.py": "spark/packages",
     # The client is one thing to those who use it.
     "test_client.py": "client/frames client/html client/http",
-    "test_client_live.py": "client/changes client/events client/newest client/subscription client/window "
-    "client/wire plan/retries",
-    "test_client_computed.py": "client/computed",
+    "test_client_live.py": "client/changes client/events client/subscription client/wire plan/retries",
+    "test_client_computed.py": "client/newest",
     # turnout.yaml as a whole: each rule is seen by what is said about a wrong file.
     "test_config_loading.py": "config/auth_checks config/checks config/config_errors config/document config/settings",
     "test_security.py": "config/auth kafka/keystores kafka/hidden_texts",

@@ -2,7 +2,6 @@
 
 from turnout.client.changes import ChangesSubscription
 from turnout.client.client import Client, Table, connect
-from turnout.client.computed import SqlSubscription, SummarySubscription
 from turnout.client.events import (
     Changes,
     HistoryPoint,
@@ -19,8 +18,8 @@ from turnout.client.events import (
 )
 from turnout.client.http import DEFAULT_URL
 from turnout.client.mirror import Mirror
+from turnout.client.newest import SqlSubscription, SummarySubscription, WindowSubscription
 from turnout.client.subscription import Subscription
-from turnout.client.window import WindowSubscription
 
 __all__ = [
     "DEFAULT_URL",

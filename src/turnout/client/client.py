@@ -8,7 +8,6 @@ from urllib.parse import quote
 
 from turnout.client import frames, html
 from turnout.client.changes import ChangesSubscription
-from turnout.client.computed import SqlSubscription, SummarySubscription, sql_rows
 from turnout.client.events import (
     Changes,
     Json,
@@ -20,11 +19,12 @@ from turnout.client.events import (
     Where,
     Window,
     WindowOptions,
+    event_of,
 )
-from turnout.client.http import DEFAULT_URL, Http, summary_query, window_query
+from turnout.client.http import DEFAULT_URL, Http, query_of, window_query
 from turnout.client.live import Live
+from turnout.client.newest import SqlSubscription, SummarySubscription, WindowSubscription
 from turnout.client.subscription import OnState, Subscription
-from turnout.client.window import WindowSubscription
 from turnout.errors import TurnoutError
 
 if TYPE_CHECKING:
@@ -91,8 +91,7 @@ class Client:
 
     def sql(self, text: str, *, limit: int = 1_000) -> SqlRows:
         """The rows of one SELECT over the tables, of one moment; `complete` is False where there are more."""
-        answer = self._http.ask("/api/sql", {"sql": text, "limit": limit})
-        return sql_rows(answer, tuple(answer["rows"]))
+        return event_of(SqlRows, self._http.post("/api/sql", {"sql": text, "limit": limit}))
 
     def sql_file(self, text: str, form: Literal["csv", "arrow", "parquet"], *, limit: int = 10_000) -> bytes:
         """The same as a file."""
@@ -104,11 +103,11 @@ class Client:
 
     def control(self, message: Mapping[str, Any], *, wait: bool = True) -> Json:
         """Send a control message; its outcome, or with `wait=False` only that it was taken."""
-        return self._http.post("/api/control", message, wait=wait)
+        return self._http.send("/api/control", message, wait)
 
     def rollback(self, message: Mapping[str, Any] | None = None, *, wait: bool = True) -> Json:
         """Back to the previous plan; `message` may have `requestId` and `expectedGeneration`."""
-        return self._http.post("/api/rollback", message or {}, wait=wait)
+        return self._http.send("/api/rollback", message or {}, wait)
 
 
 class Table:
@@ -135,30 +134,14 @@ class Table:
 
     def rows(self, **window: Unpack[WindowOptions]) -> Rows:
         """A window, of one moment; 100 rows unless `limit` is given."""
-        answer = self._http.get(self._path, window_query(**window))
-        return Rows(
-            table=answer["table"],
-            generation=answer["generation"],
-            version=answer["version"],
-            total=answer["total"],
-            columns=tuple(answer["columns"]),
-            rows=tuple(answer["rows"]),
-        )
+        return event_of(Rows, self._http.get(self._path, window_query(**window)))
 
     def summary(
         self, by: Texts = (), values: Texts = "count", where: Where = (), sort: Texts = (), limit: int = 100
     ) -> Summary:
         """Groups of the rows, of one moment: `by="accountType"`, `values="count,sum(balance)"`."""
-        answer = self._http.get(self._summary_path, summary_query(by, values, where, sort, limit))
-        return Summary(
-            table=answer["table"],
-            generation=answer["generation"],
-            version=answer["version"],
-            by=tuple(answer["by"]),
-            columns=tuple(answer["columns"]),
-            groups=tuple(answer["groups"]),
-            total=answer["total"],
-        )
+        query = query_of(by=by, values=values, where=where, sort=sort, limit=limit)
+        return event_of(Summary, self._http.get(self._summary_path, query))
 
     @property
     def schema(self) -> dict[str, str]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from turnout.client import frames, html
 
@@ -18,6 +18,7 @@ Values = Sequence[Any]
 Columns = tuple[Mapping[str, str], ...]
 Texts = str | Iterable[str]
 Where = str | Iterable[str | Mapping[str, Any]]
+E = TypeVar("E", bound="Rows | Summary")
 
 
 class WindowOptions(TypedDict, total=False):
@@ -85,18 +86,14 @@ class Rows(frames.Frames):
 
     def as_json(self) -> Json:
         """The same as the HTTP API answers."""
-        names = ("table", "generation", "version", "total", "columns", "rows")
-        return {name: getattr(self, name) for name in names}
+        return {one.name: getattr(self, one.name) for one in fields(Rows)}
 
     def to_arrow(self) -> pyarrow.Table:
         """These rows, with the types of their columns."""
-        names = [column["name"] for column in self.columns]
-        return frames.to_arrow(self.columns, [[row[name] for name in names] for row in self.rows])
+        return frames.from_rows(self.columns, self.rows)
 
     def _repr_html_(self) -> str:
-        total = f"{self.total:,} {'row' if self.total == 1 else 'rows'}"
-        caption = html.caption(self.table, f"generation {self.generation}", f"version {self.version}", total)
-        return caption + html.table(self.columns, self.rows)
+        return html.page(self, "row", self.rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +110,7 @@ class Window(Rows):
 class SqlRows(Rows):
     """The rows of a SELECT, of one moment; `complete` is False where there were more. `table` is `sql`."""
 
-    complete: bool
+    complete: bool = True
 
     def as_json(self) -> Json:
         # Not by super(): a dataclass with slots is another class than the one that this is written in.
@@ -161,13 +158,10 @@ class Summary(frames.Frames):
 
     def to_arrow(self) -> pyarrow.Table:
         """The groups, with the types of their columns."""
-        names = [column["name"] for column in self.columns]
-        return frames.to_arrow(self.columns, [[group[name] for name in names] for group in self.groups])
+        return frames.from_rows(self.columns, self.groups)
 
     def _repr_html_(self) -> str:
-        groups = f"{self.total:,} {'group' if self.total == 1 else 'groups'}"
-        caption = html.caption(self.table, f"generation {self.generation}", f"version {self.version}", groups)
-        return caption + html.table(self.columns, self.groups)
+        return html.page(self, "group", self.groups)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +202,14 @@ class Snapshot(frames.Frames):
         return frames.to_arrow(self.columns, list(self._values.values()))
 
 
+def event_of(kind: type[E], answer: Json, **given: Any) -> E:
+    """An event from the fields of an answer that it has, lists as tuples; `given` goes before those."""
+    known = {one.name for one in fields(kind)}
+    found = {name: value for name, value in (answer | given).items() if name in known}
+    arguments: Json = {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
+    return kind(**arguments)
+
+
 def named_rows(columns: Sequence[Mapping[str, str]], values: Iterable[Values]) -> tuple[Row, ...]:
     """Rows with the names of their columns."""
     names = [column["name"] for column in columns]
@@ -216,5 +218,4 @@ def named_rows(columns: Sequence[Mapping[str, str]], values: Iterable[Values]) -
 
 def named(columns: Columns, values: Mapping[str, Values]) -> dict[str, Row]:
     """Rows by id, with the names of their columns."""
-    names = [column["name"] for column in columns]
-    return {identity: dict(zip(names, row, strict=True)) for identity, row in values.items()}
+    return dict(zip(values, named_rows(columns, values.values()), strict=True))

@@ -41,6 +41,11 @@ def to_arrow(columns: Sequence[Mapping[str, str]], rows: Sequence[Sequence[Any]]
     return pa.table(arrays, names=[column["name"] for column in columns])
 
 
+def from_rows(columns: Sequence[Mapping[str, str]], rows: Sequence[Mapping[str, Any]]) -> pyarrow.Table:
+    """The same, of rows with names."""
+    return to_arrow(columns, [[row[column["name"]] for column in columns] for row in rows])
+
+
 def to_pandas(table: pyarrow.Table) -> pandas.DataFrame:
     """A `date` column with a year outside of 1 to 9999, which Python's `date` has not, is `datetime64[ms]`."""
     import pyarrow as pa

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from turnout.client.events import Rows, Summary
 
 SHOWN_ROWS = 10
 _MAX_CHARACTERS = 200
 
 
+def page(answer: Rows | Summary, one: str, rows: Sequence[Mapping[str, Any]]) -> str:
+    """An answer of the server with what it is; `one` is the word for one of its rows."""
+    total = f"{answer.total:,} {one if answer.total == 1 else f'{one}s'}"
+    facts = (f"generation {answer.generation}", f"version {answer.version}", total)
+    heads = "".join(f'<th title="{escape(c["type"])}">{escape(c["name"])}</th>' for c in answer.columns)
+    body = "".join(f"<tr>{''.join(_cell(row[c['name']]) for c in answer.columns)}</tr>" for row in rows)
+    return f"{caption(answer.table, *facts)}<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
+
+
 def caption(table: str, *facts: str) -> str:
     return f"<div><b>{escape(table)}</b> &nbsp; {' &nbsp; '.join(map(escape, facts))}</div>"
-
-
-def table(columns: Sequence[Mapping[str, str]], rows: Iterable[Mapping[str, Any]]) -> str:
-    heads = "".join(f'<th title="{escape(one["type"])}">{escape(one["name"])}</th>' for one in columns)
-    body = "".join(f"<tr>{''.join(_cell(row[one['name']]) for one in columns)}</tr>" for row in rows)
-    return f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def _cell(value: object) -> str:

@@ -45,31 +45,29 @@ class Http:
         self._http.close()
 
     def get(self, path: str, query: Query | None = None) -> Json:
-        with self._failures():
-            response = self._http.get(path, params=query or [])
-        return self._answer(response)
+        return self._answer(self._call("GET", path, params=query or []))
 
-    def post(self, path: str, message: Mapping[str, Any], *, wait: bool) -> Json:
-        # A build may take as long as the server lets it: the server ends a wait for its outcome.
-        timeout = httpx.Timeout(TIMEOUT_SECONDS, read=None if wait else TIMEOUT_SECONDS)
-        query = {} if wait else {"wait": "false"}
-        with self._failures():
-            response = self._http.post(path, json=dict(message), params=query, timeout=timeout)
-        return self._answer(response)
-
-    def ask(self, path: str, message: Mapping[str, Any]) -> Json:
+    def post(self, path: str, message: Mapping[str, Any]) -> Json:
         """A read whose question is a body; the server ends one that takes too long."""
-        with self._failures():
-            response = self._http.post(path, json=dict(message), timeout=_READ_TIMEOUT)
-        return self._answer(response)
+        return self._answer(self._call("POST", path, json=dict(message), timeout=_READ_TIMEOUT))
 
     def file(self, path: str, message: Mapping[str, Any]) -> bytes:
         """The same, where a file is answered."""
-        with self._failures():
-            response = self._http.post(path, json=dict(message), timeout=_READ_TIMEOUT)
+        response = self._call("POST", path, json=dict(message), timeout=_READ_TIMEOUT)
         if not response.is_success:
             self._answer(response)
         return response.content
+
+    def send(self, path: str, message: Mapping[str, Any], wait: bool) -> Json:
+        """A control message; with `wait` the answer has its outcome."""
+        # A build may take as long as the server lets it: the server ends a wait for its outcome.
+        timeout = httpx.Timeout(TIMEOUT_SECONDS, read=None if wait else TIMEOUT_SECONDS)
+        query = {} if wait else {"wait": "false"}
+        return self._answer(self._call("POST", path, json=dict(message), params=query, timeout=timeout))
+
+    def _call(self, method: str, path: str, **request: Any) -> httpx.Response:
+        with self._failures():
+            return self._http.request(method, path, **request)
 
     def arrow(self, path: str, query: Query) -> pyarrow.Table:
         """An Arrow stream, read as it comes. Its schema's metadata has generation, version and total."""
@@ -143,31 +141,16 @@ class _Body(io.RawIOBase):
 def window_query(
     columns: Texts = (), where: Where = (), sort: Texts = (), offset: int = 0, limit: int | None = None
 ) -> Query:
-    query = _lists(columns=columns, where=where, sort=sort)
-    if offset:
-        query.append(("offset", offset))
-    if limit is not None:
-        query.append(("limit", limit))
+    return query_of(columns=columns, where=where, sort=sort, offset=offset or None, limit=limit)
+
+
+def query_of(**given: Where | int | None) -> Query:
+    """Parameters of a call: one for each item of a list, conditions of `where` as JSON, none for None."""
+    query: Query = []
+    for name, value in given.items():
+        items = [value] if isinstance(value, (str, int, Mapping)) else value or ()
+        query += [(name, json.dumps([dict(one)]) if isinstance(one, Mapping) else one) for one in items]
     return query
-
-
-def summary_query(
-    by: Texts = (), values: Texts = (), where: Where = (), sort: Texts = (), limit: int | None = None
-) -> Query:
-    query = _lists(by=by, values=values, where=where, sort=sort)
-    return query if limit is None else [*query, ("limit", limit)]
-
-
-def _lists(**lists: Where) -> Query:
-    return [
-        (name, _term(value))
-        for name, given in lists.items()
-        for value in ([given] if isinstance(given, (str, Mapping)) else given)
-    ]
-
-
-def _term(value: str | Mapping[str, Any]) -> str:
-    return value if isinstance(value, str) else json.dumps([dict(value)])
 
 
 def _base(url: str) -> str:

@@ -1,7 +1,7 @@
 """The live connection of a client: one thread with one WebSocket, shared by all of its subscriptions.
 
 It lives while there are subscriptions. It connects again with growing pauses, and takes up every subscription where
-it was. `window.py`, `changes.py` and `computed.py` take in the messages.
+it was. `newest.py` and `changes.py` take in the messages.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Live data of one table as its consumer gets it: by a callback, a blocking iterator, or an async one.
 
 The connection's thread puts messages in and sets the state; the consumer takes events on any thread or event loop.
-Neither holds the other back. The kinds of data are in `window.py`, `changes.py` and `computed.py`.
+Neither holds the other back. The kinds of data are in `newest.py` and `changes.py`.
 """
 
 from __future__ import annotations
