@@ -171,13 +171,6 @@ def test_fetch_replaces_a_truncated_cached_file(repository: Repository, tmp_path
     assert jars.fetch([jar], tmp_path)[0].read_bytes() == b"content"
 
 
-def test_fetch_with_verify_replaces_a_changed_cached_file(repository: Repository, tmp_path: Path) -> None:
-    jar = repository.add("lib", b"content")
-    [file] = jars.fetch([jar], tmp_path)
-    file.write_bytes(b"CONTENT")
-    assert jars.fetch([jar], tmp_path, verify=True)[0].read_bytes() == b"content"
-
-
 def test_fetch_by_two_processes_downloads_once(repository: Repository, tmp_path: Path) -> None:
     jar = repository.add("lib", b"x" * 100_000)
     program = "import sys, pathlib; from turnout.java import jars\n"
@@ -207,11 +200,6 @@ def test_fetch_into_a_folder_that_cannot_be_made_names_the_variable(tmp_path: Pa
     (tmp_path / "file").touch()
     with pytest.raises(TurnoutError, match=jars.CACHE_VARIABLE):
         jars.fetch([Jar("g", "a", "1", 1, "0" * 64)], tmp_path / "file" / "jars")
-
-
-def test_resolve_of_an_unknown_set_lists_the_known() -> None:
-    with pytest.raises(TurnoutError, match=r"no set 'flink' \(has: spark-kafka, broker\)"):
-        jars.resolve("flink")
 
 
 def test_cache_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -19,9 +19,9 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from turnout.errors import TurnoutError
+from turnout.errors import TurnoutError, first_line
 
 if TYPE_CHECKING:
     import httpx
@@ -57,25 +57,19 @@ class Jar:
         return f"{self.group.replace('.', '/')}/{self.artifact}/{self.version}/{self.file_name}"
 
 
-def resolve(set_name: str, *, progress: bool | None = None, verify: bool = False) -> list[Path]:
-    """The local files of one set of the lock, in the lock's order; fetches what is missing.
-
-    ``progress``: a bar on standard error; by default only on a terminal. ``verify``: hash cached files again.
-    """
-    sets = read_lock()
-    if set_name not in sets:
-        raise TurnoutError(
-            code="unknown_jar_set",
-            message=f"jars.lock has no set '{set_name}' (has: {', '.join(sets)})",
-            hint="use one of those names",
-            status=500,
-        )
-    return fetch(sets[set_name], cache_folder(), progress=progress, verify=verify)
+def resolve(set_name: str) -> list[Path]:
+    """The local files of one set of the lock, in the lock's order; fetches what is missing."""
+    return fetch(read_lock()[set_name], cache_folder())
 
 
 def read_lock() -> dict[str, tuple[Jar, ...]]:
     text = resources.files(__package__).joinpath("jars.lock").read_text(encoding="utf-8")
     return {name: tuple(map(_jar, entries)) for name, entries in json.loads(text)["sets"].items()}
+
+
+def _jar(entry: dict[str, Any]) -> Jar:
+    group, artifact, version = entry["coordinates"].split(":")
+    return Jar(group, artifact, version, entry["size"], entry["sha256"])
 
 
 def cache_folder() -> Path:
@@ -114,18 +108,21 @@ def repository() -> str:
     return (os.environ.get(MIRROR_VARIABLE) or MAVEN).rstrip("/")
 
 
-def fetch(jars: Sequence[Jar], folder: Path, *, progress: bool | None = None, verify: bool = False) -> list[Path]:
-    """The files of ``jars`` below ``folder``; safe when several threads or processes call it at once."""
-    if any(not _is_cached(jar, folder, verify) for jar in jars):
+def fetch(jars: Sequence[Jar], folder: Path, *, progress: bool | None = None) -> list[Path]:
+    """The files of ``jars`` below ``folder``; safe when several threads or processes call it at once.
+
+    ``progress``: a bar on standard error; by default only on a terminal.
+    """
+    if any(not _is_cached(jar, folder) for jar in jars):
         try:
             folder.mkdir(parents=True, exist_ok=True)
             # One lock for the whole cache: the second process waits, then finds everything there. The kernel
             # gives the lock back when its holder dies, so there is nothing stale to clean up.
             with (folder / ".lock").open("a") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
-                missing = [jar for jar in jars if not _is_cached(jar, folder, verify)]
+                missing = [jar for jar in jars if not _is_cached(jar, folder)]
                 if missing:
-                    _download_all(missing, folder, progress)
+                    _download_all(missing, folder, sys.stderr.isatty() if progress is None else progress)
         except OSError as error:
             raise TurnoutError(
                 code="jar_cache",
@@ -136,28 +133,20 @@ def fetch(jars: Sequence[Jar], folder: Path, *, progress: bool | None = None, ve
     return [folder / jar.path for jar in jars]
 
 
-def _jar(entry: dict[str, str | int]) -> Jar:
-    group, artifact, version = str(entry["coordinates"]).split(":")
-    return Jar(group, artifact, version, int(entry["size"]), str(entry["sha256"]))
-
-
-def _is_cached(jar: Jar, folder: Path, verify: bool) -> bool:
+def _is_cached(jar: Jar, folder: Path) -> bool:
     """Whether the cached file can be used.
 
     A file gets its final name only after its hash was right, so later starts look at the size alone: that
     finds what happens to files (truncated by a full disk, emptied, deleted) in microseconds, where hashing
-    50 MB costs a noticeable part of a start. ``verify`` is there for doubt.
+    50 MB costs a noticeable part of a start.
     """
-    file = folder / jar.path
     try:
-        if file.stat().st_size != jar.size:
-            return False
+        return (folder / jar.path).stat().st_size == jar.size
     except OSError:
         return False
-    return not verify or _sha256(file) == jar.sha256
 
 
-def _download_all(jars: Sequence[Jar], folder: Path, progress: bool | None) -> None:
+def _download_all(jars: Sequence[Jar], folder: Path, progress: bool) -> None:
     import httpx
 
     base = repository()
@@ -179,10 +168,6 @@ def _download_all(jars: Sequence[Jar], folder: Path, progress: bool | None) -> N
             stop.set()  # where one failed, the others give up
 
 
-class _StoppedError(Exception):
-    """Another download failed, so this one gave up; never leaves this module."""
-
-
 class _MismatchError(Exception):
     """The bytes are not those of the lock; never leaves this module."""
 
@@ -193,30 +178,32 @@ def _download(client: httpx.Client, base: str, jar: Jar, folder: Path, advance: 
     final = folder / jar.path
     part = final.with_name(final.name + ".part")
     final.parent.mkdir(parents=True, exist_ok=True)
-    for attempt in range(1, ATTEMPTS + 1):
-        if stop.wait(0.2 * (attempt - 1)):
-            raise _StoppedError
+    for attempt in range(ATTEMPTS):
+        if stop.wait(0.2 * attempt):
+            return
+        last = attempt == ATTEMPTS - 1
         resumed = part.exists() and part.stat().st_size > 0
         try:
             _transfer(client, f"{base}/{jar.path}", jar, part, advance, stop)
+            if stop.is_set():
+                return
             if _sha256(part) != jar.sha256:
                 raise _MismatchError
         except httpx.InvalidURL as error:
             raise _unavailable("jars_unreachable", f"{_shown(base)} is no usable address: {error}") from error
         except httpx.HTTPStatusError as error:
-            if error.response.status_code < 500 or attempt == ATTEMPTS:
+            if error.response.status_code < 500 or last:
                 answer = f"{error.response.status_code} {error.response.reason_phrase}".strip()
                 text = f"{_shown(base)} answered {answer} for {jar.path}"
                 raise _unavailable("jar_refused", text) from error
         except httpx.HTTPError as error:
-            if attempt == ATTEMPTS:
-                reason = str(error) or type(error).__name__
-                text = f"cannot fetch {jar.file_name} from {_shown(base)}: {reason}"
+            if last:
+                text = f"cannot fetch {jar.file_name} from {_shown(base)}: {first_line(error)}"
                 raise _unavailable("jars_unreachable", text) from error
         except _MismatchError:
             part.unlink(missing_ok=True)
             # A resumed file may have had a bad beginning; only a whole fetch proves the server wrong.
-            if not resumed or attempt == ATTEMPTS:
+            if not resumed or last:
                 text = f"{jar.file_name} from {_shown(base)} is not the locked file (SHA-256 or size differs)"
                 raise _unavailable("jar_mismatch", text) from None
         else:
@@ -242,13 +229,13 @@ def _transfer(client: httpx.Client, url: str, jar: Jar, part: Path, advance: Adv
         advance(have)
         with part.open("ab" if have else "wb") as file:
             for chunk in response.iter_raw():
-                if stop.is_set():
-                    raise _StoppedError
                 have += len(chunk)
                 if have > jar.size:
                     raise _MismatchError
                 file.write(chunk)
                 advance(len(chunk))
+                if stop.is_set():
+                    return
             file.flush()
             os.fsync(file.fileno())
 
@@ -270,17 +257,15 @@ def _shown(base: str) -> str:
 
 
 @contextlib.contextmanager
-def _progress(jars: Sequence[Jar], base: str, progress: bool | None) -> Iterator[Advance]:
-    total = sum(jar.size for jar in jars)
-    title = f"Fetching {len(jars)} jar{'s' if len(jars) > 1 else ''}"
-    if not (sys.stderr.isatty() if progress is None else progress):
-        print(f"{title} ({total / 1e6:.1f} MB) from {_shown(base)}", file=sys.stderr)
-        yield lambda count: None
-        return
+def _progress(jars: Sequence[Jar], base: str, bar: bool) -> Iterator[Advance]:
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
+    total = sum(jar.size for jar in jars)
+    title = f"Fetching {len(jars)} jar{'s' if len(jars) > 1 else ''}"
+    if not bar:
+        print(f"{title} ({total / 1e6:.1f} MB) from {_shown(base)}", file=sys.stderr)
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task(title, total=total)
-        yield lambda count: bar.advance(task, count)
+    with Progress(*columns, console=Console(stderr=True), disable=not bar) as progress:
+        task = progress.add_task(title, total=total)
+        yield lambda count: progress.advance(task, count)

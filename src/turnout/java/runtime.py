@@ -20,30 +20,21 @@ REMEDY = (
 
 def find_java() -> Path:
     """The ``java`` of JAVA_HOME, else of the PATH; new enough, or a TurnoutError that says how to get one."""
-    java = _from_home(os.environ.get("JAVA_HOME", "")) or _from_path()
+    if home := os.environ.get("JAVA_HOME", "").strip():
+        java = Path(home) / "bin" / "java"
+        # Spark obeys JAVA_HOME too, so a wrong one is reported, not passed over.
+        if not os.access(java, os.X_OK):
+            raise _error("java_missing", f"JAVA_HOME is {home}, which has no bin/java that can be run")
+    elif found := shutil.which("java"):
+        java = Path(found)
+    else:
+        raise _error("java_missing", "no Java: JAVA_HOME is not set and 'java' is not on the PATH")
     version = _version(java)
     if version is None:
         raise _error("java_broken", f"{java} does not run, or does not print its version")
     if version < OLDEST:
         raise _error("java_too_old", f"{java} is Java {version}; Turnout needs {OLDEST} or newer")
     return java
-
-
-def _from_home(home: str) -> Path | None:
-    if not home.strip():
-        return None
-    java = Path(home) / "bin" / "java"
-    # Spark obeys JAVA_HOME too, so a wrong one is reported, not passed over.
-    if not os.access(java, os.X_OK):
-        raise _error("java_missing", f"JAVA_HOME is {home}, which has no bin/java that can be run")
-    return java
-
-
-def _from_path() -> Path:
-    found = shutil.which("java")
-    if found is None:
-        raise _error("java_missing", "no Java: JAVA_HOME is not set and 'java' is not on the PATH")
-    return Path(found)
 
 
 @functools.cache
