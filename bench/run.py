@@ -153,7 +153,7 @@ def _measure(
     out.mkdir(exist_ok=True)
     with (
         tempfile.TemporaryDirectory(dir=out, prefix="run-") as folder,
-        EmbeddedBroker(Path(folder) / "broker", heap="1g") as broker,
+        EmbeddedBroker(Path(folder) / "broker", java_options=["-Xmx1g"]) as broker,
     ):
         bench = Bench(_sizes(options), Path(folder), broker.bootstrap_servers, console, options.peers)
         for name in _names(options):

@@ -7,7 +7,7 @@ Clients get their `kafka` settings from it as a document.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -72,7 +72,7 @@ class SecuredBroker:
         security: Security,
         properties: Mapping[str, str] = {},
         *,
-        classpath: Iterable[Path] = (),
+        classpath: Sequence[Path] = (),
     ) -> None:
         data = data.absolute()
         self.security = security

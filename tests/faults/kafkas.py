@@ -95,7 +95,7 @@ class Cluster:
             "broker.session.timeout.ms": "3000",
             "broker.heartbeat.interval.ms": "500",
         }
-        return EmbeddedBroker(data, self.ports[number], properties, heap="256m")
+        return EmbeddedBroker(data, self.ports[number], properties, java_options=["-Xmx256m"])
 
     @property
     def bootstrap_servers(self) -> str:

@@ -145,12 +145,12 @@ def test_broker_on_the_folder_of_a_running_one_is_refused(broker: EmbeddedBroker
 
 
 def test_broker_that_is_never_ready_times_out_and_is_ended(tmp_path: Path) -> None:
-    broker = EmbeddedBroker(tmp_path, timeout_seconds=0.2)
+    broker = EmbeddedBroker(tmp_path)
     broker.launch()
     session = broker.pid
     assert session is not None
     with pytest.raises(TurnoutError, match=r"not ready within 0\.2 s"):
-        broker.wait_ready()
+        broker.wait_ready(0.2)
     wait_until(lambda: not living(session), what="no process of the broker lives")
 
 

@@ -35,7 +35,7 @@ def test_start_without_broker_or_topics_and_a_broker_that_restarts_lose_and_doub
     address = f"127.0.0.1:{port}"
     topics = ("users", "accounts")
     turnout = RunningTurnout(tmp_path / "turnout", address, **sections(*topics))
-    with ended(turnout), BrokerLater(tmp_path / "broker", port, timeout_seconds=patience()) as broker:
+    with ended(turnout), BrokerLater(tmp_path / "broker", port) as broker:
         turnout.start(ready=False)
         wait_until(lambda: turnout.answer("/healthz") == 200, what="an answer")
         wait_said(turnout, address, "cannot be reached")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationInfo
 
 ALLOWED_URLS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 """The system property without which Kafka's Java client refuses to ask a token endpoint."""
@@ -65,6 +65,14 @@ def _extensions(given: dict[str, str]) -> dict[str, str]:
     return given
 
 
+def located(path: Path, info: ValidationInfo) -> Path:
+    """An absolute path; a relative one begins at the folder of the file, which is the context of a validation."""
+    return path if info.context is None else (info.context / path.expanduser()).resolve()
+
+
+Located = Annotated[Path, AfterValidator(located)]
+
+
 class Section(BaseModel):
     """A part of the configuration: unknown settings are refused, and errors show no input, which may be a secret."""
 
@@ -79,7 +87,7 @@ class OAuthSettings(Section):
     client_secret: SecretStr
     scope: str | None = None
     extensions: Annotated[dict[str, str], AfterValidator(_extensions)] = Field(default_factory=dict)
-    ca_file: Path | None = None
+    ca_file: Located | None = None
 
 
 class AuthSettings(Section):
@@ -90,12 +98,12 @@ class AuthSettings(Section):
     username: str | None = None
     password: SecretStr | None = None
     oauth: OAuthSettings | None = None
-    ca_file: Path | None = None
-    truststore_file: Path | None = None
+    ca_file: Located | None = None
+    truststore_file: Located | None = None
     truststore_password: SecretStr | None = None
-    certificate_file: Path | None = None
-    key_file: Path | None = None
-    keystore_file: Path | None = None
+    certificate_file: Located | None = None
+    key_file: Located | None = None
+    keystore_file: Located | None = None
     keystore_password: SecretStr | None = None
     key_password: SecretStr | None = None
     verify_hostname: bool = True
@@ -116,9 +124,9 @@ class RegistryAuthSettings(Section):
     password: SecretStr | None = None
     token: SecretStr | None = None
     oauth: OAuthSettings | None = None
-    ca_file: Path | None = None
-    certificate_file: Path | None = None
-    key_file: Path | None = None
+    ca_file: Located | None = None
+    certificate_file: Located | None = None
+    key_file: Located | None = None
     key_password: SecretStr | None = None
 
 

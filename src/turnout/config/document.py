@@ -4,7 +4,7 @@ What a setting means is `settings.py`, and whether it fits the others `checks.py
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import yaml
@@ -15,6 +15,7 @@ from turnout.config.config_errors import SettingPath, annotation_at, child, desc
 PREFIX = "TURNOUT_"
 # Read by other parts of Turnout: where jars are cached and come from, and which server a command talks to.
 NOT_SETTINGS = frozenset({"TURNOUT_CACHE", "TURNOUT_MAVEN_MIRROR", "TURNOUT_TOKEN", "TURNOUT_URL"})
+KEEP = object()
 _VARIABLE = re.compile(r"\$\$\{|\$\{([^}]*)\}")
 
 
@@ -92,32 +93,38 @@ def _yaml_fault(error: Exception) -> str:
     return f"{where}not YAML ({problem}); correct it (${{...}} and text with ': ' need quotes)"
 
 
+def changed(node: Any, change: Callable[[SettingPath, Any], Any], path: SettingPath = ()) -> Any:
+    """A copy of a tree. `change` gets each node, from the root on, and gives another, or KEEP: then those below it."""
+    if (new := change(path, node)) is not KEEP:
+        return new
+    if isinstance(node, Mapping):
+        return {step: changed(value, change, (*path, step)) for step, value in node.items()}
+    if isinstance(node, list):
+        return [changed(value, change, (*path, step)) for step, value in enumerate(node)]
+    return node
+
+
 def substitute(
-    node: Any, environ: Mapping[str, str], skip: Mapping[SettingPath, str], path: SettingPath = ()
+    tree: Any, environ: Mapping[str, str], skip: Mapping[SettingPath, str]
 ) -> tuple[Any, dict[SettingPath, str]]:
-    """The tree with `${NAME}` replaced in its values, as a copy, and what could not be; `skip` stays."""
-    if path in skip:
-        return node, {}
-    if isinstance(node, str):
-        return _filled(node, environ, path)
-    if not isinstance(node, Mapping | list):
-        return node, {}
-    filled: dict[Any, Any] = {}
+    """The tree with `${NAME}` replaced in its values, and what could not be; `skip` stays."""
     unset: dict[SettingPath, str] = {}
-    for step, value in node.items() if isinstance(node, Mapping) else enumerate(node):
-        filled[step], more = substitute(value, environ, skip, (*path, step))
-        unset |= more
-    return (filled if isinstance(node, Mapping) else list(filled.values())), unset
 
+    def fill(path: SettingPath, node: Any) -> Any:
+        if path in skip:
+            return node
+        if not isinstance(node, str):
+            return KEEP
+        missing = [name for name in _VARIABLE.findall(node) if name not in environ and name]
+        if "${}" in node.replace("$${", ""):
+            missing.append("")
+        if missing:
+            names = ", ".join(f"'{name}'" for name in missing)
+            unset[path] = f"the environment has no variable {names}; set it ($${{ is a plain ${{)"
+            return node
+        return _VARIABLE.sub(lambda match: "${" if match[1] is None else environ[match[1]], node)
 
-def _filled(text: str, environ: Mapping[str, str], path: SettingPath) -> tuple[str, dict[SettingPath, str]]:
-    missing = [name for name in _VARIABLE.findall(text) if name not in environ and name]
-    if "${}" in text.replace("$${", ""):
-        missing.append("")
-    if missing:
-        names = ", ".join(f"'{name}'" for name in missing)
-        return text, {path: f"the environment has no variable {names}; set it ($${{ is a plain ${{)"}
-    return _VARIABLE.sub(lambda match: "${" if match[1] is None else environ[match[1]], text), {}
+    return changed(tree, fill), unset
 
 
 def override(

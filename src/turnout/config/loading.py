@@ -9,13 +9,13 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from turnout.config import config_errors, secrets
 from turnout.config import document as yaml_document
 from turnout.config.auth import ALLOWED_URLS
 from turnout.config.checks import Pieces, cross_faults
-from turnout.config.settings import Settings, SparkSettings, default_sources, default_views
+from turnout.config.settings import Settings, default_sources, default_views
 from turnout.errors import ConfigError
 
 
@@ -63,7 +63,7 @@ def parse(document: Mapping[str, Any], folder: Path, environ: Mapping[str, str])
     found = list(unset.items())
     settings = None
     try:
-        settings = Settings.model_validate(filled)
+        settings = Settings.model_validate(filled, context=folder)
     except ValidationError as error:
         found += config_errors.from_pydantic(error, Settings)
     found += cross_faults(Pieces(filled))
@@ -73,27 +73,9 @@ def parse(document: Mapping[str, Any], folder: Path, environ: Mapping[str, str])
         wrong.append("views: not in the file, so the default view applies; describe your own, or write `views: {}`")
     if settings is None or wrong:
         raise ConfigError(yaml_document.unfilled(fault, raw, filled) for fault in wrong)
-    settings = _with_java_options(_located(settings, folder))
+    settings = _with_java_options(settings)
     settings._secret_variables = held
     return settings
-
-
-def _located(value: Any, folder: Path) -> Any:
-    """The settings with absolute paths."""
-    if isinstance(value, Path):
-        return (folder / value.expanduser()).resolve()
-    if isinstance(value, dict):
-        return {name: _located(item, folder) for name, item in value.items()}
-    if isinstance(value, tuple):
-        return tuple(_located(item, folder) for item in value)
-    if not isinstance(value, BaseModel):
-        return value
-    fields = {name: getattr(value, name) for name in type(value).model_fields}
-    if isinstance(value, SparkSettings) and value.shared_dir is not None and "://" not in value.shared_dir:
-        fields["shared_dir"] = str(_located(Path(value.shared_dir), folder))
-    located = {name: _located(item, folder) for name, item in fields.items()}
-    # Only what differs: a copy counts what is updated as given in the file.
-    return value.model_copy(update={name: item for name, item in located.items() if item != getattr(value, name)})
 
 
 def _with_java_options(settings: Settings) -> Settings:

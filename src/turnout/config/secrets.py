@@ -4,7 +4,6 @@ Fetches them, knows which environment variables hold some, and masks them in tex
 reason, never a value.
 """
 
-import os
 import re
 import shlex
 import subprocess
@@ -15,6 +14,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from turnout.config.config_errors import SettingPath, describe, is_secret
+from turnout.config.document import KEEP, changed
 
 COMMAND_SECONDS = 30.0
 MASK = "********"
@@ -34,22 +34,21 @@ def masked(text: str, values: Iterable[str]) -> str:
 
 
 def fetch(
-    node: Any, root: type[BaseModel], folder: Path, environ: Mapping[str, str], path: SettingPath = ()
+    tree: Any, root: type[BaseModel], folder: Path, environ: Mapping[str, str]
 ) -> tuple[Any, dict[SettingPath, str]]:
     """The document with every secret in place, as a copy, and why some could not be had."""
-    if path and is_secret(root, path) and isinstance(node, Mapping):
-        try:
-            return _fetched(node, folder, environ), {}
-        except _UnavailableError as reason:
-            return "", {path: str(reason)}
-    if not isinstance(node, Mapping | list):
-        return node, {}
-    found: dict[Any, Any] = {}
     faults: dict[SettingPath, str] = {}
-    for step, value in node.items() if isinstance(node, Mapping) else enumerate(node):
-        found[step], more = fetch(value, root, folder, environ, (*path, step))
-        faults |= more
-    return (found if isinstance(node, Mapping) else list(found.values())), faults
+
+    def put(path: SettingPath, node: Any) -> Any:
+        if not path or not isinstance(node, Mapping) or not is_secret(root, path):
+            return KEEP
+        try:
+            return _fetched(node, folder, environ)
+        except _UnavailableError as reason:
+            faults[path] = str(reason)
+            return ""
+
+    return changed(tree, put), faults
 
 
 def variables(
@@ -100,14 +99,13 @@ def _printed(command: object, folder: Path) -> str:
         done = subprocess.run(
             words,
             cwd=folder,
-            env=dict(os.environ),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             timeout=COMMAND_SECONDS,
+            encoding="utf-8",
             check=False,
         )
-        text = done.stdout.decode("utf-8")
     except subprocess.TimeoutExpired:
         raise _UnavailableError(f"the command {words[0]} took over {COMMAND_SECONDS:g} s; run it by hand") from None
     except OSError as error:
@@ -116,9 +114,9 @@ def _printed(command: object, folder: Path) -> str:
         raise _UnavailableError(f"the command {words[0]} does not print UTF-8 text; correct it") from None
     if done.returncode:
         raise _UnavailableError(f"the command {words[0]} ended with exit code {done.returncode}; run it by hand")
-    if not text.strip():
+    if not done.stdout.strip():
         raise _UnavailableError(f"the command {words[0]} printed nothing; run it by hand")
-    return _one_line_less(text)
+    return _one_line_less(done.stdout)
 
 
 def _words(command: object) -> list[str]:

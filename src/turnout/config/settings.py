@@ -17,11 +17,12 @@ from pydantic import (
     PlainValidator,
     PrivateAttr,
     SecretStr,
+    ValidationInfo,
     model_validator,
 )
 
 from turnout.config import config_errors
-from turnout.config.auth import AuthSettings, RegistrySettings, Section
+from turnout.config.auth import AuthSettings, Located, RegistrySettings, Section, located
 from turnout.plan.columns import ColumnType
 from turnout.plan.joins import Duplicates, Join, parse_join
 from turnout.plan.plan import Start, parse_topic
@@ -110,12 +111,18 @@ def _properties(value: object) -> object:
     return {name: config_errors.describe(item) if isinstance(item, scalar) else item for name, item in value.items()}
 
 
+def _shared(text: str, info: ValidationInfo) -> str:
+    """A path like any other, unless it is a URL."""
+    return text if "://" in text else str(located(Path(text), info))
+
+
 _ADDRESS = r"(\[[0-9a-f:.]+\]|[^\s,:\[\]]+):[0-9]{1,5}"
 Addresses = Annotated[str, _text_of(rf"{_ADDRESS}(\s*,\s*{_ADDRESS})*", "look like host:9092 or host1:9092,host2:9092")]
 _SITE = r"https?://(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:[0-9]{1,5})?"
 Origin = Annotated[str, _text_of(_SITE, "look like https://app.example or http://localhost:4200, without a path")]
 Network = Annotated[str, AfterValidator(_network)]
 NonEmpty = Annotated[str, _text_of(r"(?s:.*\S.*)", "not be empty")]
+SharedFolder = Annotated[NonEmpty, AfterValidator(_shared)]
 Topic = Annotated[str, AfterValidator(parse_topic)]
 _SIGNS = "be a topic name in which * stands for any signs and ? for one, such as users-*"
 TopicPattern = Annotated[str, _text_of(r"[A-Za-z0-9._*?-]{1,249}", _SIGNS)]
@@ -165,7 +172,7 @@ class SourceSettings(Section):
     key: str
     columns: dict[str, Column]
     format: Format = Format.JSON
-    schema_file: Path | None = None
+    schema_file: Located | None = None
     message: NonEmpty | None = None
     rows: Rows = Rows.ALL
     max_rows: Annotated[int, BeforeValidator(_number), Field(ge=1)] | None = None
@@ -232,7 +239,7 @@ class TokenSettings(Section):
     name: NonEmpty
     role: Role
     token: SecretStr | None = None
-    token_file: Path | None = None
+    token_file: Located | None = None
 
 
 class SqlAccess(StrEnum):
@@ -259,7 +266,7 @@ class SparkSettings(Section):
     driver_memory: Annotated[str, _text_of(r"[1-9][0-9]*[kmgt]b?", "look like 2g or 512m")] = "1g"
     max_records_per_batch: Whole = Field(250_000, ge=1)
     ship_packages: bool = True
-    shared_dir: NonEmpty | None = None
+    shared_dir: SharedFolder | None = None
 
 
 class StoreSettings(Section):
@@ -310,7 +317,7 @@ class Settings(Section):
     spark: SparkSettings = Field(default_factory=SparkSettings)
     store: StoreSettings = Field(default_factory=StoreSettings)
     log: LogSettings = Field(default_factory=LogSettings)
-    data_dir: Path = Path("turnout-data")
+    data_dir: Located = Field(Path("turnout-data"), validate_default=True)
     _secret_variables: frozenset[str] = PrivateAttr(default=frozenset())
 
     @property

@@ -16,14 +16,18 @@ import subprocess
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 
 from turnout.errors import TurnoutError
 from turnout.java import jars
 from turnout.java.runtime import find_java
+from turnout.kafka.clients import SILENT
 
 HOST = "127.0.0.1"
 STOP_SECONDS = 20
@@ -33,14 +37,13 @@ LOCK_SECONDS = 5
 # 0.4 s less of a 2.7 s start, and 30 MB less memory. A broker mostly moves bytes: writing and reading 1.5M
 # records cost it no more CPU with the first compiler tier alone than with both.
 JVM_FLAGS = (
+    "-Xmx512m",
     "-XX:-CreateCoredumpOnCrash",
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
     "-XX:-UsePerfData",  # a file in the system's temporary folder
     "-Djava.awt.headless=true",
 )
-TEMPORARY = "tmp"
-"""The folder for temporary files of the JVM, in the broker's."""
 
 # One node cannot have replicas, and one partition for each internal topic keeps start and stop short.
 SETTINGS = {
@@ -96,7 +99,8 @@ class EmbeddedBroker:
     ``port`` 0 picks a free one. ``properties`` add to or replace any of the broker's settings; when they
     replace ``listeners``, ``port`` must be given and be one of them. ``properties["cluster.id"]`` is the id
     used for formatting, so that several nodes can form one cluster. ``client`` are librdkafka settings for
-    the ready check, needed when the listener on ``port`` is a secured one. ``classpath`` adds plugins of Kafka.
+    the ready check, needed when the listener on ``port`` is a secured one. ``java_options`` come after Turnout's own
+    and so replace them (``-Xmx1g``); ``classpath`` adds plugins of Kafka.
     """
 
     def __init__(
@@ -104,22 +108,20 @@ class EmbeddedBroker:
         data: Path,
         port: int = 0,
         properties: Mapping[str, str] = {},
-        heap: str = "512m",
         *,
         client: Mapping[str, str] = {},
-        java_options: Iterable[str] = (),
-        classpath: Iterable[Path] = (),
-        timeout_seconds: float = 300,
+        java_options: Sequence[str] = (),
+        classpath: Sequence[Path] = (),
     ) -> None:
         self.data = data.absolute()
         self.log_file = self.data / "broker.log"
+        self._port_file = self.data / "port.json"
+        self._temporary = self.data / "tmp"
         self._wanted_port = port
-        self._properties = dict(properties)
-        self._heap = heap
-        self._client = dict(client)
-        self._java_options = tuple(java_options)
-        self._classpath = tuple(classpath)
-        self._timeout_seconds = timeout_seconds
+        self._properties = properties
+        self._client = client
+        self._java_options = java_options
+        self._classpath = classpath
         self._port = 0
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -154,8 +156,7 @@ class EmbeddedBroker:
         """Start the JVM and do not wait: the nodes of a larger cluster must all run before one is ready."""
         if self._process is not None:
             raise RuntimeError("the broker is started already")
-        temporary = f"-Djava.io.tmpdir={self.data / TEMPORARY}"
-        java = [str(find_java()), f"-Xmx{self._heap}", *JVM_FLAGS, temporary, *self._java_options]
+        java = [str(find_java()), *JVM_FLAGS, f"-Djava.io.tmpdir={self._temporary}", *self._java_options]
         java += ["-cp", os.pathsep.join(map(str, [*jars.resolve("broker"), *self._classpath]))]
         self.data.mkdir(parents=True, exist_ok=True)
         lock = _lock(self.data)
@@ -167,8 +168,8 @@ class EmbeddedBroker:
     def _spawn(self, java: list[str], lock: int) -> subprocess.Popen[bytes]:
         if self.log_file.exists():
             self.log_file.replace(self.log_file.with_suffix(".log.1"))
-        self._clear()
-        (self.data / TEMPORARY).mkdir(mode=0o700)
+        shutil.rmtree(self._temporary, ignore_errors=True)  # what a broker left that was killed
+        self._temporary.mkdir(mode=0o700)
         settings = self._settings()
         server = self.data / "server.properties"
         server.touch(mode=0o600)  # properties may hold passwords
@@ -184,16 +185,16 @@ class EmbeddedBroker:
                 start_new_session=True,  # Ctrl-C in the terminal is for us; we then stop the broker in order
             )  # fmt: skip
 
-    def wait_ready(self) -> None:
+    def wait_ready(self, timeout_seconds: float = 300) -> None:
         """Return when a client gets an answer; when that does not come, stop and show the end of the log."""
-        deadline = time.monotonic() + self._timeout_seconds
+        deadline = time.monotonic() + timeout_seconds
         try:
             while not self._answers():
                 if not self.running:
                     code = self._process.returncode if self._process else None
-                    raise self._failed(f"the broker ended with exit code {code} before it was ready")
+                    raise self.failed(f"the broker ended with exit code {code} before it was ready")
                 if time.monotonic() > deadline:
-                    raise self._failed(f"the broker was not ready within {self._timeout_seconds:g} s")
+                    raise self.failed(f"the broker was not ready within {timeout_seconds:g} s")
                 time.sleep(0.02)
         except BaseException:
             self.stop()
@@ -212,20 +213,10 @@ class EmbeddedBroker:
             process.kill()
             process.wait()
         assert process.stdin is not None
-        try:
+        with suppress(OSError):  # the waiting process was killed too
             process.stdin.write(b"gone\n")
             process.stdin.close()
-        except OSError:
-            pass  # the waiting process was killed too
-        self._clear()
-
-    def _clear(self) -> None:
-        """Take away temporary files, also those that a broker left that was killed."""
-        shutil.rmtree(self.data / TEMPORARY, ignore_errors=True)
-
-    @property
-    def _port_file(self) -> Path:
-        return self.data / "port.json"
+        shutil.rmtree(self._temporary, ignore_errors=True)
 
     def _settings(self) -> dict[str, str]:
         own = self._properties
@@ -253,11 +244,11 @@ class EmbeddedBroker:
                 )
             return self._wanted_port
         # Clients of the last run know the last port. Any port was asked for: a new one does when it is taken.
-        try:
+        with suppress(OSError, ValueError, KeyError, TypeError):
             last = int(json.loads(self._port_file.read_text(encoding="utf-8"))["port"])
-        except (OSError, ValueError, KeyError, TypeError):
-            return free_port()
-        return last if is_free(last) else free_port()
+            if is_free(last):
+                return last
+        return free_port()
 
     def _format(self, java: list[str], server: Path, folder: Path) -> None:
         """Kafka's own tool, although it costs 0.7 s: what it writes depends on the Kafka release."""
@@ -272,28 +263,24 @@ class EmbeddedBroker:
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False, start_new_session=True
             )
         if done.returncode:
-            raise self._failed(f"the broker's folder {folder} could not be formatted")
+            raise self.failed(f"the broker's folder {folder} could not be formatted")
 
     def _answers(self) -> bool:
-        if not _accepts(self._port):
-            return False
-        from confluent_kafka import KafkaException
-        from confluent_kafka.admin import AdminClient
-
-        from turnout.kafka.clients import SILENT
-
         # Silent: it knocks before the broker listens, and the client's complaints about that would only worry.
-        config: dict[str, str | int | float | bool] = {"log_level": 0, **self._client}
-        config["bootstrap.servers"] = self.bootstrap_servers
-        try:
-            found = AdminClient(config, logger=SILENT).list_topics(timeout=2)
-        except KafkaException:
-            return False
-        return len(found.brokers) > 0
+        config: dict[str, Any] = {"log_level": 0, **self._client, "bootstrap.servers": self.bootstrap_servers}
+        with suppress(OSError, KafkaException):
+            # First without a client, which would wait for its time to pass.
+            socket.create_connection((HOST, self._port), timeout=1).close()
+            return bool(AdminClient(config, logger=SILENT).list_topics(timeout=2).brokers)
+        return False
 
-    def _failed(self, message: str) -> TurnoutError:
-        tail = "\n".join(f"  {line}" for line in _tail(self.log_file))
-        hint = f"{self.log_file} ends with:\n{tail}"
+    def failed(self, message: str) -> TurnoutError:
+        """An error that shows the end of the log, without Java's stack frames: the causes are in the lines between."""
+        lines: list[str] = []
+        with suppress(OSError):
+            lines = self.log_file.read_text(encoding="utf-8", errors="replace").splitlines()
+        causes = [f"  {line}" for line in lines if not line.startswith(("\tat ", "\t... "))]
+        hint = "\n".join([f"{self.log_file} ends with:", *causes[-TAIL_LINES:]])
         return TurnoutError(code="broker_failed", message=message, hint=hint, status=500)
 
 
@@ -304,7 +291,7 @@ def serve(port: int, data: Path, announce: Callable[[str], None] = print) -> Non
         announce(f"Kafka is ready at {broker.bootstrap_servers} (data: {broker.data}); Ctrl-C stops it")
         while not asked.wait(0.5):
             if not broker.running:
-                raise broker._failed("the broker ended by itself")
+                raise broker.failed("the broker ended by itself")
 
 
 def free_port() -> int:
@@ -337,14 +324,6 @@ def is_free(port: int) -> bool:
     return True
 
 
-def _accepts(port: int) -> bool:
-    try:
-        socket.create_connection((HOST, port), timeout=1).close()
-    except OSError:
-        return False
-    return True
-
-
 def _render(settings: Mapping[str, str]) -> str:
     escaped = {key: value.replace("\\", "\\\\").replace("\n", "\\n") for key, value in settings.items()}
     return "".join(f"{key}={value}\n" for key, value in escaped.items())
@@ -362,23 +341,14 @@ def _lock(data: Path) -> int:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            if time.monotonic() < deadline:
-                time.sleep(0.05)
-                continue
-            os.close(lock)
-            raise TurnoutError(
-                code="broker_folder_busy",
-                message=f"another broker runs on {data}",
-                hint="stop that one, or choose another folder",
-                status=500,
-            ) from None
-        return lock
-
-
-def _tail(file: Path) -> list[str]:
-    """The last lines without Java's stack frames: the causes are in the lines between them."""
-    try:
-        lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return []
-    return [line for line in lines if not line.startswith(("\tat ", "\t... "))][-TAIL_LINES:]
+            if time.monotonic() >= deadline:
+                os.close(lock)
+                raise TurnoutError(
+                    code="broker_folder_busy",
+                    message=f"another broker runs on {data}",
+                    hint="stop that one, or choose another folder",
+                    status=500,
+                ) from None
+            time.sleep(0.05)
+        else:
+            return lock

@@ -80,10 +80,10 @@ class People:
     on the same topics adds people instead of repeating them.
     """
 
-    def __init__(self, users_topic: str, accounts_topic: str, theme: Theme, *, seed: int = 7, first_user: int = 1):
+    def __init__(self, users_topic: str, accounts_topic: str, theme: Theme, *, first_user: int = 1) -> None:
         self._topics = (users_topic, accounts_topic)
         self._theme = theme
-        self._random = random.Random(f"{seed} {users_topic} {first_user}")
+        self._random = random.Random(f"{users_topic} {first_user}")
         self._numbers = count(first_user)
         self._waiting: deque[str] = deque()
         self._accounts: list[tuple[str, str, float]] = []
@@ -98,7 +98,7 @@ class People:
 
     def live(self) -> Iterator[Sample]:
         """What happens from then on, without end: new users, accounts, movements, a bad record now and then."""
-        bad = cycle((self._malformed, self._mistyped_age, self._no_object, self._mistyped_balance))
+        bad = cycle((self._cut_off, self._wrong_age, self._list, self._wrong_balance))
         for number in count(1):
             chance = self._random.random()
             if number % BAD_EVERY == 0:
@@ -141,24 +141,23 @@ class People:
         self._accounts[place : place + 1] = [(user, account_type, balance)]
         return self._sample(1, user, {"userId": user, "accountType": account_type, "balance": balance})
 
-    def _malformed(self) -> Sample:
+    def _cut_off(self) -> Sample:
         user = self._user()
         return Sample(self._topics[0], user["userId"], json.dumps(user)[:-12].encode())
 
-    def _mistyped_age(self) -> Sample:
+    def _wrong_age(self) -> Sample:
         user = self._user() | {"age": "forty-two"}
         return self._sample(0, user["userId"], user)
 
-    def _no_object(self) -> Sample:
-        user = f"u{next(self._numbers):05d}"
-        return Sample(self._topics[1], user, json.dumps([user, "savings", 12.5]).encode())
+    def _list(self) -> Sample:
+        user = self._user()["userId"]
+        return self._sample(1, user, [user, "savings", 12.5])
 
-    def _mistyped_balance(self) -> Sample:
-        user = f"u{next(self._numbers):05d}"
-        account = {"userId": user, "accountType": self._theme.account_types[0], "balance": "n/a"}
-        return self._sample(1, user, account)
+    def _wrong_balance(self) -> Sample:
+        user = self._user()["userId"]
+        return self._sample(1, user, {"userId": user, "accountType": self._theme.account_types[0], "balance": "n/a"})
 
-    def _sample(self, topic: int, key: str, value: dict[str, Any]) -> Sample:
+    def _sample(self, topic: int, key: str, value: object) -> Sample:
         return Sample(self._topics[topic], key, json.dumps(value).encode())
 
 
