@@ -14,8 +14,8 @@ TESTS = Path(__file__).parent
 
 ELSEWHERE = {
     # Commands, as people call them.
-    "test_cli.py": "cli/app cli/broker cli/demo cli/history cli/init cli/prepare cli/run cli/sql cli/status "
-    "cli/summary cli/swap cli/tables",
+    "test_cli.py": "cli/app cli/broker cli/demo cli/history cli/init cli/options cli/output cli/prepare cli/run "
+    "cli/sql cli/status cli/summary cli/swap cli/tables",
     "live/test_check.py": "cli/checks cli/kafka_checks",
     "test_cluster_settings.py": "spark/packages",
     # The client is one thing to those who use it.

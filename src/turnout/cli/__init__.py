@@ -1,4 +1,4 @@
-"""The command line, one module for each command; `app.py` has what they share.
+"""The command line, one module for each command; `options.py` and `output.py` have what they share.
 
 Nothing here imports Spark, Kafka or the store before a command needs it: `turnout --help` answers at once.
 """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
@@ -10,7 +9,8 @@ from typing import Literal
 import typer
 from rich.table import Table
 
-from turnout.cli.app import ConfigOption, JsonOption, app, cell, console, print_json
+from turnout.cli import options, output
+from turnout.cli.app import app
 from turnout.errors import TurnoutError
 
 _MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "fault": ("✗", "red")}
@@ -31,7 +31,7 @@ class Finding:
 
 
 @app.command(epilog="Example:  turnout check -c turnout.yaml")
-def check(config: ConfigOption = "turnout.yaml", json: JsonOption = False) -> None:
+def check(config: options.Config = "turnout.yaml", json: options.Json = False) -> None:
     """Validate the file, reach Kafka, look at topics, records, Java and folders; say what is wrong.
 
     Exit code 1 when something would stop `turnout run` from working.
@@ -41,18 +41,14 @@ def check(config: ConfigOption = "turnout.yaml", json: JsonOption = False) -> No
     findings = check_all(Path(config))
     faults = sum(finding.level == "fault" for finding in findings)
     if json:
-        print_json({"ok": not faults, "findings": [asdict(finding) for finding in findings]})
+        output.print_json({"ok": not faults, "findings": [asdict(finding) for finding in findings]})
     else:
-        _print(findings)
+        shown = Table("", "what", "found", "what to do", header_style="bold")
+        for finding in findings:
+            texts = (finding.subject, finding.text, finding.hint)
+            shown.add_row(output.cell(*_MARKS[finding.level]), *map(output.cell, texts))
+        output.console().print(shown)
         end = f"{faults} fault{'s' if faults > 1 else ''}" if faults else f"All well. Next: turnout run -c {config}"
-        console().print(cell(end, "bold red" if faults else "bold green"))
+        output.console().print(output.cell(end, "bold red" if faults else "bold green"))
     if faults:
         raise typer.Exit(1)
-
-
-def _print(findings: Sequence[Finding]) -> None:
-    shown = Table("", "what", "found", "what to do", header_style="bold")
-    for finding in findings:
-        mark, style = _MARKS[finding.level]
-        shown.add_row(cell(mark, style), cell(finding.subject), cell(finding.text), cell(finding.hint))
-    console().print(shown)

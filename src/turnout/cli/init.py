@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from turnout.cli.app import JsonOption, app, print_json
+from turnout.cli import options, output
+from turnout.cli.app import app
 from turnout.errors import TurnoutError
 
 
@@ -15,7 +16,7 @@ from turnout.errors import TurnoutError
 def init(
     path: Annotated[Path, typer.Argument(help="The file to write, or a folder for it.")] = Path("turnout.yaml"),
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
-    json: JsonOption = False,
+    json: options.Json = False,
 ) -> None:
     """Write a commented turnout.yaml to start from."""
     from turnout.config import default_text
@@ -33,6 +34,6 @@ def init(
             code="file_unwritable", message=f"{file} cannot be written: {error.strerror}", hint="give another path"
         ) from None
     if json:
-        print_json({"path": str(file)})
+        output.print_json({"path": str(file)})
     else:
         print(f"Wrote {file}. Next: edit it, then turnout check -c {file}, then turnout run -c {file}")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from turnout.cli.app import app, console
+from turnout.cli import output
+from turnout.cli.app import app
 
 
 @app.command(epilog="Example:  turnout prepare")
@@ -15,6 +16,6 @@ def prepare() -> None:
     if class_archive.archive_file(jars).exists():
         print("Spark's classes are archived already")
         return
-    with console().status("Archiving Spark's classes ..."):
+    with output.console().status("Archiving Spark's classes ..."):
         file = class_archive.make(jars)
     print(f"Archived Spark's classes ({file.stat().st_size / 1e6:.0f} MB): starts take some seconds less from now on")

@@ -10,12 +10,13 @@ from typing import Annotated, Literal
 
 import typer
 
-from turnout.cli.app import ConfigOption, app
+from turnout.cli import options
+from turnout.cli.app import app
 
 
 @app.command(epilog="Example:  turnout run -c turnout.yaml")
 def run(
-    config: ConfigOption = "turnout.yaml",
+    config: options.Config = "turnout.yaml",
     host: Annotated[str, typer.Option(help="Instead of server.host.", show_default=False)] = "",
     port: Annotated[
         int | None,

@@ -8,29 +8,26 @@ from typing import Any
 from rich.panel import Panel
 from rich.table import Table
 
-from turnout.cli.app import DEFAULT_URL, JsonOption, TokenOption, UrlOption, app, cell, connected, console, print_json
+from turnout.cli import options, output
+from turnout.cli.app import app
 
 _STATE_STYLES = {"live": "green", "running": "green", "failed": "red", "rejected": "red"}
 
 
 @app.command(epilog="Example:  turnout status --json")
-def status(url: UrlOption = DEFAULT_URL, token: TokenOption = "", json: JsonOption = False) -> None:
+def status(url: options.Url = options.DEFAULT_URL, token: options.Token = "", json: options.Json = False) -> None:
     """Show what is published: topics, join, generation, state, lag, and the progress of a swap."""
-    with connected(url, token) as client:
+    with options.connected(url, token) as client:
         found = client.status()
-        if json:
-            print_json(found)
-            return
-        _print_status(found, client.url)
-
-
-def _print_status(found: Mapping[str, Any], url: str) -> None:
+    if json:
+        output.print_json(found)
+        return
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim")
     for name, value in _flat(found):
         style = _STATE_STYLES.get(str(value), "") if name == "state" else ""
-        grid.add_row(name, cell(value, style))
-    console().print(Panel(grid, title=f"Turnout at {url}", title_align="left", expand=False))
+        grid.add_row(name, output.cell(value, style))
+    output.console().print(Panel(grid, title=f"Turnout at {client.url}", title_align="left", expand=False))
 
 
 def _flat(found: Mapping[str, Any], before: str = "") -> list[tuple[str, Any]]:

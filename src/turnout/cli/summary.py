@@ -7,21 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import RenderableType
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
-from turnout.cli.app import (
-    DEFAULT_URL,
-    JsonOption,
-    TokenOption,
-    UrlOption,
-    app,
-    cell,
-    connected,
-    console,
-    print_json,
-    printable,
-)
+from turnout.cli import options, output
+from turnout.cli.app import app
 
 if TYPE_CHECKING:
     from turnout.client import Client, Summary, SummaryOptions
@@ -33,30 +22,28 @@ _GROUPS = 30
 
 @app.command(epilog="Example:  turnout summary final_ui --by accountType --values 'count,sum(balance)' --sort=-count")
 def summary(
-    table: Annotated[str, typer.Argument(help="The table; NAME@7 is generation 7 of it.", show_default=False)],
+    table: options.Table,
     by: Annotated[str, typer.Option(help="Columns to group by: accountType, age:10, ts:1m.", show_default=False)] = "",
     values: Annotated[str, typer.Option(help="count, sum(column), avg, min, max, p95 and others.")] = "count",
-    where: Annotated[
-        list[str] | None, typer.Option(help="Rows to keep: 'column operator value'; repeatable.", show_default=False)
-    ] = None,
+    where: options.Where = None,
     sort: Annotated[str, typer.Option(help="Columns to sort by; -count is descending.", show_default=False)] = "",
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many groups.")] = _GROUPS,
     live: Annotated[bool, typer.Option("--live", help="Again whenever it changes, until Ctrl-C.")] = False,
-    url: UrlOption = DEFAULT_URL,
-    token: TokenOption = "",
-    json: JsonOption = False,
+    url: options.Url = options.DEFAULT_URL,
+    token: options.Token = "",
+    json: options.Json = False,
 ) -> None:
     """Show groups of a table: counts, sums, averages, percentiles, with bars for the first value."""
     asked: SummaryOptions = {"by": by or (), "values": values, "where": where or (), "sort": sort or (), "limit": limit}
-    with connected(url, token) as client:
+    with options.connected(url, token) as client:
         if live:
             _follow(client, table, asked, as_json=json)
             return
         found = client.table(table).summary(**asked)
     if json:
-        print_json(found.as_json())
+        output.print_json(found.as_json())
     else:
-        console().print(picture(found))
+        output.console().print(picture(found))
 
 
 def _follow(client: Client, table: str, asked: SummaryOptions, *, as_json: bool) -> None:
@@ -64,9 +51,9 @@ def _follow(client: Client, table: str, asked: SummaryOptions, *, as_json: bool)
         with client.table(table).live_summary(**asked) as summaries:
             if as_json:
                 for found in summaries:
-                    print_json(found.as_json())
+                    output.print_json(found.as_json())
                 return
-            with Live(Text("connecting ..."), console=console(), auto_refresh=False) as screen:
+            with Live(Text("connecting ..."), console=output.console(), auto_refresh=False) as screen:
                 for found in summaries:
                     screen.update(picture(found), refresh=True)
     except KeyboardInterrupt:
@@ -76,19 +63,16 @@ def _follow(client: Client, table: str, asked: SummaryOptions, *, as_json: bool)
 def picture(found: Summary) -> RenderableType:
     """The groups as a table, with a bar for the first value that is a number."""
     names = [column["name"] for column in found.columns]
-    numeric = {c["name"] for c in found.columns if c["type"].startswith(("int", "float", "double", "decimal"))}
-    measured = next((name for name in names[len(found.by) :] if name in numeric), None)
+    measured = next((column["name"] for column in found.columns[len(found.by) :] if output.is_number(column)), None)
     more = f" (the first {len(found.groups)})" if len(found.groups) < found.total else ""
-    title = f"{printable(found.table)}   generation {found.generation}   {found.total:,} groups{more}"
-    shown = Table(title=title, title_justify="left", header_style="bold cyan")
-    for name in names:
-        shown.add_column(cell(name), justify="right" if name in numeric else "left", no_wrap=True)
+    title = f"{output.printable(found.table)}   generation {found.generation}   {found.total:,} groups{more}"
+    shown = output.table_of(found.columns, title)
     if measured is not None:
         shown.add_column("", no_wrap=True)
     sizes = [_size(group.get(measured)) if measured else 0.0 for group in found.groups]
     for group, size in zip(found.groups, sizes, strict=True):
         bars = [Text(bar(size, max(sizes, default=0.0)), style="cyan")] if measured is not None else []
-        shown.add_row(*(cell(group[name]) for name in names), *bars)
+        shown.add_row(*(output.cell(group[name]) for name in names), *bars)
     return shown
 
 

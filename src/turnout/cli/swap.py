@@ -7,18 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from turnout.cli.app import (
-    DEFAULT_URL,
-    OUTCOME_STYLES,
-    JsonOption,
-    TokenOption,
-    UrlOption,
-    app,
-    cell,
-    connected,
-    console,
-    print_json,
-)
+from turnout.cli import options, output
+from turnout.cli.app import app
 from turnout.errors import TurnoutError
 from turnout.plan.control import join_field, topic_field
 
@@ -59,9 +49,9 @@ def swap(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Validate only; nothing changes.")] = False,
     request_id: RequestOption = "",
     no_wait: NoWaitOption = False,
-    url: UrlOption = DEFAULT_URL,
-    token: TokenOption = "",
-    json: JsonOption = False,
+    url: options.Url = options.DEFAULT_URL,
+    token: options.Token = "",
+    json: options.Json = False,
 ) -> None:
     """Move the tables to other topics, or to another join, without a break.
 
@@ -77,7 +67,7 @@ def swap(
     if dry_run:
         message["dryRun"] = True
     message |= _request(request_id, expected_generation)
-    with connected(url, token) as client:
+    with options.connected(url, token) as client:
         _finish(client.control(message, wait=not no_wait), json, wait=not no_wait)
 
 
@@ -86,12 +76,12 @@ def rollback(
     expected_generation: ExpectedOption = None,
     request_id: RequestOption = "",
     no_wait: NoWaitOption = False,
-    url: UrlOption = DEFAULT_URL,
-    token: TokenOption = "",
-    json: JsonOption = False,
+    url: options.Url = options.DEFAULT_URL,
+    token: options.Token = "",
+    json: options.Json = False,
 ) -> None:
     """Go back to the previous plan; at once while its generation still lingers."""
-    with connected(url, token) as client:
+    with options.connected(url, token) as client:
         answer = client.rollback(_request(request_id, expected_generation), wait=not no_wait)
         _finish(answer, json, wait=not no_wait)
 
@@ -125,16 +115,12 @@ def _finish(answer: Mapping[str, Any], json: bool, *, wait: bool) -> None:
             hint="look at turnout status, and at the last row of turnout history",
         )
     if json:
-        print_json(answer)
+        output.print_json(answer)
     else:
-        _print_outcome(answer, str(outcome or "accepted"))
+        screen = output.console()
+        screen.print(output.cell(outcome or "accepted", output.OUTCOME_STYLES.get(outcome or "", "yellow") + " bold"))
+        for name, value in answer.items():
+            if name != "outcome" and value not in (None, "", [], {}):
+                screen.print(output.cell(f"  {name}: ", "dim") + output.cell(value))
     if outcome in BAD_OUTCOMES:
         raise typer.Exit(1)
-
-
-def _print_outcome(answer: Mapping[str, Any], outcome: str) -> None:
-    screen = console()
-    screen.print(cell(outcome, OUTCOME_STYLES.get(outcome, "yellow") + " bold"))
-    for name, value in answer.items():
-        if name != "outcome" and value not in (None, "", [], {}):
-            screen.print(cell(f"  {name}: ", "dim") + cell(value))

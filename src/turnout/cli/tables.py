@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from rich.table import Table
 
-from turnout.cli.app import DEFAULT_URL, JsonOption, TokenOption, UrlOption, app, cell, connected, console, print_json
+from turnout.cli import options, output
+from turnout.cli.app import app
 
 
 @app.command(epilog="Example:  turnout tables --json")
-def tables(url: UrlOption = DEFAULT_URL, token: TokenOption = "", json: JsonOption = False) -> None:
+def tables(url: options.Url = options.DEFAULT_URL, token: options.Token = "", json: options.Json = False) -> None:
     """List the tables: columns, row count, generation, version."""
-    with connected(url, token) as client:
+    with options.connected(url, token) as client:
         found = client.tables()
     if json:
-        print_json({"tables": found})
+        output.print_json({"tables": found})
         return
     shown = Table(header_style="bold")
     for name in ("table", "rows", "gen", "version", "columns"):
@@ -21,5 +22,5 @@ def tables(url: UrlOption = DEFAULT_URL, token: TokenOption = "", json: JsonOpti
     for table in found:
         columns = ", ".join(f"{column['name']} {column['type']}" for column in table["columns"])
         numbers = (f"{table['rows']:,}", str(table["generation"]), str(table["version"]))
-        shown.add_row(cell(table["name"], "bold"), *numbers, cell(columns, "dim"))
-    console().print(shown)
+        shown.add_row(output.cell(table["name"], "bold"), *numbers, output.cell(columns, "dim"))
+    output.console().print(shown)

@@ -8,21 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
-from turnout.cli.app import (
-    DEFAULT_URL,
-    JsonOption,
-    TokenOption,
-    UrlOption,
-    app,
-    cell,
-    connected,
-    console,
-    print_json,
-    printable,
-)
+from turnout.cli import options, output
+from turnout.cli.app import app
 
 if TYPE_CHECKING:
     from turnout.client import Client, State, Window, WindowOptions, WindowSubscription
@@ -38,23 +27,21 @@ _LOOK_SECONDS = 0.25
 
 @app.command(epilog="Example:  turnout watch final_ui --where 'age >= 30' --sort=-balance --columns name,balance")
 def watch(
-    table: Annotated[str, typer.Argument(help="The table; NAME@7 is generation 7 of it.", show_default=False)],
-    where: Annotated[
-        list[str] | None, typer.Option(help="Rows to keep: 'column operator value'; repeatable.", show_default=False)
-    ] = None,
+    table: options.Table,
+    where: options.Where = None,
     sort: Annotated[str, typer.Option(help="Columns to sort by; -age is descending.", show_default=False)] = "",
     limit: Annotated[
         int | None, typer.Option(min=1, max=10_000, help="How many rows.  [default: what fits]", show_default=False)
     ] = None,
     columns: Annotated[str, typer.Option(help="Columns to show: name,age.", show_default=False)] = "",
-    url: UrlOption = DEFAULT_URL,
-    token: TokenOption = "",
-    json: JsonOption = False,
+    url: options.Url = options.DEFAULT_URL,
+    token: options.Token = "",
+    json: options.Json = False,
 ) -> None:
     """Watch a table live; Ctrl-C ends it. With --json: one line for each changed window."""
     view: WindowOptions = {"where": where or (), "sort": sort or (), "columns": columns or ()}
     try:
-        with connected(url, token) as client:
+        with options.connected(url, token) as client:
             if json:
                 _watch_json(client, table, {**view, "limit": limit or _JSON_ROWS})
             else:
@@ -66,11 +53,11 @@ def watch(
 def _watch_json(client: Client, table: str, view: WindowOptions) -> None:
     with client.table(table).window(**view) as windows:
         for window in windows:
-            print_json(window.as_json())
+            output.print_json(window.as_json())
 
 
 def _watch_live(client: Client, table: str, view: WindowOptions, limit: int | None) -> None:
-    screen = console()
+    screen = output.console()
     rows = limit or fitting(screen)
     asked: WindowOptions = {**view, "limit": rows}
     with (
@@ -117,7 +104,7 @@ class Shown:
 
     def picture(self) -> RenderableType:
         state = str(self.state)
-        waiting = Text(f"waiting for the server at {self.url} ... {printable(self.reason)}", style="yellow")
+        waiting = Text(f"waiting for the server at {self.url} ... {output.printable(self.reason)}", style="yellow")
         if self.window is None:
             return waiting if self.reason else Text("connecting ...")
         shown = picture(self.window, self.before, state)
@@ -129,15 +116,12 @@ def picture(window: Window, before: Window | None, state: str = "live") -> Rende
     generation = f"generation {window.generation}"
     if before is not None and before.generation != window.generation:
         generation += f" (was {before.generation})"
-    header = Text(style="bold")
-    header.append(f"{printable(window.table)}   {generation}   version {window.version}   {window.total:,} rows   ")
+    facts = (output.printable(window.table), generation, f"version {window.version}", f"{window.total:,} rows", "")
+    header = Text("   ".join(facts), style="bold")
     header.append(state, style=_STATE_STYLES.get(state, "red"))
-    shown = Table(header_style="bold cyan")
-    for column in window.columns:
-        numeric = column["type"].startswith(("int", "float", "double", "decimal"))
-        shown.add_column(cell(column["name"]), justify="right" if numeric else "left", no_wrap=True)
+    shown = output.table_of(window.columns)
     for row, styles in zip(window.rows, _styles(window, before), strict=True):
-        shown.add_row(*(cell(value, style) for value, style in zip(row.values(), styles, strict=True)))
+        shown.add_row(*(output.cell(value, style) for value, style in zip(row.values(), styles, strict=True)))
     return Group(header, shown)
 
 

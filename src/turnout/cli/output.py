@@ -1,0 +1,76 @@
+"""How commands print: errors, JSON, tables and their cells. Text from outside never reaches the terminal as it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from turnout.errors import ConfigError, TurnoutError
+
+_PIPED_WIDTH = 200
+OUTCOME_STYLES = {"applied": "green", "rolled_back": "green", "failed": "red", "rejected": "red"}
+
+
+def print_error(error: TurnoutError, *, as_json: bool) -> None:
+    """Print an error and its hint."""
+    if as_json:
+        print(json.dumps(error.as_json()), file=sys.stderr)
+        return
+    faults = error.faults if isinstance(error, ConfigError) else (error.message,)
+    for fault in faults:
+        print(f"error: {printable(fault)}", file=sys.stderr)
+    if error.hint:
+        print(f"hint: {printable(error.hint)}", file=sys.stderr)
+
+
+def print_json(value: object) -> None:
+    """One line of JSON, not buffered."""
+    print(json.dumps(value, ensure_ascii=False, default=list), flush=True)
+
+
+def console() -> Console:
+    """Standard output; a pipe gets wide lines instead of cut cells."""
+    wide = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _PIPED_WIDTH
+    return Console(width=wide, highlight=False)
+
+
+def table_of(columns: Iterable[Mapping[str, str]], title: str | None = None, *, fold: bool = False) -> Table:
+    """A table with these columns, numbers to the right; cells that are too wide are cut, or folded."""
+    shown = Table(title=title, title_justify="left", header_style="bold cyan")
+    for column in columns:
+        shown.add_column(
+            cell(column["name"]),
+            justify="right" if is_number(column) else "left",
+            overflow="fold" if fold else "ellipsis",
+            no_wrap=not fold,
+        )
+    return shown
+
+
+def is_number(column: Mapping[str, str]) -> bool:
+    return column["type"].startswith(("int", "float", "double", "decimal"))
+
+
+def printable(text: str) -> str:
+    """Text from outside without control characters, which a terminal would obey; line breaks stay."""
+    return "".join(sign if sign.isprintable() or sign == "\n" else "\N{MIDDLE DOT}" for sign in text)
+
+
+def cell(value: object, style: str = "") -> Text:
+    """A value as a table shows it."""
+    if value is None:
+        return Text("null", style=style or "dim")
+    if isinstance(value, bool):
+        text = str(value).lower()
+    elif isinstance(value, float):
+        # Money and durations read best so; very small numbers need their digits.
+        text = f"{value:,.2f}" if value == 0 or abs(value) >= 0.01 else f"{value:g}"
+    else:
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return Text(printable(text).replace("\n", " "), style=style)
