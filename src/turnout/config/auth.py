@@ -4,9 +4,10 @@ Which of its settings belong together is `auth_checks.py`; `kafka/security.py` r
 """
 
 import re
+import ssl
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationInfo
@@ -33,26 +34,22 @@ class Mechanism(StrEnum):
     OAUTHBEARER = "OAUTHBEARER"
 
 
-def _url(text: str, example: str, instead: str) -> str:
+def _url(example: str, instead: str) -> AfterValidator:
     """A URL without a user in it: it goes on command lines and into messages, where no secret may be."""
-    try:
-        parts = urlsplit(text)
-        good = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
-    except ValueError:
-        good = False
-    if not good or re.search(r"[\s,\"'\\]", text):
-        raise ValueError(f"must be a URL such as {example}; correct it")
-    if "@" in parts.netloc:
-        raise ValueError(f"must not have a user or a password in it; use {instead}")
-    return text
 
+    def check(text: str) -> str:
+        try:
+            parts = urlsplit(text)
+            good = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+        except ValueError:
+            good = False
+        if not good or re.search(r"[\s,\"'\\]", text):
+            raise ValueError(f"must be a URL such as {example}; correct it")
+        if "@" in parts.netloc:
+            raise ValueError(f"must not have a user or a password in it; use {instead}")
+        return text
 
-def _endpoint(text: str) -> str:
-    return _url(text, "https://login.example.com/oauth2/token", "client_id and client_secret")
-
-
-def _registry(text: str) -> str:
-    return _url(text, "https://registry.example.com", "auth.username and auth.password").rstrip("/")
+    return AfterValidator(check)
 
 
 def _extensions(given: dict[str, str]) -> dict[str, str]:
@@ -82,12 +79,21 @@ class Section(BaseModel):
 class OAuthSettings(Section):
     """Where tokens come from: an OpenID provider's token endpoint, by the client credentials grant."""
 
-    token_endpoint: Annotated[str, AfterValidator(_endpoint)]
+    token_endpoint: Annotated[str, _url("https://login.example.com/oauth2/token", "client_id and client_secret")]
     client_id: str
     client_secret: SecretStr
     scope: str | None = None
     extensions: Annotated[dict[str, str], AfterValidator(_extensions)] = Field(default_factory=dict)
     ca_file: Located | None = None
+
+    def token_request(self) -> dict[str, Any]:
+        """A request for a token by the client credentials grant, as the arguments of `httpx.post`."""
+        return {
+            "url": self.token_endpoint,
+            "data": {"grant_type": "client_credentials"} | ({"scope": self.scope} if self.scope else {}),
+            "auth": (self.client_id, self.client_secret.get_secret_value()),
+            "verify": ssl.create_default_context(cafile=self.ca_file),
+        }
 
 
 class AuthSettings(Section):
@@ -133,5 +139,9 @@ class RegistryAuthSettings(Section):
 class RegistrySettings(Section):
     """A schema registry that speaks Confluent's REST interface: where it is and how to get in."""
 
-    url: Annotated[str, AfterValidator(_registry)]
+    url: Annotated[
+        str,
+        _url("https://registry.example.com", "auth.username and auth.password"),
+        AfterValidator(lambda url: url.rstrip("/")),
+    ]
     auth: RegistryAuthSettings | None = None

@@ -74,7 +74,10 @@ def _oauth(path: SettingPath, oauth: OAuthSettings | None) -> Faults:
 
 
 def _identity(path: SettingPath, auth: AuthSettings) -> Faults:
-    needed = _needed(auth)
+    needed: tuple[str, ...] = ()
+    if auth.sasl:
+        oauth = auth.mechanism is Mechanism.OAUTHBEARER
+        needed = ("mechanism", "oauth") if oauth else ("mechanism", "username", "password")
     for name in ("mechanism", "username", "password", "oauth"):
         given = getattr(auth, name) is not None
         if name in needed and not given:
@@ -84,14 +87,6 @@ def _identity(path: SettingPath, auth: AuthSettings) -> Faults:
             yield (*path, name), f"has no use with protocol {auth.protocol}; use SASL_SSL or remove it"
         elif given and name not in needed:
             yield (*path, name), f"has no use with mechanism {auth.mechanism}; remove it"
-
-
-def _needed(auth: AuthSettings) -> tuple[str, ...]:
-    if not auth.sasl:
-        return ()
-    if auth.mechanism is Mechanism.OAUTHBEARER:
-        return ("mechanism", "oauth")
-    return ("mechanism", "username", "password")
 
 
 def _trust(path: SettingPath, auth: AuthSettings) -> Faults:

@@ -87,7 +87,10 @@ def cross_faults(pieces: Pieces) -> Faults:
         if view is not None:
             yield from _view(("views", name), view, sources)
     yield from _topics(pieces)
-    yield from _clusters(pieces)
+    if pieces.kafka is not None:
+        yield from _kafka(("kafka",), pieces.kafka)
+    if pieces.control is not None and pieces.control.kafka is not None:
+        yield from _kafka(("control", "kafka"), pieces.control.kafka)
     if pieces.schema_registry is not None:
         yield from registry_faults(("schema_registry",), pieces.schema_registry)
     if pieces.access is not None:
@@ -125,7 +128,8 @@ def _source(path: SettingPath, source: SourceSettings) -> Faults:
         yield (*path, "columns"), "there is none; describe at least one, such as {id: string}"
     yield from _columns(path, columns)
     if columns and source.key not in columns:
-        yield (*path, "key"), f"no column '{source.key}' (has: {', '.join(columns)}); {_fix(source.key, columns)}"
+        fix = did_you_mean(source.key, list(columns), "fix the name or add the column")
+        yield (*path, "key"), f"no column '{source.key}' (has: {', '.join(columns)}); {fix}"
     elif columns and not columns[source.key].exact:
         yield (
             (*path, "key"),
@@ -148,11 +152,6 @@ def _format(path: SettingPath, source: SourceSettings, *, has_registry: bool) ->
         )
     if source.message is not None and (source.format is not Format.PROTOBUF or source.schema_file is None):
         yield (*path, "message"), "has a use with format: protobuf and schema_file only; remove it"
-
-
-def _fix(name: str, columns: Mapping[str, object]) -> str:
-    close = did_you_mean(name, list(columns))
-    return close if close.endswith("?") else "fix the name or add the column"
 
 
 def _view(path: SettingPath, view: ViewSettings, sources: Mapping[str, SourceSettings | None]) -> Faults:
@@ -241,13 +240,6 @@ def _topics(pieces: Pieces) -> Faults:
                 yield ("control", "ack_topic"), f"is read as {read[control.ack_topic]} too; choose another topic"
     if isinstance(pieces.dead_letter_topic, str) and pieces.dead_letter_topic in read:
         yield ("dead_letter_topic",), f"is read as {read[pieces.dead_letter_topic]} too; choose another topic"
-
-
-def _clusters(pieces: Pieces) -> Faults:
-    if pieces.kafka is not None:
-        yield from _kafka(("kafka",), pieces.kafka)
-    if pieces.control is not None and pieces.control.kafka is not None:
-        yield from _kafka(("control", "kafka"), pieces.control.kafka)
 
 
 def _kafka(path: SettingPath, kafka: KafkaSettings) -> Faults:

@@ -47,11 +47,11 @@ def place(path: SettingPath) -> str:
     return text or "the file"
 
 
-def did_you_mean(name: str, known: Sequence[str]) -> str:
+def did_you_mean(name: str, known: Sequence[str], otherwise: str = "remove it or fix the name") -> str:
     """A remedy for an unknown name."""
     lowered = {candidate.lower(): candidate for candidate in known}
     close = get_close_matches(name.lower(), lowered, n=1)
-    return f"did you mean '{lowered[close[0]]}'?" if close else "remove it or fix the name"
+    return f"did you mean '{lowered[close[0]]}'?" if close else otherwise
 
 
 def describe(value: object) -> str:
@@ -65,12 +65,6 @@ def describe(value: object) -> str:
     if isinstance(value, int | float):
         return str(value)
     return "a mapping" if isinstance(value, Mapping) else "a list" if isinstance(value, list) else "another kind"
-
-
-def _kind(value: object) -> str:
-    if isinstance(value, str):
-        return "text"
-    return "a number" if isinstance(value, int | float) and not isinstance(value, bool) else describe(value)
 
 
 def plain(annotation: Any) -> Any:
@@ -138,8 +132,10 @@ def _text(detail: dict[str, Any], root: type[BaseModel], path: SettingPath) -> s
         return with_remedy(str(detail["ctx"]["error"]))
     if kind.split("_")[0] in _EXPECTED:
         expected = _EXPECTED[kind.split("_")[0]]
-        if expected == "a mapping":  # a scalar there can be a misplaced secret
-            got = f", got {_kind(detail['input'])}"
+        if expected == "a mapping":  # a text or a number there can be a misplaced secret
+            given = detail["input"]
+            number = isinstance(given, int | float) and not isinstance(given, bool)
+            got = f", got {'text' if isinstance(given, str) else 'a number' if number else describe(given)}"
         return f"must be {expected}{got}; {_REMEDY.get(expected, 'correct it')}"
     if kind in _BOUNDS:
         return f"must be {_BOUNDS[kind]} {next(iter(detail['ctx'].values()))}{got}; correct it"

@@ -138,12 +138,19 @@ def override(
         if not name.startswith(PREFIX) or name in NOT_SETTINGS:
             continue
         known = dict(_variables(document, root))
-        path = known.get(name.upper()) or _new_property(name, known, root)
-        if path is None:
-            faults.append(f"{name}: unknown setting in the environment; {did_you_mean(name, list(known))}")
-            continue
-        value, more = _value(environ[name], annotation_at(root, path))
-        faults += [f"{name}: {fault}" for fault in more]
+        path = known.get(name.upper())
+        if path is None:  # perhaps a raw property that the file does not have
+            above, _, word = name.rpartition("__")
+            path = (*known.get(above.upper(), ()), word)
+            if len(path) == 1 or not word or annotation_at(root, path[:-1]) != dict[str, str]:
+                faults.append(f"{name}: unknown setting in the environment; {did_you_mean(name, list(known))}")
+                continue
+        # Text stays text, so that a password of digits is one; anything else is read as YAML.
+        if annotation_at(root, path) in (str, SecretStr):
+            value = environ[name] or None
+        else:
+            value, wrong = parse_yaml(environ[name])
+            faults += [f"{name}: {fault}" for fault in wrong]
         document = _with(document, path, value)
         origins[path] = name
     return document, origins, faults
@@ -162,20 +169,6 @@ def _variables(
         yield name, place
         below = document.get(step) if isinstance(document, Mapping) else None
         yield from _variables(below, child(annotation, step), f"{name}__", place)
-
-
-def _new_property(name: str, known: Mapping[str, SettingPath], root: type[BaseModel]) -> SettingPath | None:
-    """A raw property that the file does not have."""
-    above, _, word = name.rpartition("__")
-    path = known.get(above.upper())
-    return (*path, word) if path and word and annotation_at(root, path) == dict[str, str] else None
-
-
-def _value(text: str, annotation: Any) -> tuple[Any, list[str]]:
-    """Text stays text, so that a password of digits is one; anything else is read as YAML."""
-    if annotation in (str, SecretStr):
-        return (text or None), []
-    return parse_yaml(text)
 
 
 def _with(node: Any, path: SettingPath, value: Any) -> Any:

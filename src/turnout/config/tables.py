@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from turnout.config.settings import Format, Settings, SourceSettings, ViewSettings
+from turnout.config.settings import Format, Settings, SourceSettings
 from turnout.plan.plan import Plan, Start
 from turnout.plan.tables import Layout, SourceTable, joined_view, own_view
 
@@ -58,25 +58,17 @@ def starts_of(settings: Settings, plan: Plan) -> dict[str, Start]:
 
 def layout_signature(settings: Settings) -> str:
     """What of the configuration the tables of a generation depend on, besides its plan."""
-    sources = {
-        name: [s.table, s.key, {c: t.name for c, t in s.columns.items()}, s.rows.value, s.max_rows, *_form(s)]
-        for name, s in settings.sources.items()
-    }
-    views = {name: _shape(view) for name, view in settings.views.items()}
+    sources: dict[str, list[Any]] = {}
+    for name, source in settings.sources.items():
+        columns = {column: kind.name for column, kind in source.columns.items()}
+        sources[name] = [source.table, source.key, columns, source.rows.value, source.max_rows]
+        if source.format is not Format.JSON:
+            sources[name] += [source.format.value, str(source.schema_file or ""), source.message or ""]
+    views: dict[str, list[Any]] = {}
+    for name, view in settings.views.items():
+        columns = {column: kind.name for column, kind in view.columns.items()}
+        # As it was written while there was one right side only: generations of before are taken up.
+        right = view.right[0] if len(view.right) == 1 else view.right
+        joined = [view.left, right, view.on, view.duplicates.value]
+        views[name] = joined if view.sql is None else [view.sources, view.on, view.sql, columns]
     return json.dumps([_TABLES_FORM, sources, views])
-
-
-def _shape(view: ViewSettings) -> list[Any]:
-    """What the table of a view depends on, besides its join."""
-    if view.sql is not None:
-        return [view.sources, view.on, view.sql, {column: kind.name for column, kind in view.columns.items()}]
-    # As it was written while there was one right side only: generations of before are taken up.
-    right = view.right[0] if len(view.right) == 1 else view.right
-    return [view.left, right, view.on, view.duplicates.value]
-
-
-def _form(source: SourceSettings) -> list[str]:
-    """How records of a source are read, where they are not JSON in the only way there is."""
-    if source.format is Format.JSON:
-        return []
-    return [source.format.value, str(source.schema_file or ""), source.message or ""]

@@ -138,13 +138,8 @@ class SchemaRegistry:
         with self._lock:
             if time.monotonic() < self._token_ends:
                 return self._token
-        form = {"grant_type": "client_credentials"} | ({"scope": oauth.scope} if oauth.scope else {})
-        context = ssl.create_default_context(cafile=oauth.ca_file)
-        identity = (oauth.client_id, oauth.client_secret.get_secret_value())
         try:
-            response = httpx.post(
-                oauth.token_endpoint, data=form, auth=identity, verify=context, timeout=TIMEOUT_SECONDS
-            )
+            response = httpx.post(**oauth.token_request(), timeout=TIMEOUT_SECONDS)
             answer = response.json()
             token = str(answer["access_token"]) if response.status_code == 200 else ""
             seconds = float(answer.get("expires_in", 60))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import socket
 import ssl
-from pathlib import Path
 
 import httpx
 
@@ -26,7 +25,7 @@ from turnout.kafka.diagnosis import (
     cause_in,
     without_secrets,
 )
-from turnout.kafka.keystores import trusted_certificates
+from turnout.kafka.security import revealed, trusted
 
 SECONDS = 3.0
 # How long a broker gets to complain about a client's certificate, which in TLS 1.3 comes after the handshake.
@@ -94,11 +93,10 @@ def _plain(link: socket.socket) -> Cause | None:
 
 def _secure(link: socket.socket, host: str, auth: AuthSettings) -> Cause | None:
     try:
-        context = _context(auth.ca_file, auth)
+        context = ssl.create_default_context(cadata=trusted(auth))
         context.check_hostname = auth.verify_hostname
         if auth.certificate_file is not None:
-            password = auth.key_password.get_secret_value() if auth.key_password else None
-            context.load_cert_chain(auth.certificate_file, auth.key_file, password)
+            context.load_cert_chain(auth.certificate_file, auth.key_file, revealed(auth.key_password))
     except (OSError, ValueError) as error:
         return Cause("bad_files", f"the files of auth cannot be used ({_reason(error)})", "correct them")
     except TurnoutError as error:
@@ -127,13 +125,6 @@ def _complaint(secured: ssl.SSLSocket) -> Cause | None:
     return None
 
 
-def _context(ca_file: Path | None, auth: AuthSettings | None = None) -> ssl.SSLContext:
-    if auth is not None and auth.truststore_file is not None:
-        password = auth.truststore_password.get_secret_value() if auth.truststore_password else ""
-        return ssl.create_default_context(cadata=trusted_certificates(auth.truststore_file, password))
-    return ssl.create_default_context(cafile=ca_file)
-
-
 def _untrusted(error: ssl.SSLCertVerificationError) -> Cause:
     if error.verify_code == _EXPIRED:
         return EXPIRED
@@ -152,59 +143,45 @@ def _not_tls(reason: str) -> Cause:
 
 def ask_for_token(oauth: OAuthSettings) -> Cause | None:
     """Why the token endpoint gives no token; None where it gives one."""
-    secret = oauth.client_secret.get_secret_value()
-    form = {"grant_type": "client_credentials"} | ({"scope": oauth.scope} if oauth.scope else {})
+    where = f"the token endpoint {oauth.token_endpoint}"
     try:
-        answer = httpx.post(
-            oauth.token_endpoint,
-            data=form,
-            auth=(oauth.client_id, secret),
-            verify=_context(oauth.ca_file),
-            timeout=SECONDS,
-            trust_env=False,  # Java and librdkafka ask without the proxies of the environment too
-        )
+        # Java and librdkafka ask without the proxies of the environment too.
+        answer = httpx.post(**oauth.token_request(), timeout=SECONDS, trust_env=False)
     except (httpx.HTTPError, OSError) as error:
-        return _endpoint_down(oauth, _origin(error))
+        return _endpoint_down(where, error)
     try:
         found = dict(answer.json())
     except (ValueError, TypeError):
         found = {}
-    if answer.is_success:
-        return None if found.get("access_token") else _no_token(oauth, "its answer has no access_token")
-    # The standard's fields of a refusal; nothing else of its text is repeated.
-    words = ", ".join(str(found[name]) for name in ("error", "error_description") if found.get(name))
-    said = f": {masked(words, [secret])}"[:200] if words else ""
-    return _no_token(oauth, f"HTTP {answer.status_code}{said}")
-
-
-def _origin(error: BaseException) -> BaseException:
-    """What an error was at first: of a client's error, the socket's."""
-    while (before := error.__cause__ or error.__context__) is not None:
-        error = before
-    return error
-
-
-def _no_token(oauth: OAuthSettings, why: str) -> Cause:
+    if answer.is_success and found.get("access_token"):
+        return None
+    why = "its answer has no access_token"
+    if not answer.is_success:
+        # The standard's fields of a refusal; nothing else of its text is repeated.
+        words = ", ".join(str(found[name]) for name in ("error", "error_description") if found.get(name))
+        said = f": {masked(words, [oauth.client_secret.get_secret_value()])}"[:200] if words else ""
+        why = f"HTTP {answer.status_code}{said}"
     return Cause(
         "token_refused",
-        f"the token endpoint {oauth.token_endpoint} gave no token ({why})",
+        f"{where} gave no token ({why})",
         "correct auth.oauth: token_endpoint, client_id, client_secret and scope",
     )
 
 
-def _endpoint_down(oauth: OAuthSettings, reason: BaseException) -> Cause:
-    where = f"the token endpoint {oauth.token_endpoint}"
-    if isinstance(reason, ssl.SSLCertVerificationError):
+def _endpoint_down(where: str, error: BaseException) -> Cause:
+    while (before := error.__cause__ or error.__context__) is not None:  # of a client's error, the socket's
+        error = before
+    if isinstance(error, ssl.SSLCertVerificationError):
         return Cause(
             "token_endpoint_not_trusted",
-            f"{where} has a certificate that is not trusted ({reason.verify_message})",
+            f"{where} has a certificate that is not trusted ({error.verify_message})",
             "give the PEM file of its authority as auth.oauth.ca_file, or have the certificate renewed",
         )
-    if isinstance(reason, socket.gaierror):
+    if isinstance(error, socket.gaierror):
         return Cause("token_endpoint_name", f"{where}: its name is not known", "correct auth.oauth.token_endpoint")
     return Cause(
         "token_endpoint_down",
-        f"{where} cannot be reached ({_reason(reason)})",
+        f"{where} cannot be reached ({_reason(error)})",
         "see that it runs and that this machine may reach it, or correct auth.oauth.token_endpoint",
     )
 

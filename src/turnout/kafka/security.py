@@ -5,6 +5,7 @@ Both clients get the same address, the same identity and the same trust. Connect
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from pydantic import SecretStr
@@ -91,7 +92,7 @@ def librdkafka_properties(kafka: KafkaSettings, *, anywhere: bool = False) -> di
     if auth.oauth is not None:
         properties |= _librdkafka_oauth(auth.oauth, anywhere)
     elif auth.mechanism is not None:
-        properties |= {"sasl.username": auth.username or "", "sasl.password": _revealed(auth.password)}
+        properties |= {"sasl.username": auth.username or "", "sasl.password": revealed(auth.password)}
     return properties
 
 
@@ -108,23 +109,20 @@ def _shown(name: str, value: str) -> str:
     return f"(PEM, {len(value):,} characters)" if _PEM in value else value
 
 
-def files_of(kafka: KafkaSettings) -> tuple[tuple[str, int], ...]:
+def files_of(kafka: KafkaSettings) -> dict[str, int]:
     """The files of `auth` and when each was changed: a client keeps what it read when it was made."""
     auth = kafka.auth
-    if auth is None:
-        return ()
-    values = [value for model in (auth, auth.oauth) if model is not None for _, value in model]
-    return tuple((str(file), _changed(file)) for file in values if isinstance(file, Path))
+    values = [value for model in (auth, auth and auth.oauth) if model is not None for _, value in model]
+    found = {}
+    for file in values:
+        if isinstance(file, Path):
+            with suppress(OSError):
+                found[str(file)] = file.stat().st_mtime_ns
+    return found
 
 
-def _changed(file: Path) -> int:
-    try:
-        return file.stat().st_mtime_ns
-    except OSError:
-        return 0
-
-
-def _revealed(secret: SecretStr | None) -> str:
+def revealed(secret: SecretStr | None) -> str:
+    """The text of a secret; empty without one."""
     return secret.get_secret_value() if secret else ""
 
 
@@ -140,24 +138,24 @@ def _java_trust(auth: AuthSettings, anywhere: bool) -> dict[str, str]:
             "ssl.truststore.location": str(auth.truststore_file),
             **_given("ssl.truststore.password", auth.truststore_password),
         }
-    trusted = _trusted(auth)
-    return {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": trusted} if trusted else {}
+    found = trusted(auth)
+    return {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": found} if found else {}
 
 
 def _librdkafka_trust(auth: AuthSettings, anywhere: bool) -> dict[str, str]:
     if auth.ca_file is not None and not anywhere:
         return {"ssl.ca.location": str(auth.ca_file)}
     # librdkafka reads no trust stores.
-    trusted = _trusted(auth)
-    return {"ssl.ca.pem": trusted} if trusted else {}
+    found = trusted(auth)
+    return {"ssl.ca.pem": found} if found else {}
 
 
-def _trusted(auth: AuthSettings) -> str | None:
+def trusted(auth: AuthSettings) -> str | None:
     """The certificates of the authorities that are trusted, as PEM; None where the system's are."""
     if auth.ca_file is not None:
         return _certificates("ca_file", auth.ca_file)
     if auth.truststore_file is not None:
-        return trusted_certificates(auth.truststore_file, _revealed(auth.truststore_password))
+        return trusted_certificates(auth.truststore_file, revealed(auth.truststore_password))
     return None
 
 
@@ -166,7 +164,7 @@ def _java_certificate(auth: AuthSettings, anywhere: bool) -> dict[str, str]:
         return {
             "ssl.keystore.type": _store_type(auth.keystore_file),
             "ssl.keystore.location": str(auth.keystore_file),
-            "ssl.keystore.password": _revealed(auth.keystore_password),
+            "ssl.keystore.password": revealed(auth.keystore_password),
             **_given("ssl.key.password", auth.key_password),
         }
     own = _opened_certificate(auth)
@@ -183,7 +181,7 @@ def _librdkafka_certificate(auth: AuthSettings, anywhere: bool) -> dict[str, str
         _refuse_jks(auth.keystore_file)
         return {
             "ssl.keystore.location": str(auth.keystore_file),
-            "ssl.keystore.password": _revealed(auth.keystore_password),
+            "ssl.keystore.password": revealed(auth.keystore_password),
         }
     if auth.certificate_file is None:
         return {}
@@ -197,7 +195,7 @@ def _librdkafka_certificate(auth: AuthSettings, anywhere: bool) -> dict[str, str
 def _opened_certificate(auth: AuthSettings) -> tuple[str, str] | None:
     """Turnout's own certificate with its chain, and its private key, as PEM."""
     if auth.certificate_file is not None:
-        key = _private_key(auth.key_file or auth.certificate_file, _revealed(auth.key_password))
+        key = _private_key(auth.key_file or auth.certificate_file, revealed(auth.key_password))
         return _certificates("certificate_file", auth.certificate_file), key
     file = auth.keystore_file
     if file is None:
@@ -205,7 +203,7 @@ def _opened_certificate(auth: AuthSettings) -> tuple[str, str] | None:
     _refuse_jks(file)
     opened = ("pkcs12", "-in", file, "-passin", "stdin", "-nodes")
     own, chain = (
-        openssl(*opened, *more, given=_revealed(auth.keystore_password))
+        openssl(*opened, *more, given=revealed(auth.keystore_password))
         for more in (("-clcerts",), ("-cacerts", "-nokeys"))
     )
     keys = pem_blocks(own, "PRIVATE KEY")
@@ -220,7 +218,7 @@ def _librdkafka_oauth(oauth: OAuthSettings, anywhere: bool) -> dict[str, str]:
         "sasl.oauthbearer.method": "oidc",
         "sasl.oauthbearer.token.endpoint.url": oauth.token_endpoint,
         "sasl.oauthbearer.client.id": oauth.client_id,
-        "sasl.oauthbearer.client.secret": _revealed(oauth.client_secret),
+        "sasl.oauthbearer.client.secret": revealed(oauth.client_secret),
     }
     if oauth.scope:
         properties["sasl.oauthbearer.scope"] = oauth.scope
@@ -238,13 +236,13 @@ def _jaas(auth: AuthSettings) -> str:
         module, options = "oauthbearer.OAuthBearerLoginModule", _jaas_oauth(auth.oauth)
     else:
         module = "plain.PlainLoginModule" if auth.mechanism is Mechanism.PLAIN else "scram.ScramLoginModule"
-        options = {"username": auth.username or "", "password": _revealed(auth.password)}
+        options = {"username": auth.username or "", "password": revealed(auth.password)}
     written = "".join(f" {name}={jaas_quoted(value)}" for name, value in options.items())
     return f"{_LOGIN}.{module} required{written};"
 
 
 def _jaas_oauth(oauth: OAuthSettings) -> dict[str, str]:
-    options = {"clientId": oauth.client_id, "clientSecret": _revealed(oauth.client_secret)}
+    options = {"clientId": oauth.client_id, "clientSecret": revealed(oauth.client_secret)}
     if oauth.scope:
         options["scope"] = oauth.scope
     options |= {f"extension_{name}": value for name, value in oauth.extensions.items()}
