@@ -13,7 +13,7 @@ from pathlib import Path
 
 from turnout.cli.check import Finding
 from turnout.cli.kafka_checks import Cluster, check_cluster
-from turnout.config import RegistrySettings, Settings, SparkSettings, load
+from turnout.config import Settings, SparkSettings, load
 from turnout.config.tables import first_plan, layout_of
 from turnout.decode.registry import SchemaRegistry
 from turnout.decode.schemas import schemas_of
@@ -35,9 +35,11 @@ def check_all(path: Path) -> list[Finding]:
             found.append(_tried("views", lambda: _own_views(settings)))
         schemas = schemas_of(settings)
     except ConfigError as error:
-        return [*map(_config_fault, error.faults), *found]
-    if (registry := settings.schema_registry) is not None:
-        found.append(_tried("schema_registry", lambda: _registry(registry)))
+        faults = (fault.partition("; ") for fault in error.faults)
+        return [*(Finding("configuration", "fault", text, hint) for text, _, hint in faults), *found]
+    if settings.schema_registry is not None:
+        with closing(SchemaRegistry(settings.schema_registry)) as registry:
+            found.append(_tried("schema_registry", lambda: f"{registry.url} answers: {registry.reach()} subjects"))
     sources = {f"source {name}": source.topic for name, source in settings.sources.items()}
     data = sources | _given("dead_letter_topic", settings.dead_letter_topic)
     control = {"control topic": settings.control.topic} | _given("control.ack_topic", settings.control.ack_topic)
@@ -53,11 +55,6 @@ def _tried(subject: str, attempt: Callable[[], str]) -> Finding:
         return Finding(subject, "ok", attempt())
     except TurnoutError as error:
         return Finding.of_error(subject, error)
-
-
-def _config_fault(fault: str) -> Finding:
-    text, _, hint = fault.partition("; ")
-    return Finding("configuration", "fault", text, hint)
 
 
 def _data_dir(folder: Path) -> Finding:
@@ -101,11 +98,6 @@ def _own_views(settings: Settings) -> str:
         finally:
             session.stop()
     return f"Spark understands the SQL of {', '.join(view.table for view in views if view.own)}"
-
-
-def _registry(registry: RegistrySettings) -> str:
-    with closing(SchemaRegistry(registry)) as client:
-        return f"{registry.url} answers: {client.reach()} subjects"
 
 
 def _given(place: str, topic: str | None) -> dict[str, str]:

@@ -69,7 +69,8 @@ def picture(found: Summary) -> RenderableType:
     shown = output.table_of(found.columns, title)
     if measured is not None:
         shown.add_column("", no_wrap=True)
-    sizes = [_size(group.get(measured)) if measured else 0.0 for group in found.groups]
+    # Decimals are texts, so that no digit is lost.
+    sizes = [float(group[measured] or 0) if measured else 0.0 for group in found.groups]
     for group, size in zip(found.groups, sizes, strict=True):
         bars = [Text(bar(size, max(sizes, default=0.0)), style="cyan")] if measured is not None else []
         shown.add_row(*(output.cell(group[name]) for name in names), *bars)
@@ -80,8 +81,3 @@ def bar(size: float, largest: float) -> str:
     """A bar as long as its part of the largest; nothing for what is not above zero."""
     eighths = round(max(0.0, size) / largest * _BAR_WIDTH * 8) if largest > 0 else 0
     return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
-
-
-def _size(value: object) -> float:
-    # Decimals are texts, so that no digit is lost.
-    return float(value) if isinstance(value, (int, float, str)) else 0.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console, Group, RenderableType
@@ -43,17 +43,13 @@ def watch(
     try:
         with options.connected(url, token) as client:
             if json:
-                _watch_json(client, table, {**view, "limit": limit or _JSON_ROWS})
+                view["limit"] = limit or _JSON_ROWS
+                for window in client.table(table).window(**view):
+                    output.print_json(window.as_json())
             else:
                 _watch_live(client, table, view, limit)
     except KeyboardInterrupt:
         raise typer.Exit(0) from None
-
-
-def _watch_json(client: Client, table: str, view: WindowOptions) -> None:
-    with client.table(table).window(**view) as windows:
-        for window in windows:
-            output.print_json(window.as_json())
 
 
 def _watch_live(client: Client, table: str, view: WindowOptions, limit: int | None) -> None:
@@ -131,10 +127,10 @@ def _styles(window: Window, before: Window | None) -> list[list[str]]:
     if before is None or before.generation != window.generation:
         return [[""] * width for _ in window.rows]
     old = dict(zip(before.ids, before.rows, strict=True))
-    return [_row_styles(row, old.get(identity)) for identity, row in zip(window.ids, window.rows, strict=True)]
-
-
-def _row_styles(row: Any, old: Any) -> list[str]:
-    if old is None:
-        return [_NEW] * len(row)
-    return ["" if name in old and old[name] == value else _CHANGED for name, value in row.items()]
+    styles = []
+    for identity, row in zip(window.ids, window.rows, strict=True):
+        was = old.get(identity)
+        same = {name for name, value in row.items() if was is not None and name in was and was[name] == value}
+        changed = _NEW if was is None else _CHANGED
+        styles.append(["" if name in same else changed for name in row])
+    return styles

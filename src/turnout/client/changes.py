@@ -113,14 +113,11 @@ class ChangesSubscription(Subscription[Changes]):
         change = Delta.of(message)
         self.mirror._apply(change)
         if not self._show_all:
-            self._queue(change)
+            self._pending.append(change)
+            self._pending_rows += len(change)
+            if len(self._pending) > self._max_events or self._pending_rows > self._max_rows:
+                self._merge()
         return True
-
-    def _queue(self, change: Delta) -> None:
-        self._pending.append(change)
-        self._pending_rows += len(change)
-        if len(self._pending) > self._max_events or self._pending_rows > self._max_rows:
-            self._merge()
 
     def _merge(self) -> None:
         """One event in place of many, or all rows where those are fewer."""

@@ -29,7 +29,7 @@ from turnout.plan.retries import growing_pause
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
-    from websockets.exceptions import ConnectionClosed, InvalidStatus
+    from websockets.exceptions import InvalidStatus
 
 log = logging.getLogger("turnout.client")
 
@@ -143,7 +143,8 @@ class _Session:
                 runner.get_loop().run_until_complete(self.work)
         except Exception as error:  # a fault of ours must not leave consumers waiting for ever
             log.exception("the live connection failed")
-            self._refuse_all(_failed(error))
+            text, hint = f"the live connection failed: {first_line(error)}", "the log has the details; subscribe again"
+            self._refuse_all(TurnoutError(code="client_failed", message=text, hint=hint, status=500))
 
     def ask(self, subscription: AnySubscription) -> None:
         """Send its request. A new id each time: messages under way for the old one are never mixed in."""
@@ -162,6 +163,14 @@ class _Session:
     def _send(self, request: Json, identity: str) -> None:
         if self._socket is not None:
             self._outbox.put_nowait(orjson.dumps({**request, "id": identity}).decode())
+
+    async def _send_all(self, socket: ClientConnection) -> None:
+        from websockets.exceptions import ConnectionClosed
+
+        # The receiving side sees a closed connection too, and handles it.
+        with contextlib.suppress(ConnectionClosed):
+            while True:
+                await socket.send(await self._outbox.get())
 
     async def _connect_for_ever(self) -> None:
         failures = 0
@@ -186,10 +195,14 @@ class _Session:
         except InvalidStatus as error:
             return self._not_let_in(error)
         except ConnectionClosed as error:
-            return _closing(error)
+            if error.rcvd is None:
+                return "the connection broke"
+            return f"the server closed the connection: {error.rcvd.reason or f'code {error.rcvd.code}'}"
         except ssl.SSLCertVerificationError as error:
             if not self._was_live:
-                self._refuse_all(_untrusted(self._url, error))
+                text = f"the certificate of {self._url} is not trusted: {error.verify_message}"
+                hint = "give the file with its authority in SSL_CERT_FILE"
+                self._refuse_all(TurnoutError(code="server_unreachable", message=text, hint=hint, status=503))
             return first_line(error)
         except (OSError, WebSocketException) as error:
             return f"no answer from {self._url}: {unreachable_because(error, _OPEN_SECONDS)}"
@@ -203,7 +216,7 @@ class _Session:
         self._greet(_read(await socket.recv()))
         self._by_id.clear()
         self._socket, self._outbox = socket, asyncio.Queue()
-        sender = asyncio.ensure_future(_send_all(self._outbox, socket))
+        sender = asyncio.ensure_future(self._send_all(socket))
         try:
             for subscription in list(self.members):
                 self.ask(subscription)
@@ -248,7 +261,10 @@ class _Session:
             log.warning("the server did not take a message: %s", error)
             return
         del self._by_id[str(message["id"])]
-        if _passes(subscription, error):
+        # A server that has just started may not have its tables yet: a subscription that had data gets it again. A
+        # generation by its number never comes back.
+        known = subscription._had_data and subscription.state is State.AWAY and "@" not in subscription.table
+        if error.status >= 500 or (error.code == "unknown_table" and known):
             subscription._set_state(State.AWAY, error.message)
             count = self._retries[subscription] = self._retries.get(subscription, -1) + 1
             self._loop.call_later(pause_seconds(count), self.ask, subscription)
@@ -305,53 +321,8 @@ def pause_seconds(failures: int) -> float:
     return random.uniform(longest / 2, longest)
 
 
-def _passes(subscription: AnySubscription, error: TurnoutError) -> bool:
-    """Whether to ask again later.
-
-    A server that has just started may not have its tables yet: a subscription that had data gets it again.
-    A generation by its number never comes back.
-    """
-    if error.status >= 500:
-        return True
-    known = subscription._had_data and subscription.state is State.AWAY
-    return error.code == "unknown_table" and known and "@" not in subscription.table
-
-
-async def _send_all(outbox: asyncio.Queue[str], socket: ClientConnection) -> None:
-    from websockets.exceptions import ConnectionClosed
-
-    # The receiving side sees a closed connection too, and handles it.
-    with contextlib.suppress(ConnectionClosed):
-        while True:
-            await socket.send(await outbox.get())
-
-
 def _read(data: str | bytes) -> Json:
     message = wire.parsed(data)
     if isinstance(message, dict) and isinstance(message.get("type"), str):
         return message
     raise _NotTurnoutError("a message is no JSON object with a type")
-
-
-def _closing(closed: ConnectionClosed) -> str:
-    if closed.rcvd is None:
-        return "the connection broke"
-    return f"the server closed the connection: {closed.rcvd.reason or f'code {closed.rcvd.code}'}"
-
-
-def _untrusted(url: str, error: ssl.SSLCertVerificationError) -> TurnoutError:
-    return TurnoutError(
-        code="server_unreachable",
-        message=f"the certificate of {url} is not trusted: {error.verify_message}",
-        hint="give the file with its authority in SSL_CERT_FILE",
-        status=503,
-    )
-
-
-def _failed(error: Exception) -> TurnoutError:
-    return TurnoutError(
-        code="client_failed",
-        message=f"the live connection failed: {first_line(error)}",
-        hint="the log has the details; subscribe again",
-        status=500,
-    )

@@ -91,8 +91,10 @@ class Subscription(ABC, Generic[E]):
     def wait(self, timeout: float | None = None) -> Self:
         """Return once there is data; TurnoutError where it is over, TimeoutError after `timeout` seconds."""
         with self._changed:
-            if not self._changed.wait_for(self._is_live, timeout):
+            if not self._changed.wait_for(lambda: self.state.over or self.state is State.LIVE, timeout):
                 raise self._late(timeout)
+            if self.state.over:
+                raise self._ended()
         return self
 
     def get(self, timeout: float | None = None) -> E:
@@ -134,11 +136,6 @@ class Subscription(ABC, Generic[E]):
         with contextlib.suppress(_ClosedError):
             while True:
                 yield await self.aget()
-
-    def _is_live(self) -> bool:
-        if self.state.over:
-            raise self._ended()
-        return self.state is State.LIVE
 
     def _next(self) -> Callable[[], E] | None:
         """The next event, or None before it; the events from before a refusal come before its error."""

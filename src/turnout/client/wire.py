@@ -6,15 +6,12 @@ Answers are not validated by the models: a newer server may send more than this 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
 from turnout.client.events import Json, LiveSummaryOptions, SqlOptions, WindowOptions
 from turnout.errors import TurnoutError
-
-if TYPE_CHECKING:
-    from pydantic import ValidationError
 
 # The status that the same error has over HTTP; all others are 400.
 _STATUS = {
@@ -24,18 +21,17 @@ _STATUS = {
     "forbidden": 403,
     "sql_refused": 422,
 }
-_NAMES = {"summary": tuple(LiveSummaryOptions.__annotations__), "sql": tuple(SqlOptions.__annotations__)}
-_WINDOW_NAMES = tuple(WindowOptions.__annotations__)
+_OPTIONS = {"window": WindowOptions, "changes": WindowOptions, "summary": LiveSummaryOptions, "sql": SqlOptions}
 
 
 def checked_options(kind: str, subject: Json, given: Mapping[str, Any]) -> Json:
     """The options of a request, without the empty ones; TurnoutError where the server would not understand them."""
-    names = _NAMES.get(kind, _WINDOW_NAMES)
+    names = _OPTIONS[kind].__annotations__
     unknown = [name for name in given if name not in names]
     if unknown:
         raise _bad(f"{kind}: unknown option {unknown[0]!r}", f"options: {', '.join(names)}")
-    listed = {name: _listed(value) for name, value in given.items()}
-    options = {name: value for name, value in listed.items() if value not in (None, "", [])}
+    options = {name: _listed(value) for name, value in given.items()}
+    options = {name: value for name, value in options.items() if value not in (None, "", [])}
     _check({"type": kind, **subject, **options})
     return options
 
@@ -75,18 +71,14 @@ def _check(request: Json) -> None:
         client_message.validate_python({**request, "id": "1"})
         size = len(orjson.dumps(request))
     except ValidationError as error:
-        raise _bad(_text(error), "docs/reference/python.md has what each option takes") from None
+        first = error.errors(include_url=False)[0]
+        place = ".".join(str(part) for part in first["loc"] if part != "str")
+        raise _bad(f"{place}: {first['msg']}", "docs/reference/python.md has what each option takes") from None
     except TypeError as error:  # a value in `where` that JSON does not have
         raise _bad(f"{request['type']}: {error}", "give dates, times and decimals as texts") from None
     # Position and id come on top.
     if size > MAX_MESSAGE_BYTES - 256:
         raise _bad(f"{request['type']}: {size:,} bytes are too many", f"at most {MAX_MESSAGE_BYTES:,}; shorten `where`")
-
-
-def _text(error: ValidationError) -> str:
-    first = error.errors(include_url=False)[0]
-    place = ".".join(str(part) for part in first["loc"] if part != "str")
-    return f"{place}: {first['msg']}"
 
 
 def _listed(value: object) -> object:

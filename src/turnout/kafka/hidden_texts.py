@@ -22,14 +22,11 @@ def hidden_texts(settings: Settings) -> set[str]:
     """The secrets of Kafka, the registry, Spark and the tokens, those in files too, in every form that is sent."""
     found = secrets_of(settings)
     auth = settings.schema_registry.auth if settings.schema_registry else None
-    for name, secret in (
-        (auth.username, auth.password) if auth else (None, None),
-        (auth.oauth.client_id, auth.oauth.client_secret) if auth and auth.oauth else (None, None),
-    ):
-        if secret is not None:
-            pair = f"{name or ''}:{secret.get_secret_value()}"
-            found.add(base64.b64encode(pair.encode()).decode())
-    return found
+    pairs = [(auth.username, auth.password)] if auth else []
+    if auth and auth.oauth:
+        pairs.append((auth.oauth.client_id, auth.oauth.client_secret))
+    sent = {f"{name or ''}:{secret.get_secret_value()}" for name, secret in pairs if secret is not None}
+    return found | {base64.b64encode(pair.encode()).decode() for pair in sent}
 
 
 def secrets_of(settings: BaseModel) -> set[str]:
@@ -44,7 +41,8 @@ def _texts(value: Any) -> Iterator[str]:
         for name in type(value).model_fields:
             held = getattr(value, name)
             if name == "token_file" and isinstance(held, Path):
-                yield _content(held)
+                with contextlib.suppress(OSError, UnicodeDecodeError):  # whoever needs it reports that
+                    yield held.read_text(encoding="utf-8").strip()
             yield from _texts(held)
     elif isinstance(value, Mapping):
         for name, held in value.items():
@@ -54,9 +52,3 @@ def _texts(value: Any) -> Iterator[str]:
     elif isinstance(value, (tuple, list)):
         for held in value:
             yield from _texts(held)
-
-
-def _content(file: Path) -> str:
-    with contextlib.suppress(OSError, UnicodeDecodeError):  # whoever needs it reports that it cannot be read
-        return file.read_text(encoding="utf-8").strip()
-    return ""

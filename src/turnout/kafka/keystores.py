@@ -38,16 +38,17 @@ def _exported(file: Path, password: str, changed: int) -> str:
     keytool = find_java().resolve().with_name("keytool")
     # The password comes by standard input: arguments and environments can be looked at.
     command = [str(keytool), "-list", "-rfc", "-keystore", str(file), "-storepass:file", "/dev/stdin"]
+    why = "it holds no certificate"
     try:
-        done = subprocess.run(command, input=password.encode(), capture_output=True, timeout=_SECONDS, check=False)
+        done = subprocess.run(command, input=password.encode(), capture_output=True, timeout=_SECONDS, check=True)
+        if found := pem_blocks(done.stdout.decode(errors="replace"), "CERTIFICATE"):
+            return "\n".join(found)
+    except subprocess.CalledProcessError:
+        why = "keytool cannot open it"
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise _unusable(file, f"{keytool} did not run ({type(error).__name__})") from None
-    if done.returncode:
-        raise _unusable(file, "keytool cannot open it")
-    found = pem_blocks(done.stdout.decode(errors="replace"), "CERTIFICATE")
-    if not found:
-        raise _unusable(file, "it holds no certificate")
-    return "\n".join(found)
+        why = f"{keytool} did not run ({type(error).__name__})"
+    hint = "check the file and truststore_password, or give the authority as PEM with ca_file"
+    raise bad_file(f"truststore_file {file}: {why}", hint)
 
 
 def openssl(*arguments: object, given: str = "") -> str:
@@ -76,11 +77,6 @@ def openssl(*arguments: object, given: str = "") -> str:
 def pem_blocks(text: str, label: str) -> list[str]:
     """The blocks of a PEM text that have this label."""
     return re.findall(rf"-----BEGIN {label}-----.*?-----END {label}-----", text, re.DOTALL)
-
-
-def _unusable(file: Path, why: str) -> TurnoutError:
-    hint = "check the file and truststore_password, or give the authority as PEM with ca_file"
-    return bad_file(f"truststore_file {file}: {why}", hint)
 
 
 def unreadable(setting: str, file: Path, error: OSError) -> TurnoutError:

@@ -69,12 +69,8 @@ class LagMeter:
                 # The query that reads a deleted topic reports it; the others go on.
                 return replace(self.reading, records_per_second=0.0, trouble=None, measured=True)
             return replace(self.reading, records_per_second=0.0, trouble=str(error))
-        lags = offsets.lags(ends)
-        return Measurement(sum(lags.values()), lags, self._rate(records, generation), None, measured=True)
-
-    def _rate(self, records: int, generation: int) -> float:
-        now = time.monotonic()
+        lags, now, rate = offsets.lags(ends), time.monotonic(), 0.0
         before, self._before = self._before, (records, generation, now)
-        if before is None or before[1] != generation:
-            return 0.0
-        return round((records - before[0]) / max(now - before[2], 0.001), 1)
+        if before is not None and before[1] == generation:
+            rate = round((records - before[0]) / max(now - before[2], 0.001), 1)
+        return Measurement(sum(lags.values()), lags, rate, None, measured=True)

@@ -104,12 +104,9 @@ class LostRecords:
                 low[place] = None
             first = low[place]
             if first is not None and first > gap.start:
-                _report(gap, Lost(gap.topic, gap.partition, gap.start, min(first, gap.end)))
+                lost = Lost(gap.topic, gap.partition, gap.start, min(first, gap.end))
+                try:
+                    gap.report(lost)
+                except Exception:  # one listener that fails must not keep losses from the others
+                    log.exception("%s; this could not be reported", lost)
         return []
-
-
-def _report(gap: Gap, lost: Lost) -> None:
-    try:
-        gap.report(lost)
-    except Exception:  # one listener that fails must not keep losses from the others
-        log.exception("%s; this could not be reported", lost)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+from dataclasses import replace
 
 import httpx
 
@@ -45,7 +46,7 @@ def explain(kafka: KafkaSettings, words: str = "") -> Cause | None:
 
 
 def cause_of(kafka: KafkaSettings, words: str, hint: str) -> Cause:
-    """The same; where nothing is found, the client's own words without secrets, and `hint`."""
+    """The same; without a known cause the client's own words, secrets masked, and `hint`."""
     return explain(kafka, words) or Cause("unknown", without_secrets(words, kafka), hint)
 
 
@@ -65,7 +66,7 @@ def _walk_to(host: str, port: int, auth: AuthSettings | None) -> Cause | None:
     try:
         socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError:
-        return _of(NO_SUCH_NAME, f"the name {host!r} is not known")
+        return replace(NO_SUCH_NAME, text=f"the name {host!r} is not known")
     try:
         link = socket.create_connection((host, port), SECONDS)
     except TimeoutError:
@@ -73,7 +74,7 @@ def _walk_to(host: str, port: int, auth: AuthSettings | None) -> Cause | None:
             "no_answer", f"{host}:{port} does not answer", "see that firewalls and proxies let this machine through"
         )
     except OSError as error:
-        return _of(NOT_RUNNING, f"nothing listens at {host}:{port} ({error.strerror or type(error).__name__})")
+        return replace(NOT_RUNNING, text=f"nothing listens at {host}:{port} ({error.strerror or type(error).__name__})")
     with link:
         link.settimeout(SECONDS)
         return _secure(link, host, auth) if auth is not None and auth.tls else _plain(link)
@@ -106,12 +107,14 @@ def _secure(link: socket.socket, host: str, auth: AuthSettings) -> Cause | None:
             return None if auth.keystore_file is not None else _complaint(secured)
     except ssl.SSLCertVerificationError as error:
         return _untrusted(error)
-    except ssl.SSLError as error:
-        if "ALERT" in (error.reason or ""):
-            return CLIENT_CERTIFICATE
-        return _not_tls(_reason(error))
     except OSError as error:
-        return _not_tls(_reason(error))
+        if isinstance(error, ssl.SSLError) and "ALERT" in (error.reason or ""):
+            return CLIENT_CERTIFICATE
+        return Cause(
+            "port_without_tls",
+            f"the broker's port does not speak TLS ({_reason(error)})",
+            "use the port of its TLS listener, or auth.protocol PLAINTEXT or SASL_PLAINTEXT",
+        )
 
 
 def _complaint(secured: ssl.SSLSocket) -> Cause | None:
@@ -129,16 +132,8 @@ def _untrusted(error: ssl.SSLCertVerificationError) -> Cause:
     if error.verify_code == _EXPIRED:
         return EXPIRED
     if error.verify_code in (_OTHER_HOST, _OTHER_ADDRESS):
-        return _of(WRONG_NAME, f"the broker's certificate is for another name ({error.verify_message})")
-    return _of(UNTRUSTED, f"{UNTRUSTED.text} ({error.verify_message})")
-
-
-def _not_tls(reason: str) -> Cause:
-    return Cause(
-        "port_without_tls",
-        f"the broker's port does not speak TLS ({reason})",
-        "use the port of its TLS listener, or auth.protocol PLAINTEXT or SASL_PLAINTEXT",
-    )
+        return replace(WRONG_NAME, text=f"the broker's certificate is for another name ({error.verify_message})")
+    return replace(UNTRUSTED, text=f"{UNTRUSTED.text} ({error.verify_message})")
 
 
 def ask_for_token(oauth: OAuthSettings) -> Cause | None:
@@ -190,7 +185,3 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, ssl.SSLError):
         return (error.reason or "TLS failed").replace("_", " ").lower()
     return (error.strerror if isinstance(error, OSError) else "") or str(error) or type(error).__name__
-
-
-def _of(cause: Cause, text: str) -> Cause:
-    return Cause(cause.code, text, cause.hint)

@@ -78,8 +78,8 @@ class Topics:
             places = self._places(wanted)
             # The ends come first: a record that arrives between the two questions is then read, not skipped.
             ends = self._at(dict.fromkeys(places, AT_END))
-            times = {place: _time(starts[place[0]]) for place in places if starts[place[0]].kind != "latest"}
-            found = self._at(times)
+            times = {place: starts[place[0]].timestamp_ms for place in places if starts[place[0]].kind != "latest"}
+            found = self._at({place: AT_LOW if time is None else time for place, time in times.items()})
         return Offsets(ends | {place: offset for place, offset in found.items() if offset >= 0})
 
     def end_offsets(self, topics: Iterable[str]) -> Offsets:
@@ -135,9 +135,8 @@ class Topics:
         # A question looks at `_closed` when its present try ends; one that still hangs keeps its client.
         if self._lock.acquire(timeout=2):
             try:
-                self._consumer.close()
-            except RuntimeError:
-                pass  # closed before
+                with contextlib.suppress(RuntimeError):  # closed before
+                    self._consumer.close()
             finally:
                 self._lock.release()
 
@@ -177,7 +176,13 @@ class Topics:
             if metadata.partitions and not leaderless:
                 return sorted(metadata.partitions)
             if time.monotonic() >= patience:
-                raise self._without_leader(topic, leaderless)
+                which = f"partition {', '.join(map(str, leaderless))} of " if leaderless else ""
+                raise TurnoutError(
+                    code="kafka_unreachable",
+                    message=f"{which}topic {topic!r} has no leader on Kafka at {self._address}",
+                    hint="its broker is down: start it again, or name another topic",
+                    status=503,
+                )
             time.sleep(0.05)
 
     def _at(self, times: Mapping[_Place, int]) -> dict[_Place, int]:
@@ -214,7 +219,9 @@ class Topics:
         self._consumer.assign([TopicPartition(*place, begin[place]) for place in kept])
         try:
             while left and time.monotonic() < self._until and not self._closed:
-                for message in self._next_messages():
+                # `consume` waits until its batch is full; `poll` returns with the first record.
+                first = self._poll(0.1)
+                for message in [] if first is None else [first, *self._consumer.consume(1000, timeout=0)]:
                     place = (message.topic() or "", message.partition() or 0)
                     if self._ends(message, end.get(place, 0)):
                         left.discard(place)
@@ -226,11 +233,6 @@ class Topics:
         if left and not found:
             raise self._unreachable("no record came in time")
         return found
-
-    def _next_messages(self) -> list[Message]:
-        # `consume` waits until its batch is full; `poll` returns with the first record.
-        first = self._poll(0.1)
-        return [] if first is None else [first, *self._consumer.consume(1000, timeout=0)]
 
     def _poll(self, timeout: float) -> Message | None:
         message = self._consumer.poll(timeout)
@@ -262,12 +264,15 @@ class Topics:
             except KafkaException as exception:
                 error = exception.args[0]
             self._poll(0)  # calls _note with what the connections report
+            words = describe(self._cause or error)
             if self._cause is not None and self._cause.code() in _CREDENTIALS:
-                raise self._no_login(self._cause)
-            if self._cause is not None and cause_in(describe(self._cause)) in NOT_BY_WAITING:
-                raise self._unreachable(describe(self._cause), within="")
+                cause = cause_of(self._kafka, words, "check kafka.auth")
+                message = f"Kafka at {self._address} refused Turnout's credentials ({cause.text})"
+                raise TurnoutError(code="not_authorized", message=message, hint=cause.hint, status=422)
+            if self._cause is not None and cause_in(words) in NOT_BY_WAITING:
+                raise self._unreachable(words, at_once=True)
             if time.monotonic() >= self._until:
-                raise self._unreachable(describe(self._cause or error))
+                raise self._unreachable(words)
             step = min(step * 2, 4)
 
     def _note(self, error: KafkaError) -> None:
@@ -281,12 +286,8 @@ class Topics:
         if error.code() in MISSING:
             return self._unknown(topic)
         if error.code() in _REFUSED:
-            return TurnoutError(
-                code="not_authorized",
-                message=f"topic {topic!r} may not be read with Turnout's Kafka identity ({error.str()})",
-                hint=TOPIC_DENIED.hint,
-                status=422,
-            )
+            message = f"topic {topic!r} may not be read with Turnout's Kafka identity ({error.str()})"
+            return TurnoutError(code="not_authorized", message=message, hint=TOPIC_DENIED.hint, status=422)
         return self._unreachable(f"topic {topic!r}: {describe(error)}")
 
     def _unknown(self, topic: str) -> TurnoutError:
@@ -295,25 +296,11 @@ class Topics:
         except TurnoutError:
             return unknown_topic(topic, ())
 
-    def _without_leader(self, topic: str, partitions: Sequence[int]) -> TurnoutError:
-        which = f"partition {', '.join(map(str, partitions))} of topic {topic!r}" if partitions else f"topic {topic!r}"
-        return TurnoutError(
-            code="kafka_unreachable",
-            message=f"{which} has no leader on Kafka at {self._address}",
-            hint="its broker is down: start it again, or name another topic",
-            status=503,
-        )
-
-    def _unreachable(self, why: str, within: str | None = None) -> TurnoutError:
-        within = f" within {self._timeout_seconds:g} s" if within is None else within
+    def _unreachable(self, why: str, *, at_once: bool = False) -> TurnoutError:
+        within = "" if at_once else f" within {self._timeout_seconds:g} s"
         cause = cause_of(self._kafka, why, "check kafka.bootstrap_servers, kafka.auth and that the broker runs")
         message = f"Kafka at {self._address} cannot be reached{within} ({cause.text})"
         return TurnoutError(code="kafka_unreachable", message=message, hint=cause.hint, status=503)
-
-    def _no_login(self, error: KafkaError) -> TurnoutError:
-        cause = cause_of(self._kafka, describe(error), "check kafka.auth")
-        message = f"Kafka at {self._address} refused Turnout's credentials ({cause.text})"
-        return TurnoutError(code="not_authorized", message=message, hint=cause.hint, status=422)
 
 
 def unknown_topic(topic: str, known: Iterable[str]) -> TurnoutError:
@@ -323,13 +310,5 @@ def unknown_topic(topic: str, known: Iterable[str]) -> TurnoutError:
     shown = (near + [name for name in others if name not in near])[:NAMES_SHOWN]
     more = f", and {len(others) - len(shown)} more" if len(others) > len(shown) else ""
     has = f" (has: {', '.join(shown)}{more})" if shown else ""
-    return TurnoutError(
-        code="unknown_topic",
-        message=f"topic {topic!r} does not exist",
-        hint=f"create it or name another{has}",
-        status=422,
-    )
-
-
-def _time(start: Start) -> int:
-    return AT_LOW if start.timestamp_ms is None else start.timestamp_ms
+    message = f"topic {topic!r} does not exist"
+    return TurnoutError(code="unknown_topic", message=message, hint=f"create it or name another{has}", status=422)

@@ -173,7 +173,8 @@ class EmbeddedBroker:
         settings = self._settings()
         server = self.data / "server.properties"
         server.touch(mode=0o600)  # properties may hold passwords
-        server.write_text(_render(settings), encoding="utf-8")
+        escaped = {key: value.replace("\\", "\\\\").replace("\n", "\\n") for key, value in settings.items()}
+        server.write_text("".join(f"{key}={value}\n" for key, value in escaped.items()), encoding="utf-8")
         self._format(java, server, Path(settings["log.dirs"].split(",")[0]))
         log4j = self.data / "log4j2.properties"
         log4j.write_text(LOG4J, encoding="utf-8")
@@ -322,11 +323,6 @@ def is_free(port: int) -> bool:
         except OSError:
             return False
     return True
-
-
-def _render(settings: Mapping[str, str]) -> str:
-    escaped = {key: value.replace("\\", "\\\\").replace("\n", "\\n") for key, value in settings.items()}
-    return "".join(f"{key}={value}\n" for key, value in escaped.items())
 
 
 def _lock(data: Path) -> int:

@@ -47,7 +47,10 @@ def run(*, port: int = 10000, records_per_second: float = 20, data: Path | None 
     with suppress(_StopRequested), on_signals(_stop), ExitStack() as open_things:
         folder = data or Path(open_things.enter_context(tempfile.TemporaryDirectory(prefix="turnout-demo-")))
         folder = folder.absolute()
-        _prepare(screen)
+        find_java()
+        for name in jars.read_lock():  # what the first run has to fetch, with a progress bar of its own
+            jars.resolve(name)
+        _done(screen, "Jars")
         broker = EmbeddedBroker(folder / "kafka", _free(KAFKA_PORT))
         open_things.callback(_stop_broker, broker, data is None)
         with screen.status("Starting Kafka ..."):
@@ -81,14 +84,6 @@ def settings(folder: Path, bootstrap_servers: str, port: int) -> Settings:
             "data_dir": folder / "turnout",
         }
     )
-
-
-def _prepare(screen: Console) -> None:
-    """What the first run has to fetch; the jars have a progress bar of their own."""
-    find_java()
-    for name in jars.read_lock():
-        jars.resolve(name)
-    _done(screen, "Jars")
 
 
 def _fill(bootstrap_servers: str, producer: SampleProducer) -> tuple[int, list[People]]:
@@ -133,18 +128,16 @@ class _Waiting:
         self._thread.join(2)
 
     def _run(self) -> None:
+        ready = False
         with self._screen.status("Starting Spark and building the tables ..."):
-            while not self._is_ready():
+            while not ready:
                 if self._stopping.wait(_POLL_SECONDS):
                     return
+                with suppress(httpx.HTTPError):
+                    ready = bool(self._url) and httpx.get(f"{self._url}/readyz", timeout=5).is_success
         _done(self._screen, "Spark, and the tables")
         # Soft wrap: commands must survive being copied.
         self._screen.print(banner(self._url, self._bootstrap_servers, self._kept), soft_wrap=True)
-
-    def _is_ready(self) -> bool:
-        with suppress(httpx.HTTPError):
-            return bool(self._url) and httpx.get(f"{self._url}/readyz", timeout=5).is_success
-        return False
 
 
 def banner(url: str, bootstrap_servers: str, kept: Path | None) -> str:
