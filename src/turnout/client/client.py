@@ -15,13 +15,14 @@ from turnout.client.events import (
     Rows,
     SqlRows,
     Summary,
+    SummaryOptions,
     Texts,
     Where,
     Window,
     WindowOptions,
     event_of,
 )
-from turnout.client.http import DEFAULT_URL, Http, query_of, window_query
+from turnout.client.http import DEFAULT_URL, Http, query_of
 from turnout.client.live import Live
 from turnout.client.newest import SqlSubscription, SummarySubscription, WindowSubscription
 from turnout.client.subscription import OnState, Subscription
@@ -134,14 +135,14 @@ class Table:
 
     def rows(self, **window: Unpack[WindowOptions]) -> Rows:
         """A window, of one moment; 100 rows unless `limit` is given."""
-        return event_of(Rows, self._http.get(self._path, window_query(**window)))
+        return event_of(Rows, self._http.get(self._path, query_of(window)))
 
     def summary(
         self, by: Texts = (), values: Texts = "count", where: Where = (), sort: Texts = (), limit: int = 100
     ) -> Summary:
         """Groups of the rows, of one moment: `by="accountType"`, `values="count,sum(balance)"`."""
-        query = query_of(by=by, values=values, where=where, sort=sort, limit=limit)
-        return event_of(Summary, self._http.get(self._summary_path, query))
+        asked: SummaryOptions = {"by": by, "values": values, "where": where, "sort": sort, "limit": limit}
+        return event_of(Summary, self._http.get(self._summary_path, query_of(asked)))
 
     @property
     def schema(self) -> dict[str, str]:
@@ -154,7 +155,7 @@ class Table:
 
     def to_arrow(self, **window: Unpack[WindowOptions]) -> pyarrow.Table:
         """All rows, or a window of them, of one moment. The schema's metadata has generation, version and total."""
-        return self._http.arrow(self._path, window_query(**window))
+        return self._http.arrow(self._path, query_of(window))
 
     def to_pandas(self, **window: Unpack[WindowOptions]) -> pandas.DataFrame:
         return frames.to_pandas(self.to_arrow(**window))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 
 from turnout.client import wire
-from turnout.client.events import Json, Texts, Where
+from turnout.client.events import Json
 from turnout.errors import TurnoutError, first_line
 
 if TYPE_CHECKING:
@@ -138,13 +138,7 @@ class _Body(io.RawIOBase):
         return count
 
 
-def window_query(
-    columns: Texts = (), where: Where = (), sort: Texts = (), offset: int = 0, limit: int | None = None
-) -> Query:
-    return query_of(columns=columns, where=where, sort=sort, offset=offset or None, limit=limit)
-
-
-def query_of(**given: Where | int | None) -> Query:
+def query_of(given: Mapping[str, Any]) -> Query:
     """Parameters of a call: one for each item of a list, conditions of `where` as JSON, none for None."""
     query: Query = []
     for name, value in given.items():

@@ -6,7 +6,9 @@ A thread does that, again until Kafka answers: the batch that found the gap does
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import queue
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -46,67 +48,50 @@ class LostRecords:
     def __init__(self, connect: Callable[[], Watermarks], retry_seconds: float = RETRY_SECONDS) -> None:
         self._connect = connect
         self._retry_seconds = retry_seconds
-        self._waiting: list[Gap] = []
-        self._changed = threading.Condition()
-        self._stopped = False
+        self._waiting: queue.Queue[Gap | None] = queue.Queue(MOST_WAITING)
+        self._stopped = threading.Event()
         self._client: Watermarks | None = None
-        self._thread: threading.Thread | None = None
+        self._thread = threading.Thread(target=self._run, name="turnout-lost-records", daemon=True)
+        self._thread.start()
 
     def check(self, gaps: Sequence[Gap]) -> None:
         """Find out about these; another thread calls `report`."""
-        with self._changed:
-            room = max(0, MOST_WAITING - len(self._waiting))
-            if len(gaps) > room:
-                log.warning("%d gaps in topics are not looked into: Kafka does not answer", len(gaps) - room)
-            self._waiting += gaps[:room]
-            if self._waiting and self._thread is None and not self._stopped:
-                self._thread = threading.Thread(target=self._run, name="turnout-lost-records", daemon=True)
-                self._thread.start()
-            self._changed.notify_all()
+        for number, gap in enumerate(gaps):
+            try:
+                self._waiting.put_nowait(gap)
+            except queue.Full:
+                log.warning("%d gaps in topics are not looked into: Kafka does not answer", len(gaps) - number)
+                return
 
     def stop(self) -> None:
-        with self._changed:
-            self._stopped = True
-            self._changed.notify_all()
+        self._stopped.set()
+        with contextlib.suppress(queue.Full):  # then the thread does not wait for a gap
+            self._waiting.put_nowait(None)
         if self._client is not None:
             self._client.close()
-        if self._thread is not None:
-            self._thread.join(timeout=3)
+        self._thread.join(timeout=3)
 
     def _run(self) -> None:
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._stopped or bool(self._waiting))
-                if self._stopped:
-                    return
-                gaps, self._waiting = self._waiting, []
-            left = self._checked(gaps)
-            with self._changed:
-                self._waiting = left + self._waiting
-                if left:
-                    self._changed.wait_for(lambda: self._stopped, self._retry_seconds)
-
-    def _checked(self, gaps: Sequence[Gap]) -> list[Gap]:
-        """Report the losses among them; the gaps that Kafka gave no answer to are left."""
-        low: dict[tuple[str, int], int | None] = {}
-        for number, gap in enumerate(gaps):
-            place = (gap.topic, gap.partition)
+        while not self._stopped.is_set() and (gap := self._waiting.get()) is not None:
             try:
-                if self._client is None:
-                    self._client = self._connect()
-                if place not in low:
-                    low[place] = self._client.low_watermark(*place)
-            except TurnoutError as error:
-                log.debug("the first offset of %s is not known yet: %s", place, error)
-                return list(gaps[number:])
-            except Exception:
-                log.exception("the first offset of %s is not known", place)
-                low[place] = None
-            first = low[place]
-            if first is not None and first > gap.start:
-                lost = Lost(gap.topic, gap.partition, gap.start, min(first, gap.end))
-                try:
-                    gap.report(lost)
-                except Exception:  # one listener that fails must not keep losses from the others
-                    log.exception("%s; this could not be reported", lost)
-        return []
+                while not self._checked(gap) and not self._stopped.wait(self._retry_seconds):
+                    pass
+            except Exception:  # the thread goes on with other gaps
+                log.exception("the first offset of %s/%d is not known", gap.topic, gap.partition)
+
+    def _checked(self, gap: Gap) -> bool:
+        """Report it where it is a loss; False: Kafka gave no answer."""
+        try:
+            if self._client is None:
+                self._client = self._connect()
+            first = self._client.low_watermark(gap.topic, gap.partition)
+        except TurnoutError as error:
+            log.debug("the first offset of %s/%d is not known yet: %s", gap.topic, gap.partition, error)
+            return False
+        if first is not None and first > gap.start:
+            lost = Lost(gap.topic, gap.partition, gap.start, min(first, gap.end))
+            try:
+                gap.report(lost)
+            except Exception:  # one listener that fails must not keep losses from the others
+                log.exception("%s; this could not be reported", lost)
+        return True
