@@ -1,4 +1,4 @@
-"""`check`: look at everything that must be right before `run`, and say for each fault what to do."""
+"""`check`: look at everything that `run` needs, and say for each fault what to do."""
 
 from __future__ import annotations
 

@@ -18,7 +18,6 @@ OUTCOME_STYLES = {"applied": "green", "rolled_back": "green", "failed": "red", "
 
 
 def print_error(error: TurnoutError, *, as_json: bool) -> None:
-    """Print an error and its hint."""
     if as_json:
         print(json.dumps(error.as_json()), file=sys.stderr)
         return
@@ -63,7 +62,6 @@ def printable(text: str) -> str:
 
 
 def cell(value: object, style: str = "") -> Text:
-    """A value as a table shows it."""
     if value is None:
         return Text("null", style=style or "dim")
     if isinstance(value, bool):

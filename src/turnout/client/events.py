@@ -152,7 +152,6 @@ class Summary(frames.Frames):
     """Whether the table moved to another generation since the summary that was handed out before."""
 
     def as_json(self) -> Json:
-        """The same as the HTTP API answers."""
         names = ("table", "generation", "version", "by", "columns", "groups", "total")
         return {name: getattr(self, name) for name in names}
 
@@ -203,7 +202,7 @@ class Snapshot(frames.Frames):
 
 
 def event_of(kind: type[E], answer: Json, **given: Any) -> E:
-    """An event from the fields of an answer that it has, lists as tuples; `given` goes before those."""
+    """An event from the fields of an answer, lists as tuples; those in `given` replace the answer's."""
     known = {one.name for one in fields(kind)}
     found = {name: value for name, value in (answer | given).items() if name in known}
     arguments: Json = {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
@@ -211,11 +210,9 @@ def event_of(kind: type[E], answer: Json, **given: Any) -> E:
 
 
 def named_rows(columns: Sequence[Mapping[str, str]], values: Iterable[Values]) -> tuple[Row, ...]:
-    """Rows with the names of their columns."""
     names = [column["name"] for column in columns]
     return tuple(dict(zip(names, row, strict=True)) for row in values)
 
 
 def named(columns: Columns, values: Mapping[str, Values]) -> dict[str, Row]:
-    """Rows by id, with the names of their columns."""
     return dict(zip(values, named_rows(columns, values.values()), strict=True))

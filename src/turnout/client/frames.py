@@ -42,7 +42,7 @@ def to_arrow(columns: Sequence[Mapping[str, str]], rows: Sequence[Sequence[Any]]
 
 
 def from_rows(columns: Sequence[Mapping[str, str]], rows: Sequence[Mapping[str, Any]]) -> pyarrow.Table:
-    """The same, of rows with names."""
+    """The same for rows that are mappings."""
     return to_arrow(columns, [[row[column["name"]] for column in columns] for row in rows])
 
 

@@ -14,7 +14,7 @@ _MAX_CHARACTERS = 200
 
 
 def page(answer: Rows | Summary, one: str, rows: Sequence[Mapping[str, Any]]) -> str:
-    """An answer of the server with what it is; `one` is the word for one of its rows."""
+    """An answer of the server below its name, generation, version and total; `one` is the word for a row."""
     total = f"{answer.total:,} {one if answer.total == 1 else f'{one}s'}"
     facts = (f"generation {answer.generation}", f"version {answer.version}", total)
     heads = "".join(f'<th title="{escape(c["type"])}">{escape(c["name"])}</th>' for c in answer.columns)

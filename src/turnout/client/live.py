@@ -57,7 +57,7 @@ class Live:
         self._ending: list[_Session] = []
 
     def add(self, subscription: S) -> S:
-        """Fill it from now on."""
+        """Ask the server for its data, now and whenever the connection was lost."""
         with self._lock:
             if self._session is None:
                 self._session = _Session(self._url, self._headers, self.release)
@@ -66,7 +66,7 @@ class Live:
         return subscription
 
     def remove(self, subscription: AnySubscription) -> None:
-        """Send it nothing more; after the last one the thread has gone when this returns."""
+        """Give it no more data; after the last subscription the thread has ended when this returns."""
         self.release(subscription)
         self._join()
 
@@ -76,7 +76,6 @@ class Live:
                 self._session.soon(self._session.ask, subscription)
 
     def close(self) -> None:
-        """End every subscription."""
         with self._lock:
             members = list(self._session.members) if self._session else []
         for subscription in members:
@@ -84,7 +83,7 @@ class Live:
         self._join()
 
     def release(self, subscription: AnySubscription) -> None:
-        """Take it out; without a member a session ends by itself."""
+        """The same without waiting for the thread; a session without members ends by itself."""
         with self._lock:
             session = self._session
             if session is None or subscription not in session.members:

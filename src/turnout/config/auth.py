@@ -17,8 +17,6 @@ ALLOWED_URLS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 
 
 class Protocol(StrEnum):
-    """Kafka's security protocols."""
-
     PLAINTEXT = "PLAINTEXT"
     SSL = "SSL"
     SASL_PLAINTEXT = "SASL_PLAINTEXT"
@@ -26,7 +24,7 @@ class Protocol(StrEnum):
 
 
 class Mechanism(StrEnum):
-    """The SASL mechanisms that Turnout can render for both of its Kafka clients."""
+    """The SASL mechanisms that both of Turnout's Kafka clients can use."""
 
     PLAIN = "PLAIN"
     SCRAM_SHA_256 = "SCRAM-SHA-256"
@@ -53,7 +51,7 @@ def _url(example: str, instead: str) -> AfterValidator:
 
 
 def _extensions(given: dict[str, str]) -> dict[str, str]:
-    """What RFC 7628 and both clients can send: librdkafka takes them as one text with commas."""
+    """Refuse what RFC 7628 or a client cannot send: librdkafka takes all extensions as one text with commas."""
     for name, value in given.items():
         if not re.fullmatch(r"[A-Za-z]+", name) or name == "auth":
             raise ValueError(f"the name {name!r} must be letters only, and not 'auth'; correct it")

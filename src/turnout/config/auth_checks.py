@@ -1,4 +1,4 @@
-"""How the settings of an `auth` block must fit together, and which raw properties they leave no room for."""
+"""Which settings of an `auth` block go together, and which raw properties the block sets itself."""
 
 from collections.abc import Iterator
 
@@ -15,7 +15,7 @@ _GOES_WITH = {
     "keystore_password": ("keystore_file",),
     "key_password": ("certificate_file", "keystore_file"),
 }
-# Two settings that say the same thing in two ways.
+# Two settings for the same thing.
 _EITHER = (("ca_file", "truststore_file"), ("certificate_file", "keystore_file"))
 _KEYSTORE = ("ssl.keystore.location", "ssl.keystore.type")
 # The Java properties that a setting of the block becomes.
@@ -33,21 +33,18 @@ _RENDERED = {
 
 
 def rendered_names(auth: AuthSettings) -> list[str]:
-    """The Java properties that this block sets."""
     given = [name for name in _RENDERED if getattr(auth, name) is not None]
     hostname = [] if auth.verify_hostname else ["ssl.endpoint.identification.algorithm"]
     return ["security.protocol", *hostname, *dict.fromkeys(p for name in given for p in _RENDERED[name])]
 
 
 def auth_faults(path: SettingPath, auth: AuthSettings) -> Faults:
-    """Every fault between the settings of one block."""
     yield from _identity(path, auth)
     yield from _trust(path, auth)
     yield from _oauth(path, auth.oauth)
 
 
 def registry_faults(path: SettingPath, registry: RegistrySettings) -> Faults:
-    """Every fault between the settings of a schema registry."""
     auth = registry.auth
     if auth is None:
         return

@@ -68,7 +68,6 @@ def _each(model: type[_M], items: object) -> dict[str, _M | None]:
 
 
 def cross_faults(pieces: Pieces) -> Faults:
-    """Every fault between settings."""
     sources, views = pieces.sources, pieces.views
     if pieces.no_source:
         yield ("sources",), "there is none; describe at least one"
@@ -141,7 +140,7 @@ def _source(path: SettingPath, source: SourceSettings) -> Faults:
 
 
 def _format(path: SettingPath, source: SourceSettings, *, has_registry: bool) -> Faults:
-    """Formats with schemas need to know where theirs is."""
+    """A format with schemas needs a registry or a file."""
     if source.format is Format.JSON:
         if source.schema_file is not None:
             yield (*path, "schema_file"), "has no use with format: json; set format: avro or protobuf, or remove it"
@@ -192,7 +191,7 @@ def _on(path: SettingPath, on: str, name: str, source: SourceSettings) -> Faults
 
 
 def _types(path: SettingPath, on: str, sources: Mapping[str, SourceSettings]) -> Faults:
-    """Keys of different types would not meet."""
+    """Keys of different types are never equal."""
     types = {name: source.columns[on] for name, source in sources.items()}
     first, *others = types
     for name in others:
@@ -202,7 +201,6 @@ def _types(path: SettingPath, on: str, sources: Mapping[str, SourceSettings]) ->
 
 
 def _shown(path: SettingPath, view: ViewSettings, sources: Mapping[str, SourceSettings]) -> Faults:
-    """The columns of the view."""
     if view.sql is not None:
         kind = next(iter(sources.values())).columns[view.on]
         if view.columns:
@@ -276,7 +274,7 @@ def _access(access: AccessSettings) -> Faults:
 
 
 def token_faults(tokens: Iterable[tuple[SettingPath, str]]) -> Faults:
-    """What is wrong with tokens; they are not shown."""
+    """The faults of tokens, which show none of them."""
     seen: set[str] = set()
     for path, token in tokens:
         if not _TOKEN.fullmatch(token):

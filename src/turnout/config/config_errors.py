@@ -107,7 +107,6 @@ def is_secret(root: Any, path: SettingPath) -> bool:
 
 
 def from_pydantic(error: ValidationError, root: type[BaseModel]) -> Iterator[tuple[SettingPath, str]]:
-    """The place and the text of each error."""
     for detail in error.errors(include_url=False):
         path = detail["loc"]
         if detail["type"] == "invalid_key" or path[-1] == "[key]":

@@ -23,7 +23,7 @@ _VARIABLE = re.compile(r"(?<!\$)\$\{([^}]+)\}")
 
 
 class _UnavailableError(Exception):
-    """Why a secret could not be had, and what to do."""
+    """Why a secret could not be fetched, and what to do."""
 
 
 def masked(text: str, values: Iterable[str]) -> str:
@@ -36,7 +36,7 @@ def masked(text: str, values: Iterable[str]) -> str:
 def fetch(
     tree: Any, root: type[BaseModel], folder: Path, environ: Mapping[str, str]
 ) -> tuple[Any, dict[SettingPath, str]]:
-    """The document with every secret in place, as a copy, and why some could not be had."""
+    """The document with every secret in place, as a copy, and why some could not be fetched."""
     faults: dict[SettingPath, str] = {}
 
     def put(path: SettingPath, node: Any) -> Any:

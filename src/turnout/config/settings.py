@@ -36,8 +36,6 @@ class Rows(StrEnum):
 
 
 class Format(StrEnum):
-    """What the values of a topic are."""
-
     JSON = "json"
     AVRO = "avro"
     PROTOBUF = "protobuf"
@@ -146,7 +144,7 @@ class KafkaSettings(Section):
     librdkafka_properties: Properties = Field(default_factory=dict)
 
     def inheriting(self, base: "KafkaSettings") -> "KafkaSettings":
-        """These settings, with those of `base` where they say nothing; raw properties go with their auth."""
+        """These settings, with those of `base` where the file gives none; raw properties belong to their `auth`."""
         own = self.model_fields_set
         given: dict[str, Any] = {} if "bootstrap_servers" in own else {"bootstrap_servers": base.bootstrap_servers}
         if "auth" not in own:
@@ -259,8 +257,6 @@ class AccessSettings(Section):
 
 
 class SparkSettings(Section):
-    """The engine."""
-
     master: NonEmpty = "local[*]"
     conf: Properties = Field(default_factory=dict)
     driver_memory: Annotated[str, _text_of(r"[1-9][0-9]*[kmgt]b?", "look like 2g or 512m")] = "1g"
@@ -270,8 +266,6 @@ class SparkSettings(Section):
 
 
 class StoreSettings(Section):
-    """The store of what viewers see."""
-
     memory_limit: MemorySize = "2GB"
     log_rows: Whole = Field(10_000, ge=1)
     control_rows: Whole = Field(10_000, ge=1)
@@ -281,8 +275,6 @@ class StoreSettings(Section):
 
 
 class LogSettings(Section):
-    """The log of the process."""
-
     format: LogFormat = LogFormat.TEXT
 
 
@@ -297,7 +289,6 @@ def default_sources() -> dict[str, Any]:
 
 
 def default_views() -> dict[str, Any]:
-    """The view over them."""
     return {"final_ui": {"left": "users", "right": "accounts", "on": "userId"}}
 
 
@@ -322,7 +313,7 @@ class Settings(Section):
 
     @property
     def control_kafka(self) -> KafkaSettings:
-        """The cluster of the control topic: that of the data, where nothing else is said."""
+        """The cluster of the control topic: that of the data, unless `control.kafka` names another."""
         return self.kafka if self.control.kafka is None else self.control.kafka.inheriting(self.kafka)
 
     @property

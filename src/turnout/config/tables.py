@@ -1,4 +1,4 @@
-"""What a configuration makes of a plan: the plan that it begins with, a generation's tables, where topics start."""
+"""What follows from a configuration: the first plan, the tables of a generation, where each topic starts."""
 
 import json
 from typing import Any
@@ -34,7 +34,6 @@ def layout_of(settings: Settings, plan: Plan) -> Layout:
 
 
 def source_table(name: str, source: SourceSettings, topic: str) -> SourceTable:
-    """The table of a source that reads this topic."""
     return SourceTable(
         source=name,
         topic=topic,
@@ -57,7 +56,7 @@ def starts_of(settings: Settings, plan: Plan) -> dict[str, Start]:
 
 
 def layout_signature(settings: Settings) -> str:
-    """What of the configuration the tables of a generation depend on, besides its plan."""
+    """The settings that the tables of a generation depend on, besides its plan, as one text."""
     sources: dict[str, list[Any]] = {}
     for name, source in settings.sources.items():
         columns = {column: kind.name for column, kind in source.columns.items()}

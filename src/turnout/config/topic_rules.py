@@ -34,7 +34,7 @@ class TopicRules:
         return cls(taken, configured, settings.control.topics)
 
     def fault(self, topic: str) -> tuple[str, str] | None:
-        """What is wrong with a topic that a message names, and what to do; None where nothing is."""
+        """Why a message may not name this topic, and what to do; None where it may."""
         if reason := reserved(topic, self.taken):
             return f"topic {topic!r} {reason}", "name a topic that holds records of the source"
         if not self.allowed or topic in self.configured or any(fnmatchcase(topic, one) for one in self.allowed):
@@ -67,7 +67,7 @@ def reserved(topic: str, taken: Mapping[str, str]) -> str | None:
 
 
 def one_cluster(data: KafkaSettings | None, control: KafkaSettings | None) -> bool:
-    """Whether control and data are surely on one cluster."""
+    """Whether control and data are on one cluster, as far as the settings tell."""
     if control is None or "bootstrap_servers" not in control.model_fields_set:
         return True
     return data is not None and data.bootstrap_servers == control.bootstrap_servers

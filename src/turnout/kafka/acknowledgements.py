@@ -55,7 +55,6 @@ class Acknowledgements:
         self._producer = set_up(Producer, properties)
 
     def send(self, key: str | None, payload: Mapping[str, Any]) -> None:
-        """Queue one outcome."""
         try:
             value = json.dumps(payload, default=str).encode()
             name = key.encode(errors="replace") if key is not None else None
@@ -75,7 +74,7 @@ class Acknowledgements:
             self._failed("too many are waiting for Kafka")
         except KafkaException as exception:
             self._failed(_reason(exception.args[0]))
-        except Exception as error:  # an outcome is news about a swap: it must not make the swap fail
+        except Exception as error:  # a swap must not fail because its outcome cannot be written
             self._failed(repr(error))
 
     def flush(self, timeout: float) -> bool:

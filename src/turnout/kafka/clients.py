@@ -18,7 +18,7 @@ AT_END, AT_LOW = -1, -2
 MISSING = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 
 SILENT = logging.getLogger(f"{__name__}.silent")
-"""For clients whose complaints come as errors too, or would only worry."""
+"""For clients whose messages come as errors too, or help nobody."""
 SILENT.propagate = False
 SILENT.setLevel(logging.CRITICAL + 1)
 
@@ -31,7 +31,7 @@ def client_properties(kafka: KafkaSettings, role: str) -> dict[str, Any]:
         "client.id": f"turnout-{role}",
         "reconnect.backoff.max.ms": 1000,
         **librdkafka_properties(kafka),
-        "log_level": 0,  # stderr is not for the client: what matters comes as an error
+        "log_level": 0,  # the client writes nothing to stderr: what matters comes as an error
     }
 
 

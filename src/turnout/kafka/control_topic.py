@@ -54,9 +54,9 @@ class ControlReader:
     """A thread that hands over every record of the control topic, in the order of each partition.
 
     It starts at `after[partition]`, or at the earliest record. `deliver` runs on the thread, may block, and gets
-    the same records again when it raises. `warn` gets each change for the worse once, and `info` (without one, `warn`)
-    when it is over. `caught_up` is set when what the topic held at the start has been delivered; a topic that does not
-    exist holds nothing. `trouble` says why records do not come, to any thread.
+    the same records again when it raises. `warn` gets each new problem once, and `info` (without one, `warn`) its end.
+    `caught_up` is set when all records that the topic had at the start are delivered; a topic that does not exist has
+    none. Any thread may read `trouble`: why records do not come.
     """
 
     def __init__(
@@ -89,15 +89,13 @@ class ControlReader:
 
     def start(self) -> None:
         """Begin to read; TurnoutError where the client does not accept its settings."""
-        if self._thread is not None:
-            raise RuntimeError("the control topic is read already")
         self._make_clients()
         self._thread = threading.Thread(target=self._run, name="turnout-control", daemon=True)
         self._thread.start()
 
     @property
     def trouble(self) -> str | None:
-        """Why records do not come or cannot be taken over; a topic that is not there is no trouble."""
+        """Why records do not come or cannot be delivered; a topic that does not exist is no trouble."""
         return self._undelivered or (self._trouble_text if self._trouble != "absent" else None)
 
     def _make_clients(self) -> None:
@@ -132,7 +130,7 @@ class ControlReader:
             self._consumer.close()
 
     def _look(self) -> None:
-        """See whether the topic is there, is the same, and has the partitions that are read."""
+        """Find out whether the topic exists, is still the same one, and has the partitions that are read."""
         self._admin.poll(0)  # calls _note with what its connections reported
         try:
             asked = self._admin.describe_topics(TopicCollection([self._topic]), request_timeout=LOOK_TIMEOUT_SECONDS)
@@ -338,7 +336,7 @@ class ControlReader:
             self._look_at = min(self._look_at, time.monotonic() + RETRY_SECONDS)
 
     def _report(self, trouble: str | None, text: str) -> None:
-        """Say `text` when the state changes: to None, all is well."""
+        """Report a change of the trouble; None: it is over."""
         if trouble == self._trouble:
             return
         self._trouble, self._trouble_text = trouble, text if trouble is not None else None

@@ -15,7 +15,7 @@ from turnout.kafka.hidden_texts import secrets_of
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """What stands in the way: a code for programs, a text and a remedy for people."""
+    """Why Kafka cannot be used: a code for programs, a text and a remedy for people."""
 
     code: str
     text: str

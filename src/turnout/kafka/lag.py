@@ -44,7 +44,6 @@ class LagMeter:
         self.reading = Measurement()
 
     def start(self) -> None:
-        """Begin; does nothing when it has begun."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="turnout-lag", daemon=True)
             self._thread.start()

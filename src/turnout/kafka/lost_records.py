@@ -24,7 +24,7 @@ RETRY_SECONDS = 5.0
 
 
 class Watermarks(Protocol):
-    """What is asked of Kafka."""
+    """The client that LostRecords asks: `Topics`."""
 
     def low_watermark(self, topic: str, partition: int) -> int | None: ...
 
@@ -55,7 +55,7 @@ class LostRecords:
         self._thread.start()
 
     def check(self, gaps: Sequence[Gap]) -> None:
-        """Find out about these; another thread calls `report`."""
+        """Queue gaps; another thread asks Kafka about them and calls `report`."""
         for number, gap in enumerate(gaps):
             try:
                 self._waiting.put_nowait(gap)

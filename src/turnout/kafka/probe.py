@@ -1,4 +1,4 @@
-"""The way to a broker, walked step by step without a Kafka client: name, port, TLS, token endpoint.
+"""Tries the steps of a connection to a broker, without a Kafka client: name, port, TLS, token endpoint.
 
 Clients often say only that they could not connect; this says which step failed. It waits a bounded time at each.
 """
@@ -36,7 +36,7 @@ _EXPIRED, _OTHER_HOST, _OTHER_ADDRESS = 10, 62, 64
 
 
 def explain(kafka: KafkaSettings, words: str = "") -> Cause | None:
-    """Why the cluster cannot be used: by a client's error text where that is specific, else by a walk."""
+    """Why the cluster cannot be used: by a client's error text where that is specific, else by trying each step."""
     named = cause_in(words)
     if named is not None and named not in (UNTRUSTED, NOT_RUNNING, NO_SUCH_NAME):
         return named

@@ -27,8 +27,6 @@ _FLUSH_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One record to write."""
-
     topic: str
     key: str
     value: bytes
