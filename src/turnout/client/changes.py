@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from turnout.client.events import Changes, Json, Snapshot, Texts, Values, named
+from turnout.client.live import Live
 from turnout.client.mirror import Mirror
 from turnout.client.subscription import Subscription
-
-if TYPE_CHECKING:
-    from turnout.client.live import Live
-
 
 # So many changes wait one by one for a slow consumer; beyond that they become one.
 MAX_EVENTS, MAX_ROWS = 1_000, 100_000

@@ -15,7 +15,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import httpx
 import orjson
@@ -23,13 +23,14 @@ import orjson
 from turnout.client import wire
 from turnout.client.events import Json, State
 from turnout.client.http import unreachable_because
-from turnout.client.subscription import Subscription
 from turnout.errors import TurnoutError, first_line
 from turnout.plan.retries import growing_pause
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
     from websockets.exceptions import InvalidStatus
+
+    from turnout.client.subscription import Subscription
 
 log = logging.getLogger("turnout.client")
 
@@ -42,8 +43,8 @@ _DATA = ("rows", "summary", "current", "snapshot", "changes")
 # Refusals that pass: the server starts, is full, or a gateway in front of it waits for it.
 _PASSING_STATUS = (408, 425, 429)
 
-AnySubscription = Subscription[Any]
-S = TypeVar("S", bound=AnySubscription)
+AnySubscription: TypeAlias = "Subscription[Any]"
+S = TypeVar("S", bound="Subscription[Any]")
 
 
 class Live:

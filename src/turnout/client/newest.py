@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, Unpack
+from typing import Any, ClassVar, TypeVar, Unpack
 
 from turnout.client.events import (
     HistoryPoint,
@@ -19,11 +19,9 @@ from turnout.client.events import (
     event_of,
     named_rows,
 )
+from turnout.client.live import Live
 from turnout.client.subscription import Subscription
 from turnout.client.wire import checked_options
-
-if TYPE_CHECKING:
-    from turnout.client.live import Live
 
 E = TypeVar("E")
 

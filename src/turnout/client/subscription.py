@@ -13,14 +13,12 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from turnout.client.events import Json, State
+from turnout.client.live import Live
 from turnout.client.wire import checked_options
 from turnout.errors import TurnoutError, first_line
-
-if TYPE_CHECKING:
-    from turnout.client.live import Live
 
 log = logging.getLogger("turnout.client")
 
