@@ -19,7 +19,7 @@ from typer.testing import CliRunner, Result
 from serving import STATUS, application, serving, small_store
 from turnout import config
 from turnout.cli import app
-from turnout.cli.kafka_checks import check_records
+from turnout.cli.checks import check_records
 from turnout.cli.output import cell, printable
 from turnout.cli.summary import bar
 from turnout.errors import TurnoutError

@@ -13,7 +13,7 @@ import fastavro
 import pytest
 
 from decoding import found, raw, shape
-from turnout.cli.kafka_checks import check_records
+from turnout.cli.checks import check_records
 from turnout.config import Format, Settings, parse
 from turnout.config.tables import source_table
 from turnout.decode import SourceShape, open_decoder

@@ -4,8 +4,7 @@ import pytest
 from pydantic import SecretStr
 
 from turnout.config.auth import OAuthSettings
-from turnout.kafka.diagnosis import cause_in
-from turnout.kafka.probe import ask_for_token
+from turnout.kafka.diagnosis import ask_for_token, cause_in
 
 FAILED = "Authentication failed during authentication due to invalid credentials with SASL mechanism"
 

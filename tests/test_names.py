@@ -16,15 +16,16 @@ ELSEWHERE = {
     # Commands, as people call them.
     "test_cli.py": "cli/app cli/broker cli/demo cli/history cli/init cli/options cli/output cli/prepare cli/run "
     "cli/sql cli/status cli/summary cli/swap cli/tables",
-    "live/test_check.py": "cli/checks cli/kafka_checks",
+    "live/test_check.py": "cli/checks",
     "test_cluster_settings.py": "spark/packages",
     # The client is one thing to those who use it.
     "test_client.py": "client/frames client/html client/http",
-    "test_client_live.py": "client/changes client/events client/subscription client/wire plan/retries",
+    "test_client_live.py": "client/events client/subscription client/wire plan/retries",
     "test_client_computed.py": "client/newest",
+    "test_mirror.py": "client/changes",
     # turnout.yaml as a whole: each rule is seen by what is said about a wrong file.
     "test_config_loading.py": "config/auth_checks config/checks config/config_errors config/document config/settings",
-    "test_security.py": "config/auth kafka/keystores kafka/hidden_texts",
+    "test_security.py": "config/auth kafka/keystores",
     "test_plan.py": "config/tables plan/tables",
     "test_control.py": "config/topic_rules plan/control_parsing plan/control_schema",
     # Decoders agree with each other, whatever the record.
@@ -32,7 +33,6 @@ ELSEWHERE = {
     "test_decoder.py": "decode/columns decode/exact_reader decode/packing",
     # Parts that only a real Kafka, Spark or process can show.
     "live/test_formats.py": "decode/record_decoder",
-    "live/test_secured.py": "kafka/probe",
     "live/test_catching_up.py": "kafka/end_watch",
     "live/test_bulk.py": "kafka/clients",
     "live/test_swaps.py": "kafka/lag spark/java_errors swap/generations swap/orchestrator swap/publisher swap/swaps",

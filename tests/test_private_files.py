@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from turnout.config import Settings
+from turnout.config.secrets import hidden_texts
 from turnout.config.settings import SparkSettings
-from turnout.kafka.hidden_texts import hidden_texts
 from turnout.store.database import Database
 from turnout.store.private_files import keep_private
 

@@ -42,8 +42,8 @@ TLS = Listener(Protocol.SSL)
 @pytest.fixture(autouse=True)
 def _slow_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """`turnout check` gives up soon, as a person would; here a busy machine gets its time."""
-    monkeypatch.setattr("turnout.kafka.probe.SECONDS", patience(10))
-    monkeypatch.setattr("turnout.kafka.probe._COMPLAINT_SECONDS", patience(0.5))
+    monkeypatch.setattr("turnout.kafka.diagnosis.SECONDS", patience(10))
+    monkeypatch.setattr("turnout.kafka.diagnosis._COMPLAINT_SECONDS", patience(0.5))
     monkeypatch.setattr("turnout.spark.java_client.SECONDS", int(patience(30)))
     monkeypatch.setattr("turnout.kafka.topics.GROUP_SECONDS", patience(10))
 

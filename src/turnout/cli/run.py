@@ -39,7 +39,7 @@ def run(
     settings = settings.model_copy(update={"server": server})
     # Late: it loads Spark, and the faults of a file are reported without that.
     from turnout import service
-    from turnout.kafka.hidden_texts import hidden_texts
+    from turnout.config.secrets import hidden_texts
 
     log_to_stderr(LogFormat(log_format or settings.log.format), hidden_texts(settings))
     service.run(settings, insecure=insecure, on_ready=lambda url: print(f"Turnout is at {url}", flush=True))

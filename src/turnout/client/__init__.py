@@ -1,6 +1,6 @@
 """The Python client: rows over HTTP, and live tables that follow swaps by themselves."""
 
-from turnout.client.changes import ChangesSubscription
+from turnout.client.changes import ChangesSubscription, Mirror
 from turnout.client.client import Client, Table, connect
 from turnout.client.events import (
     Changes,
@@ -17,7 +17,6 @@ from turnout.client.events import (
     WindowOptions,
 )
 from turnout.client.http import DEFAULT_URL
-from turnout.client.mirror import Mirror
 from turnout.client.newest import SqlSubscription, SummarySubscription, WindowSubscription
 from turnout.client.subscription import Subscription
 

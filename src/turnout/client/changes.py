@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
-from turnout.client.events import Changes, Json, Snapshot, Texts, Values, named
+from turnout.client.events import Changes, Columns, Json, Row, Snapshot, Texts, Values, named
+from turnout.client.frames import Frames
 from turnout.client.live import Live
-from turnout.client.mirror import Mirror
 from turnout.client.subscription import Subscription
+
+if TYPE_CHECKING:
+    import pyarrow
 
 # So many changes wait one by one for a slow consumer; beyond that they become one.
 MAX_EVENTS, MAX_ROWS = 1_000, 100_000
@@ -51,6 +56,66 @@ class Delta:
             self.deleted.discard(identity)
             into = self.updated
         into[identity] = row
+
+
+class Mirror(Frames):
+    """A copy of a table that follows it. Safe to read from any thread; every answer is of one moment."""
+
+    def __init__(self, table: str) -> None:
+        self.table = table
+        self._lock = threading.Lock()
+        self._now = Snapshot(table, 0, 0, (), {})
+
+    def __len__(self) -> int:
+        return len(self._now)
+
+    def __contains__(self, identity: object) -> bool:
+        return identity in self._now._values
+
+    def __repr__(self) -> str:
+        now = self._now
+        return f"<Mirror of {self.table}: {len(now):,} rows, generation {now.generation}, version {now.version}>"
+
+    @property
+    def rows(self) -> dict[str, Row]:
+        """Every row by its id, as a copy."""
+        return self.snapshot().rows
+
+    @property
+    def generation(self) -> int:
+        """0 before the first data."""
+        return self._now.generation
+
+    @property
+    def version(self) -> int:
+        return self._now.version
+
+    @property
+    def columns(self) -> Columns:
+        return self._now.columns
+
+    def snapshot(self) -> Snapshot:
+        """All of it at one moment: rows, generation and version belong together. Empty before the first data."""
+        with self._lock:
+            return replace(self._now, _values=self._now._values.copy())
+
+    def to_arrow(self) -> pyarrow.Table:
+        """The table as it is now."""
+        return self.snapshot().to_arrow()
+
+    # -- for its subscription
+
+    def _replace(self, now: Snapshot) -> None:
+        with self._lock:
+            self._now = now
+
+    def _apply(self, change: Delta) -> None:
+        with self._lock:
+            for identity in change.deleted:
+                self._now._values.pop(identity, None)
+            self._now._values.update(change.inserted)
+            self._now._values.update(change.updated)
+            self._now = replace(self._now, version=change.version)
 
 
 class ChangesSubscription(Subscription[Changes]):

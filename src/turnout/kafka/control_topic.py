@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 
 from turnout.config import KafkaSettings
 from turnout.kafka.clients import AT_END, AT_LOW, MISSING, client_properties, consumer_properties, describe, set_up
-from turnout.kafka.probe import cause_of
+from turnout.kafka.diagnosis import cause_of
 from turnout.kafka.security import files_of
 from turnout.plan.retries import growing_pause
 

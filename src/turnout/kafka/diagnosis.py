@@ -1,16 +1,29 @@
 """Why Kafka cannot be used, in words for people: one cause with its remedy, from what a client said or what was seen.
 
-Knows the words of both clients, Java's and librdkafka's. `probe.py` tries the connection itself.
+Knows the words of both clients, Java's and librdkafka's. Clients often say only that they could not connect; then the
+steps of a connection are tried without a client (name, port, TLS, token endpoint), each for a bounded time.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+import socket
+import ssl
+from dataclasses import dataclass, replace
+
+import httpx
 
 from turnout.config import KafkaSettings
-from turnout.config.secrets import masked
-from turnout.kafka.hidden_texts import secrets_of
+from turnout.config.auth import AuthSettings, OAuthSettings
+from turnout.config.secrets import masked, secrets_of
+from turnout.errors import TurnoutError
+from turnout.kafka.security import revealed, trusted
+
+SECONDS = 3.0
+# How long a broker gets to complain about a client's certificate, which in TLS 1.3 comes after the handshake.
+_COMPLAINT_SECONDS = 0.5
+# OpenSSL's numbers for why a certificate was not accepted.
+_EXPIRED, _OTHER_HOST, _OTHER_ADDRESS = 10, 62, 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,3 +124,155 @@ def without_secrets(text: str, kafka: KafkaSettings) -> str:
     lines = [line for line in text.splitlines() if not re.match(r"\s*(at |\.\.\. \d+ more|Caused by:)", line)]
     text = "\n".join(lines) if lines else text
     return masked(text, secrets_of(kafka))
+
+
+def explain(kafka: KafkaSettings, words: str = "") -> Cause | None:
+    """Why the cluster cannot be used: by a client's error text where that is specific, else by trying each step."""
+    named = cause_in(words)
+    if named is not None and named not in (UNTRUSTED, NOT_RUNNING, NO_SUCH_NAME):
+        return named
+    if kafka.auth is not None and kafka.auth.oauth is not None and (seen := ask_for_token(kafka.auth.oauth)):
+        return seen
+    return walk(kafka) or named
+
+
+def cause_of(kafka: KafkaSettings, words: str, hint: str) -> Cause:
+    """The same; without a known cause the client's own words, secrets masked, and `hint`."""
+    return explain(kafka, words) or Cause("unknown", without_secrets(words, kafka), hint)
+
+
+def walk(kafka: KafkaSettings) -> Cause | None:
+    """The first step that fails towards every one of the brokers; None where one can be reached."""
+    first: Cause | None = None
+    for address in kafka.bootstrap_servers.split(","):
+        host, _, port = address.strip().rpartition(":")
+        cause = _walk_to(host.strip("[]"), int(port), kafka.auth)
+        if cause is None:
+            return None
+        first = first or cause
+    return first
+
+
+def _walk_to(host: str, port: int, auth: AuthSettings | None) -> Cause | None:
+    try:
+        socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError:
+        return replace(NO_SUCH_NAME, text=f"the name {host!r} is not known")
+    try:
+        link = socket.create_connection((host, port), SECONDS)
+    except TimeoutError:
+        return Cause(
+            "no_answer", f"{host}:{port} does not answer", "see that firewalls and proxies let this machine through"
+        )
+    except OSError as error:
+        return replace(NOT_RUNNING, text=f"nothing listens at {host}:{port} ({error.strerror or type(error).__name__})")
+    with link:
+        link.settimeout(SECONDS)
+        return _secure(link, host, auth) if auth is not None and auth.tls else _plain(link)
+
+
+def _plain(link: socket.socket) -> Cause | None:
+    """A port that answers a TLS greeting is not one for plain text."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    try:
+        with context.wrap_socket(link):
+            return Cause("port_speaks_tls", "the broker's port speaks TLS", "use auth.protocol SSL or SASL_SSL")
+    except OSError:
+        return None
+
+
+def _secure(link: socket.socket, host: str, auth: AuthSettings) -> Cause | None:
+    try:
+        context = ssl.create_default_context(cadata=trusted(auth))
+        context.check_hostname = auth.verify_hostname
+        if auth.certificate_file is not None:
+            context.load_cert_chain(auth.certificate_file, auth.key_file, revealed(auth.key_password))
+    except (OSError, ValueError) as error:
+        return Cause("bad_files", f"the files of auth cannot be used ({_reason(error)})", "correct them")
+    except TurnoutError as error:
+        return Cause("bad_files", error.message, error.hint)
+    try:
+        with context.wrap_socket(link, server_hostname=host) as secured:
+            return None if auth.keystore_file is not None else _complaint(secured)
+    except ssl.SSLCertVerificationError as error:
+        return _untrusted(error)
+    except OSError as error:
+        if isinstance(error, ssl.SSLError) and "ALERT" in (error.reason or ""):
+            return CLIENT_CERTIFICATE
+        return Cause(
+            "port_without_tls",
+            f"the broker's port does not speak TLS ({_reason(error)})",
+            "use the port of its TLS listener, or auth.protocol PLAINTEXT or SASL_PLAINTEXT",
+        )
+
+
+def _complaint(secured: ssl.SSLSocket) -> Cause | None:
+    secured.settimeout(_COMPLAINT_SECONDS)
+    try:
+        secured.recv(1)
+    except ssl.SSLError as error:
+        return CLIENT_CERTIFICATE if "ALERT" in (error.reason or "") else None
+    except OSError:  # silence is the good answer: a broker waits for its client to speak
+        return None
+    return None
+
+
+def _untrusted(error: ssl.SSLCertVerificationError) -> Cause:
+    if error.verify_code == _EXPIRED:
+        return EXPIRED
+    if error.verify_code in (_OTHER_HOST, _OTHER_ADDRESS):
+        return replace(WRONG_NAME, text=f"the broker's certificate is for another name ({error.verify_message})")
+    return replace(UNTRUSTED, text=f"{UNTRUSTED.text} ({error.verify_message})")
+
+
+def ask_for_token(oauth: OAuthSettings) -> Cause | None:
+    """Why the token endpoint gives no token; None where it gives one."""
+    where = f"the token endpoint {oauth.token_endpoint}"
+    try:
+        # Java and librdkafka ask without the proxies of the environment too.
+        answer = httpx.post(**oauth.token_request(), timeout=SECONDS, trust_env=False)
+    except (httpx.HTTPError, OSError) as error:
+        return _endpoint_down(where, error)
+    try:
+        found = dict(answer.json())
+    except (ValueError, TypeError):
+        found = {}
+    if answer.is_success and found.get("access_token"):
+        return None
+    why = "its answer has no access_token"
+    if not answer.is_success:
+        # The standard's fields of a refusal; nothing else of its text is repeated.
+        words = ", ".join(str(found[name]) for name in ("error", "error_description") if found.get(name))
+        said = f": {masked(words, [oauth.client_secret.get_secret_value()])}"[:200] if words else ""
+        why = f"HTTP {answer.status_code}{said}"
+    return Cause(
+        "token_refused",
+        f"{where} gave no token ({why})",
+        "correct auth.oauth: token_endpoint, client_id, client_secret and scope",
+    )
+
+
+def _endpoint_down(where: str, error: BaseException) -> Cause:
+    while (before := error.__cause__ or error.__context__) is not None:  # of a client's error, the socket's
+        error = before
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return Cause(
+            "token_endpoint_not_trusted",
+            f"{where} has a certificate that is not trusted ({error.verify_message})",
+            "give the PEM file of its authority as auth.oauth.ca_file, or have the certificate renewed",
+        )
+    if isinstance(error, socket.gaierror):
+        return Cause("token_endpoint_name", f"{where}: its name is not known", "correct auth.oauth.token_endpoint")
+    return Cause(
+        "token_endpoint_down",
+        f"{where} cannot be reached ({_reason(error)})",
+        "see that it runs and that this machine may reach it, or correct auth.oauth.token_endpoint",
+    )
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, ssl.SSLError):
+        return (error.reason or "TLS failed").replace("_", " ").lower()
+    return (error.strerror if isinstance(error, OSError) else "") or str(error) or type(error).__name__

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from turnout.config import KafkaSettings
 from turnout.config.auth import AuthSettings, Mechanism, OAuthSettings
-from turnout.config.secrets import MASK
+from turnout.config.secrets import MASK, SECRET_NAMES
 from turnout.kafka.keystores import bad_file, is_jks, openssl, pem_blocks, trusted_certificates, unreadable
 
 # The Java names of raw properties that librdkafka has under the same name and with the same values. The
@@ -33,8 +33,6 @@ SHARED_PROPERTIES = frozenset(
         "socket.connection.setup.timeout.ms",
     }
 )
-SECRET_NAMES = r"password|passphrase|secret|jaas|credential|private\.key|ssl\.keystore\.key|ssl\.key\.pem|token$"
-"""What the name of a property that holds a secret looks like, whatever its case; Spark's log obeys it too."""
 
 _SECRET_NAME = re.compile(SECRET_NAMES, re.IGNORECASE)
 _HOSTNAME_CHECK = "ssl.endpoint.identification.algorithm"

@@ -19,8 +19,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from turnout.config import KafkaSettings
 from turnout.errors import TurnoutError
 from turnout.kafka.clients import AT_END, AT_LOW, MISSING, consumer_properties, describe, set_up
-from turnout.kafka.diagnosis import NOT_BY_WAITING, TOPIC_DENIED, cause_in
-from turnout.kafka.probe import cause_of
+from turnout.kafka.diagnosis import NOT_BY_WAITING, TOPIC_DENIED, cause_in, cause_of
 from turnout.kafka.security import files_of
 from turnout.plan.offsets import Offsets
 from turnout.plan.plan import Start

@@ -21,10 +21,10 @@ from pyspark import SparkConf, SparkContext, java_gateway
 from pyspark.sql import SparkSession
 
 from turnout.config import SparkSettings
+from turnout.config.secrets import SPARK_SECRET_NAMES
 from turnout.errors import TurnoutError
 from turnout.java.jars import resolve
 from turnout.java.runtime import find_java
-from turnout.kafka.hidden_texts import SPARK_SECRET_NAMES
 from turnout.spark.class_archive import archive_file, use
 from turnout.spark.cluster import carried, is_local, python_of_workers, reached_at
 from turnout.spark.folders import is_url

@@ -18,10 +18,9 @@ from turnout.decode.schemas import schemas_of
 from turnout.decode.topic_check import Sample, take_samples
 from turnout.errors import TurnoutError
 from turnout.kafka.clients import bulk_properties
-from turnout.kafka.diagnosis import without_secrets
+from turnout.kafka.diagnosis import explain, without_secrets
 from turnout.kafka.end_watch import EndWatch
 from turnout.kafka.lost_records import Gap, LostRecords
-from turnout.kafka.probe import explain
 from turnout.kafka.security import java_properties
 from turnout.kafka.topics import Topics
 from turnout.logs import about
