@@ -19,6 +19,8 @@ PAGES = {
     "CHANGELOG.md": "changelog.md",
     "bench/README.md": "bench.md",
     "tests/README.md": "tests.md",
+    "CONTRIBUTING.md": "how-to-contribute.md",
+    "SECURITY.md": "security.md",
 }
 ASSETS = {"web/page/public/icon.svg": "icon.svg", "docs/site/site.css": "site.css", "LICENSE": "LICENSE.txt"}
 PLACES = {**PAGES, **ASSETS}
