@@ -115,7 +115,7 @@ demo: setup ## broker, sample data, orchestrator and web page (ARGS="--port 8080
 	$(BIN)/turnout demo $(ARGS)
 
 test: setup browser ## what a change must pass: lint and the audit, then all tests (ARGS="-k swap" for some)
-	@$(MAKE) --no-print-directory -j 3 lint audit test-web
+	@$(MAKE) --no-print-directory -j 3 lint audit test-web docs
 	$(PYTEST) $(ARGS)
 
 test-fast: $(STAMP) page ## the tests without a broker, Spark and a browser: under 40 seconds
