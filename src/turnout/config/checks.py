@@ -6,13 +6,12 @@ wrong by itself has its fault already, and comes here as None.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from turnout.config.auth import RegistrySettings
-from turnout.config.auth_checks import auth_faults, registry_faults, rendered_names
+from turnout.config.auth import Faults, RegistrySettings, auth_faults, registry_faults, rendered_names
 from turnout.config.config_errors import SettingPath, did_you_mean
 from turnout.config.settings import (
     AccessSettings,
@@ -35,7 +34,6 @@ _TOKEN = re.compile(r"[!-~]{16,512}")
 _JOINED = ("left", "right", "join", "duplicates")
 _OWN = ("sources", "columns", "sql")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-Faults = Iterator[tuple[SettingPath, str]]
 _M = TypeVar("_M", bound=BaseModel)
 
 
@@ -173,21 +171,18 @@ def _view(path: SettingPath, view: ViewSettings, sources: Mapping[str, SourceSet
         seen.add(name)
     if len(seen) < len(view.read):
         return
-    keyed = [(name, sources.get(name)) for name in view.read]
-    faults = [fault for name, source in keyed if source is not None for fault in _on(path, view.on, name, source)]
-    yield from faults
-    found = {name: source for name, source in keyed if source is not None}
-    if found and not faults and len(found) == len(keyed):
-        yield from _types(path, view.on, found)
+    on, found, keyed = view.on, {name: source for name in view.read if (source := sources.get(name))}, 0
+    for name, source in found.items():
+        if on not in source.columns:
+            has = ", ".join(source.columns)
+            yield (*path, "on"), f"source '{name}' has no column '{on}' (has: {has}); fix the name or add the column"
+        elif on != source.key:
+            yield (*path, "on"), f"'{on}' is not the key of source '{name}' (key: {source.key}); join on the key"
+        else:
+            keyed += 1
+    if found and keyed == len(view.read):
+        yield from _types(path, on, found)
         yield from _shown(path, view, found)
-
-
-def _on(path: SettingPath, on: str, name: str, source: SourceSettings) -> Faults:
-    if on not in source.columns:
-        has = ", ".join(source.columns)
-        yield (*path, "on"), f"source '{name}' has no column '{on}' (has: {has}); fix the name or add the column"
-    elif on != source.key:
-        yield (*path, "on"), f"'{on}' is not the key of source '{name}' (key: {source.key}); join on the key"
 
 
 def _types(path: SettingPath, on: str, sources: Mapping[str, SourceSettings]) -> Faults:
