@@ -5,7 +5,6 @@ Errors of the server and of the connection become TurnoutError. The calls themse
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -25,7 +24,6 @@ TIMEOUT_SECONDS = 30.0
 # The server writes a file whole before it sends the first byte.
 _FILE_SECONDS = 600.0
 _READ_TIMEOUT = httpx.Timeout(TIMEOUT_SECONDS, read=_FILE_SECONDS)
-_BUFFER_BYTES = 256 * 1024
 
 Query = list[tuple[str, str | int | float | bool | None]]
 
@@ -70,7 +68,11 @@ class Http:
             return self._http.request(method, path, **request)
 
     def arrow(self, path: str, query: Query) -> pyarrow.Table:
-        """An Arrow stream, read as it comes. Its schema's metadata has generation, version and total."""
+        """An Arrow stream. The metadata of the table's schema has generation, version and total."""
+        import pyarrow as pa
+
+        # Grows in place, and the columns of the table are parts of it: rows are in memory once.
+        body = bytearray()
         with (
             self._failures(),
             self._http.stream("GET", path, params=[*query, ("format", "arrow")], timeout=_READ_TIMEOUT) as response,
@@ -78,15 +80,10 @@ class Http:
             if not response.is_success:
                 response.read()
                 self._answer(response)
-            return self._arrow(response)
-
-    def _arrow(self, response: httpx.Response) -> pyarrow.Table:
-        import pyarrow as pa
-
+            for chunk in response.iter_bytes():
+                body += chunk
         try:
-            # Arrow takes a short read for the end: a buffered reader gives what was asked for.
-            body = io.BufferedReader(_Body(response.iter_bytes()), _BUFFER_BYTES)
-            with pa.ipc.open_stream(pa.PythonFile(body, mode="r")) as reader:
+            with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
                 table = reader.read_all()
         except (pa.ArrowInvalid, OSError) as error:
             raise wire.bad_answer(self.url, f"answered no Arrow stream ({first_line(error)})") from error
@@ -114,28 +111,6 @@ class Http:
         raise error or wire.bad_answer(
             self.url, f"answered {response.status_code} {response.reason_phrase}, not as Turnout does"
         )
-
-
-class _Body(io.RawIOBase):
-    """The body of an answer as a file, so that Arrow reads it without having all of it in memory first."""
-
-    def __init__(self, chunks: Iterator[bytes]) -> None:
-        self._chunks = chunks
-        self._rest = memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while not self._rest:
-            chunk = next(self._chunks, None)
-            if chunk is None:
-                return 0
-            self._rest = memoryview(chunk)
-        count = min(len(buffer), len(self._rest))
-        buffer[:count] = self._rest[:count]
-        self._rest = self._rest[count:]
-        return count
 
 
 def query_of(given: Mapping[str, Any]) -> Query:
