@@ -56,7 +56,7 @@ def java_properties(kafka: KafkaSettings, *, anywhere: bool = False) -> dict[str
     properties["security.protocol"] = auth.protocol.value
     if not auth.verify_hostname and auth.tls:
         properties[_HOSTNAME_CHECK] = ""
-    properties |= _java_trust(auth, anywhere) | _java_certificate(auth, anywhere)
+    properties |= _java_tls(auth, anywhere)
     if auth.mechanism is not None:
         properties |= {"sasl.mechanism": auth.mechanism.value, "sasl.jaas.config": _jaas(auth)}
     if auth.oauth is not None:
@@ -84,7 +84,7 @@ def librdkafka_properties(kafka: KafkaSettings, *, anywhere: bool = False) -> di
     properties["security.protocol"] = auth.protocol.value
     if not auth.verify_hostname and auth.tls:
         properties[_HOSTNAME_CHECK] = "none"
-    properties |= _librdkafka_trust(auth, anywhere) | _librdkafka_certificate(auth, anywhere)
+    properties |= _librdkafka_tls(auth, anywhere)
     if auth.mechanism is not None:
         properties["sasl.mechanism"] = auth.mechanism.value
     if auth.oauth is not None:
@@ -129,23 +129,46 @@ def _given(name: str, secret: SecretStr | None) -> dict[str, str]:
     return {name: secret.get_secret_value()} if secret else {}
 
 
-def _java_trust(auth: AuthSettings, anywhere: bool) -> dict[str, str]:
+def _java_tls(auth: AuthSettings, anywhere: bool) -> dict[str, str]:
+    properties = {}
     if auth.truststore_file is not None and not anywhere:
-        return {
+        properties = {
             "ssl.truststore.type": _store_type(auth.truststore_file),
             "ssl.truststore.location": str(auth.truststore_file),
             **_given("ssl.truststore.password", auth.truststore_password),
         }
-    found = trusted(auth)
-    return {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": found} if found else {}
+    elif authorities := trusted(auth):
+        properties = {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": authorities}
+    if auth.keystore_file is not None and not anywhere:
+        return properties | {
+            "ssl.keystore.type": _store_type(auth.keystore_file),
+            "ssl.keystore.location": str(auth.keystore_file),
+            "ssl.keystore.password": revealed(auth.keystore_password),
+            **_given("ssl.key.password", auth.key_password),
+        }
+    if own := _opened_certificate(auth):
+        properties |= {"ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": own[0], "ssl.keystore.key": own[1]}
+    return properties
 
 
-def _librdkafka_trust(auth: AuthSettings, anywhere: bool) -> dict[str, str]:
+def _librdkafka_tls(auth: AuthSettings, anywhere: bool) -> dict[str, str]:
+    properties = {}
     if auth.ca_file is not None and not anywhere:
-        return {"ssl.ca.location": str(auth.ca_file)}
-    # librdkafka reads no trust stores.
-    found = trusted(auth)
-    return {"ssl.ca.pem": found} if found else {}
+        properties = {"ssl.ca.location": str(auth.ca_file)}
+    elif authorities := trusted(auth):  # librdkafka reads no trust stores
+        properties = {"ssl.ca.pem": authorities}
+    if anywhere:
+        own = _opened_certificate(auth)
+        return properties | ({"ssl.certificate.pem": own[0], "ssl.key.pem": own[1]} if own else {})
+    if auth.keystore_file is not None:
+        _refuse_jks(auth.keystore_file)
+        properties["ssl.keystore.location"] = str(auth.keystore_file)
+        properties["ssl.keystore.password"] = revealed(auth.keystore_password)
+    elif auth.certificate_file is not None:
+        properties["ssl.certificate.location"] = str(auth.certificate_file)
+        properties["ssl.key.location"] = str(auth.key_file or auth.certificate_file)
+        properties |= _given("ssl.key.password", auth.key_password)
+    return properties
 
 
 def trusted(auth: AuthSettings) -> str | None:
@@ -155,39 +178,6 @@ def trusted(auth: AuthSettings) -> str | None:
     if auth.truststore_file is not None:
         return trusted_certificates(auth.truststore_file, revealed(auth.truststore_password))
     return None
-
-
-def _java_certificate(auth: AuthSettings, anywhere: bool) -> dict[str, str]:
-    if auth.keystore_file is not None and not anywhere:
-        return {
-            "ssl.keystore.type": _store_type(auth.keystore_file),
-            "ssl.keystore.location": str(auth.keystore_file),
-            "ssl.keystore.password": revealed(auth.keystore_password),
-            **_given("ssl.key.password", auth.key_password),
-        }
-    own = _opened_certificate(auth)
-    if own is None:
-        return {}
-    return {"ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": own[0], "ssl.keystore.key": own[1]}
-
-
-def _librdkafka_certificate(auth: AuthSettings, anywhere: bool) -> dict[str, str]:
-    if anywhere:
-        own = _opened_certificate(auth)
-        return {"ssl.certificate.pem": own[0], "ssl.key.pem": own[1]} if own else {}
-    if auth.keystore_file is not None:
-        _refuse_jks(auth.keystore_file)
-        return {
-            "ssl.keystore.location": str(auth.keystore_file),
-            "ssl.keystore.password": revealed(auth.keystore_password),
-        }
-    if auth.certificate_file is None:
-        return {}
-    return {
-        "ssl.certificate.location": str(auth.certificate_file),
-        "ssl.key.location": str(auth.key_file or auth.certificate_file),
-        **_given("ssl.key.password", auth.key_password),
-    }
 
 
 def _opened_certificate(auth: AuthSettings) -> tuple[str, str] | None:
