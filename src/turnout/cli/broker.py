@@ -20,4 +20,4 @@ def broker(
     """Run the embedded Kafka alone, until Ctrl-C; prints its address when it is ready."""
     from turnout.local.broker import serve
 
-    serve(port, data, announce=lambda line: print(line, flush=True))
+    serve(port, data)

@@ -62,7 +62,7 @@ class State(StrEnum):
     LIVE = "live"
     """It has the newest data of the server."""
     AWAY = "away"
-    """The server is away; it keeps the last data, and goes on by itself."""
+    """The server cannot be reached; the last data stays, and the client connects again by itself."""
     REFUSED = "refused"
     """Over: the server refused it, and says why."""
     CLOSED = "closed"
@@ -194,7 +194,7 @@ class Snapshot(frames.Frames):
 
     @property
     def rows(self) -> dict[str, Row]:
-        """Every row by its id; made anew at each call."""
+        """Every row by its id; each call makes another dictionary."""
         return named(self.columns, self._values)
 
     def to_arrow(self) -> pyarrow.Table:

@@ -21,7 +21,7 @@ ALLOWED_URLS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 
 Faults = Iterator[tuple[SettingPath, str]]
 _TLS_ONLY = ("ca_file", "truststore_file", "certificate_file", "keystore_file")
-# A setting, and the one without which it means nothing.
+# A setting, and those of which it needs one.
 _GOES_WITH = {
     "truststore_password": ("truststore_file",),
     "key_file": ("certificate_file",),

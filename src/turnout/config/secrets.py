@@ -166,7 +166,7 @@ def _texts(value: Any) -> Iterator[str]:
         for name in type(value).model_fields:
             held = getattr(value, name)
             if name == "token_file" and isinstance(held, Path):
-                with contextlib.suppress(OSError, UnicodeDecodeError):  # whoever needs it reports that
+                with contextlib.suppress(OSError, UnicodeDecodeError):  # the server reports that
                     yield held.read_text(encoding="utf-8").strip()
             yield from _texts(held)
     elif isinstance(value, Mapping):

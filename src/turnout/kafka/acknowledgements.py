@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -21,8 +20,6 @@ RETRY_SECONDS = 0.5
 FLUSH_SECONDS = 0.005
 STOP_SECONDS = 2.0
 
-_logger = logging.getLogger(__name__)
-
 
 class Acknowledgements:
     """Writes outcomes to a topic, as JSON under their request's id. Never raises and hardly waits.
@@ -30,7 +27,7 @@ class Acknowledgements:
     `warn` gets each reason for a failure once, until an outcome is delivered.
     """
 
-    def __init__(self, kafka: KafkaSettings, topic: str, warn: Callable[[str], None] = _logger.warning) -> None:
+    def __init__(self, kafka: KafkaSettings, topic: str, warn: Callable[[str], None]) -> None:
         self._kafka = kafka
         self._topic = topic
         self._warn = warn

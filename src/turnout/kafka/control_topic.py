@@ -293,7 +293,7 @@ class ControlReader:
                     first = records[0]
                     self._undelivered = (
                         f"{len(records)} control record(s) from partition {first.partition} offset {first.offset} on "
-                        f"could not be taken over ({said}); this is tried again until it works"
+                        f"could not be delivered ({said}); Turnout tries again until it works"
                     )
                     self._say(self._warn, self._undelivered)
                 self._stopping.wait(growing_pause(failures, RETRY_SECONDS, RETRY_MAX_SECONDS))

@@ -17,7 +17,7 @@ RESTING_SECONDS = 0.05
 """How often later."""
 RESTS_AFTER_SECONDS = 3.0
 LOOK_SECONDS = 2.0
-"""How often it is asked whether topics were made or deleted, or got partitions."""
+"""How often to ask whether topics were created or deleted, or got partitions."""
 
 _QUESTION_SECONDS = 2.0
 
@@ -31,7 +31,7 @@ class EndWatch:
     def wait_for_more(self, topics: Sequence[str], read: Offsets, stopped: threading.Event) -> None:
         """Return when a partition ends elsewhere than where it was read to, or partitions came or went.
 
-        Also where Kafka does not answer: whoever reads then finds out why. And when `stopped` is set.
+        Also when Kafka does not answer, since the reader then reports why, and when `stopped` is set.
         """
         began = looked = time.monotonic()
         while not stopped.is_set():

@@ -60,7 +60,7 @@ class LostRecords:
             try:
                 self._waiting.put_nowait(gap)
             except queue.Full:
-                log.warning("%d gaps in topics are not looked into: Kafka does not answer", len(gaps) - number)
+                log.warning("Kafka does not answer, so %d gaps in topics are not checked", len(gaps) - number)
                 return
 
     def stop(self) -> None:

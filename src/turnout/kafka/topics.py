@@ -36,7 +36,7 @@ _T = TypeVar("_T")
 _Place = tuple[str, int]
 
 _REFUSED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
-# The client goes on trying after these, and another try in the same question cannot help.
+# The client tries again after these, which cannot help within one question.
 _CREDENTIALS = (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED)
 
 

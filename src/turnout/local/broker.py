@@ -267,7 +267,7 @@ class EmbeddedBroker:
             raise self.failed(f"the broker's folder {folder} could not be formatted")
 
     def _answers(self) -> bool:
-        # Silent: it knocks before the broker listens, and the client's complaints about that would only worry.
+        # Silent: it asks before the broker listens, and nobody needs to read the client's errors about that.
         config: dict[str, Any] = {"log_level": 0, **self._client, "bootstrap.servers": self.bootstrap_servers}
         with suppress(OSError, KafkaException):
             # First without a client, which would wait for its time to pass.
@@ -285,11 +285,11 @@ class EmbeddedBroker:
         return TurnoutError(code="broker_failed", message=message, hint=hint, status=500)
 
 
-def serve(port: int, data: Path, announce: Callable[[str], None] = print) -> None:
-    """Run a broker until SIGINT or SIGTERM; for the main thread. ``announce`` gets a line when ready."""
+def serve(port: int, data: Path) -> None:
+    """Run a broker until SIGINT or SIGTERM; for the main thread. Prints a line when it is ready."""
     asked = threading.Event()
     with on_signals(asked.set), EmbeddedBroker(data, port) as broker:
-        announce(f"Kafka is ready at {broker.bootstrap_servers} (data: {broker.data}); Ctrl-C stops it")
+        print(f"Kafka is ready at {broker.bootstrap_servers} (data: {broker.data}); Ctrl-C stops it", flush=True)
         while not asked.wait(0.5):
             if not broker.running:
                 raise broker.failed("the broker ended by itself")

@@ -87,7 +87,7 @@ def settings(folder: Path, bootstrap_servers: str, port: int) -> Settings:
 
 
 def _fill(bootstrap_servers: str, producer: SampleProducer) -> tuple[int, list[People]]:
-    """Make the topics that are not there, and give each pair its first people; how many records, and who goes on."""
+    """Create the topics that are missing, and write the first people of each pair; how many records, and who."""
     written = 0
     people = []
     topics = Topics(KafkaSettings(bootstrap_servers=bootstrap_servers))

@@ -72,7 +72,7 @@ SUMMIT = Theme(
 
 
 class People:
-    """The people of one pair of topics: first the ones who are there already, then what goes on to happen.
+    """The people of one pair of topics: those who are there at the start, then what happens to them.
 
     The same arguments give the same records. `first_user` is the number of the first one, so that a later run
     on the same topics adds people instead of repeating them.
@@ -163,7 +163,7 @@ class SampleProducer:
     """Writes samples to a broker: some at once, then endless ones at a rate, in a thread of its own."""
 
     def __init__(self, bootstrap_servers: str) -> None:
-        # Silent: the broker ends with the demo, and what the client says about that would only worry.
+        # Silent: the broker ends with the demo, and nobody needs to read the client's errors about that.
         config: dict[str, str | int] = {"bootstrap.servers": bootstrap_servers, "linger.ms": 5}
         self._client = Producer(config, logger=SILENT)
         self._stopping = threading.Event()
