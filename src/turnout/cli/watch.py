@@ -116,21 +116,12 @@ def picture(window: Window, before: Window | None, state: str = "live") -> Rende
     header = Text("   ".join(facts), style="bold")
     header.append(state, style=_STATE_STYLES.get(state, "red"))
     shown = output.table_of(window.columns)
-    for row, styles in zip(window.rows, _styles(window, before), strict=True):
-        shown.add_row(*(output.cell(value, style) for value, style in zip(row.values(), styles, strict=True)))
-    return Group(header, shown)
-
-
-def _styles(window: Window, before: Window | None) -> list[list[str]]:
-    """A style for each cell. Against another generation nothing stands out: all of it is new."""
-    width = len(window.columns)
-    if before is None or before.generation != window.generation:
-        return [[""] * width for _ in window.rows]
-    old = dict(zip(before.ids, before.rows, strict=True))
-    styles = []
+    # Against another generation nothing stands out: all of it is new.
+    compared = before is not None and before.generation == window.generation
+    old = {} if before is None else dict(zip(before.ids, before.rows, strict=True))
     for identity, row in zip(window.ids, window.rows, strict=True):
-        was = old.get(identity)
+        was = old.get(identity) if compared else row
+        style = _NEW if was is None else _CHANGED
         same = {name for name, value in row.items() if was is not None and name in was and was[name] == value}
-        changed = _NEW if was is None else _CHANGED
-        styles.append(["" if name in same else changed for name in row])
-    return styles
+        shown.add_row(*(output.cell(value, "" if name in same else style) for name, value in row.items()))
+    return Group(header, shown)
