@@ -10,7 +10,7 @@ import signal
 import sys
 import tempfile
 import threading
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 import httpx
@@ -21,7 +21,7 @@ from turnout.config.settings import KafkaSettings, Settings
 from turnout.java import jars
 from turnout.java.runtime import find_java
 from turnout.kafka.topics import Topics
-from turnout.local.broker import EmbeddedBroker, free_port, is_free, on_signals
+from turnout.local.broker import HOST, EmbeddedBroker, free_port, is_free, on_signals
 from turnout.local.demo_data import HARBOUR, SUMMIT, People, SampleProducer, Theme
 from turnout.testing import create_topic
 
@@ -65,12 +65,16 @@ def run(*, port: int = 10000, records_per_second: float = 20, data: Path | None 
         web_port = _free(port)
         if port and web_port != port:
             screen.print(f"[yellow]![/] Port {port} is taken; the page is at port {web_port}")
-        waiting = _Waiting(screen, broker.bootstrap_servers, folder if data else None)
-        open_things.callback(waiting.stop)
+        url, stopping = f"http://{HOST}:{web_port}", threading.Event()
+        arguments = (screen, url, banner(url, broker.bootstrap_servers, folder if data else None), stopping)
+        waiting = threading.Thread(target=_show_when_ready, args=arguments, name="turnout-demo-banner", daemon=True)
+        waiting.start()
+        open_things.callback(waiting.join, 2)
+        open_things.callback(stopping.set)
         # Late: it loads Spark, which takes a moment that is better spent with something to see.
         from turnout import service
 
-        service.run(settings(folder, broker.bootstrap_servers, web_port), on_ready=waiting.on_ready)
+        service.run(settings(folder, broker.bootstrap_servers, web_port))
 
 
 def settings(folder: Path, bootstrap_servers: str, port: int) -> Settings:
@@ -90,8 +94,7 @@ def _fill(bootstrap_servers: str, producer: SampleProducer) -> tuple[int, list[P
     """Create the topics that are missing, and write the first people of each pair; how many records, and who."""
     written = 0
     people = []
-    topics = Topics(KafkaSettings(bootstrap_servers=bootstrap_servers))
-    try:
+    with closing(Topics(KafkaSettings(bootstrap_servers=bootstrap_servers))) as topics:
         known = topics.names()
         wanted = {topic: PARTITIONS for users, accounts, _ in PAIRS for topic in (users, accounts)} | {CONTROL: 1}
         for topic, partitions in wanted.items():
@@ -102,42 +105,20 @@ def _fill(bootstrap_servers: str, producer: SampleProducer) -> tuple[int, list[P
             before = sum(topics.end_offsets([users, accounts]).next.values())
             people.append(People(users, accounts, theme, first_user=before + 1))
             written += producer.write(people[-1].backlog(0 if before else BACKLOG_USERS))
-    finally:
-        topics.close()
     return written, people
 
 
-class _Waiting:
-    """Shows that Spark starts, and the banner once the tables are there; a thread, while the server runs."""
-
-    def __init__(self, screen: Console, bootstrap_servers: str, kept: Path | None) -> None:
-        self._screen = screen
-        self._bootstrap_servers = bootstrap_servers
-        self._kept = kept
-        self._url = ""
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="turnout-demo-banner", daemon=True)
-        self._thread.start()
-
-    def on_ready(self, url: str) -> None:
-        """The server listens; its tables may still be empty."""
-        self._url = url
-
-    def stop(self) -> None:
-        self._stopping.set()
-        self._thread.join(2)
-
-    def _run(self) -> None:
-        ready = False
-        with self._screen.status("Starting Spark and building the tables ..."):
-            while not ready:
-                if self._stopping.wait(_POLL_SECONDS):
-                    return
-                with suppress(httpx.HTTPError):
-                    ready = bool(self._url) and httpx.get(f"{self._url}/readyz", timeout=5).is_success
-        _done(self._screen, "Spark, and the tables")
-        # Soft wrap: commands must survive being copied.
-        self._screen.print(banner(self._url, self._bootstrap_servers, self._kept), soft_wrap=True)
+def _show_when_ready(screen: Console, url: str, text: str, stopping: threading.Event) -> None:
+    """Show that Spark starts, and the text once the tables are there; on a thread, while the server runs."""
+    ready = False
+    with screen.status("Starting Spark and building the tables ..."):
+        while not ready:
+            if stopping.wait(_POLL_SECONDS):
+                return
+            with suppress(httpx.HTTPError):
+                ready = httpx.get(f"{url}/readyz", timeout=5).is_success
+    _done(screen, "Spark, and the tables")
+    screen.print(text, soft_wrap=True)  # commands must survive being copied
 
 
 def banner(url: str, bootstrap_servers: str, kept: Path | None) -> str:
