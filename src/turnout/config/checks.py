@@ -37,8 +37,8 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _M = TypeVar("_M", bound=BaseModel)
 
 
-class Pieces:
-    """The parts of a document that are valid by themselves, and None for others: checks run beside other faults."""
+class ValidParts:
+    """The parts of a document that are valid by themselves, and None for others: all faults are reported at once."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         self.kafka = _valid(KafkaSettings, document.get("kafka", {}))
@@ -65,15 +65,15 @@ def _each(model: type[_M], items: object) -> dict[str, _M | None]:
     return {str(name): _valid(model, value) for name, value in items.items()}
 
 
-def cross_faults(pieces: Pieces) -> Faults:
-    sources, views = pieces.sources, pieces.views
-    if pieces.no_source:
+def cross_faults(parts: ValidParts) -> Faults:
+    sources, views = parts.sources, parts.views
+    if parts.no_source:
         yield ("sources",), "there is none; describe at least one"
     yield from _named("source", [(("sources", name), name) for name in sources])
     for name, source in sources.items():
         if source is not None:
             yield from _source(("sources", name), source)
-            yield from _format(("sources", name), source, has_registry=pieces.has_registry)
+            yield from _format(("sources", name), source, has_registry=parts.has_registry)
     tables: list[tuple[SettingPath, str]] = [(("sources", name, "table"), s.table) for name, s in sources.items() if s]
     tables += [(("views", name), name) for name in views]
     yield from _named("table", tables)
@@ -83,15 +83,15 @@ def cross_faults(pieces: Pieces) -> Faults:
     for name, view in views.items():
         if view is not None:
             yield from _view(("views", name), view, sources)
-    yield from _topics(pieces)
-    if pieces.kafka is not None:
-        yield from _kafka(("kafka",), pieces.kafka)
-    if pieces.control is not None and pieces.control.kafka is not None:
-        yield from _kafka(("control", "kafka"), pieces.control.kafka)
-    if pieces.schema_registry is not None:
-        yield from registry_faults(("schema_registry",), pieces.schema_registry)
-    if pieces.access is not None:
-        yield from _access(pieces.access)
+    yield from _topics(parts)
+    if parts.kafka is not None:
+        yield from _kafka(("kafka",), parts.kafka)
+    if parts.control is not None and parts.control.kafka is not None:
+        yield from _kafka(("control", "kafka"), parts.control.kafka)
+    if parts.schema_registry is not None:
+        yield from registry_faults(("schema_registry",), parts.schema_registry)
+    if parts.access is not None:
+        yield from _access(parts.access)
 
 
 def _named(kind: str, names: Sequence[tuple[SettingPath, str]]) -> Faults:
@@ -121,18 +121,15 @@ def _columns(path: SettingPath, columns: Mapping[str, object]) -> Faults:
 
 def _source(path: SettingPath, source: SourceSettings) -> Faults:
     columns = source.columns
+    yield from _columns(path, columns)
     if not columns:
         yield (*path, "columns"), "there is none; describe at least one, such as {id: string}"
-    yield from _columns(path, columns)
-    if columns and source.key not in columns:
+    elif source.key not in columns:
         fix = did_you_mean(source.key, list(columns), "fix the name or add the column")
         yield (*path, "key"), f"no column '{source.key}' (has: {', '.join(columns)}); {fix}"
-    elif columns and not columns[source.key].exact:
-        yield (
-            (*path, "key"),
-            f"column '{source.key}' is {columns[source.key]}, which is not exact enough for a key; "
-            f"use string, int64 or decimal(p,s)",
-        )
+    elif not columns[source.key].exact:
+        shown = f"column '{source.key}' is {columns[source.key]}, which is not exact enough for a key"
+        yield (*path, "key"), f"{shown}; use string, int64 or decimal(p,s)"
     if source.max_rows is not None and source.rows == "latest":
         yield (*path, "max_rows"), "works with rows: all only, got rows: latest; remove one of them"
 
@@ -143,10 +140,8 @@ def _format(path: SettingPath, source: SourceSettings, *, has_registry: bool) ->
         if source.schema_file is not None:
             yield (*path, "schema_file"), "has no use with format: json; set format: avro or protobuf, or remove it"
     elif source.schema_file is None and not has_registry:
-        yield (
-            (*path, "format"),
-            f"{source.format} needs schemas, and there is none; add schema_registry: {{url: ...}}, or schema_file here",
-        )
+        remedy = "add schema_registry: {url: ...}, or schema_file here"
+        yield (*path, "format"), f"{source.format} needs schemas, and there is none; {remedy}"
     if source.message is not None and (source.format is not Format.PROTOBUF or source.schema_file is None):
         yield (*path, "message"), "has a use with format: protobuf and schema_file only; remove it"
 
@@ -214,25 +209,25 @@ def _shown(path: SettingPath, view: ViewSettings, sources: Mapping[str, SourceSe
             yield path, f"would have two columns '{column}'; rename a column of {among}"
 
 
-def _topics(pieces: Pieces) -> Faults:
+def _topics(parts: ValidParts) -> Faults:
     """What Turnout writes must not be what it reads: it would feed itself."""
     # A topic that is written and read is a fault of the setting that writes it.
-    quiet = pieces.control and pieces.control.model_copy(update={"ack_topic": None})
-    taken = taken_topics(pieces.kafka, quiet, None)
-    for name, source in pieces.sources.items():
+    quiet = parts.control and parts.control.model_copy(update={"ack_topic": None})
+    taken = taken_topics(parts.kafka, quiet, None)
+    for name, source in parts.sources.items():
         if source is not None and (reason := reserved(source.topic, taken)):
             yield ("sources", name, "topic"), f"'{source.topic}' {reason}; choose another topic"
-    read = {source.topic: f"sources.{name}.topic" for name, source in pieces.sources.items() if source}
-    control = pieces.control
+    read = {source.topic: f"sources.{name}.topic" for name, source in parts.sources.items() if source}
+    control = parts.control
     if control is not None:
         if control.ack_topic == control.topic:
             yield ("control", "ack_topic"), f"is the control topic '{control.topic}' itself; choose another topic"
-        if one_cluster(pieces.kafka, control.kafka):
+        if one_cluster(parts.kafka, control.kafka):
             read[control.topic] = "control.topic"
             if control.ack_topic in read and control.ack_topic != control.topic:
                 yield ("control", "ack_topic"), f"is read as {read[control.ack_topic]} too; choose another topic"
-    if isinstance(pieces.dead_letter_topic, str) and pieces.dead_letter_topic in read:
-        yield ("dead_letter_topic",), f"is read as {read[pieces.dead_letter_topic]} too; choose another topic"
+    if isinstance(parts.dead_letter_topic, str) and parts.dead_letter_topic in read:
+        yield ("dead_letter_topic",), f"is read as {read[parts.dead_letter_topic]} too; choose another topic"
 
 
 def _kafka(path: SettingPath, kafka: KafkaSettings) -> Faults:
@@ -273,10 +268,8 @@ def token_faults(tokens: Iterable[tuple[SettingPath, str]]) -> Faults:
     seen: set[str] = set()
     for path, token in tokens:
         if not _TOKEN.fullmatch(token):
-            yield (
-                path,
-                "must be 16 to 512 letters, digits and signs, without blanks; `openssl rand -hex 32` makes a good one",
-            )
+            rule = "must be 16 to 512 letters, digits and signs, without blanks"
+            yield path, f"{rule}; `openssl rand -hex 32` makes a good one"
         elif token in seen:
             yield path, "is the token of another name already; give each its own"
         seen.add(token)

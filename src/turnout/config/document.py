@@ -75,22 +75,13 @@ def parse_yaml(text: str) -> tuple[Any, list[str]]:
     """The document and its faults; a text that is no YAML gives None and why."""
     try:
         loader = _Loader(text)
-    except yaml.YAMLError as error:
-        return None, [_yaml_fault(error)]
-    try:
         return loader.get_single_data(), list(dict.fromkeys(loader.faults))
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        return None, [_yaml_fault(error)]
-    finally:
-        loader.dispose()
-
-
-def _yaml_fault(error: Exception) -> str:
-    """Where and why, without the line itself: it may hold a secret."""
-    mark = getattr(error, "problem_mark", None)
-    where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-    problem = getattr(error, "problem", None) or "it cannot be read"
-    return f"{where}not YAML ({problem}); correct it (${{...}} and text with ': ' need quotes)"
+        # Where and why, without the line itself: it may hold a secret.
+        mark = getattr(error, "problem_mark", None)
+        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        problem = getattr(error, "problem", None) or "it cannot be read"
+        return None, [f"{where}not YAML ({problem}); correct it (${{...}} and text with ': ' need quotes)"]
 
 
 def changed(node: Any, change: Callable[[SettingPath, Any], Any], path: SettingPath = ()) -> Any:

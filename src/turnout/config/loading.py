@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from turnout.config import config_errors, secrets
 from turnout.config import document as yaml_document
 from turnout.config.auth import ALLOWED_URLS
-from turnout.config.checks import Pieces, cross_faults
+from turnout.config.checks import ValidParts, cross_faults
 from turnout.config.settings import Settings, default_sources, default_views
 from turnout.errors import ConfigError
 
@@ -66,7 +66,7 @@ def parse(document: Mapping[str, Any], folder: Path, environ: Mapping[str, str])
         settings = Settings.model_validate(filled, context=folder)
     except ValidationError as error:
         found += config_errors.from_pydantic(error, Settings)
-    found += cross_faults(Pieces(filled))
+    found += cross_faults(ValidParts(filled))
     # What else is said of a value whose variable is missing is about the name of the variable.
     wrong += [f"{shown(path)}: {text}" for path, text in found if path not in unset or text == unset[path]]
     if "views" not in given and "sources" in given and any(fault.startswith("views.") for fault in wrong):
