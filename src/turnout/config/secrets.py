@@ -101,32 +101,6 @@ def _read(file: Path) -> str:
 
 def _printed(command: object, folder: Path) -> str:
     """What a command prints. No shell runs it, and what it says on its error output may hold secrets."""
-    words = _words(command)
-    try:
-        done = subprocess.run(
-            words,
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=COMMAND_SECONDS,
-            encoding="utf-8",
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise _UnavailableError(f"the command {words[0]} took over {COMMAND_SECONDS:g} s; run it by hand") from None
-    except OSError as error:
-        raise _UnavailableError(f"the command {words[0]} cannot be run ({error.strerror}); correct it") from None
-    except UnicodeDecodeError:
-        raise _UnavailableError(f"the command {words[0]} does not print UTF-8 text; correct it") from None
-    if done.returncode:
-        raise _UnavailableError(f"the command {words[0]} ended with exit code {done.returncode}; run it by hand")
-    if not done.stdout.strip():
-        raise _UnavailableError(f"the command {words[0]} printed nothing; run it by hand")
-    return _one_line_less(done.stdout)
-
-
-def _words(command: object) -> list[str]:
     words: object = command
     if isinstance(command, str):
         try:
@@ -135,7 +109,21 @@ def _words(command: object) -> list[str]:
             words = None
     if not isinstance(words, list) or not words or not all(isinstance(word, str) for word in words):
         raise _UnavailableError("command must be a command line, or a list of a program and its arguments; correct it")
-    return words
+    quiet, limit = subprocess.DEVNULL, COMMAND_SECONDS
+    try:
+        printed = subprocess.check_output(words, cwd=folder, stdin=quiet, stderr=quiet, timeout=limit).decode("utf-8")
+        if printed.strip():
+            return _one_line_less(printed)
+        why = "printed nothing; run it by hand"
+    except subprocess.TimeoutExpired:
+        why = f"took over {limit:g} s; run it by hand"
+    except subprocess.CalledProcessError as error:
+        why = f"ended with exit code {error.returncode}; run it by hand"
+    except OSError as error:
+        why = f"cannot be run ({error.strerror}); correct it"
+    except UnicodeDecodeError:
+        why = "does not print UTF-8 text; correct it"
+    raise _UnavailableError(f"the command {words[0]} {why}")
 
 
 def _one_line_less(text: str) -> str:
