@@ -106,7 +106,7 @@ def _check_address(settings: Settings, insecure: bool) -> None:
         )
     elif not insecure:
         raise TurnoutError(
-            code="insecure_address",
-            message=f"server.host is {host}, which others can reach, and nothing protects it",
-            hint="listen on 127.0.0.1, describe tokens at access:, or start with --insecure",
+            "insecure_address",
+            f"server.host is {host}, which others can reach, and nothing protects it",
+            "listen on 127.0.0.1, describe tokens at access:, or start with --insecure",
         )

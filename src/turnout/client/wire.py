@@ -16,14 +16,6 @@ from turnout.errors import TurnoutError
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
-# The status that the same error has over HTTP; all others are 400.
-_STATUS = {
-    "unknown_table": 404,
-    "internal_error": 500,
-    "store_unavailable": 503,
-    "forbidden": 403,
-    "sql_refused": 422,
-}
 _NAMES = {"summary": tuple(LiveSummaryOptions.__annotations__), "sql": tuple(SqlOptions.__annotations__)}
 _WINDOW_NAMES = tuple(WindowOptions.__annotations__)
 
@@ -63,7 +55,7 @@ def problem(answer: object, status: int | None = None) -> TurnoutError | None:
     if not isinstance(error, dict) or not isinstance(error.get("message"), str):
         return None
     code, hint = str(error.get("code", "error")), str(error.get("hint") or "")
-    return TurnoutError(code=code, message=error["message"], hint=hint, status=status or _STATUS.get(code, 400))
+    return TurnoutError(code, error["message"], hint, status=status)
 
 
 def _check(request: Json) -> None:

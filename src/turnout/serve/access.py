@@ -139,10 +139,9 @@ class Access:
             raise _unauthorized("this server wants a token")
         if steers and identity.role is not Role.OPERATOR:
             raise TurnoutError(
-                code="forbidden",
-                message=f"the token '{identity.name}' is a viewer's: it may look, not change anything",
-                hint="use the token of an operator",
-                status=403,
+                "forbidden",
+                f"the token '{identity.name}' is a viewer's: it may look, not change anything",
+                "use the token of an operator",
             )
         return identity
 
@@ -160,7 +159,7 @@ class Access:
             hint = "use the token of an operator, or set access.sql to viewer"
         else:
             return
-        raise TurnoutError(code="forbidden", message=reason, hint=hint, status=403)
+        raise TurnoutError("forbidden", reason, hint)
 
     def _identify(self, scope: Scope, headers: Headers) -> Identity | None:
         if self._tokens is None:
@@ -314,10 +313,7 @@ def _without_token(scope: Scope, identity: Identity | None) -> Scope:
 
 def _unauthorized(message: str) -> TurnoutError:
     return TurnoutError(
-        code="unauthorized",
-        message=message,
-        hint="send `Authorization: Bearer TOKEN`; on the command line, set TURNOUT_TOKEN",
-        status=401,
+        "unauthorized", message, "send `Authorization: Bearer TOKEN`; on the command line, set TURNOUT_TOKEN"
     )
 
 

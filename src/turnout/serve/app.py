@@ -40,7 +40,7 @@ from turnout.serve.openapi import document
 from turnout.serve.read_api import STOPPING, Api, Services
 from turnout.serve.reads import ReadLimits, Reads
 from turnout.serve.responses import content_security_policy, on_any_error, on_http_error, on_turnout_error
-from turnout.serve.routes import OPENAPI, PAGE, CallRoute
+from turnout.serve.routes import CallRoute, call, routes_of
 from turnout.serve.saved_api import SavedApi
 
 __all__ = ["Server", "Services", "create_app"]
@@ -79,11 +79,11 @@ def create_app(services: Services, access: Access | None = None, static: Path = 
     hub = Hub(services.database, services.status, reads, held, limits.sql_memory_limit)
     viewers = Viewers(limits)
     calls = [
-        *Api(services, viewers, reads, answers).routes(),
-        *AskApi(answers, limits.sql_memory_limit, access.check_sql).routes(),
-        *SavedApi(services.database, answers).routes(),
-        *ControlApi(services).routes(),
-        CallRoute(PAGE, _page(static / "index.html")),
+        *routes_of(Api(services, viewers, reads, answers)),
+        *routes_of(AskApi(answers, limits.sql_memory_limit, access.check_sql)),
+        *routes_of(SavedApi(services.database, answers)),
+        *routes_of(ControlApi(services)),
+        CallRoute(_page(static / "index.html")),
     ]
     app = Starlette(
         routes=[
@@ -105,39 +105,42 @@ def create_app(services: Services, access: Access | None = None, static: Path = 
 
 
 def _description(calls: list[CallRoute], services: Services, access: Access) -> CallRoute:
-    """The call that tells all calls, itself included."""
+    """The call that describes all calls, itself included."""
 
+    @functools.cache
+    def body() -> bytes:
+        public = PUBLIC if access.wants_token else None
+        return to_json(document([*calls, route], services.sources, services.views, public))
+
+    @call("/api/openapi.json", "application/json")
     async def describe(_: Request) -> Response:
-        return Response(body, media_type="application/json", headers={"Cache-Control": "no-store"})
+        """This document."""
+        made = await anyio.to_thread.run_sync(body)
+        return Response(made, media_type="application/json", headers={"Cache-Control": "no-store"})
 
-    route = CallRoute(OPENAPI, describe)
-    body = to_json(document([*calls, route], services.sources, services.views, PUBLIC if access.wants_token else None))
+    route = CallRoute(describe)
     return route
 
 
 def _page(file: Path) -> Callable[[Request], Awaitable[Response]]:
     """The page itself. Browsers ask for it each time, so that it never asks for parts of an older build."""
 
-    def read() -> Response:
+    @call("/", "text/html", errors=("page_not_built",))
+    async def page(_: Request) -> Response:
+        """The page."""
         try:
-            page = file.read_text(encoding="utf-8")
+            html = await anyio.Path(file).read_text(encoding="utf-8")
         except OSError as error:
             raise TurnoutError(
-                code="page_not_built",
-                message="the web page is not built; the API works without it",
-                hint="`make setup` builds it",
-                status=503,
+                "page_not_built", "the web page is not built; the API works without it", "`make setup` builds it"
             ) from error
         # The grid makes its styles in the browser; the page passes the nonce on, so that it alone may.
         nonce = secrets.token_urlsafe(16)
         policy = content_security_policy(f"'self' 'nonce-{nonce}'")
         headers = {"Cache-Control": "no-cache", "Content-Security-Policy": policy}
-        return HTMLResponse(page.replace(_NONCE, nonce), headers=headers)
+        return HTMLResponse(html.replace(_NONCE, nonce), headers=headers)
 
-    async def respond(_: Request) -> Response:
-        return await anyio.to_thread.run_sync(read)
-
-    return respond
+    return page
 
 
 class _Static(StaticFiles):
@@ -243,7 +246,7 @@ def _listen(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except OSError as error:
         raise TurnoutError(
-            code="address_unavailable",
-            message=f"server: cannot listen on {host}:{port}: {error.strerror or error}",
-            hint="give another server.port (0 takes a free one) or server.host",
+            "address_unavailable",
+            f"server: cannot listen on {host}:{port}: {error.strerror or error}",
+            "give another server.port (0 takes a free one) or server.host",
         ) from error

@@ -14,14 +14,14 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from turnout.errors import TurnoutError
-from turnout.serve import bodies, routes
+from turnout.serve import bodies
 from turnout.serve.answers import Answers
 from turnout.serve.formats import Export, Format, TableFile, json_object, json_rows, table_file
 from turnout.serve.limits import Hold
-from turnout.serve.parameters import summary_of
+from turnout.serve.parameters import OF_SUMMARIES, summary_of
 from turnout.serve.reads import Reading
-from turnout.serve.routes import CallRoute
-from turnout.serve.schemas import SqlQuestion
+from turnout.serve.routes import FILE, READING, call
+from turnout.serve.schemas import Groups, SqlQuestion, SqlRows
 from turnout.store.query.sql import SqlResult, read_sql
 from turnout.store.query.summary import Summary, SummaryResult, read_summary
 
@@ -38,10 +38,18 @@ class AskApi:
         self._sql_memory = sql_memory
         self._check_sql = check_sql
 
-    def routes(self) -> list[CallRoute]:
-        return [CallRoute(routes.SUMMARY, self.summary), CallRoute(routes.SQL, self.sql)]
-
-    async def summary(self, request: Request) -> Response:
+    @call(
+        "/api/tables/{name}/summary",
+        Groups,
+        errors=(
+            *(*READING, *FILE, "bad_where", "bad_sort", "bad_by", "bad_values", "too_many_groups"),
+            *("unknown_table", "not_found"),
+        ),
+        parameters=OF_SUMMARIES,
+        file_headers=("generation", "version", "total"),
+    )
+    async def read_summary(self, request: Request) -> Response:
+        """Groups of a table's rows, and counts, sums, averages and percentiles of each, of one moment."""
         export, summary = summary_of(request.path_params["name"], request.query_params)
         if export.kind is not Format.JSON:
             return await self._answers.file(request, lambda store, hold: _summary_file(store, summary, export, hold))
@@ -49,7 +57,16 @@ class AskApi:
             request, lambda store: summary_json(read_summary(store, summary)), large=summary.costly
         )
 
+    @call(
+        "/api/sql",
+        SqlRows,
+        errors=(*READING, *FILE, "bad_body", "sql_refused"),
+        body="SqlQuestion",
+        method="POST",
+        file_headers=("generation", "total", "complete"),
+    )
     async def sql(self, request: Request) -> Response:
+        """One SELECT over published tables, of one moment."""
         self._check_sql(request.scope)
         body = await bodies.read_body(request, MAX_BODY_BYTES, _SMALLER)
         asked = bodies.checked(body, SqlQuestion, _EXAMPLE)
@@ -113,8 +130,5 @@ def _sql_file(store: Reading, found: SqlResult, export: Export, hold: Hold) -> T
 
 def _without_form(form: str) -> TurnoutError:
     return TurnoutError(
-        code="sql_refused",
-        message=f"sql: a column has a type that {form} has no form for",
-        hint="cast it: select column::varchar",
-        status=422,
+        "sql_refused", f"sql: a column has a type that {form} has no form for", "cast it: select column::varchar"
     )

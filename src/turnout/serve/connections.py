@@ -194,9 +194,7 @@ class Connection(H11Protocol):
         if getattr(sys.exception(), "error_status_hint", 400) == 431:
             error = headers_too_large()
         else:
-            error = TurnoutError(
-                code="bad_request", message="this is not an HTTP request", hint="this port speaks HTTP"
-            )
+            error = TurnoutError("bad_request", "this is not an HTTP request", "this port speaks HTTP")
         self._answer(error)
 
     def pause_writing(self) -> None:
@@ -309,9 +307,9 @@ class Socket(WebSocketsSansIOProtocol):
 
     def _refuse(self) -> None:
         error = TurnoutError(
-            code="bad_handshake",
-            message="this is not the handshake of a WebSocket",
-            hint="GET, with Sec-WebSocket-Version: 13 and a Sec-WebSocket-Key; a proxy in front must pass them on",
+            "bad_handshake",
+            "this is not the handshake of a WebSocket",
+            "GET, with Sec-WebSocket-Version: 13 and a Sec-WebSocket-Key; a proxy in front must pass them on",
         )
         self.handshake_initiated = self.handshake_complete = self.close_sent = True
         self.transport.write(_as_bytes(error))
@@ -338,10 +336,9 @@ def peer(protocol: H11Protocol | WebSocketsSansIOProtocol) -> str:
 
 def _too_many_connections(doorkeeper: Doorkeeper) -> TurnoutError:
     return TurnoutError(
-        code="too_many_connections",
-        message=f"all {doorkeeper.most} connections are in use, or the {doorkeeper.share} of this client",
-        hint="try again soon, or raise server.max_connections or server.max_connections_per_client",
-        status=503,
+        "too_many_connections",
+        f"all {doorkeeper.most} connections are in use, or the {doorkeeper.share} of this client",
+        "try again soon, or raise server.max_connections or server.max_connections_per_client",
     )
 
 

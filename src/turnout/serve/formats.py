@@ -194,10 +194,9 @@ def _writer(kind: Format, sink: pa.NativeFile, schema: pa.Schema) -> Any:
 def _unwritten(error: OSError) -> TurnoutError:
     log.error("a file for a client cannot be written: %s", error)
     return TurnoutError(
-        code="store_unavailable",
-        message="the file cannot be written now: the server's disk fails or is full",
-        hint="try again soon, or ask for less with limit, columns and where",
-        status=503,
+        "store_unavailable",
+        "the file cannot be written now: the server's disk fails or is full",
+        "try again soon, or ask for less with limit, columns and where",
     )
 
 

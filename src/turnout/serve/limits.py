@@ -57,7 +57,7 @@ class TooOften(TurnoutError):  # noqa: N818 - it reads as the sentence it says
     def __init__(self, message: str, wait_seconds: float) -> None:
         self.retry_after = max(1, math.ceil(wait_seconds))
         hint = f"wait {self.retry_after} s; for rows as they change, subscribe at /api/live instead of asking again"
-        super().__init__(code="too_many_requests", message=message, hint=hint, status=429)
+        super().__init__("too_many_requests", message, hint)
 
 
 class Buckets:
@@ -126,9 +126,9 @@ class Viewers:
         """Count a subscription; TurnoutError when its client has too many."""
         if self._subscribed[client] >= self._most_subscriptions:
             raise TurnoutError(
-                code="too_many_subscriptions",
-                message=f"this client has {self._most_subscriptions} subscriptions, which is the most",
-                hint="unsubscribe from some, or raise server.max_subscriptions_per_client",
+                "too_many_subscriptions",
+                f"this client has {self._most_subscriptions} subscriptions, which is the most",
+                "unsubscribe from some, or raise server.max_subscriptions_per_client",
             )
         self.subscriptions[kind] += 1
         try:
@@ -156,9 +156,7 @@ def one_less(counter: Counter[K], key: K) -> None:
 
 
 def _too_many_viewers(message: str, setting: str) -> TurnoutError:
-    return TurnoutError(
-        code="too_many_viewers", message=message, hint=f"try again soon, or raise {setting}", status=503
-    )
+    return TurnoutError("too_many_viewers", message, f"try again soon, or raise {setting}", status=503)
 
 
 class HeldBytes:
@@ -206,10 +204,9 @@ class HeldBytes:
 
     def too_much(self) -> TurnoutError:
         return TurnoutError(
-            code="too_much_unread",
-            message=f"more than {self._most // 1_000_000} MB are held for this client already",
-            hint=f"read, or close, what was asked for before; ask for less, or raise {self._setting}",
-            status=429,
+            "too_much_unread",
+            f"more than {self._most // 1_000_000} MB are held for this client already",
+            f"read, or close, what was asked for before; ask for less, or raise {self._setting}",
         )
 
 
@@ -239,10 +236,9 @@ def check_size(scope: Scope) -> None:
     """Refuse a request whose address or headers are larger than any honest one's."""
     if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > MAX_URL_BYTES:
         raise TurnoutError(
-            code="url_too_long",
-            message=f"the address has more than the {MAX_URL_BYTES} bytes allowed",
-            hint="ask for fewer columns or terms; `in (...)` lists can be split over several requests",
-            status=414,
+            "url_too_long",
+            f"the address has more than the {MAX_URL_BYTES} bytes allowed",
+            "ask for fewer columns or terms; `in (...)` lists can be split over several requests",
         )
     sizes = [len(name) + len(value) for name, value in scope["headers"]]
     if len(sizes) > MAX_HEADERS or sum(sizes) > MAX_HEADERS_BYTES or max(sizes, default=0) > MAX_HEADER_BYTES:
@@ -251,10 +247,9 @@ def check_size(scope: Scope) -> None:
 
 def headers_too_large() -> TurnoutError:
     return TurnoutError(
-        code="headers_too_large",
-        message=f"the headers have more than the {MAX_HEADERS_BYTES} bytes or {MAX_HEADERS} lines allowed",
-        hint=f"send fewer, each below {MAX_HEADER_BYTES} bytes; large cookies of other sites on this name are a cause",
-        status=431,
+        "headers_too_large",
+        f"the headers have more than the {MAX_HEADERS_BYTES} bytes or {MAX_HEADERS} lines allowed",
+        f"send fewer, each below {MAX_HEADER_BYTES} bytes; large cookies of other sites on this name are a cause",
     )
 
 

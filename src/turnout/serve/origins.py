@@ -65,10 +65,9 @@ class Origins:
         if site and (is_loopback(site.host) or site.host in self._names):
             return
         raise TurnoutError(
-            code="foreign_host",
-            message=f"Host {show(host)} is not a name of this machine",
-            hint="use localhost or 127.0.0.1; behind a proxy, set access: or add its address to server.allowed_origins",
-            status=403,
+            "foreign_host",
+            f"Host {show(host)} is not a name of this machine",
+            "use localhost or 127.0.0.1; behind a proxy, set access: or add its address to server.allowed_origins",
         )
 
     def check_origin(self, headers: Headers) -> None:
@@ -77,11 +76,10 @@ class Origins:
         if origin is None or self.allows(origin) or _is_own(origin, headers):
             return
         raise TurnoutError(
-            code="foreign_origin",
-            message=f"Origin {show(origin)} is not this server",
-            hint="open the page at the server's own address, or add the site to server.allowed_origins; "
+            "foreign_origin",
+            f"Origin {show(origin)} is not this server",
+            "open the page at the server's own address, or add the site to server.allowed_origins; "
             "programs leave the Origin header out",
-            status=403,
         )
 
     def check_site(self, headers: Headers) -> None:
@@ -89,10 +87,9 @@ class Origins:
         if headers.get("sec-fetch-site") != "cross-site" or self.allows(headers.get("origin")):
             return
         raise TurnoutError(
-            code="foreign_origin",
-            message="a page of another site asked for this (Sec-Fetch-Site: cross-site)",
-            hint="open it in a tab of its own by its address, or add the site to server.allowed_origins",
-            status=403,
+            "foreign_origin",
+            "a page of another site asked for this (Sec-Fetch-Site: cross-site)",
+            "open it in a tab of its own by its address, or add the site to server.allowed_origins",
         )
 
     def allows(self, origin: str | None) -> bool:

@@ -15,22 +15,22 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from turnout.config.settings import ServerSettings
-from turnout.errors import TurnoutError
+from turnout.errors import ERRORS, TurnoutError
 from turnout.plan.times import iso_text
-from turnout.serve import metrics, routes
+from turnout.serve import metrics, schemas
 from turnout.serve.answers import Answers
 from turnout.serve.formats import Format, window_file, window_json
 from turnout.serve.limits import Viewers
-from turnout.serve.parameters import MAX_JSON_ROWS, window_of
+from turnout.serve.parameters import MAX_JSON_ROWS, OF_WINDOWS, window_of
 from turnout.serve.reads import Reading, Reads
 from turnout.serve.responses import json_response
-from turnout.serve.routes import CallRoute
+from turnout.serve.routes import FILE, READING, call
 from turnout.serve.threads import Threads
 from turnout.store.database import Database, Readable
 from turnout.store.query.where import MAX_SMALL_FILTER, weight
 from turnout.store.query.windows import Window, list_tables, newest_record, read_window, store_faults
 from turnout.swap.control_queue import QueuedMessage
-from turnout.swap.health import Readiness
+from turnout.swap.health import Readiness, Subject
 from turnout.swap.metrics import Metrics
 
 _PROBES = 2
@@ -103,60 +103,68 @@ class Api:
         # Probes never wait for reads, nor for a Kafka that does not answer.
         self._probes, self._topic_readers = Threads(_PROBES, "probe"), Threads(_TOPIC_READERS, "topics")
 
-    def routes(self) -> list[CallRoute]:
-        return [
-            CallRoute(routes.TABLES, self.tables),
-            CallRoute(routes.ROWS, self.rows),
-            CallRoute(routes.STATUS, self.status),
-            CallRoute(routes.SWAPS, self.swaps),
-            CallRoute(routes.TOPICS, self.topics),
-            CallRoute(routes.HEALTHZ, self.healthz),
-            CallRoute(routes.READYZ, self.readyz),
-            CallRoute(routes.METRICS, self.metrics),
-        ]
-
-    async def tables(self, request: Request) -> Response:
+    @call("/api/tables", schemas.Tables, errors=READING)
+    async def list_tables(self, request: Request) -> Response:
+        """Every table."""
         found = await self._answers.read(request, list_tables)
         return json_response({"tables": found})
 
-    async def rows(self, request: Request) -> Response:
+    @call(
+        "/api/tables/{name}/rows",
+        schemas.Rows,
+        errors=(*READING, *FILE, "bad_where", "bad_sort", "bad_columns", "unknown_table", "not_found"),
+        parameters=OF_WINDOWS,
+        file_headers=("generation", "version", "total"),
+    )
+    async def read_rows(self, request: Request) -> Response:
+        """A window of one table, of one moment. `name` is a table, or NAME@7 for generation 7 while it lives."""
         export, window = window_of(request.path_params["name"], request.query_params)
         if export.kind is Format.JSON:
             return await self._json(request, window)
         return await self._answers.file(request, lambda store, hold: window_file(store, window, export, hold))
 
-    async def swaps(self, request: Request) -> Response:
+    @call("/api/swaps", schemas.Rows, errors=READING)
+    async def list_swaps(self, request: Request) -> Response:
+        """The history, oldest first."""
         return await self._json(request, Window("swaps", limit=MAX_JSON_ROWS))
 
-    async def status(self, request: Request) -> Response:
+    @call("/api/status", schemas.Status, errors=READING)
+    async def read_status(self, request: Request) -> Response:
+        """The status row, and more."""
         return json_response(await self._answers.read(request, self._services.status))
 
-    async def topics(self, request: Request) -> Response:
-        """Names for a form to complete; Kafka's own topics are left out."""
+    @call("/api/topics", schemas.Topics, errors=(*READING, "kafka_unreachable", "bad_config", "closed"))
+    async def list_topics(self, _: Request) -> Response:
+        """The names of topics, without Kafka's own."""
         with anyio.move_on_after(_TOPICS_SECONDS):
             names = await self._topic_readers.run(self._services.orchestrator.topics)
             return json_response({"topics": sorted(name for name in names if not name.startswith("__"))})
         raise TurnoutError(
-            code="kafka_unreachable",
-            message=f"Kafka did not list its topics within {_TOPICS_SECONDS:g} s",
-            hint="check that the brokers run; `turnout check` says what is wrong",
-            status=503,
+            "kafka_unreachable",
+            f"Kafka did not list its topics within {_TOPICS_SECONDS:g} s",
+            "check that the brokers run; `turnout check` says what is wrong",
         )
 
-    async def healthz(self, _: Request) -> Response:
+    @call("/healthz", schemas.Alive)
+    async def is_alive(self, _: Request) -> Response:
+        """Whether the process answers."""
         return json_response({"status": "ok"})
 
-    async def readyz(self, request: Request) -> Response:
+    @call("/readyz", schemas.Ready, errors=("building", *(subject.value[0] for subject in Subject)))
+    async def is_ready(self, request: Request) -> Response:
+        """Whether viewers can be sent here."""
         found = await self._probes.run(self._services.orchestrator.readiness)
         # A sender without a token gets no addresses, topics or errors.
         trusted = request.scope.get(TRUSTED, False)
         if not found.ready:
-            short = routes.ERRORS[found.code].when
+            short = ERRORS[found.code].when
             message, hint = (found.reason, found.hint) if trusted else (short, "with a token, this call tells more")
-            raise TurnoutError(code=found.code, message=message, hint=hint, status=503)
+            raise TurnoutError(found.code, message, hint, status=503)
         return json_response({"status": "ready"} | ({"reason": found.reason} if trusted else {}))
 
-    async def metrics(self, request: Request) -> Response:
+    @call("/metrics", metrics.CONTENT_TYPE, errors=READING)
+    async def metrics(self, _: Request) -> Response:
+        """What is measured, for Prometheus."""
         viewers, subscriptions = self._viewers.count, dict(self._viewers.subscriptions)
         body = await self._probes.run(
             lambda: metrics.scrape(

@@ -194,13 +194,11 @@ class Reads:
 
     def _too_long(self) -> TurnoutError:
         return TurnoutError(
-            code="query_timeout",
-            message=f"the read took longer than {self._limits.timeout_seconds:g} s and was ended",
-            hint="ask for less: fewer terms, a column that narrows the rows, no sort; or raise "
-            "server.query_timeout_seconds",
-            status=503,
+            "query_timeout",
+            f"the read took longer than {self._limits.timeout_seconds:g} s and was ended",
+            "ask for less: fewer terms, a column that narrows the rows, no sort; or raise server.query_timeout_seconds",
         )
 
 
 def cancelled() -> TurnoutError:
-    return TurnoutError(code="query_timeout", message="the read was ended: nobody waits for it any more", status=503)
+    return TurnoutError("query_timeout", "the read was ended: nobody waits for it any more")

@@ -10,6 +10,7 @@ import anyio.to_thread
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Match, Route
 from starlette.types import Receive, Scope, Send
 
 from turnout.errors import TurnoutError
@@ -91,17 +92,15 @@ def on_http_error(request: Request, error: Exception) -> Response:
         405: ("method_not_allowed", f"{method} does not work on {path}", "the Allow header has what does"),
     }
     code, message, hint = known.get(error.status_code, ("bad_request", error.detail, ""))
-    shaped = TurnoutError(code=code, message=message, hint=hint, status=error.status_code)
-    return error_response(shaped, dict(error.headers or {}))
+    headers = dict(error.headers or {})
+    if "Allow" in headers:  # of one route: others of the same path take other methods
+        same = [r for r in request.app.routes if isinstance(r, Route) and r.matches(request.scope)[0] is not Match.NONE]
+        headers["Allow"] = ", ".join(sorted({method for route in same for method in route.methods or ()}))
+    return error_response(TurnoutError(code, message, hint, status=error.status_code), headers)
 
 
 def on_any_error(request: Request, error: Exception) -> Response:
     """A fault of ours: logged in full, answered without internals."""
     log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    shaped = TurnoutError(
-        code="internal_error",
-        message="the server failed on this request",
-        hint="its log has the details",
-        status=500,
-    )
+    shaped = TurnoutError("internal_error", "the server failed on this request", "its log has the details")
     return error_response(shaped)

@@ -58,10 +58,7 @@ class Builder:
         complaints = [complaint for sample in samples if (complaint := sample.complaint())]
         if complaints:
             raise TurnoutError(
-                code="bad_sample",
-                message="; ".join(complaints),
-                hint="name the right topic, or change the declared columns",
-                status=422,
+                "bad_sample", "; ".join(complaints), "name the right topic, or change the declared columns"
             )
         return samples
 
@@ -172,19 +169,13 @@ class Builder:
 
 
 def _build_failed(why: str) -> TurnoutError:
-    return TurnoutError(
-        code="build_failed",
-        message=f"the build failed: {why}",
-        hint="fix the cause, then send the message again",
-        status=502,
-    )
+    return TurnoutError("build_failed", f"the build failed: {why}", "fix the cause, then send the message again")
 
 
 def _too_slow(generation: Generation, limit: float) -> TurnoutError:
     left = generation.offsets.behind(generation.target)
     return TurnoutError(
-        code="build_timeout",
-        message=f"the build did not catch up within {limit:g} seconds ({left:,} records were left)",
-        hint="raise swap.catch_up_timeout_seconds, or start later in the topics",
-        status=504,
+        "build_timeout",
+        f"the build did not catch up within {limit:g} seconds ({left:,} records were left)",
+        "raise swap.catch_up_timeout_seconds, or start later in the topics",
     )

@@ -207,12 +207,12 @@ class ControlQueue:
             return error
         except Exception as error:
             log.exception("a control message could not be read")
-            return ControlRejected(message=f"it cannot be read ({first_line(error)})", hint=_HINT)
+            return ControlRejected(f"it cannot be read ({first_line(error)})", _HINT)
 
     def _queued(self, record: MessageRecord) -> QueuedMessage:
         if record.refused is None:
             return QueuedMessage(record, self._parsed(record.raw))
-        return QueuedMessage(record, ControlRejected(message=record.refused, hint=_HINT))
+        return QueuedMessage(record, ControlRejected(record.refused, _HINT))
 
     def _acknowledge(self) -> None:
         """Send outcomes that were not sent yet. After a crash one may be sent twice, but never none."""

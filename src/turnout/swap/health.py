@@ -8,22 +8,22 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum
 
 Say = Callable[[str, str], None]
 """Where log lines go: level, text."""
 
 
-class Subject(StrEnum):
-    """What can be wrong, the more telling first."""
+class Subject(Enum):
+    """What can be wrong, the more telling first: the code that programs may rely on, and what to do."""
 
-    STORE = "store"
-    SPARK = "spark"
-    KAFKA = "kafka"
-    START = "start"
-    STEP = "step"
-    READING = "reading"
-    CONTROL = "control"
+    STORE = ("store_unavailable", "check that the disk of data_dir has room; Turnout tries again by itself")
+    SPARK = ("spark_gone", "Turnout starts it again by itself; the tables stay as they are until then")
+    KAFKA = ("kafka_unreachable", "check that the brokers run; `turnout check` says what is wrong")
+    START = ("starting", "try again in some seconds")
+    STEP = ("failing", "fix what the message names; Turnout tries again by itself")
+    READING = ("not_reading", "fix what the message names; Turnout tries again by itself")
+    CONTROL = ("control_not_read", "fix what the message names; the tables follow their topics meanwhile")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +34,6 @@ class Readiness:
     reason: str
     code: str = "ready"
     hint: str = ""
-
-
-# Code and hint of a reason; the first is what a program may rely on.
-_TOLD = {
-    Subject.STORE: ("store_unavailable", "check that the disk of data_dir has room; Turnout tries again by itself"),
-    Subject.SPARK: ("spark_gone", "Turnout starts it again by itself; the tables stay as they are until then"),
-    Subject.KAFKA: ("kafka_unreachable", "check that the brokers run; `turnout check` says what is wrong"),
-    Subject.START: ("starting", "try again in some seconds"),
-    Subject.STEP: ("failing", "fix what the message names; Turnout tries again by itself"),
-    Subject.CONTROL: ("control_not_read", "fix what the message names; the tables follow their topics meanwhile"),
-    Subject.READING: ("not_reading", "fix what the message names; Turnout tries again by itself"),
-}
 
 
 class Health:
@@ -78,4 +66,4 @@ class Health:
         """The most telling reason; None where all is well."""
         with self._lock:
             subject = next((subject for subject in Subject if subject in self._reasons), None)
-            return None if subject is None else Readiness(False, self._reasons[subject], *_TOLD[subject])
+            return None if subject is None else Readiness(False, self._reasons[subject], *subject.value)

@@ -102,11 +102,7 @@ class Swaps:
     def _reject(self, message: QueuedMessage, error: TurnoutError) -> None:
         """Put a rejection in the place of a message; the queue is then decided without it."""
         message.parsed = ControlRejected(
-            message=error.message,
-            hint=error.hint,
-            code=error.code,
-            status=error.status,
-            request_id=message.request_id,
+            error.message, error.hint, code=error.code, status=error.status, request_id=message.request_id
         )
 
     def _dry_run(self, message: QueuedMessage, decision: Decision) -> None:
@@ -134,7 +130,7 @@ class Swaps:
             return
         if faults := self._rules.faults(plan.topics.values()):
             message, hint = faults[0]
-            self._reject(messages[0], TurnoutError(code="bad_control", message=message, hint=hint, status=422))
+            self._reject(messages[0], TurnoutError("bad_control", message, hint))
             return
         lingering = [g for g in self._lifecycle.lingering if g.plan == plan and g.query is not None and g.query.running]
         target = replace(decision, plan=plan, work=Work.BUILD)
@@ -177,8 +173,7 @@ def _is_temporary(error: TurnoutError) -> bool:
 
 def _nothing_to_roll_back() -> TurnoutError:
     return TurnoutError(
-        code="nothing_to_roll_back",
-        message="there is no plan before the present one",
-        hint="a rollback needs an earlier swap; name topics or a join instead",
-        status=422,
+        "nothing_to_roll_back",
+        "there is no plan before the present one",
+        "a rollback needs an earlier swap; name topics or a join instead",
     )
