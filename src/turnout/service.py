@@ -16,7 +16,7 @@ from turnout.decode.schemas import schemas_of
 from turnout.errors import TurnoutError
 from turnout.serve.access import Access
 from turnout.serve.app import Server, create_app
-from turnout.serve.connections import Doorkeeper, allow_open_files
+from turnout.serve.connections import OpenConnections, allow_open_files
 from turnout.serve.origins import is_loopback
 from turnout.serve.read_api import Services
 from turnout.spark.engine import Engine
@@ -58,10 +58,10 @@ def _run(settings: Settings, access: Access, database: Database, on_ready: Calla
         )
         app = create_app(services, access)
         where = settings.server
-        doorkeeper = Doorkeeper(
+        open_connections = OpenConnections(
             where.max_connections, share=where.max_connections_per_client, proxies=where.trusted_proxies
         )
-        server = Server(app, where.host, where.port, doorkeeper, where.trusted_proxies)
+        server = Server(app, where.host, where.port, open_connections, where.trusted_proxies)
         orchestrator.start()
         asyncio.run(_serve(server, on_ready))
     finally:

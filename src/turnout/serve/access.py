@@ -26,7 +26,6 @@ from turnout.errors import ConfigError, TurnoutError
 from turnout.messages import PROTOCOL, TOKEN_PROTOCOL
 from turnout.serve.limits import CLIENT, Buckets, Rates, TooOften, check_size, client_host, client_of
 from turnout.serve.origins import PREFLIGHT_HEADERS, Origins, is_loopback, is_preflight
-from turnout.serve.read_api import TRUSTED
 from turnout.serve.responses import SECURITY_HEADERS, error_response
 
 IDENTITY = "turnout.identity"
@@ -206,12 +205,12 @@ class Access:
         return f"token {identity.name}" if identity and self._tokens else client_of(scope)
 
 
+@dataclass(frozen=True, slots=True)
 class Gate:
     """Lets in what `Access` admits, with its Identity, and answers the rest itself."""
 
-    def __init__(self, app: ASGIApp, access: Access) -> None:
-        self._app = app
-        self._access = access
+    _app: ASGIApp
+    _access: Access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -222,7 +221,7 @@ class Gate:
         try:
             identity = self._access.admit(scope)
         except TurnoutError as error:
-            await refuse(scope, receive, send, error)
+            await error_response(error)(scope, receive, send)
             return
         if is_preflight(scope, headers):
             await Response(status_code=204, headers=PREFLIGHT_HEADERS)(scope, receive, send)
@@ -242,18 +241,6 @@ class Gate:
             await send(message)
 
         return send_with_headers
-
-
-async def refuse(scope: Scope, receive: Receive, send: Send, error: TurnoutError) -> None:
-    """Answer with an error: a request, or a WebSocket handshake that is not accepted yet."""
-    headers: dict[str, str] = {}
-    if error.status == 401:
-        headers["WWW-Authenticate"] = "Bearer"
-    if isinstance(error, TooOften):
-        headers["Retry-After"] = str(error.retry_after)
-        # What was sent along is not looked at: to refuse each of many requests costs as much as to answer it.
-        headers["Connection"] = "close"
-    await error_response(error, headers)(scope, receive, send)
 
 
 def identity_of(scope: Scope) -> Identity:
@@ -307,7 +294,6 @@ def _without_token(scope: Scope, identity: Identity | None) -> Scope:
         cleaned["subprotocols"] = [item for item in scope["subprotocols"] if not item.startswith(TOKEN_PROTOCOL)]
     if identity is not None:
         cleaned[IDENTITY] = identity
-        cleaned[TRUSTED] = True
     return cleaned
 
 

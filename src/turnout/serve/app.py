@@ -28,9 +28,8 @@ from starlette.websockets import WebSocket
 from turnout.errors import TurnoutError
 from turnout.messages import MAX_MESSAGE_BYTES
 from turnout.serve.access import PUBLIC, Access, Gate
-from turnout.serve.answers import Answers
 from turnout.serve.ask_api import AskApi
-from turnout.serve.connections import Connection, Doorkeeper, Socket
+from turnout.serve.connections import Connection, OpenConnections, Socket
 from turnout.serve.control_api import ControlApi
 from turnout.serve.formats import to_json
 from turnout.serve.limits import HeldBytes, Viewers
@@ -38,8 +37,8 @@ from turnout.serve.live.endpoint import Live
 from turnout.serve.live.hub import Hub
 from turnout.serve.openapi import document
 from turnout.serve.read_api import STOPPING, Api, Services
-from turnout.serve.reads import ReadLimits, Reads
-from turnout.serve.responses import content_security_policy, on_any_error, on_http_error, on_turnout_error
+from turnout.serve.reads import Reads
+from turnout.serve.responses import Answers, content_security_policy, on_any_error, on_http_error, on_turnout_error
 from turnout.serve.routes import CallRoute, call, routes_of
 from turnout.serve.saved_api import SavedApi
 
@@ -64,15 +63,7 @@ def create_app(services: Services, access: Access | None = None, static: Path = 
     """The application: calls and page, behind the gate, with one error shape and security headers on everything."""
     access = access or Access()
     limits = services.limits
-    reads = Reads(
-        services.database,
-        ReadLimits(
-            limits.max_reads,
-            limits.max_reads_per_client,
-            limits.query_timeout_seconds,
-            limits.max_answer_megabytes * 1_000_000,
-        ),
-    )
+    reads = Reads(services.database, limits)
     held = HeldBytes(limits.max_held_megabytes_per_client * 1_000_000, "server.max_held_megabytes_per_client")
     downloads = HeldBytes(limits.max_download_megabytes_per_client * 1_000_000, _DOWNLOADS)
     answers = Answers(reads, held, downloads)
@@ -168,17 +159,17 @@ class Server:
         app: ASGIApp,
         host: str,
         port: int,
-        doorkeeper: Doorkeeper | None = None,
+        open_connections: OpenConnections | None = None,
         trusted_proxies: Sequence[str] = (),
     ) -> None:
         self._socket = _listen(host, port)
         self.host = host
         self.port: int = self._socket.getsockname()[1]
-        doorkeeper = doorkeeper or Doorkeeper()
+        open_connections = open_connections or OpenConnections()
         config = uvicorn.Config(
             self._with_stopping(app),
-            http=cast(Any, functools.partial(Connection, doorkeeper)),
-            ws=cast(Any, functools.partial(Socket, doorkeeper)),
+            http=cast(Any, functools.partial(Connection, open_connections)),
+            ws=cast(Any, functools.partial(Socket, open_connections)),
             backlog=_BACKLOG,
             ws_max_size=MAX_MESSAGE_BYTES,
             ws_ping_interval=_PING_SECONDS,

@@ -7,6 +7,7 @@ who may send one is `access.py`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import pyarrow as pa
 from starlette.requests import Request
@@ -15,11 +16,11 @@ from starlette.types import Scope
 
 from turnout.errors import TurnoutError
 from turnout.serve import bodies
-from turnout.serve.answers import Answers
 from turnout.serve.formats import Export, Format, TableFile, json_object, json_rows, table_file
 from turnout.serve.limits import Hold
 from turnout.serve.parameters import OF_SUMMARIES, summary_of
 from turnout.serve.reads import Reading
+from turnout.serve.responses import Answers
 from turnout.serve.routes import FILE, READING, call
 from turnout.serve.schemas import Groups, SqlQuestion, SqlRows
 from turnout.store.query.sql import SqlResult, read_sql
@@ -30,13 +31,13 @@ _EXAMPLE = '{"sql": "select accountType, count(*) from final_ui group by all"}'
 _SMALLER = "write a shorter SELECT"
 
 
+@dataclass(frozen=True, slots=True)
 class AskApi:
     """The calls, bound to the reads of the server. `check_sql` refuses who may not send SQL."""
 
-    def __init__(self, answers: Answers, sql_memory: str, check_sql: Callable[[Scope], None]) -> None:
-        self._answers = answers
-        self._sql_memory = sql_memory
-        self._check_sql = check_sql
+    _answers: Answers
+    _sql_memory: str
+    _check_sql: Callable[[Scope], None]
 
     @call(
         "/api/tables/{name}/summary",
@@ -61,7 +62,7 @@ class AskApi:
         "/api/sql",
         SqlRows,
         errors=(*READING, *FILE, "bad_body", "sql_refused"),
-        body="SqlQuestion",
+        body=SqlQuestion,
         method="POST",
         file_headers=("generation", "total", "complete"),
     )

@@ -53,7 +53,7 @@ _STALLED_SECONDS = 60.0
 _OTHER_FILES = 1024
 
 
-class Doorkeeper:
+class OpenConnections:
     """How many connections may be open, in all and of one client, and which are idle: those make room for new ones."""
 
     def __init__(
@@ -124,9 +124,9 @@ class Doorkeeper:
 class Connection(H11Protocol):
     """One connection, from its first byte to its last, or until it becomes a WebSocket."""
 
-    def __init__(self, doorkeeper: Doorkeeper, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, open_connections: OpenConnections, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._doorkeeper = doorkeeper
+        self._open_connections = open_connections
         self.refused = self._answered = self._probing = False
         self.host = "unknown"
         self._deadline: asyncio.TimerHandle | None = None
@@ -138,12 +138,12 @@ class Connection(H11Protocol):
         # connection that is used again waits 40 ms for an acknowledgement.
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.host = peer(self)
-        self._doorkeeper.enter(self.host)
-        if self._doorkeeper.is_hasty(self):
+        self._open_connections.enter(self.host)
+        if self._open_connections.is_hasty(self):
             transport.abort()
-        elif self._doorkeeper.admits(self):
+        elif self._open_connections.admits(self):
             self._begin_to_wait()
-        elif self._doorkeeper.refuse(self):
+        elif self._open_connections.refuse(self):
             # The answer waits for the request: browsers do not read one that comes before, and probes are let in.
             self.refused = True
             self._deadline = self.loop.call_later(_REFUSAL_SECONDS, self._leave)
@@ -153,9 +153,9 @@ class Connection(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._end_waiting()
         self._reader.stop()
-        self._doorkeeper.leave(self.host)
+        self._open_connections.leave(self.host)
         if self.refused:
-            self._doorkeeper.forget_refused(self.host)
+            self._open_connections.forget_refused(self.host)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -164,7 +164,7 @@ class Connection(H11Protocol):
         if self.refused and not self._probing:
             self._probing = data.startswith(_PROBES)
             if not self._probing:
-                self._answer(_too_many_connections(self._doorkeeper))
+                self._answer(_too_many_connections(self._open_connections))
                 return
         super().data_received(data)
         if self._is_busy():
@@ -181,13 +181,13 @@ class Connection(H11Protocol):
         self._end_waiting()
         try:
             check_size(dict(self.scope))
-            self._doorkeeper.check_upgrade(self)
+            self._open_connections.check_upgrade(self)
         except TurnoutError as error:
             self._answer(error)
         else:
             # The other protocol counts itself; this one hears nothing of the connection any more.
             super().handle_websocket_upgrade(event)
-            self._doorkeeper.leave(self.host)
+            self._open_connections.leave(self.host)
 
     def send_400_response(self, msg: str) -> None:
         """Answer a bad HTTP request; called while h11's error is handled."""
@@ -215,11 +215,11 @@ class Connection(H11Protocol):
 
     def _begin_to_wait(self) -> None:
         self._end_waiting()
-        self._doorkeeper.idle[self] = None
-        self._deadline = self.loop.call_later(self._doorkeeper.request_seconds, self._leave)
+        self._open_connections.idle[self] = None
+        self._deadline = self.loop.call_later(self._open_connections.request_seconds, self._leave)
 
     def _end_waiting(self) -> None:
-        self._doorkeeper.idle.pop(self, None)
+        self._open_connections.idle.pop(self, None)
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
@@ -253,15 +253,15 @@ class Socket(WebSocketsSansIOProtocol):
     It is closed, with the reason, when its client takes nothing: uvicorn would wait for ever.
     """
 
-    def __init__(self, doorkeeper: Doorkeeper, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, open_connections: OpenConnections, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._doorkeeper = doorkeeper
+        self._open_connections = open_connections
         self._reader = ReaderWatch(self, self._give_up)
         self._last_word: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self._doorkeeper.enter(peer(self))
+        self._open_connections.enter(peer(self))
 
     async def send(self, message: Any) -> None:
         await super().send(message)
@@ -279,7 +279,7 @@ class Socket(WebSocketsSansIOProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._reader.stop()
-        self._doorkeeper.leave(peer(self))
+        self._open_connections.leave(peer(self))
         if self._last_word is not None:
             self._last_word.cancel()
         super().connection_lost(exc)
@@ -334,10 +334,10 @@ def peer(protocol: H11Protocol | WebSocketsSansIOProtocol) -> str:
     return host_name(protocol.client[0]) if protocol.client else "unknown"
 
 
-def _too_many_connections(doorkeeper: Doorkeeper) -> TurnoutError:
+def _too_many_connections(open_connections: OpenConnections) -> TurnoutError:
     return TurnoutError(
         "too_many_connections",
-        f"all {doorkeeper.most} connections are in use, or the {doorkeeper.share} of this client",
+        f"all {open_connections.most} connections are in use, or the {open_connections.share} of this client",
         "try again soon, or raise server.max_connections or server.max_connections_per_client",
     )
 

@@ -13,7 +13,7 @@ import weakref
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TypeVar
 
@@ -210,14 +210,14 @@ class HeldBytes:
         )
 
 
+@dataclass(slots=True)
 class Hold:
     """The bytes of one answer."""
 
-    def __init__(self, held: HeldBytes, client: str) -> None:
-        self._held = held
-        self._client = client
-        self._lock = threading.Lock()
-        self._size: int | None = 0
+    _held: HeldBytes
+    _client: str
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _size: int | None = 0
 
     def grow_to(self, size: int) -> None:
         """TurnoutError where that is too much for the client. Nothing after `release`: nobody waits any more."""

@@ -7,7 +7,7 @@ of the page.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -20,13 +20,13 @@ from turnout.plan.control import topic_field
 from turnout.plan.control_schema import message_schemas
 from turnout.serve.formats import MEDIA_TYPES, Format
 from turnout.serve.routes import Call, CallRoute
-from turnout.serve.schemas import Answer, Body
+from turnout.serve.schemas import Error
 
 SCHEMAS = "#/components/schemas/"
 
 
 def document(
-    routes: Iterable[CallRoute], sources: tuple[str, ...], views: tuple[str, ...], public: Iterable[str] | None
+    routes: Sequence[CallRoute], sources: tuple[str, ...], views: tuple[str, ...], public: Iterable[str] | None
 ) -> dict[str, Any]:
     """The document; `public` are the paths that need no token, None where nothing does."""
     token = {"type": "http", "scheme": "bearer", "description": "a viewer's token to read, an operator's to change"}
@@ -44,7 +44,7 @@ def document(
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "paths": paths,
-        "components": {"schemas": _schemas(sources, views)}
+        "components": {"schemas": _schemas(routes, sources, views)}
         | ({} if public is None else {"securitySchemes": {"token": token}}),
     }
 
@@ -108,8 +108,10 @@ def _error(codes: list[str]) -> dict[str, Any]:
     }
 
 
-def _schemas(sources: tuple[str, ...], views: tuple[str, ...]) -> dict[str, Any]:
-    answers, bodies = Answer.__subclasses__(), Body.__subclasses__()
+def _schemas(routes: Sequence[CallRoute], sources: tuple[str, ...], views: tuple[str, ...]) -> dict[str, Any]:
+    answers: set[type[BaseModel]] = {Error}
+    answers |= {model for route in routes for model in route.call.answers.values() if not isinstance(model, str)}
+    bodies = {route.call.body for route in routes if isinstance(route.call.body, type)}
     _, made = models_json_schema(
         [*((model, "serialization") for model in answers), *((model, "validation") for model in bodies)],
         ref_template=f"{SCHEMAS}{{model}}",

@@ -18,12 +18,12 @@ from turnout.config.settings import ServerSettings
 from turnout.errors import ERRORS, TurnoutError
 from turnout.plan.times import iso_text
 from turnout.serve import metrics, schemas
-from turnout.serve.answers import Answers
+from turnout.serve.access import IDENTITY
 from turnout.serve.formats import Format, window_file, window_json
 from turnout.serve.limits import Viewers
 from turnout.serve.parameters import MAX_JSON_ROWS, OF_WINDOWS, window_of
 from turnout.serve.reads import Reading, Reads
-from turnout.serve.responses import json_response
+from turnout.serve.responses import Answers, json_response
 from turnout.serve.routes import FILE, READING, call
 from turnout.serve.threads import Threads
 from turnout.store.database import Database, Readable
@@ -39,9 +39,6 @@ _TOPIC_READERS, _TOPICS_SECONDS = 2, 15.0
 
 STOPPING = "turnout.stopping"
 """In the scope of a request: a function that says whether the server stops."""
-
-TRUSTED = "turnout.trusted"
-"""In the scope of a request for a public path: whether its sender may see everything else, too."""
 
 
 class MessageQueue(Protocol):
@@ -92,16 +89,17 @@ class Services:
             return {**status, "newestRecord": None if newest is None else iso_text(newest), "time": datetime.now(UTC)}
 
 
+@dataclass(frozen=True, slots=True)
 class Api:
     """The calls, bound to their services."""
 
-    def __init__(self, services: Services, viewers: Viewers, reads: Reads, answers: Answers) -> None:
-        self._services = services
-        self._viewers = viewers
-        self._reads = reads
-        self._answers = answers
-        # Probes never wait for reads, nor for a Kafka that does not answer.
-        self._probes, self._topic_readers = Threads(_PROBES, "probe"), Threads(_TOPIC_READERS, "topics")
+    _services: Services
+    _viewers: Viewers
+    _reads: Reads
+    _answers: Answers
+    # Probes never wait for reads, nor for a Kafka that does not answer.
+    _probes: Threads = field(default_factory=lambda: Threads(_PROBES, "probe"))
+    _topic_readers: Threads = field(default_factory=lambda: Threads(_TOPIC_READERS, "topics"))
 
     @call("/api/tables", schemas.Tables, errors=READING)
     async def list_tables(self, request: Request) -> Response:
@@ -155,7 +153,7 @@ class Api:
         """Whether viewers can be sent here."""
         found = await self._probes.run(self._services.orchestrator.readiness)
         # A sender without a token gets no addresses, topics or errors.
-        trusted = request.scope.get(TRUSTED, False)
+        trusted = IDENTITY in request.scope
         if not found.ready:
             short = ERRORS[found.code].when
             message, hint = (found.reason, found.hint) if trusted else (short, "with a token, this call tells more")

@@ -13,11 +13,12 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import duckdb
 
+from turnout.config.settings import ServerSettings
 from turnout.errors import TurnoutError
 from turnout.serve.limits import Buckets, Rate, one_less
 from turnout.serve.threads import Threads, Turns
@@ -36,25 +37,15 @@ _Line = tuple[str, bool]
 """A client, and whether its reads are large."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadLimits:
-    """How many reads at once, how many of them for one client, how long one may take, and how much it may answer."""
-
-    places: int = 16
-    share: int = 4
-    timeout_seconds: float = 30.0
-    answer_bytes: int | None = None
-
-
+@dataclass(slots=True, eq=False)
 class Reading:
     """One read under way: the store as its thread sees it. Others can end it."""
 
-    def __init__(self, database: Database, max_bytes: int | None = None) -> None:
-        self._database = database
-        self.max_bytes = max_bytes
-        self._lock = threading.Lock()
-        self._cursors: list[duckdb.DuckDBPyConnection] = []
-        self._ended: TurnoutError | None = None
+    _database: Database
+    max_bytes: int | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _cursors: list[duckdb.DuckDBPyConnection] = field(default_factory=list)
+    _ended: TurnoutError | None = None
 
     @contextlib.contextmanager
     def read(self) -> Iterator[duckdb.DuckDBPyConnection]:
@@ -99,12 +90,12 @@ class Reading:
 class Reads:
     """The places, on one event loop. One is given back when its thread has ended, also where nobody waits for it."""
 
-    def __init__(self, database: Database, limits: ReadLimits | None = None) -> None:
+    def __init__(self, database: Database, limits: ServerSettings | None = None) -> None:
         self._database = database
         self.kept = KeptOrders(database.feed)
-        self._limits = limits or ReadLimits()
-        self._threads = Threads(self._limits.places, "read")
-        self._most_large = max(1, self._limits.places // _LARGE_PART)
+        self._limits = limits or ServerSettings()
+        self._threads = Threads(self._limits.max_reads, "read")
+        self._most_large = max(1, self._limits.max_reads // _LARGE_PART)
         self._large_threads = Threads(self._most_large, "large-read", yielding=True)
         self._running: Counter[_Line] = Counter()
         self._unspent = Buckets(_SPENDING)
@@ -121,7 +112,10 @@ class Reads:
         """
         line = min(clients, key=self._load, default="server"), large
         await self._place(line)
-        loop, reading = asyncio.get_running_loop(), Reading(self._database, self._limits.answer_bytes)
+        loop, reading = (
+            asyncio.get_running_loop(),
+            Reading(self._database, self._limits.max_answer_megabytes * 1_000_000),
+        )
         threads, began = self._large_threads if large else self._threads, loop.time()
 
         def ended(_: Future[T]) -> None:
@@ -130,7 +124,7 @@ class Reads:
 
         done = threads.submit(reading.run, work)
         done.add_done_callback(ended)
-        timer = loop.call_later(self._limits.timeout_seconds, self._end, loop, reading, done, self._too_long())
+        timer = loop.call_later(self._limits.query_timeout_seconds, self._end, loop, reading, done, self._too_long())
         try:
             return await asyncio.wrap_future(done)
         except asyncio.CancelledError:
@@ -178,13 +172,13 @@ class Reads:
 
     def _is_free(self, line: _Line) -> bool:
         client, large = line
-        share = 1 if self._unspent.wait_seconds(client, 0) else self._limits.share
-        if self._running.total() >= self._limits.places or self._of(client) >= share:
+        share = 1 if self._unspent.wait_seconds(client, 0) else self._limits.max_reads_per_client
+        if self._running.total() >= self._limits.max_reads or self._of(client) >= share:
             return False
         if not large:
             return True
         all_large = sum(count for (_, is_large), count in self._running.items() if is_large)
-        return all_large < self._most_large and self._running[line] < max(1, self._limits.share // 2)
+        return all_large < self._most_large and self._running[line] < max(1, self._limits.max_reads_per_client // 2)
 
     def _of(self, client: str) -> int:
         return self._running[client, False] + self._running[client, True]
@@ -195,7 +189,7 @@ class Reads:
     def _too_long(self) -> TurnoutError:
         return TurnoutError(
             "query_timeout",
-            f"the read took longer than {self._limits.timeout_seconds:g} s and was ended",
+            f"the read took longer than {self._limits.query_timeout_seconds:g} s and was ended",
             "ask for less: fewer terms, a column that narrows the rows, no sort; or raise server.query_timeout_seconds",
         )
 

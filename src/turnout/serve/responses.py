@@ -1,10 +1,13 @@
-"""Answers of the HTTP server: JSON, large ones in pieces, errors in their one shape, and the headers of all."""
+"""Answers of the HTTP server: JSON and files from the store, errors in their one shape, and the headers of all."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import Callable
+from dataclasses import dataclass
 from io import BytesIO
-from typing import IO
+from typing import IO, TypeVar
 
 import anyio.to_thread
 from starlette.exceptions import HTTPException
@@ -14,11 +17,13 @@ from starlette.routing import Match, Route
 from starlette.types import Receive, Scope, Send
 
 from turnout.errors import TurnoutError
-from turnout.serve.formats import to_json
-from turnout.serve.limits import Hold
+from turnout.serve.formats import TableFile, to_json
+from turnout.serve.limits import HeldBytes, Hold, TooOften, caller
+from turnout.serve.reads import Reading, Reads, cancelled
 from turnout.store.query.values import show
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 _CHUNK_BYTES = 256 * 1024
 
@@ -68,12 +73,64 @@ class HeldResponse(Response):
         return await anyio.to_thread.run_sync(self._content.read, _CHUNK_BYTES)
 
 
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """Reads for requests; `held` counts answers in memory, `downloads` files."""
+
+    _reads: Reads
+    _held: HeldBytes
+    _downloads: HeldBytes
+
+    async def json(self, request: Request, work: Callable[[Reading], bytes], *, large: bool = False) -> Response:
+        body = await self.read(request, work, large=large)
+        hold = self._held.begin(caller(request.scope))
+        hold.grow_to(len(body))
+        headers = {"Content-Type": "application/json", "Content-Length": str(len(body))}
+        return HeldResponse(BytesIO(body), hold, headers)
+
+    async def file(self, request: Request, work: Callable[[Reading, Hold], TableFile]) -> Response:
+        hold = self._downloads.begin(caller(request.scope))
+        try:
+            file = await self.read(request, lambda store: work(store, hold), large=True)
+        except BaseException:
+            hold.release()
+            raise
+        return HeldResponse(file.content, hold, file.headers)
+
+    async def read(self, request: Request, work: Callable[[Reading], T], *, large: bool = False) -> T:
+        """What `work` reads, for as long as the client waits for it. A body must have been read before."""
+        reading = asyncio.ensure_future(self._reads.run([caller(request.scope)], work, large=large))
+        gone = asyncio.ensure_future(_gone(request))
+        try:
+            await asyncio.wait([reading, gone], return_when=asyncio.FIRST_COMPLETED)
+            if not reading.done():
+                raise cancelled()  # to nobody
+            return reading.result()
+        finally:
+            reading.cancel()
+            gone.cancel()
+
+
+async def _gone(request: Request) -> None:
+    """Until the client has gone."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
 def json_response(value: object, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     all_headers = {"Cache-Control": "no-store"} | (headers or {})
     return Response(to_json(value), status, media_type="application/json", headers=all_headers)
 
 
 def error_response(error: TurnoutError, headers: dict[str, str] | None = None) -> Response:
+    """The answer to a request, or to a WebSocket handshake that is not accepted yet."""
+    headers = dict(headers or {})
+    if error.status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    if isinstance(error, TooOften):
+        headers["Retry-After"] = str(error.retry_after)
+        # What was sent along is not looked at: to refuse each of many requests costs as much as to answer it.
+        headers["Connection"] = "close"
     return json_response(error.as_json(), error.status, headers)
 
 

@@ -36,13 +36,16 @@ _WITH_BODY = ("request_timeout", "message_too_large", "unsupported_media_type")
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call; `answers` has the model of a JSON answer, or another media type, for each status."""
+    """One call; `answers` has the model of a JSON answer, or another media type, for each status.
+
+    `body` is a model, or the name of a schema of control messages.
+    """
 
     path: str
     answers: Mapping[int, type[BaseModel] | str]
     errors: tuple[str, ...] = ()
     parameters: tuple[Parameter, ...] = ()
-    body: str | None = None
+    body: type[BaseModel] | str | None = None
     method: Literal["GET", "POST", "PUT", "DELETE"] = "GET"
     file_headers: tuple[str, ...] = ()
     """For a call that answers files, too: the numbers that these have as headers."""

@@ -9,9 +9,8 @@ from starlette.responses import Response
 
 from turnout.errors import TurnoutError
 from turnout.serve import bodies
-from turnout.serve.answers import Answers
 from turnout.serve.formats import json_object
-from turnout.serve.responses import json_response
+from turnout.serve.responses import Answers, json_response
 from turnout.serve.routes import READING, call
 from turnout.serve.schemas import Removed, SavedBody, SavedView, SavedViews
 from turnout.store.database import Database
@@ -44,7 +43,7 @@ class SavedApi:
         "/api/saved/{name}",
         SavedView,
         errors=("store_unavailable", "not_found", "bad_body", "too_many_saved"),
-        body="SavedBody",
+        body=SavedBody,
         method="PUT",
     )
     async def save(self, request: Request) -> Response:

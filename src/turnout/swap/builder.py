@@ -10,6 +10,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from turnout.config.tables import layout_of
@@ -31,25 +32,18 @@ class Stopping(Exception):  # noqa: N818 - not an error: the way out of a wait w
     """The process is being stopped."""
 
 
+@dataclass(slots=True)
 class Builder:
     """Builds one generation at a time, on the orchestrator's thread."""
 
-    def __init__(
-        self,
-        generations: Generations,
-        lifecycle: Lifecycle,
-        engine: Engine,
-        stopping: threading.Event,
-        tend: Callable[[], None],
-        begun: GenerationRecord | None,
-    ) -> None:
-        """`tend` is what has to go on while a build takes its time; `begun` a first build that a crash interrupted."""
-        self._generations = generations
-        self._lifecycle = lifecycle
-        self._engine = engine
-        self._stopping = stopping
-        self._tend = tend
-        self._begun = begun
+    _generations: Generations
+    _lifecycle: Lifecycle
+    _engine: Engine
+    _stopping: threading.Event
+    _tend: Callable[[], None]
+    """What has to go on while a build takes its time."""
+    _begun: GenerationRecord | None
+    """A first build that a crash interrupted."""
 
     def validate(self, plan: Plan) -> list[Sample]:
         """The topics exist, can be read, and hold records that decode; TurnoutError says which does not."""
@@ -116,7 +110,7 @@ class Builder:
             if first and is_gone(error) and generation.query is not None:
                 generation.query.stop()
                 raise  # it goes on from its checkpoint once Spark runs again
-            generation.move(SwapState.FAILED)
+            generation.state = SwapState.FAILED
             lifecycle.discard(generation)
             if isinstance(error, TurnoutError) or is_store_failure(error):
                 raise
@@ -164,7 +158,7 @@ class Builder:
         return self._generations.resume(begun)
 
     def _enter(self, generation: Generation, state: SwapState) -> None:
-        generation.move(state)
+        generation.state = state
         self._generations.ledger.set_status(state=state.value)
 
 

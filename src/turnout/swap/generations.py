@@ -27,7 +27,7 @@ from turnout.kafka.topics import Topics
 from turnout.logs import about
 from turnout.plan.offsets import Lost, Offsets
 from turnout.plan.plan import Plan
-from turnout.plan.swap_rules import SwapState, advance
+from turnout.plan.swap_rules import SwapState
 from turnout.spark.cluster import is_local
 from turnout.spark.folders import checkpoints_of, folder_at
 from turnout.spark.generation import GenerationQuery, Kafka
@@ -89,9 +89,6 @@ class Generation:
     @property
     def plan(self) -> Plan:
         return self.record.plan
-
-    def move(self, to: SwapState) -> None:
-        self.state = advance(self.state, to)
 
     def percent(self) -> float:
         """How much of the way from start to target is done."""

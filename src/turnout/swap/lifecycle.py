@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import dataclass, field
 
 import duckdb
 
@@ -27,18 +28,18 @@ PAUSES_SECONDS = (0.25, 5.0)
 _NO_ROOM = "No space left on device"
 
 
+@dataclass(slots=True)
 class Lifecycle:
     """All living generations."""
 
-    def __init__(self, settings: SwapSettings, health: Health, say: Say) -> None:
-        self._settings = settings
-        self._health = health
-        self._say = say
-        self._leftovers: list[Generation] = []
-        self.generations: Generations | None = None
-        self.live: Generation | None = None
-        self.building: Generation | None = None
-        self.lingering: list[Generation] = []
+    _settings: SwapSettings
+    _health: Health
+    _say: Say
+    generations: Generations | None = None
+    live: Generation | None = None
+    building: Generation | None = None
+    lingering: list[Generation] = field(default_factory=list)
+    _leftovers: list[Generation] = field(default_factory=list)
 
     def all(self) -> list[Generation]:
         some = [self.live, self.building, *self.lingering, *self._leftovers]
@@ -88,10 +89,10 @@ class Lifecycle:
 
     def replace(self, old: Generation | None, new: Generation) -> None:
         """`new` is published; what was published before lingers."""
-        new.move(SwapState.LIVE)
+        new.state = SwapState.LIVE
         self.lingering = [g for g in self.lingering if g is not new]
         if old is not None:
-            old.move(SwapState.LINGERING)
+            old.state = SwapState.LINGERING
             old.lingering_since = time.monotonic()
             self.lingering.append(old)
         self.live = new
@@ -136,7 +137,7 @@ class Lifecycle:
         for number in to_retire(lingering, time.monotonic(), seconds, most):
             generation = next(g for g in self.lingering if g.number == number)
             self.lingering.remove(generation)
-            generation.move(SwapState.RETIRED)
+            generation.state = SwapState.RETIRED
             self._leftovers.append(generation)
         self._remove_leftovers()
 

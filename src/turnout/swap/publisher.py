@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -24,16 +25,16 @@ from turnout.swap.health import Say
 from turnout.swap.lifecycle import Lifecycle
 
 
+@dataclass(slots=True)
 class Publisher:
     """Switches what is shown, and gives messages their outcomes; on the orchestrator's thread."""
 
-    def __init__(self, ledger: Ledger, queue: ControlQueue, lifecycle: Lifecycle, say: Say, plan: Plan) -> None:
-        self._ledger = ledger
-        self._queue = queue
-        self._lifecycle = lifecycle
-        self._say = say
-        self.plan = plan
-        self.previous: Plan | None = None
+    _ledger: Ledger
+    _queue: ControlQueue
+    _lifecycle: Lifecycle
+    _say: Say
+    plan: Plan
+    previous: Plan | None = None
 
     @property
     def number(self) -> int:

@@ -6,7 +6,7 @@ The rules are `swap_rules`, building is the builder's, switching and outcomes ar
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from turnout.config.topic_rules import TopicRules
 from turnout.errors import TurnoutError
@@ -25,24 +25,16 @@ _SHOWN_OF_A_MESSAGE = 500
 _TEMPORARY = ("kafka_unreachable", "registry_unreachable", "registry_refused")
 
 
+@dataclass(frozen=True, slots=True)
 class Swaps:
     """From waiting messages to their outcomes."""
 
-    def __init__(
-        self,
-        queue: ControlQueue,
-        publisher: Publisher,
-        lifecycle: Lifecycle,
-        builder: Builder,
-        rules: TopicRules,
-        say: Say,
-    ) -> None:
-        self._queue = queue
-        self._publisher = publisher
-        self._lifecycle = lifecycle
-        self._builder = builder
-        self._rules = rules
-        self._say = say
+    _queue: ControlQueue
+    _publisher: Publisher
+    _lifecycle: Lifecycle
+    _builder: Builder
+    _rules: TopicRules
+    _say: Say
 
     def publish_first(self) -> None:
         """Build what the configuration and the control topic together ask for, and publish it."""
