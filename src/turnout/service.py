@@ -48,14 +48,8 @@ def _run(settings: Settings, access: Access, database: Database, on_ready: Calla
     orchestrator = Orchestrator(settings, database, engine)
     try:
         wait_seconds = settings.swap.catch_up_timeout_seconds + 60
-        services = Services(
-            database,
-            orchestrator,
-            wait_seconds,
-            settings.server,
-            tuple(settings.sources),
-            settings.joined_views,
-        )
+        sources, views = tuple(settings.sources), settings.joined_views
+        services = Services(database, orchestrator, wait_seconds, settings.server, sources, views)
         app = create_app(services, access)
         where = settings.server
         open_connections = OpenConnections(
@@ -65,7 +59,10 @@ def _run(settings: Settings, access: Access, database: Database, on_ready: Calla
         orchestrator.start()
         asyncio.run(_serve(server, on_ready))
     finally:
-        _end(orchestrator, engine, database)
+        # Every part ends in a bounded time; the store last, because the others write to it.
+        orchestrator.stop(timeout_seconds=1.5)
+        engine.stop(timeout_seconds=0.7)
+        database.close()
 
 
 @contextlib.contextmanager
@@ -86,13 +83,6 @@ async def _serve(server: Server, on_ready: Callable[[str], None] | None) -> None
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, server.stop)
     await server.run(lambda _: on_ready(server.url) if on_ready else None)
-
-
-def _end(orchestrator: Orchestrator, engine: Engine, database: Database) -> None:
-    """Every part ends in a bounded time; the store last, because the others write to it."""
-    orchestrator.stop(timeout_seconds=1.5)
-    engine.stop(timeout_seconds=0.7)
-    database.close()
 
 
 def _check_address(settings: Settings, insecure: bool) -> None:

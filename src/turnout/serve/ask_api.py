@@ -16,7 +16,7 @@ from starlette.types import Scope
 
 from turnout.errors import TurnoutError
 from turnout.serve import bodies
-from turnout.serve.formats import Export, Format, TableFile, json_object, json_rows, table_file
+from turnout.serve.formats import Export, Format, TableFile, json_object, json_rows, result_json, table_file
 from turnout.serve.limits import Hold
 from turnout.serve.parameters import OF_SUMMARIES, summary_of
 from turnout.serve.reads import Reading
@@ -24,7 +24,7 @@ from turnout.serve.responses import Answers
 from turnout.serve.routes import FILE, READING, call
 from turnout.serve.schemas import Groups, SqlQuestion, SqlRows
 from turnout.store.query.sql import SqlResult, read_sql
-from turnout.store.query.summary import Summary, SummaryResult, read_summary
+from turnout.store.query.summary import Summary, read_summary
 
 MAX_BODY_BYTES = 512 * 1024
 _EXAMPLE = '{"sql": "select accountType, count(*) from final_ui group by all"}'
@@ -55,7 +55,7 @@ class AskApi:
         if export.kind is not Format.JSON:
             return await self._answers.file(request, lambda store, hold: _summary_file(store, summary, export, hold))
         return await self._answers.json(
-            request, lambda store: summary_json(read_summary(store, summary)), large=summary.costly
+            request, lambda store: result_json(read_summary(store, summary)), large=summary.costly
         )
 
     @call(
@@ -80,18 +80,6 @@ class AskApi:
             return await self._answers.json(request, lambda store: sql_json(read(store)), large=True)
         export = Export(asked.format, asked.guard and asked.format is Format.CSV)
         return await self._answers.file(request, lambda store, hold: _sql_file(store, read(store), export, hold))
-
-
-def summary_json(result: SummaryResult) -> bytes:
-    fields = {
-        "table": result.table,
-        "generation": result.generation,
-        "version": result.version,
-        "by": result.by,
-        "columns": result.columns,
-        "total": result.total,
-    }
-    return json_object(fields, groups=json_rows(result.groups))
 
 
 def sql_json(result: SqlResult) -> bytes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from decimal import Decimal
 from enum import StrEnum
 from typing import IO, Any
@@ -24,6 +24,7 @@ from turnout.errors import TurnoutError
 from turnout.plan.arrow_columns import is_plain, is_time, iso_texts
 from turnout.serve.limits import Hold
 from turnout.serve.reads import Reading
+from turnout.store.query.summary import SummaryResult
 from turnout.store.query.windows import Window, WindowResult, open_window
 
 log = logging.getLogger(__name__)
@@ -72,20 +73,14 @@ def to_json(value: object) -> bytes:
     return orjson.dumps(value, default=_plain, option=options)
 
 
-def window_json(result: WindowResult) -> bytes:
-    """The answer of one window."""
-    fields = {
-        "table": result.table,
-        "generation": result.generation,
-        "version": result.version,
-        "total": result.total,
-        "columns": result.columns,
-    }
-    return json_object(fields, rows=json_rows(result.rows))
+def result_json(result: WindowResult | SummaryResult) -> bytes:
+    """A result as it is: each of its fields, and its Arrow table as a list of objects."""
+    values = {field.name: getattr(result, field.name) for field in fields(result)}
+    tables = {name: json_rows(value) for name, value in values.items() if isinstance(value, pa.Table)}
+    return json_object({name: value for name, value in values.items() if name not in tables}, **tables)
 
 
 def json_rows(rows: pa.Table) -> bytes:
-    """Rows as objects."""
     names = rows.column_names
     return json_list(rows, lambda columns: [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)])
 
@@ -142,8 +137,9 @@ def table_file(
         "Content-Type": MEDIA_TYPES[kind],
         "Content-Length": str(size),
         "Content-Disposition": _disposition(f"{name}.{kind.value}"),
+        **{f"X-Turnout-{number}": str(value) for number, value in numbers.items()},
     }
-    return TableFile(content, headers | {f"X-Turnout-{number}": str(value) for number, value in numbers.items()})
+    return TableFile(content, headers)
 
 
 def _write(reading: Reading, rows: pa.RecordBatchReader, export: Export, content: IO[bytes], hold: Hold) -> None:

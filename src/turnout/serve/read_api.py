@@ -19,7 +19,7 @@ from turnout.errors import ERRORS, TurnoutError
 from turnout.plan.times import iso_text
 from turnout.serve import metrics, schemas
 from turnout.serve.access import IDENTITY
-from turnout.serve.formats import Format, window_file, window_json
+from turnout.serve.formats import Format, result_json, window_file
 from turnout.serve.limits import Viewers
 from turnout.serve.parameters import MAX_JSON_ROWS, OF_WINDOWS, window_of
 from turnout.serve.reads import Reading, Reads
@@ -42,10 +42,7 @@ STOPPING = "turnout.stopping"
 
 
 class MessageQueue(Protocol):
-    """Where control messages go in."""
-
-    def submit(self, raw: bytes | str, requester: str) -> QueuedMessage:
-        """Take a message, whose answer can be waited for. May block for a write to the store."""
+    def submit(self, raw: bytes | str, requester: str) -> QueuedMessage: ...
 
 
 class Orchestrator(Protocol):
@@ -54,17 +51,13 @@ class Orchestrator(Protocol):
     @property
     def queue(self) -> MessageQueue: ...
 
-    def status(self) -> dict[str, Any]:
-        """The status row, with progress and lag."""
+    def status(self) -> dict[str, Any]: ...
 
-    def readiness(self) -> Readiness:
-        """Whether viewers can be sent here, and why or why not."""
+    def readiness(self) -> Readiness: ...
 
-    def metrics(self) -> Metrics:
-        """The counters, and the state as it is known."""
+    def metrics(self) -> Metrics: ...
 
-    def topics(self) -> list[str]:
-        """The names of all topics; TurnoutError when Kafka is away."""
+    def topics(self) -> list[str]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +169,6 @@ class Api:
 
         def read(store: Reading) -> bytes:
             found = self._reads.kept.find(store, window)
-            return window_json(found.result if found else read_window(store, window))
+            return result_json(found.result if found else read_window(store, window))
 
         return await self._answers.json(request, read, large=large)
