@@ -28,7 +28,7 @@ from turnout.errors import TurnoutError
 from turnout.messages import CloseCode
 from turnout.serve.formats import to_json
 from turnout.serve.limits import Buckets, Rate, TooOften, check_size, headers_too_large, host_name, one_less
-from turnout.serve.reader_watch import ReaderWatch
+from turnout.serve.reader_watch import WatchedReader
 from turnout.serve.responses import SECURITY_HEADERS
 
 log = logging.getLogger(__name__)
@@ -121,7 +121,7 @@ class OpenConnections:
         return False
 
 
-class Connection(H11Protocol):
+class Connection(WatchedReader, H11Protocol):
     """One connection, from its first byte to its last, or until it becomes a WebSocket."""
 
     def __init__(self, open_connections: OpenConnections, *args: Any, **kwargs: Any) -> None:
@@ -130,7 +130,6 @@ class Connection(H11Protocol):
         self.refused = self._answered = self._probing = False
         self.host = "unknown"
         self._deadline: asyncio.TimerHandle | None = None
-        self._reader = ReaderWatch(self, lambda: self.transport.abort())
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -152,7 +151,6 @@ class Connection(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end_waiting()
-        self._reader.stop()
         self._open_connections.leave(self.host)
         if self.refused:
             self._open_connections.forget_refused(self.host)
@@ -199,11 +197,7 @@ class Connection(H11Protocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._reader.start(_STALLED_SECONDS)
-
-    def resume_writing(self) -> None:
-        super().resume_writing()
-        self._reader.stop()
+        self.watch_reader(_STALLED_SECONDS)
 
     def make_room(self) -> None:
         """Go at once, whatever has come so far."""
@@ -228,7 +222,7 @@ class Connection(H11Protocol):
         """Go, but let a slow reader have the end of its last answer."""
         self._end_waiting()
         self.transport.close()
-        self._reader.start(_STALLED_SECONDS)
+        self.watch_reader(_STALLED_SECONDS)
 
     def _answer(self, error: TurnoutError) -> None:
         """Answer instead of the application, and end.
@@ -247,7 +241,7 @@ class Connection(H11Protocol):
         self._deadline = self.loop.call_later(_REFUSAL_SECONDS, self.transport.close)
 
 
-class Socket(WebSocketsSansIOProtocol):
+class Socket(WatchedReader, WebSocketsSansIOProtocol):
     """A connection that asked to become a WebSocket; a bad handshake is answered like every other error.
 
     It is closed, with the reason, when its client takes nothing: uvicorn would wait for ever.
@@ -256,7 +250,6 @@ class Socket(WebSocketsSansIOProtocol):
     def __init__(self, open_connections: OpenConnections, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._open_connections = open_connections
-        self._reader = ReaderWatch(self, self._give_up)
         self._last_word: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -271,20 +264,15 @@ class Socket(WebSocketsSansIOProtocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._reader.start(SLOW_SECONDS)
-
-    def resume_writing(self) -> None:
-        super().resume_writing()
-        self._reader.stop()
+        self.watch_reader(SLOW_SECONDS)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._reader.stop()
         self._open_connections.leave(peer(self))
         if self._last_word is not None:
             self._last_word.cancel()
         super().connection_lost(exc)
 
-    def _give_up(self) -> None:
+    def give_up(self) -> None:
         """Say why, for a client that reads again in a moment, and end."""
         reason = f"nothing was read for {SLOW_SECONDS:g} s"
         self.queue.put_nowait({"type": "websocket.disconnect", "code": CloseCode.SLOW, "reason": reason})
