@@ -1,7 +1,7 @@
 """The errors that Turnout shows to people: what is wrong, and what to do about it.
 
-One class carries code, message, hint and HTTP status; a subclass is only where a caller must tell it apart.
-Programming errors are not wrapped: they stay the exceptions they are.
+One class carries code, message, hint and HTTP status; subclasses are for callers that catch them. Programming errors
+are not wrapped.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,14 +19,14 @@ ERRORS: Mapping[str, ErrorCode] = {
     "bad_columns": ErrorCode(400, "a column of `columns` is wrong"),
     "bad_by": ErrorCode(400, "a column or a bin of `by` is wrong"),
     "bad_values": ErrorCode(400, "a function or a column of `values` is wrong"),
-    "too_many_groups": ErrorCode(400, "a summary has more groups than anybody reads"),
+    "too_many_groups": ErrorCode(400, "a summary has too many groups"),
     "bad_parameter": ErrorCode(400, "a value of a parameter is wrong"),
     "unknown_parameter": ErrorCode(400, "a parameter is not known"),
     "answer_too_large": ErrorCode(400, "the rows have more bytes than an answer may"),
     "bad_request": ErrorCode(400, "this is no HTTP request"),
     "bad_view": ErrorCode(400, "the SQL of a view cannot be used"),
     "unauthorized": ErrorCode(401, "no token, or one that is not known"),
-    "forbidden": ErrorCode(403, "who asks may not do that: mostly a viewer where an operator is needed"),
+    "forbidden": ErrorCode(403, "the sender may not do that: mostly a viewer where an operator is needed"),
     "foreign_origin": ErrorCode(403, "a page of another site sent the request"),
     "foreign_host": ErrorCode(403, "the request came over loopback under a name that is not this machine's"),
     "unknown_table": ErrorCode(404, "no table of that name, or its generation is gone"),
@@ -53,7 +53,7 @@ ERRORS: Mapping[str, ErrorCode] = {
     "build_failed": ErrorCode(502, "the swap failed; the published generation goes on"),
     "kafka_unreachable": ErrorCode(503, "Kafka is away"),
     "registry_unreachable": ErrorCode(503, "the schema registry is away"),
-    "registry_refused": ErrorCode(503, "the schema registry refuses what was asked"),
+    "registry_refused": ErrorCode(503, "the schema registry refuses the request"),
     "closed": ErrorCode(503, "Turnout is stopping"),
     "starting": ErrorCode(503, "the server has just started"),
     "building": ErrorCode(503, "no generation is published yet"),
@@ -62,7 +62,7 @@ ERRORS: Mapping[str, ErrorCode] = {
     "control_not_read": ErrorCode(503, "control messages do not come or cannot be kept"),
     "failing": ErrorCode(503, "a step of the orchestrator fails"),
     "page_not_built": ErrorCode(503, "a source tree without `make setup`"),
-    "too_many_connections": ErrorCode(503, "all connections are taken"),
+    "too_many_connections": ErrorCode(503, "all connections are in use"),
     "store_unavailable": ErrorCode(503, "the store's disk is full or failing, or the store is closing"),
     "query_timeout": ErrorCode(503, "the read took longer than `server.query_timeout_seconds` and was ended"),
     "build_timeout": ErrorCode(504, "the swap did not catch up in time; the published generation goes on"),
@@ -99,6 +99,6 @@ class ConfigError(TurnoutError):
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says, without its stack: for logs and messages."""
+    """The first line of an error's text, for logs and messages."""
     text = str(error).strip()
     return text.splitlines()[0] if text else type(error).__name__

@@ -1,7 +1,7 @@
-"""The messages of `WS /api/live`: two tagged unions, one for each direction, told apart by `type`.
+"""The messages of `WS /api/live`: two tagged unions, one for each direction, distinguished by `type`.
 
-This is their only definition: `scripts/generate_types.py` writes the TypeScript types from it, the server checks what
-comes in by it, and the tests check what goes out. What the messages cause is in `serve/live/`.
+This is their only definition: `scripts/generate_types.py` writes the TypeScript types from it, the server checks the
+messages of clients by it, and the tests those of the server. `serve/live/` acts on them.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ def run(settings: Settings, *, insecure: bool = False, on_ready: Callable[[str],
     allow_open_files(settings.server.max_connections)
     keep_private(settings.data_dir, settings.spark)
     database = Database.open(settings.data_dir, settings.store.memory_limit)
-    # The store is open: nobody else uses the folder.
+    # The store is open, so no other process uses the folder.
     with _temporary_files(settings.data_dir / TEMPORARY):
         _run(settings, access, database, on_ready)
 
@@ -67,7 +67,7 @@ def _run(settings: Settings, access: Access, database: Database, on_ready: Calla
 
 @contextlib.contextmanager
 def _temporary_files(folder: Path) -> Iterator[None]:
-    """Make temporary files in `folder`: nothing is to stay in the system's, whichever way this process ends."""
+    """Make temporary files in `folder`, not in the system's: the next start removes what a crash leaves."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(mode=0o700)
     before, tempfile.tempdir = tempfile.tempdir, str(folder)

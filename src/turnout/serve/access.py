@@ -1,7 +1,6 @@
-"""Who may do what: every request and every WebSocket handshake is admitted here, or refused, before anything else.
+"""Who may do what: admits or refuses every request and every WebSocket handshake, before anything else.
 
-The rules about sites are in `origins.py`, those about amounts in `limits.py`. What an operator's message causes, and
-what a viewer is sent, is decided elsewhere.
+`origins.py` has the rules about sites, `limits.py` those about amounts.
 """
 
 from __future__ import annotations
@@ -45,14 +44,14 @@ _REMEMBERED = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The sender of a request, for the history and the logs, and its role."""
+    """The sender of a request, as history and logs name it, and its role."""
 
     name: str
     role: Role
 
 
 class Tokens:
-    """The tokens, known by their hashes only."""
+    """The tokens; only their hashes are kept."""
 
     def __init__(self, tokens: Iterable[tuple[Identity, str]]) -> None:
         self._known = [(_hash(token), identity) for identity, token in tokens]
@@ -81,7 +80,7 @@ class Tokens:
         return cls(tokens)
 
     def find(self, token: str) -> Identity | None:
-        """Whose it is. Takes as long for a token that is nearly right as for any other."""
+        """The owner of a token. Takes as long for a token that is nearly right as for any other."""
         given, found = _hash(token), None
         for known, identity in self._known:
             if hmac.compare_digest(known, given):
@@ -90,7 +89,7 @@ class Tokens:
 
 
 class Access:
-    """The rules of one server, and what it remembers of its clients. Used from the event loop only."""
+    """The rules of one server, and what each client has used. Only the event loop calls it."""
 
     def __init__(
         self,
@@ -109,7 +108,7 @@ class Access:
 
     @classmethod
     def of(cls, settings: Settings, rates: Rates | None = None) -> Access:
-        """By the settings; reads the files of tokens."""
+        """Reads the files of tokens."""
         tokens = Tokens.read(settings.access) if settings.access else None
         sql = settings.access.sql if settings.access else SqlAccess.OPERATOR
         return cls(tokens, Origins(settings.server.allowed_origins, rebound=tokens is None), rates, sql)
@@ -119,7 +118,7 @@ class Access:
         return self._tokens is not None
 
     def admit(self, scope: Scope) -> Identity | None:
-        """Who sent the request; TurnoutError when it is refused, None for what everybody may see."""
+        """The sender of a request; None if everybody may read it, TurnoutError if it is refused."""
         headers = Headers(scope=scope)
         check_size(scope)
         self.origins.check_host(scope, headers)
@@ -145,7 +144,7 @@ class Access:
         return identity
 
     def check_sql(self, scope: Scope) -> None:
-        """Refuse a SELECT of an admitted sender that may not send one: TurnoutError `forbidden`."""
+        """Refuse SQL of an admitted sender that may not send it: TurnoutError `forbidden`."""
         if self._tokens is None:
             # A proxy on this machine would make everybody look local.
             if is_loopback(client_host(scope)) and not any(name in Headers(scope=scope) for name in _FORWARDED):
@@ -167,16 +166,16 @@ class Access:
         return None if token is None else self._bearer(self._tokens.find(token), client_of(scope))
 
     def _known(self, scope: Scope, headers: Headers) -> Identity | None:
-        """The sender of a request for a public path; a wrong token is counted, and is as good as none."""
+        """The sender of a request for a public path. A wrong token counts against its client, and is ignored."""
         with contextlib.suppress(TurnoutError):
             return self._identify(scope, headers)
         return None
 
     def _bearer(self, identity: Identity | None, client: str) -> Identity:
-        """The bearer of a token, unless too many wrong ones came from there.
+        """The bearer of a token, unless too many wrong ones came from its address.
 
-        Even a right token is not taken then, or guessing would go on. But who was let in from there before goes on:
-        one wrong client behind a proxy does not lock out the others.
+        Even a right token is refused then, or guessing would go on. A bearer that was admitted from there before is
+        still admitted: one wrong client behind a proxy does not lock out the others.
         """
         visit = (client, identity.name) if identity else None
         if visit not in self._welcome:
@@ -201,13 +200,13 @@ class Access:
             raise TooOften("too many requests came from this client", wait)
 
     def client(self, scope: Scope, identity: Identity | None) -> str:
-        """Whom a request counts for."""
+        """The client that a request counts for."""
         return f"token {identity.name}" if identity and self._tokens else client_of(scope)
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """Lets in what `Access` admits, with its Identity, and answers the rest itself."""
+    """Passes requests that `Access` admits to the application, with their Identity, and answers the others itself."""
 
     _app: ASGIApp
     _access: Access
@@ -230,7 +229,7 @@ class Gate:
         await self._app(admitted, receive, send)
 
     def _with_headers(self, origin: str | None, send: Send) -> Send:
-        """The headers of every answer: security, and CORS for pages of allowed sites."""
+        """Add the headers of every answer: security, and CORS for pages of allowed sites."""
         added = SECURITY_HEADERS | self._access.origins.answer_headers(origin)
 
         async def send_with_headers(message: Message) -> None:
@@ -244,7 +243,6 @@ class Gate:
 
 
 def identity_of(scope: Scope) -> Identity:
-    """Who sent an admitted request."""
     identity = scope[IDENTITY]
     assert isinstance(identity, Identity)
     return identity
@@ -261,13 +259,13 @@ def _is_public(scope: Scope) -> bool:
 
 
 def _client_name(headers: Headers) -> str:
-    """What the client calls itself, where that is a plain name."""
+    """The name that a client gives itself, if it is a plain one."""
     name = headers.get("x-turnout-client", "").strip().lower()
     return name if _CLIENT_NAME.fullmatch(name) and name not in TAKEN_NAMES else "http"
 
 
 def _token(scope: Scope, headers: Headers) -> str | None:
-    """The token of a request: a header, or what a browser's WebSocket has instead. Never a part of the address."""
+    """The token of a request: a header, or the subprotocol of a browser's WebSocket. Never a part of the address."""
     kind, _, token = headers.get("authorization", "").partition(" ")
     if kind.lower() == "bearer":
         return token.strip()

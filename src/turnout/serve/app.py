@@ -1,6 +1,6 @@
-"""The web server: the application, put together from calls and page, and its life from listening to stopped.
+"""The web server: puts the application together from calls and page, listens, and stops.
 
-What the calls do is in `read_api.py` and `control_api.py`. Signals belong to the caller, who calls `stop()`.
+The calls are in `read_api.py`, `ask_api.py`, `saved_api.py` and `control_api.py`. Signals are the caller's business.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ __all__ = ["Server", "Services", "create_app"]
 _STATIC = Path(__file__).parent / "static"
 _SITE = Path(__file__).parent / "site"
 _NONCE = "__CSP_NONCE__"
-# As many are accepted in one go, while nobody else is served.
+# The event loop accepts so many in one go, and does nothing else meanwhile.
 _BACKLOG = 256
-# Each send to a viewer lets other threads run, and then the event loop waits so long for its turn: with Python's 5 ms,
-# a hundred sends take half a second while another thread works.
+# After each send to a viewer the event loop waits so long for its turn while another thread works: with Python's 5 ms,
+# a hundred sends would take half a second.
 _SWITCH_SECONDS = 0.0005
 # With uvicorn's own tick this keeps a stop within two seconds.
 _DRAIN_SECONDS = 1
@@ -155,7 +155,7 @@ async def _no_socket(_: WebSocket) -> None:
 
 
 class Server:
-    """One server. Its address is taken at once: a port in use shows before anything else starts."""
+    """One server. It binds its address at once, so that a port in use is reported before anything else starts."""
 
     def __init__(
         self,
@@ -180,7 +180,7 @@ class Server:
             # A few bytes could otherwise become a message of many megabytes.
             ws_per_message_deflate=False,
             h11_max_incomplete_event_size=_MAX_HEAD_BYTES,
-            # Other clients are not believed on where a request comes from, whatever the environment says.
+            # Only these are believed on where a request comes from, whatever the environment says.
             proxy_headers=bool(trusted_proxies),
             forwarded_allow_ips=list(trusted_proxies),
             lifespan="off",
@@ -211,7 +211,7 @@ class Server:
         self._uvicorn.should_exit = True
 
     def _with_stopping(self, app: ASGIApp) -> ASGIApp:
-        """Lets a call that waits see that the server stops, so that it answers in time."""
+        """Let a call that waits see that the server stops, so that it answers in time."""
 
         async def stoppable(scope: Scope, receive: Receive, send: Send) -> None:
             await app({**scope, STOPPING: lambda: self._uvicorn.should_exit}, receive, send)
@@ -220,7 +220,7 @@ class Server:
 
 
 class _Uvicorn(uvicorn.Server):
-    """Uvicorn that says when it listens, and leaves signals alone."""
+    """Uvicorn that reports when it listens, and leaves signals alone."""
 
     on_ready: Callable[[], None] | None = None
 

@@ -1,4 +1,4 @@
-"""Bodies of requests: read whole within a size and a time, and, where they have a shape, checked against it."""
+"""Bodies of requests: read whole within a size and a time, and checked against their model."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def read_body(request: Request, most: int, smaller: str) -> bytes:
 
 
 def checked(body: bytes, shape: type[M], example: str) -> M:
-    """The body as its shape; TurnoutError `bad_body` names what is wrong with it."""
+    """The body as its model; TurnoutError `bad_body` names the first fault."""
     try:
         return shape.model_validate_json(body)
     except ValidationError as error:

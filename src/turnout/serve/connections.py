@@ -1,8 +1,8 @@
 """The open connections of a server: how many there may be, and how long one may keep its place without a request.
 
-Uvicorn waits for a first request for ever, counts no socket before it has one, and answers bad requests in plain
-text; its protocols are extended here to do otherwise. They are not its public interface: pyproject.toml has the one
-version series that this was tested with. What requests mean is decided elsewhere.
+Uvicorn waits for a first request without a limit, counts no socket before it has one, and answers bad requests in
+plain text. The protocols here change that. They extend what is not uvicorn's public interface: pyproject.toml has the
+one version series that they were tested with.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ REQUEST_SECONDS = 10.0
 """How long a connection may be open before all of a request's head is there."""
 
 SLOW_SECONDS = 15.0
-"""How long a viewer may take nothing of what waits for it."""
+"""How long a viewer may read nothing of what waits for it."""
 
 _REFUSAL_SECONDS = 1.0
 _LAST_WORD_SECONDS = 5.0
@@ -47,14 +47,14 @@ _REFUSED_AT_ONCE, _REFUSED_OF_ONE = 100, 10
 _ARRIVALS, _UPGRADES = Rate(per_second=200, burst=1000), Rate(per_second=20, burst=400)
 # Answered also where all connections are in use: a failed probe would restart a server that is only busy.
 _PROBES = tuple(f"GET {path} ".encode() for path in ("/healthz", "/readyz", "/metrics"))
-# A client that takes nothing of an answer for so long is gone.
+# A client that reads nothing of an answer for so long has gone.
 _STALLED_SECONDS = 60.0
 # Spark, the store and Kafka have files of their own.
 _OTHER_FILES = 1024
 
 
 class OpenConnections:
-    """How many connections may be open, in all and of one client, and which are idle: those make room for new ones."""
+    """Counts open connections, in all and of each client. Idle ones make room for new ones."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class OpenConnections:
             raise TooOften("too many WebSockets were opened by this client", wait)
 
     def refuse(self, comer: Connection) -> bool:
-        """Whether a connection without a place may at least send its request: some may, but not all of one client."""
+        """Whether a connection without a place may send its request, to be answered: some may, a few of each client."""
         if (
             self._arriving.take(comer.host)
             or self._refused.total() >= _REFUSED_AT_ONCE
@@ -200,7 +200,7 @@ class Connection(WatchedReader, H11Protocol):
         self.watch_reader(_STALLED_SECONDS)
 
     def make_room(self) -> None:
-        """Go at once, whatever has come so far."""
+        """Close at once, whatever has come so far."""
         self._end_waiting()
         self.transport.abort()
 
@@ -219,16 +219,16 @@ class Connection(WatchedReader, H11Protocol):
             self._deadline = None
 
     def _leave(self) -> None:
-        """Go, but let a slow reader have the end of its last answer."""
+        """Close, but let a slow reader have the end of its last answer."""
         self._end_waiting()
         self.transport.close()
         self.watch_reader(_STALLED_SECONDS)
 
     def _answer(self, error: TurnoutError) -> None:
-        """Answer instead of the application, and end.
+        """Answer instead of the application, and close.
 
-        What else comes is thrown away for a moment: an end while data is on its way would reset the connection, and
-        take the answer with it.
+        Whatever else comes is dropped for a moment: to close while data is on its way would reset the connection, and
+        the answer would be lost.
         """
         self._end_waiting()
         # Where the application is answering already, another answer would come into the middle of its own.
@@ -244,7 +244,7 @@ class Connection(WatchedReader, H11Protocol):
 class Socket(WatchedReader, WebSocketsSansIOProtocol):
     """A connection that asked to become a WebSocket; a bad handshake is answered like every other error.
 
-    It is closed, with the reason, when its client takes nothing: uvicorn would wait for ever.
+    It closes, with the reason, when its client reads nothing: uvicorn would wait without a limit.
     """
 
     def __init__(self, open_connections: OpenConnections, *args: Any, **kwargs: Any) -> None:
@@ -259,7 +259,7 @@ class Socket(WatchedReader, WebSocketsSansIOProtocol):
     async def send(self, message: Any) -> None:
         await super().send(message)
         if message["type"] == "websocket.http.response.body" and not message.get("more_body"):
-            # A refusal is a whole answer; uvicorn would log each as a fault of the application.
+            # A refusal is a whole answer; uvicorn would log each as an error of the application.
             self.handshake_complete = True
 
     def pause_writing(self) -> None:
@@ -273,7 +273,7 @@ class Socket(WatchedReader, WebSocketsSansIOProtocol):
         super().connection_lost(exc)
 
     def give_up(self) -> None:
-        """Say why, for a client that reads again in a moment, and end."""
+        """Send the reason, for a client that reads again in a moment, and close."""
         reason = f"nothing was read for {SLOW_SECONDS:g} s"
         self.queue.put_nowait({"type": "websocket.disconnect", "code": CloseCode.SLOW, "reason": reason})
         self.conn.send_close(CloseCode.SLOW, reason)
@@ -283,7 +283,7 @@ class Socket(WatchedReader, WebSocketsSansIOProtocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        # The library found no request in what h11 took for one, and uvicorn does not look.
+        # The library found no request in what h11 accepted as one, and uvicorn does not check.
         if self.conn.handshake_exc is not None and not self.handshake_initiated:
             self._refuse()
 
@@ -305,7 +305,7 @@ class Socket(WatchedReader, WebSocketsSansIOProtocol):
 
 
 def allow_open_files(connections: int) -> None:
-    """Raise the process's limit of open files so that so many connections fit, as far as the system lets it."""
+    """Raise the limit of open files for that many connections, as far as the system allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = connections + _OTHER_FILES
     if soft == resource.RLIM_INFINITY or soft >= wanted:
@@ -331,7 +331,7 @@ def _too_many_connections(open_connections: OpenConnections) -> TurnoutError:
 
 
 def _as_bytes(error: TurnoutError) -> bytes:
-    """A whole answer, for when there is no request to answer by the application."""
+    """A whole HTTP answer, for connections that never reach the application."""
     body = to_json(error.as_json())
     headers = SECURITY_HEADERS | {
         "Content-Type": "application/json",

@@ -1,7 +1,6 @@
 """The HTTP calls that ask for a change: control messages and rollbacks.
 
-A message goes to the control queue as it came; its sender waits here for the outcome. What a message means is decided
-elsewhere.
+A message goes to the control queue as it came; its sender waits here for the outcome.
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ class ControlApi:
 
     async def _steer(self, request: Request, raw: bytes) -> Response:
         wait, requester = flag(request.query_params, "wait", default=True), identity_of(request.scope).name
-        # Not abandoned on cancel: then nobody gets the answer, but no message is half taken.
+        # Not abandoned on cancel: the message is then queued without an answer, but never by half.
         message = await anyio.to_thread.run_sync(self._submit, raw, requester, limiter=self._submitters)
         answer = await self._outcome(request, message) if wait else None
         if answer is None:
@@ -92,10 +91,10 @@ class ControlApi:
             return self._orchestrator.queue.submit(raw, requester)
 
     async def _outcome(self, request: Request, message: QueuedMessage) -> Answer | None:
-        """The answer; None when it takes too long, too many wait already, the server stops, or who asked has gone.
+        """The answer; None when it takes too long, too many wait already, the server stops, or the client has gone.
 
-        It looks again and again instead of waiting in a thread: hundreds of seconds in threads would hold back other
-        calls, and the end of the process.
+        It polls instead of waiting in a thread: hundreds of seconds in threads would hold up other calls, and the end
+        of the process.
         """
         if self._waiting >= MAX_WAITING:
             return None

@@ -1,7 +1,7 @@
-"""`GET /metrics`: everything that is measured, in Prometheus' text format, read when it is asked for.
+"""`GET /metrics`: all metrics in Prometheus' text format, read when a scrape asks for them.
 
-A scrape costs little, however large the tables are: it reads counts that are known, and scans no rows but those of the
-short tables about control messages and swaps.
+A scrape costs little, however large the tables are: it reads known counts, and scans only the short tables of control
+messages and swaps.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PHASES = {"build": "buildSeconds", "catch_up": "catchUpSeconds", "publish": "pu
 
 
 def scrape(database: Database, metrics: Metrics, viewers: int, subscriptions: dict[str, int]) -> bytes:
-    """The whole answer. May block on the store; where that is broken, its metrics are left out."""
+    """The whole answer. May block on the store; without its metrics if that fails."""
     return generate_latest(_Scrape(database, metrics, viewers, subscriptions))
 
 
@@ -51,7 +51,6 @@ class _Scrape(Collector):
             yield from collector.collect()
 
     def _state(self) -> Iterator[Metric]:
-        """The orchestrator and the server."""
         now = self.metrics
         yield _gauges("turnout_build_info", "The version that runs, as a label", ["version"], {__version__: 1})
         yield _gauge("turnout_ready", "1 where the tables follow their topics", now.readiness.ready)
@@ -78,7 +77,6 @@ class _Scrape(Collector):
         yield _gauges("turnout_subscriptions", "Open subscriptions", ["kind"], self.subscriptions)
 
     def _store(self) -> Iterator[Metric]:
-        """What the store knows about itself."""
         found: list[Metric] = []
         with contextlib.suppress(duckdb.Error, TurnoutError), self.database.read() as cursor:
             found = [self._rows(cursor), *_swaps(cursor), _control(cursor)]
@@ -122,7 +120,7 @@ def _control(cursor: duckdb.DuckDBPyConnection) -> Metric:
 
 
 def _outcomes(cursor: duckdb.DuckDBPyConnection, table: str, outcomes: Iterable[Outcome]) -> dict[str, int]:
-    """How many rows of each outcome a table has had, those that are not kept any more too."""
+    """How many rows of each outcome a table has had, with those that retention removed."""
     found = cursor.execute(
         f"SELECT outcome, CAST(sum(count) AS BIGINT) FROM (SELECT outcome, 1 AS count FROM turnout.{table} UNION ALL "
         f"SELECT outcome, count FROM turnout.removed_rows WHERE name = '{table}') GROUP BY outcome"

@@ -1,4 +1,4 @@
-"""The query string of a request: which parameters are taken, and what they ask for."""
+"""The query string of a request: the parameters that calls take, and their values."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ OF_MESSAGES = (Parameter("wait", _FLAG, "false: answer as soon as the message is
 
 
 def check_parameters(query: QueryParams, taken: Iterable[Parameter] = ()) -> None:
-    """Refuse a parameter that is not taken, or that was given twice and is no list."""
+    """Refuse an unknown parameter, and one that is given twice and is no list."""
     known = {parameter.name: parameter.schema["type"] for parameter in taken}
     names = [name for name, _ in query.multi_items()]
     for name in names:

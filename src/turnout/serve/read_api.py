@@ -1,7 +1,6 @@
 """The HTTP calls that read: tables, rows, status, history, topics, liveness, readiness.
 
-All work on the store runs on threads (`reads.py`); the event loop only routes. The calls that change something are
-`control_api.py`; starting and stopping is `app.py`.
+Threads do all work on the store (`reads.py`); the event loop only routes.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from turnout.swap.health import Readiness, Subject
 from turnout.swap.metrics import Metrics
 
 _PROBES = 2
-# Kafka may be slow to say that it is away; nobody else waits for that.
+# Kafka may be slow to fail; only these threads wait for that.
 _TOPIC_READERS, _TOPICS_SECONDS = 2, 15.0
 
 STOPPING = "turnout.stopping"
@@ -46,7 +45,7 @@ class MessageQueue(Protocol):
 
 
 class Orchestrator(Protocol):
-    """What the server asks of the orchestrator; all calls may block."""
+    """The part of the orchestrator that the server uses; all calls may block."""
 
     @property
     def queue(self) -> MessageQueue: ...
@@ -62,20 +61,18 @@ class Orchestrator(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What the calls work on."""
-
     database: Database
     orchestrator: Orchestrator
     control_wait_seconds: float = 660.0
-    """How long a request waits for its outcome: as long as a build may take, and some more."""
+    """How long a control message waits for its outcome: as long as a build may take, and some more."""
     limits: ServerSettings = field(default_factory=ServerSettings)
     sources: tuple[str, ...] = ()
-    """Their names, for the fields that each source has."""
+    """Their names: messages and status have a field for each."""
     views: tuple[str, ...] = ()
-    """Those that have a join, for the same reason."""
+    """Those with a join, which have a field, too."""
 
     def status(self, store: Readable | None = None) -> dict[str, Any]:
-        """The orchestrator's status, how fresh the tables are, and the time to hold that against."""
+        """The orchestrator's status, the time of the newest record, and the time now."""
         with store_faults("read"):
             status = self.orchestrator.status()
             newest = newest_record(store or self.database)
@@ -149,7 +146,7 @@ class Api:
         trusted = IDENTITY in request.scope
         if not found.ready:
             short = ERRORS[found.code].when
-            message, hint = (found.reason, found.hint) if trusted else (short, "with a token, this call tells more")
+            message, hint = (found.reason, found.hint) if trusted else (short, "with a token, this call says more")
             raise TurnoutError(found.code, message, hint, status=503)
         return json_response({"status": "ready"} | ({"reason": found.reason} if trusted else {}))
 

@@ -1,8 +1,8 @@
-"""Reads of the store for clients: each has a place, a share of the places, and a time after which it is ended.
+"""Reads of the store for clients: limits how many run at once, how many of each client, and how long each takes.
 
 HTTP answers, files, windows and snapshots all come through here. A client is a token, or an address where there are no
-tokens; one that has read for long has one place, and rests between its reads. Probes and the server
-itself have other threads.
+tokens; one that has read for long gets one place, and rests between its reads. Probes and the server itself have other
+threads.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ T = TypeVar("T")
 _AGAIN_SECONDS = 0.05
 # Seconds that one client may spend on long reads, of all its threads, before it has to rest.
 _LONG_SECONDS, _SPENDING = 0.2, Rate(per_second=0.5, burst=5)
-# Whole files and large filters take long: most places are for all others.
+# Whole files and large filters take long: they get one place of so many.
 _LARGE_PART = 4
 
 _Line = tuple[str, bool]
@@ -39,7 +39,7 @@ _Line = tuple[str, bool]
 
 @dataclass(slots=True, eq=False)
 class Reading:
-    """One read under way: the store as its thread sees it. Others can end it."""
+    """One read under way: the store, for its thread. Other threads can end it."""
 
     _database: Database
     max_bytes: int | None = None
@@ -56,7 +56,7 @@ class Reading:
 
     @contextlib.contextmanager
     def ending(self, connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
-        """Work on a connection, which ends where the read is ended."""
+        """Have the statements of a connection interrupted when the read is ended."""
         # Under the lock, so that none is interrupted after it was closed.
         with self._lock:
             self._cursors.append(connection)
@@ -67,12 +67,12 @@ class Reading:
                 self._cursors.remove(connection)
 
     def check(self) -> None:
-        """For work that goes on outside of the store: raise where the read was ended."""
+        """Raise if the read was ended; for work outside of the store."""
         if self._ended is not None:
             raise self._ended
 
     def end(self, reason: TurnoutError) -> None:
-        """From any thread. To be repeated until it has ended: DuckDB forgets what comes between two statements."""
+        """From any thread. Repeat until the read has ended: an interrupt between two statements is lost."""
         with self._lock:
             self._ended = reason
             for cursor in self._cursors:
@@ -84,11 +84,11 @@ class Reading:
         except Exception as error:
             if self._ended is None:
                 raise
-            raise self._ended from error  # whatever an interrupted statement looks like from where it was
+            raise self._ended from error  # in place of the error of an interrupted statement
 
 
 class Reads:
-    """The places, on one event loop. One is given back when its thread has ended, also where nobody waits for it."""
+    """Gives places to reads, on one event loop. A place is free again when its thread has ended, not before."""
 
     def __init__(self, database: Database, limits: ServerSettings | None = None) -> None:
         self._database = database
@@ -106,9 +106,9 @@ class Reads:
         return self._running.total()
 
     async def run(self, clients: Collection[str], work: Callable[[Reading], T], *, large: bool = False) -> T:
-        """Do `work` on a thread; of several clients that wait for it, at the expense of the one with least to do.
+        """Do `work` on a thread. Of several clients that wait for it, it counts for the one with the fewest reads.
 
-        It is ended when nobody waits for it any more, and after the time limit: TurnoutError `query_timeout`.
+        It ends when its caller is cancelled, and after the time limit: TurnoutError `query_timeout`.
         """
         line = min(clients, key=self._load, default="server"), large
         await self._place(line)
@@ -139,7 +139,7 @@ class Reads:
             loop.call_later(_AGAIN_SECONDS, self._end, loop, reading, done, reason)
 
     def _ended(self, line: _Line, seconds: float) -> None:
-        """A client that reads all the time rests for as long as it read: that time is for the others."""
+        """Free the place; for a client that reads all the time, only after it has rested for as long as it read."""
         client, _ = line
         if seconds > _LONG_SECONDS:
             self._unspent.spend(client, seconds)

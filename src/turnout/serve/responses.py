@@ -29,7 +29,7 @@ _CHUNK_BYTES = 256 * 1024
 
 
 def content_security_policy(styles: str) -> str:
-    """What the page may load: only files of its own server. The grid has its small images in its styles, as data."""
+    """The page may load only files of its own server. The grid has its small images in its styles, as data."""
     return (
         f"default-src 'self'; style-src {styles}; img-src 'self' data:; font-src 'self' data:; object-src 'none'; "
         "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
@@ -48,7 +48,7 @@ SECURITY_HEADERS = {
 
 
 class HeldResponse(Response):
-    """An answer on its way in pieces, counted for its client until the last is taken, whatever becomes of it."""
+    """An answer that is sent in pieces; it counts for its client until it was sent or has failed."""
 
     def __init__(self, content: IO[bytes], hold: Hold, headers: dict[str, str]) -> None:
         super().__init__(headers=headers | {"Cache-Control": "no-store"})
@@ -75,7 +75,7 @@ class HeldResponse(Response):
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """Reads for requests; `held` counts answers in memory, `downloads` files."""
+    """Reads the store for requests; `held` counts answers in memory, `downloads` files."""
 
     _reads: Reads
     _held: HeldBytes
@@ -98,7 +98,7 @@ class Answers:
         return HeldResponse(file.content, hold, file.headers)
 
     async def read(self, request: Request, work: Callable[[Reading], T], *, large: bool = False) -> T:
-        """What `work` reads, for as long as the client waits for it. A body must have been read before."""
+        """Do `work` for as long as the client waits. The body of the request must have been read before."""
         reading = asyncio.ensure_future(self._reads.run([caller(request.scope)], work, large=large))
         gone = asyncio.ensure_future(_gone(request))
         try:
@@ -112,7 +112,6 @@ class Answers:
 
 
 async def _gone(request: Request) -> None:
-    """Until the client has gone."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
@@ -140,7 +139,7 @@ def on_turnout_error(_: Request, error: Exception) -> Response:
 
 
 def on_http_error(request: Request, error: Exception) -> Response:
-    """What Starlette refuses by itself: unknown paths, wrong methods."""
+    """The errors of Starlette: unknown paths, wrong methods."""
     assert isinstance(error, HTTPException)
     # A WebSocket has no method.
     path, method = show(request.url.path), request.scope.get("method", "a WebSocket")
@@ -157,7 +156,7 @@ def on_http_error(request: Request, error: Exception) -> Response:
 
 
 def on_any_error(request: Request, error: Exception) -> Response:
-    """A fault of ours: logged in full, answered without internals."""
+    """A fault of the server: logged in full, answered without internals."""
     log.error("%s %s failed", request.method, request.url.path, exc_info=error)
     shaped = TurnoutError("internal_error", "the server failed on this request", "its log has the details")
     return error_response(shaped)

@@ -1,6 +1,6 @@
-"""The shapes of what the HTTP calls take as a body and what they answer, for the OpenAPI document.
+"""The models of the bodies and the answers of HTTP calls, for the OpenAPI document.
 
-Answers are written from the store's own values, not through these types; the tests hold every answer against them.
+Bodies are checked by their models. Answers are written from the store's own values, and only tests check them.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ class Alive(Answer):
 
 
 class Ready(Answer):
-    """`reason` where who asks has a token, or none is needed."""
+    """`reason` only for a sender with a token, or where none is needed."""
 
     status: Literal["ready"]
     reason: str | None = None

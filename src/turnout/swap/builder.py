@@ -1,7 +1,6 @@
-"""The builder: from a plan to a generation that has caught up, beside whatever is published.
+"""The builder: makes a generation of a plan, and waits until it has caught up, beside the published one.
 
-It publishes nothing. It refuses a plan that cannot be right before it makes anything, and removes a build that fails
-whole.
+It refuses a plan that cannot be right before it makes anything, and removes everything of a build that fails.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ from turnout.swap.lifecycle import Lifecycle
 TICK_SECONDS = 0.1
 
 
-class Stopping(Exception):  # noqa: N818 - not an error: the way out of a wait when the process ends
-    """The process is being stopped."""
+class Stopping(Exception):  # noqa: N818 - not an error
+    """Ends a wait when the process stops."""
 
 
 @dataclass(slots=True)
@@ -41,12 +40,12 @@ class Builder:
     _engine: Engine
     _stopping: threading.Event
     _tend: Callable[[], None]
-    """What has to go on while a build takes its time."""
+    """Called again and again during a build: other generations need it."""
     _begun: GenerationRecord | None
     """A first build that a crash interrupted."""
 
     def validate(self, plan: Plan) -> list[Sample]:
-        """The topics exist, can be read, and hold records that decode; TurnoutError says which does not."""
+        """Check that the topics exist, can be read, and hold records that decode; TurnoutError names one that fails."""
         with self._working():
             samples = self._generations.samples(plan)
         complaints = [complaint for sample in samples if (complaint := sample.complaint())]
@@ -57,7 +56,7 @@ class Builder:
         return samples
 
     def dry_run(self, plan: Plan, *, changes: bool) -> dict[str, Any]:
-        """What a build of `plan` would be like; TurnoutError where it would be refused."""
+        """The report of a dry run; TurnoutError if the plan is refused."""
         layout = layout_of(self._generations.settings, plan)
         samples = self.validate(plan)
         seen = {sample.source: sample.keys for sample in samples}
@@ -79,7 +78,7 @@ class Builder:
         }
 
     def build(self, plan: Plan, *, first: bool) -> Generation:
-        """A generation that has caught up. The first one has nothing to fall back to, so it is never given up."""
+        """Build a generation that has caught up. The first one is never given up: there is nothing to fall back to."""
         started = time.monotonic()
         self._generations.ledger.set_status(state=SwapState.BUILDING.value)
         with self._working():
@@ -104,12 +103,12 @@ class Builder:
                 self.catch_up(generation, first=first)
             self._enter(generation, SwapState.PUBLISHING)
         except Stopping:
-            raise  # its query is ended with the process; the build goes on at the next start where it can
+            raise  # the process ends its query; the next start may continue the build
         except Exception as error:
             lifecycle.building = None
             if first and is_gone(error) and generation.query is not None:
                 generation.query.stop()
-                raise  # it goes on from its checkpoint once Spark runs again
+                raise  # continued from its checkpoint once Spark runs again
             generation.state = SwapState.FAILED
             lifecycle.discard(generation)
             if isinstance(error, TurnoutError) or is_store_failure(error):
@@ -126,7 +125,7 @@ class Builder:
                 yield
         except Exception as error:
             if self._stopping.is_set():
-                raise Stopping from error  # its clients are closed already; its message waits in the store
+                raise Stopping from error  # the clients are closed; the message waits in the store
             raise
 
     def catch_up(self, generation: Generation, *, first: bool) -> None:

@@ -1,6 +1,6 @@
-"""Swaps: decides the waiting messages, and has performed what they ask for; on the orchestrator's thread.
+"""Swaps: decides the waiting messages by the rules of `swap_rules`, and does what they ask for.
 
-The rules are `swap_rules`, building is the builder's, switching and outcomes are the publisher's.
+The builder builds, the publisher switches and writes outcomes. All on the orchestrator's thread.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Swaps:
         self._publisher.publish(generation, messages, decision, Outcome.APPLIED)
 
     def _fault_without_messages(self) -> str:
-        """What is wrong with the plan that no message has touched: no message is to blame for that."""
+        """The fault of the plan without any message: no message is rejected for that one."""
         try:
             self._builder.validate(self._publisher.plan)
         except TurnoutError as error:
@@ -59,7 +59,7 @@ class Swaps:
         return ""
 
     def decide(self) -> None:
-        """Take the next messages that can be decided together."""
+        """Decide the next messages that can be decided together, and do what they ask for."""
         waiting = self._queue.waiting()
         decision = decide([message.parsed for message in waiting], self._publisher.plan, self._publisher.number)
         messages = waiting[: len(decision.verdicts)]
@@ -98,7 +98,7 @@ class Swaps:
         )
 
     def _dry_run(self, message: QueuedMessage, decision: Decision) -> None:
-        """Say what would happen, and do nothing."""
+        """Report what a build would do."""
         assert isinstance(message.parsed, ControlMessage)
         plan = decision.plan
         if message.parsed.action is Action.ROLLBACK:
@@ -115,7 +115,7 @@ class Swaps:
         self._queue.settle([message], [Answer(Outcome.UNCHANGED, "dryRun", self._publisher.number, report=report)])
 
     def _rollback(self, messages: Sequence[QueuedMessage], decision: Decision) -> None:
-        """Back to the plan before: at once while its generation lingers, else by an ordinary build."""
+        """Return to the previous plan: at once while its generation lingers, else by a build."""
         plan = self._publisher.previous
         if plan is None:
             self._reject(messages[0], _nothing_to_roll_back())
@@ -134,7 +134,7 @@ class Swaps:
         self._publisher.publish(generation, messages, target, Outcome.ROLLED_BACK)
 
     def _swap(self, messages: Sequence[QueuedMessage], decision: Decision, outcome: Outcome) -> None:
-        """Build the plan beside the published generation, and publish it; on failure nothing has changed."""
+        """Build the plan beside the published generation, and publish it; a failure changes nothing."""
         assert decision.carrier is not None
         try:
             self._publisher.set_state(SwapState.VALIDATING)
@@ -159,7 +159,7 @@ class Swaps:
 
 
 def _is_temporary(error: TurnoutError) -> bool:
-    """Whether the error says nothing against the plan: the same plan may be right in a moment."""
+    """Whether the error is temporary: the same plan may be valid in a moment."""
     return error.code in _TEMPORARY or is_gone(error)
 
 
