@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 
 from turnout.config.settings import ServerSettings
 from turnout.serve.app import Server, Services, create_app
-from turnout.serve.connections import Doorkeeper
+from turnout.serve.connections import OpenConnections
 from turnout.store.database import Database
 from turnout.swap.health import Readiness
 from turnout.swap.metrics import Metrics
@@ -57,7 +57,7 @@ class Steering:
 def serving(
     app: ASGIApp,
     port: int = 0,
-    doorkeeper: Doorkeeper | None = None,
+    open_connections: OpenConnections | None = None,
     send_buffer: int | None = None,
     trusted_proxies: Sequence[str] = (),
 ) -> Iterator[str]:
@@ -65,7 +65,7 @@ def serving(
 
     `send_buffer` is how many bytes the kernel takes for a client that does not read; left alone, it takes megabytes.
     """
-    server = Server(app, "127.0.0.1", port, doorkeeper, trusted_proxies)
+    server = Server(app, "127.0.0.1", port, open_connections, trusted_proxies)
     if send_buffer is not None:  # its connections have the same
         server._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
     ready = threading.Event()

@@ -36,7 +36,7 @@ from turnout.plan.control import ControlMessage, Outcome
 from turnout.serve import bodies, connections
 from turnout.serve.access import Access, Gate, identity_of, subprotocol_of
 from turnout.serve.app import Services, create_app
-from turnout.serve.connections import Doorkeeper
+from turnout.serve.connections import OpenConnections
 from turnout.serve.limits import Buckets, Rate, Rates, Viewers, client_of
 from turnout.serve.origins import is_loopback
 from turnout.store.database import Database
@@ -119,12 +119,12 @@ def settings(folder: Path, text: str) -> Settings:
 
 @contextmanager
 def site(
-    folder: Path, text: str = "", *, rates: Rates | None = None, doorkeeper: Doorkeeper | None = None
+    folder: Path, text: str = "", *, rates: Rates | None = None, open_connections: OpenConnections | None = None
 ) -> Iterator[Site]:
     steering = Steering()
     with small_store(folder / "store") as database:
         app = create_app(Services(database, steering), Access.of(settings(folder, text), rates))
-        with serving(app, doorkeeper=doorkeeper) as url:
+        with serving(app, open_connections=open_connections) as url:
             found = Site(url, database, steering.queue)
             try:
                 yield found
@@ -933,8 +933,8 @@ def test_thousand_idle_sockets_do_not_keep_others_out(tmp_path: Path) -> None:
     if soft < 4_096:  # both ends of every socket are in this process
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(4_096, hard), hard))
     # None is closed for the time that it waits, however long this takes.
-    patient = Doorkeeper(request_seconds=10 * SECONDS)
-    with site(tmp_path, doorkeeper=patient) as running, idle_sockets(running.port, 1_000) as idle:
+    patient = OpenConnections(request_seconds=10 * SECONDS)
+    with site(tmp_path, open_connections=patient) as running, idle_sockets(running.port, 1_000) as idle:
         for _ in range(20):
             with httpx.Client(base_url=running.url, timeout=SECONDS, verify=False) as other:
                 assert other.get(TABLE).json()["total"] == 3
@@ -947,7 +947,7 @@ def test_thousand_idle_sockets_do_not_keep_others_out(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """A server that waits shortly for requests."""
-    with site(tmp_path_factory.mktemp("hasty"), doorkeeper=Doorkeeper(request_seconds=0.3)) as running:
+    with site(tmp_path_factory.mktemp("hasty"), open_connections=OpenConnections(request_seconds=0.3)) as running:
         yield running
 
 
@@ -974,7 +974,10 @@ def test_socket_that_trickles_a_request_is_closed(hasty: Site) -> None:
 
 
 def test_request_that_waits_for_its_outcome_is_not_idle(tmp_path: Path) -> None:
-    with ThreadPoolExecutor(1) as pool, site(tmp_path, doorkeeper=Doorkeeper(most=2, request_seconds=1)) as running:
+    with (
+        ThreadPoolExecutor(1) as pool,
+        site(tmp_path, open_connections=OpenConnections(most=2, request_seconds=1)) as running,
+    ):
         running.queue.holds = True
         waiting = pool.submit(httpx.post, f"{running.url}/api/control", json={}, timeout=SECONDS)
         wait_until(lambda: len(running.queue.requesters) == 1)
@@ -985,7 +988,7 @@ def test_request_that_waits_for_its_outcome_is_not_idle(tmp_path: Path) -> None:
 
 
 def test_connection_beyond_the_limit_is_refused_at_once(tmp_path: Path) -> None:
-    with ThreadPoolExecutor(2) as pool, site(tmp_path, doorkeeper=Doorkeeper(most=2)) as running:
+    with ThreadPoolExecutor(2) as pool, site(tmp_path, open_connections=OpenConnections(most=2)) as running:
         running.queue.holds = True
         waiting = [pool.submit(httpx.post, f"{running.url}/api/control", json={}, timeout=SECONDS) for _ in range(2)]
         wait_until(lambda: len(running.queue.requesters) == 2)
@@ -1024,16 +1027,16 @@ def test_client_that_never_reads_is_given_up(tmp_path: Path, monkeypatch: pytest
 
 
 def test_answers_do_not_wait_for_acknowledgements(tmp_path: Path) -> None:
-    doorkeeper = Doorkeeper()
-    with site(tmp_path, doorkeeper=doorkeeper) as running, idle_sockets(running.port, 1):
-        wait_until(lambda: len(doorkeeper.idle) == 1)
-        (connection,) = doorkeeper.idle
+    open_connections = OpenConnections()
+    with site(tmp_path, open_connections=open_connections) as running, idle_sockets(running.port, 1):
+        wait_until(lambda: len(open_connections.idle) == 1)
+        (connection,) = open_connections.idle
         taken = connection.transport.get_extra_info("socket")
         assert taken.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
 
 
 def test_connection_is_used_again(tmp_path: Path) -> None:
-    with site(tmp_path, doorkeeper=Doorkeeper(most=1)) as running:
+    with site(tmp_path, open_connections=OpenConnections(most=1)) as running:
         for _ in range(50):
             assert running.get().status_code == 200
 

@@ -8,11 +8,14 @@ import re
 import socket
 import subprocess
 import sys
+import threading
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import anyio.to_thread
+import httpx
 import pyarrow as pa
 import pytest
 from starlette.applications import Starlette
@@ -271,6 +274,25 @@ def test_download_that_is_no_arrow_stream_is_named_as_such(name: str) -> None:
     ):
         client.table(name).to_arrow()
     assert raised.value.code == "bad_answer"
+
+
+def test_download_that_takes_too_long_says_how_long_it_was_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To connect has another limit than to wait for a file, which the server writes whole before it sends it."""
+    monkeypatch.setattr("turnout.client.http._READ_TIMEOUT", httpx.Timeout(30, read=0.25))
+    ended = threading.Event()
+
+    async def silent(_: Request) -> Response:
+        await anyio.to_thread.run_sync(ended.wait)
+        return Response()
+
+    routes = [Route("/api/tables/{name}/rows", silent), Route("/api/sql", silent, methods=["POST"])]
+    with serving(Starlette(routes=routes)) as url, connect(url) as client:
+        try:
+            for download in (client.table("users_ui").to_arrow, lambda: client.sql("select 1")):
+                with pytest.raises(TurnoutError, match=r"it took longer than 0\.25 s"):
+                    download()
+        finally:
+            ended.set()
 
 
 # -- notebooks

@@ -31,7 +31,7 @@ from turnout.errors import TurnoutError
 from turnout.messages import Problem, Snapshot, WindowRows
 from turnout.serve.access import Access
 from turnout.serve.app import Services, create_app
-from turnout.serve.connections import Doorkeeper
+from turnout.serve.connections import OpenConnections
 from turnout.serve.limits import Buckets, HeldBytes, Rate
 from turnout.serve.live import parsing
 from turnout.serve.live.changes import SharedChanges
@@ -253,13 +253,15 @@ def test_one_client_has_so_many_subscriptions(quiet: Filling) -> None:
 
 
 def test_connections_of_one_client_are_bounded_and_others_and_probes_are_answered(quiet: Filling) -> None:
-    doorkeeper = Doorkeeper(most=8, share=4)
-    with serving(app(quiet), doorkeeper=doorkeeper) as url, client(url) as other, ExitStack() as held:
+    open_connections = OpenConnections(most=8, share=4)
+    with serving(app(quiet), open_connections=open_connections) as url, client(url) as other, ExitStack() as held:
         host = httpx.URL(url).netloc.decode()
         for _ in range(4):
             # Waits for its body, and so is not idle.
             held.callback(raw(url, f"POST /api/control HTTP/1.1\nHost: {host}\nContent-Length: 9\n\n").close)
-        wait_until(lambda: not doorkeeper.idle and doorkeeper._open.total() == 4, what="the share is used up")
+        wait_until(
+            lambda: not open_connections.idle and open_connections._open.total() == 4, what="the share is used up"
+        )
         assert HTTP.get(f"{url}/api/tables").json()["error"]["code"] == "too_many_connections"
         assert other.get("/api/tables").status_code == 200
         for path in ("/healthz", "/readyz"):

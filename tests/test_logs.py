@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from turnout.logs import JsonLines, TextLines, about, apart
+from turnout.logs import JsonLines, TextLines, about
 
 SECRET = 'hun"ter\\2'
 
@@ -35,7 +35,7 @@ def test_json_line_has_time_level_text_and_logger() -> None:
 def test_json_line_tells_what_it_is_about() -> None:
     with about(request_id="r1"), about(generation=7):
         assert line("x").items() >= {"generation": 7, "requestId": "r1"}.items()
-        with apart(), about(generation=3):
+        with about(only=True, generation=3):
             assert "requestId" not in line("x")
             assert line("x")["generation"] == 3
         assert line("x")["generation"] == 7

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from serving import SECONDS
+from turnout.config.settings import ServerSettings
 from turnout.errors import TurnoutError
-from turnout.serve.reads import Reading, ReadLimits, Reads
+from turnout.serve.reads import Reading, Reads
 from turnout.serve.threads import Turns
 from turnout.store.database import Database
 
@@ -65,7 +66,7 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
 
 def test_read_that_takes_too_long_is_ended_with_a_clear_error(database: Database) -> None:
     async def test() -> None:
-        reads = Reads(database, ReadLimits(timeout_seconds=0.2))
+        reads = Reads(database, ServerSettings(query_timeout_seconds=0.2))
         with pytest.raises(TurnoutError) as caught:
             await reads.run(["a"], endless)
         assert (caught.value.code, caught.value.status) == ("query_timeout", 503)
@@ -77,7 +78,7 @@ def test_read_that_takes_too_long_is_ended_with_a_clear_error(database: Database
 
 def test_read_that_nobody_waits_for_is_interrupted_and_keeps_its_place_until_it_has_ended(database: Database) -> None:
     async def test() -> None:
-        reads = Reads(database, ReadLimits(places=2, share=2, timeout_seconds=SECONDS))
+        reads = Reads(database, ServerSettings(max_reads=2, max_reads_per_client=2, query_timeout_seconds=SECONDS))
         works = Works()
         abandoned = asyncio.ensure_future(reads.run(["a"], works.work("abandoned")))
         interrupted = asyncio.ensure_future(reads.run(["a"], endless))
@@ -103,14 +104,14 @@ def test_read_is_interrupted_in_each_of_its_statements(database: Database) -> No
 
     async def test() -> None:
         with pytest.raises(TurnoutError, match="took longer"):
-            await Reads(database, ReadLimits(timeout_seconds=0.1)).run(["a"], many)
+            await Reads(database, ServerSettings(query_timeout_seconds=0.1)).run(["a"], many)
 
     run(test)
 
 
 def test_client_has_a_share_and_others_are_served_beside_it(database: Database) -> None:
     async def test() -> None:
-        reads, works = Reads(database, ReadLimits(places=4, share=2)), Works()
+        reads, works = Reads(database, ServerSettings(max_reads=4, max_reads_per_client=2)), Works()
         greedy = [asyncio.ensure_future(reads.run(["greedy"], works.work(f"g{number}"))) for number in range(6)]
         other = asyncio.ensure_future(reads.run(["other"], works.work("other")))
         await until(lambda: "other" in works.begun)
@@ -123,7 +124,7 @@ def test_client_has_a_share_and_others_are_served_beside_it(database: Database) 
 
 def test_large_reads_leave_most_places_to_all_others(database: Database) -> None:
     async def test() -> None:
-        reads, works = Reads(database, ReadLimits(places=8, share=4)), Works()
+        reads, works = Reads(database, ServerSettings(max_reads=8, max_reads_per_client=4)), Works()
         large = [
             asyncio.ensure_future(reads.run([f"c{number}"], works.work("large"), large=True)) for number in range(5)
         ]
@@ -138,7 +139,7 @@ def test_large_reads_leave_most_places_to_all_others(database: Database) -> None
 
 def test_read_for_several_clients_counts_for_the_one_with_least_to_do(database: Database) -> None:
     async def test() -> None:
-        reads, works = Reads(database, ReadLimits(places=4, share=1)), Works()
+        reads, works = Reads(database, ServerSettings(max_reads=4, max_reads_per_client=1)), Works()
         busy = [asyncio.ensure_future(reads.run(["busy"], works.work("busy"))) for _ in range(3)]
         shared = asyncio.ensure_future(reads.run(["busy", "quiet"], works.work("shared")))
         await until(lambda: "shared" in works.begun)
@@ -154,7 +155,7 @@ def test_client_that_reads_all_the_time_has_one_place_and_rests(
     monkeypatch.setattr("turnout.serve.reads._LONG_SECONDS", 0.0)
 
     async def test() -> None:
-        reads, works = Reads(database, ReadLimits(places=4, share=4)), Works()
+        reads, works = Reads(database, ServerSettings(max_reads=4, max_reads_per_client=4)), Works()
         reads._unspent.spend("a", 1000)
         first = asyncio.ensure_future(reads.run(["a"], works.work("first")))
         second = asyncio.ensure_future(reads.run(["a"], works.work("second")))
@@ -169,7 +170,7 @@ def test_client_that_reads_all_the_time_has_one_place_and_rests(
 
 def test_read_that_leaves_while_it_waits_takes_no_place(database: Database) -> None:
     async def test() -> None:
-        reads, works = Reads(database, ReadLimits(places=1, share=1)), Works()
+        reads, works = Reads(database, ServerSettings(max_reads=1, max_reads_per_client=1)), Works()
         first = asyncio.ensure_future(reads.run(["a"], works.work("first")))
         gone = asyncio.ensure_future(reads.run(["b"], works.work("gone")))
         stays = asyncio.ensure_future(reads.run(["c"], works.work("stays")))

@@ -1,4 +1,4 @@
-"""The rules of a swap: moves between states, retiring, and what becomes of messages that wait together."""
+"""The rules of a swap: retiring, and what becomes of messages that wait together."""
 
 import itertools
 from collections.abc import Sequence
@@ -12,70 +12,15 @@ from turnout.plan.control import Action, ControlMessage, ControlRejected, Outcom
 from turnout.plan.joins import Join
 from turnout.plan.plan import Plan, Start
 from turnout.plan.swap_rules import (
-    TRANSITIONS,
     Decision,
-    IllegalMove,
     ParsedMessage,
-    SwapState,
     Work,
-    advance,
     decide,
     replay,
     to_retire,
 )
 
 CURRENT = Plan({"users": "users", "accounts": "accounts"}, {"final_ui": Join.LEFT})
-
-LEGAL = {
-    ("validating", "building"),
-    ("validating", "rejected"),
-    ("validating", "failed"),
-    ("building", "catching_up"),
-    ("building", "failed"),
-    ("catching_up", "publishing"),
-    ("catching_up", "failed"),
-    ("publishing", "live"),
-    ("publishing", "failed"),
-    ("live", "lingering"),
-    ("lingering", "live"),
-    ("lingering", "retired"),
-}
-
-
-@pytest.mark.parametrize(("current", "to"), list(itertools.product(SwapState, SwapState)))
-def test_generation_makes_only_legal_moves(current: SwapState, to: SwapState) -> None:
-    if (current, to) in LEGAL:
-        assert advance(current, to) is to
-        return
-    with pytest.raises(IllegalMove, match=f"that is {current} cannot become {to}"):
-        advance(current, to)
-
-
-def test_generation_every_state_is_in_the_table_and_reachable() -> None:
-    assert set(TRANSITIONS) == set(SwapState)
-    assert set().union(*TRANSITIONS.values()) == set(SwapState) - {SwapState.VALIDATING}
-
-
-@pytest.mark.parametrize(
-    ("current", "to", "text"),
-    [
-        (
-            SwapState.BUILDING,
-            SwapState.LIVE,
-            "a generation that is building cannot become live: it can become catching_up, failed",
-        ),
-        (
-            SwapState.RETIRED,
-            SwapState.LIVE,
-            "a generation that is retired cannot become live: that state is final",
-        ),
-    ],
-)
-def test_generation_illegal_move_is_one_sentence(current: SwapState, to: SwapState, text: str) -> None:
-    with pytest.raises(IllegalMove) as caught:
-        advance(current, to)
-    assert str(caught.value) == text
-
 
 THREE = {3: 30.0, 1: 10.0, 2: 20.0}
 

@@ -1,8 +1,4 @@
-"""The log of the process on standard error: as text, or as one JSON object a line.
-
-Code that knows what its lines are about (`generation`, `requestId`) says so with `about`. Secrets of the settings are
-masked in either form.
-"""
+"""The log of the process on standard error: text, or one JSON object a line. Secrets of the settings are masked."""
 
 from __future__ import annotations
 
@@ -21,20 +17,11 @@ _about: ContextVar[dict[str, int | str]] = ContextVar("about", default={})  # no
 
 
 @contextlib.contextmanager
-def about(*, generation: int | None = None, request_id: str | None = None) -> Iterator[None]:
-    """What this thread logs inside is about these."""
+def about(*, generation: int | None = None, request_id: str | None = None, only: bool = False) -> Iterator[None]:
+    """The block's log lines carry these; `only`: and not what the lines around the block carry."""
     given = {"generation": generation, "requestId": request_id}
-    token = _about.set(_about.get() | {name: value for name, value in given.items() if value is not None})
-    try:
-        yield
-    finally:
-        _about.reset(token)
-
-
-@contextlib.contextmanager
-def apart() -> Iterator[None]:
-    """What this thread logs inside has nothing to do with what it is about outside."""
-    token = _about.set({})
+    outer = {} if only else _about.get()
+    token = _about.set(outer | {name: value for name, value in given.items() if value is not None})
     try:
         yield
     finally:
@@ -42,7 +29,7 @@ def apart() -> Iterator[None]:
 
 
 def log_to_stderr(form: LogFormat, secrets: Collection[str] = ()) -> None:
-    """What Turnout says of itself, on the terminal too; of its libraries only warnings."""
+    """Log Turnout's lines, and the warnings of its libraries."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines(secrets) if form is LogFormat.JSON else TextLines(secrets))
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
@@ -56,10 +43,8 @@ class _Masked(logging.Formatter):
 
 
 class TextLines(_Masked):
-    """For people."""
-
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name of the library
-        # What others sent is in it: a line of theirs must not look like one of Turnout's, nor move the terminal.
+        # It may hold what others sent: that must not look like a line of Turnout's, nor control the terminal.
         record.message = escaped(record.message)
         return super().formatMessage(record)
 
@@ -68,13 +53,11 @@ class TextLines(_Masked):
 
 
 def escaped(text: str) -> str:
-    """The text on one line, with nothing that a terminal obeys: control signs as Python writes them."""
+    """The text on one line, with control characters as Python writes them."""
     return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
 
 
 class JsonLines(_Masked):
-    """One object a line, whatever is in the text."""
-
     def format(self, record: logging.LogRecord) -> str:
         moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         line: dict[str, object] = {"ts": moment, "level": record.levelname}

@@ -1,7 +1,7 @@
-"""The messages of `WS /api/live`: two tagged unions, one for each direction, told apart by `type`.
+"""The messages of `WS /api/live`: two tagged unions, one for each direction, distinguished by `type`.
 
-This is their only definition: `scripts/generate_types.py` writes the TypeScript types from it, the server checks what
-comes in by it, and the tests check what goes out. What the messages cause is in `serve/live/`.
+This is their only definition: `scripts/generate_types.py` writes the TypeScript types from it, the server checks the
+messages of clients by it, and the tests those of the server. `serve/live/` acts on them.
 """
 
 from __future__ import annotations
@@ -163,17 +163,21 @@ class Hello(_Message):
     """Whether `sql` is taken from this client."""
 
 
-class WindowRows(_Message):
+class _OfTable(_Message):
+    type: str
+    id: str
+    table: str
+    generation: int
+    version: int
+
+
+class WindowRows(_OfTable):
     """A window as it is now. `ids` name its rows: a row that stays has the same id while its cells change.
 
     The rows of a SELECT have the table `sql`, and `complete`: false where there were more.
     """
 
     type: Literal["rows"]
-    id: str
-    table: str
-    generation: int
-    version: int
     total: int
     offset: int
     columns: list[ColumnInfo]
@@ -206,14 +210,10 @@ class SummaryHistory(_Message):
     swaps: list[SwapMoment]
 
 
-class SummaryGroups(_Message):
+class SummaryGroups(_OfTable):
     """A summary as it is now; `total` counts all groups, not only these."""
 
     type: Literal["summary"]
-    id: str
-    table: str
-    generation: int
-    version: int
     by: list[str]
     columns: list[ColumnInfo]
     groups: list[Row]
@@ -221,24 +221,16 @@ class SummaryGroups(_Message):
     history: SummaryHistory | None = None
 
 
-class Current(_Message):
+class Current(_OfTable):
     """The answer to `resume` when nothing has changed since."""
 
     type: Literal["current"]
-    id: str
-    table: str
-    generation: int
-    version: int
 
 
-class Snapshot(_Message):
+class Snapshot(_OfTable):
     """All rows of a table, in place of all that came before. `swap`: the table moved to another generation."""
 
     type: Literal["snapshot"]
-    id: str
-    table: str
-    generation: int
-    version: int
     reason: Literal["subscribed", "swap", "behind"]
     last: bool
     columns: list[ColumnInfo]
@@ -251,14 +243,10 @@ class RowSet(_Message):
     rows: list[Row]
 
 
-class Changes(_Message):
+class Changes(_OfTable):
     """What happened after version `since`, up to `version`; the columns are those of the snapshot."""
 
     type: Literal["changes"]
-    id: str
-    table: str
-    generation: int
-    version: int
     since: int
     insert: RowSet
     update: RowSet

@@ -16,7 +16,7 @@ from turnout.decode.schemas import schemas_of
 from turnout.errors import TurnoutError
 from turnout.serve.access import Access
 from turnout.serve.app import Server, create_app
-from turnout.serve.connections import Doorkeeper, allow_open_files
+from turnout.serve.connections import OpenConnections, allow_open_files
 from turnout.serve.origins import is_loopback
 from turnout.serve.read_api import Services
 from turnout.spark.engine import Engine
@@ -38,7 +38,7 @@ def run(settings: Settings, *, insecure: bool = False, on_ready: Callable[[str],
     allow_open_files(settings.server.max_connections)
     keep_private(settings.data_dir, settings.spark)
     database = Database.open(settings.data_dir, settings.store.memory_limit)
-    # The store is open: nobody else uses the folder.
+    # The store is open, so no other process uses the folder.
     with _temporary_files(settings.data_dir / TEMPORARY):
         _run(settings, access, database, on_ready)
 
@@ -48,29 +48,26 @@ def _run(settings: Settings, access: Access, database: Database, on_ready: Calla
     orchestrator = Orchestrator(settings, database, engine)
     try:
         wait_seconds = settings.swap.catch_up_timeout_seconds + 60
-        services = Services(
-            database,
-            orchestrator,
-            wait_seconds,
-            settings.server,
-            tuple(settings.sources),
-            settings.joined_views,
-        )
+        sources, views = tuple(settings.sources), settings.joined_views
+        services = Services(database, orchestrator, wait_seconds, settings.server, sources, views)
         app = create_app(services, access)
         where = settings.server
-        doorkeeper = Doorkeeper(
+        open_connections = OpenConnections(
             where.max_connections, share=where.max_connections_per_client, proxies=where.trusted_proxies
         )
-        server = Server(app, where.host, where.port, doorkeeper, where.trusted_proxies)
+        server = Server(app, where.host, where.port, open_connections, where.trusted_proxies)
         orchestrator.start()
         asyncio.run(_serve(server, on_ready))
     finally:
-        _end(orchestrator, engine, database)
+        # Every part ends in a bounded time; the store last, because the others write to it.
+        orchestrator.stop(timeout_seconds=1.5)
+        engine.stop(timeout_seconds=0.7)
+        database.close()
 
 
 @contextlib.contextmanager
 def _temporary_files(folder: Path) -> Iterator[None]:
-    """Make temporary files in `folder`: nothing is to stay in the system's, whichever way this process ends."""
+    """Make temporary files in `folder`, not in the system's: the next start removes what a crash leaves."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(mode=0o700)
     before, tempfile.tempdir = tempfile.tempdir, str(folder)
@@ -88,13 +85,6 @@ async def _serve(server: Server, on_ready: Callable[[str], None] | None) -> None
     await server.run(lambda _: on_ready(server.url) if on_ready else None)
 
 
-def _end(orchestrator: Orchestrator, engine: Engine, database: Database) -> None:
-    """Every part ends in a bounded time; the store last, because the others write to it."""
-    orchestrator.stop(timeout_seconds=1.5)
-    engine.stop(timeout_seconds=0.7)
-    database.close()
-
-
 def _check_address(settings: Settings, insecure: bool) -> None:
     """Only this machine may connect, unless tokens protect the server or its owner says otherwise."""
     host = settings.server.host
@@ -106,7 +96,7 @@ def _check_address(settings: Settings, insecure: bool) -> None:
         )
     elif not insecure:
         raise TurnoutError(
-            code="insecure_address",
-            message=f"server.host is {host}, which others can reach, and nothing protects it",
-            hint="listen on 127.0.0.1, describe tokens at access:, or start with --insecure",
+            "insecure_address",
+            f"server.host is {host}, which others can reach, and nothing protects it",
+            "listen on 127.0.0.1, describe tokens at access:, or start with --insecure",
         )

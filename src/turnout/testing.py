@@ -24,7 +24,7 @@ __all__ = ["EmbeddedBroker", "Record", "create_topic", "delete_topic", "patience
 Value = Mapping[str, Any] | str | bytes | None
 
 HANG_SECONDS = 300.0
-"""What takes so long on an ordinary machine hangs."""
+"""Whatever takes longer on an ordinary machine hangs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def wait_until(
 ) -> None:
     """Return when ``predicate`` is true; ``TimeoutError`` that names ``what`` when it stays false.
 
-    ``timeout`` is in seconds of an ordinary machine; see ``patience``. ``what`` as a function is asked at the end.
+    ``timeout`` is in seconds of an ordinary machine; see ``patience``. A function ``what`` is called at the end.
     """
     limit = patience(timeout)
     deadline = time.monotonic() + limit
@@ -65,7 +65,7 @@ def create_topic(
     bootstrap: str, name: str, partitions: int = 1, config: Mapping[str, str] | None = None, *, replicas: int = 1
 ) -> None:
     """Create a topic and return when every partition has a leader, so that it can be used at once."""
-    admin = _admin(bootstrap)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
     topic = NewTopic(name, num_partitions=partitions, replication_factor=replicas, config=dict(config or {}))
     admin.create_topics([topic])[name].result(patience())
 
@@ -78,7 +78,7 @@ def create_topic(
 
 def delete_topic(bootstrap: str, name: str) -> None:
     """Delete a topic and return when the broker does not list it any more."""
-    admin = _admin(bootstrap)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.delete_topics([name])[name].result(patience())
     wait_until(lambda: name not in admin.list_topics(timeout=patience(60)).topics, what=f"topic {name} is gone")
 
@@ -105,8 +105,15 @@ def produce(bootstrap: str, topic: str, records: Iterable[Value | Record | tuple
 
     count = 0
     for record in records:
-        _send(producer, topic, _record(record), delivered)
         count += 1
+        arguments = _arguments(Record(*record) if isinstance(record, tuple) else record)
+        while True:
+            try:
+                producer.produce(topic, on_delivery=delivered, **arguments)
+                break
+            except BufferError:  # the client's queue is full: let it drain
+                producer.poll(0.1)
+        producer.poll(0)
     limit = patience()
     left = producer.flush(limit)
     if errors:
@@ -116,7 +123,8 @@ def produce(bootstrap: str, topic: str, records: Iterable[Value | Record | tuple
     return count
 
 
-def _send(producer: Producer, topic: str, record: Record, delivered: Callable[..., None]) -> None:
+def _arguments(record: Value | Record) -> dict[str, Any]:
+    record = record if isinstance(record, Record) else Record(record)
     given = {
         "value": json.dumps(record.value) if isinstance(record.value, Mapping) else record.value,
         "key": record.key,
@@ -124,22 +132,4 @@ def _send(producer: Producer, topic: str, record: Record, delivered: Callable[..
         "timestamp": record.timestamp_ms,
         "headers": list(record.headers.items()) if record.headers is not None else None,
     }
-    arguments: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    while True:
-        try:
-            producer.produce(topic, on_delivery=delivered, **arguments)
-        except BufferError:  # the client's queue is full: let it drain
-            producer.poll(0.1)
-        else:
-            producer.poll(0)
-            return
-
-
-def _record(record: Value | Record | tuple[Any, ...]) -> Record:
-    if isinstance(record, Record):
-        return record
-    return Record(*record) if isinstance(record, tuple) else Record(record)
-
-
-def _admin(bootstrap: str) -> AdminClient:
-    return AdminClient({"bootstrap.servers": bootstrap})
+    return {name: value for name, value in given.items() if value is not None}

@@ -144,6 +144,10 @@ def _clean(token: str) -> str:
 
 def unreachable_because(error: Exception, seconds: float) -> str:
     """Why a server was not reached within so many seconds, in words."""
+    if isinstance(error, httpx.TimeoutException):
+        # A request has a limit to connect, and another to read: a file may take long.
+        limits = error.request.extensions["timeout"]
+        seconds = limits[type(error).__name__.removesuffix("Timeout").lower()]
     if isinstance(error, ConnectionRefusedError) or "refused" in str(error).lower():
         return "nothing listens there"
     if isinstance(error, (TimeoutError, httpx.TimeoutException)):

@@ -13,14 +13,6 @@ import orjson
 from turnout.client.events import Json, LiveSummaryOptions, SqlOptions, WindowOptions
 from turnout.errors import TurnoutError
 
-# The status that the same error has over HTTP; all others are 400.
-_STATUS = {
-    "unknown_table": 404,
-    "internal_error": 500,
-    "store_unavailable": 503,
-    "forbidden": 403,
-    "sql_refused": 422,
-}
 _OPTIONS = {"window": WindowOptions, "changes": WindowOptions, "summary": LiveSummaryOptions, "sql": SqlOptions}
 
 
@@ -59,7 +51,7 @@ def problem(answer: object, status: int | None = None) -> TurnoutError | None:
     if not isinstance(error, dict) or not isinstance(error.get("message"), str):
         return None
     code, hint = str(error.get("code", "error")), str(error.get("hint") or "")
-    return TurnoutError(code=code, message=error["message"], hint=hint, status=status or _STATUS.get(code, 400))
+    return TurnoutError(code, error["message"], hint, status=status)
 
 
 def _check(request: Json) -> None:

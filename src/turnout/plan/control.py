@@ -46,14 +46,14 @@ class ControlRejected(TurnoutError):  # noqa: N818 - named as its outcome
 
     def __init__(
         self,
-        *,
         message: str,
         hint: str = "",
+        *,
         code: str = "bad_control",
-        status: int = 422,
+        status: int | None = None,
         request_id: str | None = None,
     ) -> None:
-        super().__init__(code=code, message=message, hint=hint, status=status)
+        super().__init__(code, message, hint, status=status)
         self.request_id = request_id
 
 
@@ -100,10 +100,9 @@ def generation_conflict(message: ControlMessage, generation: int) -> ControlReje
     if expected is None or expected == generation:
         return None
     return ControlRejected(
-        message=f"expectedGeneration is {shown(expected)}, but generation {generation} is published",
-        hint="read the status again, and send the message with its generation",
+        f"expectedGeneration is {shown(expected)}, but generation {generation} is published",
+        "read the status again, and send the message with its generation",
         code="generation_conflict",
-        status=409,
         request_id=message.request_id,
     )
 

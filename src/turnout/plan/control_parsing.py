@@ -77,27 +77,27 @@ def parse_message(
         faults.append(_FieldError("a rollback takes no topics, join or start", alone))
     if faults:
         hints = dict.fromkeys(fault.hint for fault in faults)
-        raise ControlRejected(message="; ".join(map(str, faults)), hint="; ".join(hints), request_id=request_id)
+        raise ControlRejected("; ".join(map(str, faults)), "; ".join(hints), request_id=request_id)
     return message
 
 
 def _text(raw: bytes | str | None) -> str:
     if raw is None:
-        raise ControlRejected(message="null value (a tombstone)", hint=f"send a JSON object such as {_EXAMPLE}")
+        raise ControlRejected("null value (a tombstone)", f"send a JSON object such as {_EXAMPLE}")
     try:
         data = raw.encode() if isinstance(raw, str) else raw
         if len(data) > MAX_MESSAGE_BYTES:
             raise ControlRejected(
-                message=f"the message has {len(data)} bytes, more than the {MAX_MESSAGE_BYTES} allowed",
-                hint="send only the fields that change; is this record meant for another topic?",
+                f"the message has {len(data)} bytes, more than the {MAX_MESSAGE_BYTES} allowed",
+                "send only the fields that change; is this record meant for another topic?",
             )
         # Some consoles put a byte order mark in front of what is typed.
         text = data.decode("utf-8-sig")
     except UnicodeError as error:
         where = f" at byte {error.start}" if isinstance(error, UnicodeDecodeError) else ""
-        raise ControlRejected(message=f"not UTF-8{where}", hint="send JSON text encoded as UTF-8") from None
+        raise ControlRejected(f"not UTF-8{where}", "send JSON text encoded as UTF-8") from None
     if not text.strip():
-        raise ControlRejected(message="an empty message", hint=f"send a JSON object such as {_EXAMPLE}")
+        raise ControlRejected("an empty message", f"send a JSON object such as {_EXAMPLE}")
     return text
 
 
@@ -114,27 +114,21 @@ def _decode_object(text: str, warnings: list[str]) -> dict[str, object]:
     except json.JSONDecodeError as error:
         near = shown(text[max(0, error.pos - 10) : error.pos + 20])
         raise ControlRejected(
-            message=f"not valid JSON at line {error.lineno} column {error.colno} (near {near}): {error.msg}",
-            hint=f"send a JSON object such as {_EXAMPLE}",
+            f"not valid JSON at line {error.lineno} column {error.colno} (near {near}): {error.msg}",
+            f"send a JSON object such as {_EXAMPLE}",
         ) from None
     except RecursionError:
-        raise ControlRejected(
-            message="the JSON is nested too deeply", hint=f"send a flat object such as {_EXAMPLE}"
-        ) from None
+        raise ControlRejected("the JSON is nested too deeply", f"send a flat object such as {_EXAMPLE}") from None
     except ValueError:
         # The only other one that the decoder raises: an integer of more than 4,300 digits.
-        raise ControlRejected(
-            message="a number with too many digits", hint="send expectedGeneration as published"
-        ) from None
+        raise ControlRejected("a number with too many digits", "send expectedGeneration as published") from None
     if isinstance(value, str):
         raise ControlRejected(
-            message=f"a JSON string {shown(value)} instead of an object: it was encoded twice",
-            hint=f"send the object itself, such as {_EXAMPLE}, not a string that contains it",
+            f"a JSON string {shown(value)} instead of an object: it was encoded twice",
+            f"send the object itself, such as {_EXAMPLE}, not a string that contains it",
         )
     if not isinstance(value, dict):
-        raise ControlRejected(
-            message=f"{_kind(value)} instead of an object", hint=f"send one JSON object such as {_EXAMPLE}"
-        )
+        raise ControlRejected(f"{_kind(value)} instead of an object", f"send one JSON object such as {_EXAMPLE}")
     return value
 
 

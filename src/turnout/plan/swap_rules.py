@@ -15,7 +15,7 @@ from turnout.plan.plan import Plan
 
 
 class SwapState(StrEnum):
-    """The states of one generation. `rolled_back` is none: it is the outcome of a message."""
+    """The states of one generation, in their order. A rollback inside the linger time makes one live again."""
 
     VALIDATING = "validating"
     BUILDING = "building"
@@ -24,36 +24,7 @@ class SwapState(StrEnum):
     LIVE = "live"
     LINGERING = "lingering"
     RETIRED = "retired"
-    REJECTED = "rejected"
     FAILED = "failed"
-
-
-TRANSITIONS: Mapping[SwapState, frozenset[SwapState]] = {
-    SwapState.VALIDATING: frozenset({SwapState.BUILDING, SwapState.REJECTED, SwapState.FAILED}),
-    SwapState.BUILDING: frozenset({SwapState.CATCHING_UP, SwapState.FAILED}),
-    SwapState.CATCHING_UP: frozenset({SwapState.PUBLISHING, SwapState.FAILED}),
-    SwapState.PUBLISHING: frozenset({SwapState.LIVE, SwapState.FAILED}),
-    SwapState.LIVE: frozenset({SwapState.LINGERING}),
-    # Going live again is a rollback inside the linger time; the generation it replaces lingers in turn.
-    SwapState.LINGERING: frozenset({SwapState.LIVE, SwapState.RETIRED}),
-    SwapState.RETIRED: frozenset(),
-    SwapState.REJECTED: frozenset(),
-    SwapState.FAILED: frozenset(),
-}
-"""Every move that a generation can make; a state without moves is final."""
-
-
-class IllegalMove(Exception):  # noqa: N818 - it reads as the sentence it says
-    """A move that the table does not have: a fault of the program, not of a message."""
-
-
-def advance(current: SwapState, to: SwapState) -> SwapState:
-    """`to`, where the table allows the move."""
-    if to not in TRANSITIONS[current]:
-        allowed = ", ".join(sorted(TRANSITIONS[current]))
-        rest = f"it can become {allowed}" if allowed else "that state is final"
-        raise IllegalMove(f"a generation that is {current} cannot become {to}: {rest}")
-    return to
 
 
 def to_retire(

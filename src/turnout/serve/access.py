@@ -1,7 +1,6 @@
-"""Who may do what: every request and every WebSocket handshake is admitted here, or refused, before anything else.
+"""Who may do what: admits or refuses every request and every WebSocket handshake, before anything else.
 
-The rules about sites are in `origins.py`, those about amounts in `limits.py`. What an operator's message causes, and
-what a viewer is sent, is decided elsewhere.
+`origins.py` has the rules about sites, `limits.py` those about amounts.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from turnout.errors import ConfigError, TurnoutError
 from turnout.messages import PROTOCOL, TOKEN_PROTOCOL
 from turnout.serve.limits import CLIENT, Buckets, Rates, TooOften, check_size, client_host, client_of
 from turnout.serve.origins import PREFLIGHT_HEADERS, Origins, is_loopback, is_preflight
-from turnout.serve.read_api import TRUSTED
 from turnout.serve.responses import SECURITY_HEADERS, error_response
 
 IDENTITY = "turnout.identity"
@@ -46,14 +44,14 @@ _REMEMBERED = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The sender of a request, for the history and the logs, and its role."""
+    """The sender of a request, as history and logs name it, and its role."""
 
     name: str
     role: Role
 
 
 class Tokens:
-    """The tokens, known by their hashes only."""
+    """The tokens; only their hashes are kept."""
 
     def __init__(self, tokens: Iterable[tuple[Identity, str]]) -> None:
         self._known = [(_hash(token), identity) for identity, token in tokens]
@@ -82,7 +80,7 @@ class Tokens:
         return cls(tokens)
 
     def find(self, token: str) -> Identity | None:
-        """Whose it is. Takes as long for a token that is nearly right as for any other."""
+        """The owner of a token. Takes as long for a token that is nearly right as for any other."""
         given, found = _hash(token), None
         for known, identity in self._known:
             if hmac.compare_digest(known, given):
@@ -91,7 +89,7 @@ class Tokens:
 
 
 class Access:
-    """The rules of one server, and what it remembers of its clients. Used from the event loop only."""
+    """The rules of one server, and what each client has used. Only the event loop calls it."""
 
     def __init__(
         self,
@@ -110,7 +108,7 @@ class Access:
 
     @classmethod
     def of(cls, settings: Settings, rates: Rates | None = None) -> Access:
-        """By the settings; reads the files of tokens."""
+        """Reads the files of tokens."""
         tokens = Tokens.read(settings.access) if settings.access else None
         sql = settings.access.sql if settings.access else SqlAccess.OPERATOR
         return cls(tokens, Origins(settings.server.allowed_origins, rebound=tokens is None), rates, sql)
@@ -120,7 +118,7 @@ class Access:
         return self._tokens is not None
 
     def admit(self, scope: Scope) -> Identity | None:
-        """Who sent the request; TurnoutError when it is refused, None for what everybody may see."""
+        """The sender of a request; None if everybody may read it, TurnoutError if it is refused."""
         headers = Headers(scope=scope)
         check_size(scope)
         self.origins.check_host(scope, headers)
@@ -139,15 +137,14 @@ class Access:
             raise _unauthorized("this server wants a token")
         if steers and identity.role is not Role.OPERATOR:
             raise TurnoutError(
-                code="forbidden",
-                message=f"the token '{identity.name}' is a viewer's: it may look, not change anything",
-                hint="use the token of an operator",
-                status=403,
+                "forbidden",
+                f"the token '{identity.name}' is a viewer's: it may look, not change anything",
+                "use the token of an operator",
             )
         return identity
 
     def check_sql(self, scope: Scope) -> None:
-        """Refuse a SELECT of an admitted sender that may not send one: TurnoutError `forbidden`."""
+        """Refuse SQL of an admitted sender that may not send it: TurnoutError `forbidden`."""
         if self._tokens is None:
             # A proxy on this machine would make everybody look local.
             if is_loopback(client_host(scope)) and not any(name in Headers(scope=scope) for name in _FORWARDED):
@@ -160,7 +157,7 @@ class Access:
             hint = "use the token of an operator, or set access.sql to viewer"
         else:
             return
-        raise TurnoutError(code="forbidden", message=reason, hint=hint, status=403)
+        raise TurnoutError("forbidden", reason, hint)
 
     def _identify(self, scope: Scope, headers: Headers) -> Identity | None:
         if self._tokens is None:
@@ -169,16 +166,16 @@ class Access:
         return None if token is None else self._bearer(self._tokens.find(token), client_of(scope))
 
     def _known(self, scope: Scope, headers: Headers) -> Identity | None:
-        """The sender of a request for a public path; a wrong token is counted, and is as good as none."""
+        """The sender of a request for a public path. A wrong token counts against its client, and is ignored."""
         with contextlib.suppress(TurnoutError):
             return self._identify(scope, headers)
         return None
 
     def _bearer(self, identity: Identity | None, client: str) -> Identity:
-        """The bearer of a token, unless too many wrong ones came from there.
+        """The bearer of a token, unless too many wrong ones came from its address.
 
-        Even a right token is not taken then, or guessing would go on. But who was let in from there before goes on:
-        one wrong client behind a proxy does not lock out the others.
+        Even a right token is refused then, or guessing would go on. A bearer that was admitted from there before is
+        still admitted: one wrong client behind a proxy does not lock out the others.
         """
         visit = (client, identity.name) if identity else None
         if visit not in self._welcome:
@@ -203,16 +200,16 @@ class Access:
             raise TooOften("too many requests came from this client", wait)
 
     def client(self, scope: Scope, identity: Identity | None) -> str:
-        """Whom a request counts for."""
+        """The client that a request counts for."""
         return f"token {identity.name}" if identity and self._tokens else client_of(scope)
 
 
+@dataclass(frozen=True, slots=True)
 class Gate:
-    """Lets in what `Access` admits, with its Identity, and answers the rest itself."""
+    """Passes requests that `Access` admits to the application, with their Identity, and answers the others itself."""
 
-    def __init__(self, app: ASGIApp, access: Access) -> None:
-        self._app = app
-        self._access = access
+    _app: ASGIApp
+    _access: Access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -223,7 +220,7 @@ class Gate:
         try:
             identity = self._access.admit(scope)
         except TurnoutError as error:
-            await refuse(scope, receive, send, error)
+            await error_response(error)(scope, receive, send)
             return
         if is_preflight(scope, headers):
             await Response(status_code=204, headers=PREFLIGHT_HEADERS)(scope, receive, send)
@@ -232,7 +229,7 @@ class Gate:
         await self._app(admitted, receive, send)
 
     def _with_headers(self, origin: str | None, send: Send) -> Send:
-        """The headers of every answer: security, and CORS for pages of allowed sites."""
+        """Add the headers of every answer: security, and CORS for pages of allowed sites."""
         added = SECURITY_HEADERS | self._access.origins.answer_headers(origin)
 
         async def send_with_headers(message: Message) -> None:
@@ -245,20 +242,7 @@ class Gate:
         return send_with_headers
 
 
-async def refuse(scope: Scope, receive: Receive, send: Send, error: TurnoutError) -> None:
-    """Answer with an error: a request, or a WebSocket handshake that is not accepted yet."""
-    headers: dict[str, str] = {}
-    if error.status == 401:
-        headers["WWW-Authenticate"] = "Bearer"
-    if isinstance(error, TooOften):
-        headers["Retry-After"] = str(error.retry_after)
-        # What was sent along is not looked at: to refuse each of many requests costs as much as to answer it.
-        headers["Connection"] = "close"
-    await error_response(error, headers)(scope, receive, send)
-
-
 def identity_of(scope: Scope) -> Identity:
-    """Who sent an admitted request."""
     identity = scope[IDENTITY]
     assert isinstance(identity, Identity)
     return identity
@@ -275,13 +259,13 @@ def _is_public(scope: Scope) -> bool:
 
 
 def _client_name(headers: Headers) -> str:
-    """What the client calls itself, where that is a plain name."""
+    """The name that a client gives itself, if it is a plain one."""
     name = headers.get("x-turnout-client", "").strip().lower()
     return name if _CLIENT_NAME.fullmatch(name) and name not in TAKEN_NAMES else "http"
 
 
 def _token(scope: Scope, headers: Headers) -> str | None:
-    """The token of a request: a header, or what a browser's WebSocket has instead. Never a part of the address."""
+    """The token of a request: a header, or the subprotocol of a browser's WebSocket. Never a part of the address."""
     kind, _, token = headers.get("authorization", "").partition(" ")
     if kind.lower() == "bearer":
         return token.strip()
@@ -308,16 +292,12 @@ def _without_token(scope: Scope, identity: Identity | None) -> Scope:
         cleaned["subprotocols"] = [item for item in scope["subprotocols"] if not item.startswith(TOKEN_PROTOCOL)]
     if identity is not None:
         cleaned[IDENTITY] = identity
-        cleaned[TRUSTED] = True
     return cleaned
 
 
 def _unauthorized(message: str) -> TurnoutError:
     return TurnoutError(
-        code="unauthorized",
-        message=message,
-        hint="send `Authorization: Bearer TOKEN`; on the command line, set TURNOUT_TOKEN",
-        status=401,
+        "unauthorized", message, "send `Authorization: Bearer TOKEN`; on the command line, set TURNOUT_TOKEN"
     )
 
 

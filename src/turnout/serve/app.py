@@ -1,6 +1,6 @@
-"""The web server: the application, put together from calls and page, and its life from listening to stopped.
+"""The web server: puts the application together from calls and page, listens, and stops.
 
-What the calls do is in `read_api.py` and `control_api.py`. Signals belong to the caller, who calls `stop()`.
+The calls are in `read_api.py`, `ask_api.py`, `saved_api.py` and `control_api.py`. Signals are the caller's business.
 """
 
 from __future__ import annotations
@@ -28,9 +28,8 @@ from starlette.websockets import WebSocket
 from turnout.errors import TurnoutError
 from turnout.messages import MAX_MESSAGE_BYTES
 from turnout.serve.access import PUBLIC, Access, Gate
-from turnout.serve.answers import Answers
 from turnout.serve.ask_api import AskApi
-from turnout.serve.connections import Connection, Doorkeeper, Socket
+from turnout.serve.connections import Connection, OpenConnections, Socket
 from turnout.serve.control_api import ControlApi
 from turnout.serve.formats import to_json
 from turnout.serve.limits import HeldBytes, Viewers
@@ -38,9 +37,9 @@ from turnout.serve.live.endpoint import Live
 from turnout.serve.live.hub import Hub
 from turnout.serve.openapi import document
 from turnout.serve.read_api import STOPPING, Api, Services
-from turnout.serve.reads import ReadLimits, Reads
-from turnout.serve.responses import content_security_policy, on_any_error, on_http_error, on_turnout_error
-from turnout.serve.routes import OPENAPI, PAGE, CallRoute
+from turnout.serve.reads import Reads
+from turnout.serve.responses import Answers, content_security_policy, on_any_error, on_http_error, on_turnout_error
+from turnout.serve.routes import CallRoute, call, routes_of
 from turnout.serve.saved_api import SavedApi
 
 __all__ = ["Server", "Services", "create_app"]
@@ -48,10 +47,10 @@ __all__ = ["Server", "Services", "create_app"]
 _STATIC = Path(__file__).parent / "static"
 _SITE = Path(__file__).parent / "site"
 _NONCE = "__CSP_NONCE__"
-# As many are accepted in one go, while nobody else is served.
+# The event loop accepts so many in one go, and does nothing else meanwhile.
 _BACKLOG = 256
-# Each send to a viewer lets other threads run, and then the event loop waits so long for its turn: with Python's 5 ms,
-# a hundred sends take half a second while another thread works.
+# After each send to a viewer the event loop waits so long for its turn while another thread works: with Python's 5 ms,
+# a hundred sends would take half a second.
 _SWITCH_SECONDS = 0.0005
 # With uvicorn's own tick this keeps a stop within two seconds.
 _DRAIN_SECONDS = 1
@@ -65,26 +64,18 @@ def create_app(services: Services, access: Access | None = None, static: Path = 
     """The application: calls and page, behind the gate, with one error shape and security headers on everything."""
     access = access or Access()
     limits = services.limits
-    reads = Reads(
-        services.database,
-        ReadLimits(
-            limits.max_reads,
-            limits.max_reads_per_client,
-            limits.query_timeout_seconds,
-            limits.max_answer_megabytes * 1_000_000,
-        ),
-    )
+    reads = Reads(services.database, limits)
     held = HeldBytes(limits.max_held_megabytes_per_client * 1_000_000, "server.max_held_megabytes_per_client")
     downloads = HeldBytes(limits.max_download_megabytes_per_client * 1_000_000, _DOWNLOADS)
     answers = Answers(reads, held, downloads)
     hub = Hub(services.database, services.status, reads, held, limits.sql_memory_limit)
     viewers = Viewers(limits)
     calls = [
-        *Api(services, viewers, reads, answers).routes(),
-        *AskApi(answers, limits.sql_memory_limit, access.check_sql).routes(),
-        *SavedApi(services.database, answers).routes(),
-        *ControlApi(services).routes(),
-        CallRoute(PAGE, _page(static / "index.html")),
+        *routes_of(Api(services, viewers, reads, answers)),
+        *routes_of(AskApi(answers, limits.sql_memory_limit, access.check_sql)),
+        *routes_of(SavedApi(services.database, answers)),
+        *routes_of(ControlApi(services)),
+        CallRoute(_page(static / "index.html")),
     ]
     app = Starlette(
         routes=[
@@ -108,39 +99,42 @@ def create_app(services: Services, access: Access | None = None, static: Path = 
 
 
 def _description(calls: list[CallRoute], services: Services, access: Access) -> CallRoute:
-    """The call that tells all calls, itself included."""
+    """The call that describes all calls, itself included."""
 
+    @functools.cache
+    def body() -> bytes:
+        public = PUBLIC if access.wants_token else None
+        return to_json(document([*calls, route], services.sources, services.views, public))
+
+    @call("/api/openapi.json", "application/json")
     async def describe(_: Request) -> Response:
-        return Response(body, media_type="application/json", headers={"Cache-Control": "no-store"})
+        """This document."""
+        made = await anyio.to_thread.run_sync(body)
+        return Response(made, media_type="application/json", headers={"Cache-Control": "no-store"})
 
-    route = CallRoute(OPENAPI, describe)
-    body = to_json(document([*calls, route], services.sources, services.views, PUBLIC if access.wants_token else None))
+    route = CallRoute(describe)
     return route
 
 
 def _page(file: Path) -> Callable[[Request], Awaitable[Response]]:
     """The page itself. Browsers ask for it each time, so that it never asks for parts of an older build."""
 
-    def read() -> Response:
+    @call("/", "text/html", errors=("page_not_built",))
+    async def page(_: Request) -> Response:
+        """The page."""
         try:
-            page = file.read_text(encoding="utf-8")
+            html = await anyio.Path(file).read_text(encoding="utf-8")
         except OSError as error:
             raise TurnoutError(
-                code="page_not_built",
-                message="the web page is not built; the API works without it",
-                hint="`make setup` builds it",
-                status=503,
+                "page_not_built", "the web page is not built; the API works without it", "`make setup` builds it"
             ) from error
         # The grid makes its styles in the browser; the page passes the nonce on, so that it alone may.
         nonce = secrets.token_urlsafe(16)
         policy = content_security_policy(f"'self' 'nonce-{nonce}'")
         headers = {"Cache-Control": "no-cache", "Content-Security-Policy": policy}
-        return HTMLResponse(page.replace(_NONCE, nonce), headers=headers)
+        return HTMLResponse(html.replace(_NONCE, nonce), headers=headers)
 
-    async def respond(_: Request) -> Response:
-        return await anyio.to_thread.run_sync(read)
-
-    return respond
+    return page
 
 
 class _Static(StaticFiles):
@@ -161,24 +155,24 @@ async def _no_socket(_: WebSocket) -> None:
 
 
 class Server:
-    """One server. Its address is taken at once: a port in use shows before anything else starts."""
+    """One server. It binds its address at once, so that a port in use is reported before anything else starts."""
 
     def __init__(
         self,
         app: ASGIApp,
         host: str,
         port: int,
-        doorkeeper: Doorkeeper | None = None,
+        open_connections: OpenConnections | None = None,
         trusted_proxies: Sequence[str] = (),
     ) -> None:
         self._socket = _listen(host, port)
         self.host = host
         self.port: int = self._socket.getsockname()[1]
-        doorkeeper = doorkeeper or Doorkeeper()
+        open_connections = open_connections or OpenConnections()
         config = uvicorn.Config(
             self._with_stopping(app),
-            http=cast(Any, functools.partial(Connection, doorkeeper)),
-            ws=cast(Any, functools.partial(Socket, doorkeeper)),
+            http=cast(Any, functools.partial(Connection, open_connections)),
+            ws=cast(Any, functools.partial(Socket, open_connections)),
             backlog=_BACKLOG,
             ws_max_size=MAX_MESSAGE_BYTES,
             ws_ping_interval=_PING_SECONDS,
@@ -186,7 +180,7 @@ class Server:
             # A few bytes could otherwise become a message of many megabytes.
             ws_per_message_deflate=False,
             h11_max_incomplete_event_size=_MAX_HEAD_BYTES,
-            # Other clients are not believed on where a request comes from, whatever the environment says.
+            # Only these are believed on where a request comes from, whatever the environment says.
             proxy_headers=bool(trusted_proxies),
             forwarded_allow_ips=list(trusted_proxies),
             lifespan="off",
@@ -217,7 +211,7 @@ class Server:
         self._uvicorn.should_exit = True
 
     def _with_stopping(self, app: ASGIApp) -> ASGIApp:
-        """Lets a call that waits see that the server stops, so that it answers in time."""
+        """Let a call that waits see that the server stops, so that it answers in time."""
 
         async def stoppable(scope: Scope, receive: Receive, send: Send) -> None:
             await app({**scope, STOPPING: lambda: self._uvicorn.should_exit}, receive, send)
@@ -226,7 +220,7 @@ class Server:
 
 
 class _Uvicorn(uvicorn.Server):
-    """Uvicorn that says when it listens, and leaves signals alone."""
+    """Uvicorn that reports when it listens, and leaves signals alone."""
 
     on_ready: Callable[[], None] | None = None
 
@@ -246,7 +240,7 @@ def _listen(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except OSError as error:
         raise TurnoutError(
-            code="address_unavailable",
-            message=f"server: cannot listen on {host}:{port}: {error.strerror or error}",
-            hint="give another server.port (0 takes a free one) or server.host",
+            "address_unavailable",
+            f"server: cannot listen on {host}:{port}: {error.strerror or error}",
+            "give another server.port (0 takes a free one) or server.host",
         ) from error

@@ -7,6 +7,7 @@ who may send one is `access.py`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import pyarrow as pa
 from starlette.requests import Request
@@ -14,42 +15,59 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from turnout.errors import TurnoutError
-from turnout.serve import bodies, routes
-from turnout.serve.answers import Answers
-from turnout.serve.formats import Export, Format, TableFile, json_object, json_rows, table_file
+from turnout.serve import bodies
+from turnout.serve.formats import Export, Format, TableFile, json_object, json_rows, result_json, table_file
 from turnout.serve.limits import Hold
-from turnout.serve.parameters import summary_of
+from turnout.serve.parameters import OF_SUMMARIES, summary_of
 from turnout.serve.reads import Reading
-from turnout.serve.routes import CallRoute
-from turnout.serve.schemas import SqlQuestion
+from turnout.serve.responses import Answers
+from turnout.serve.routes import FILE, READING, call
+from turnout.serve.schemas import Groups, SqlQuestion, SqlRows
 from turnout.store.query.sql import SqlResult, read_sql
-from turnout.store.query.summary import Summary, SummaryResult, read_summary
+from turnout.store.query.summary import Summary, read_summary
 
 MAX_BODY_BYTES = 512 * 1024
 _EXAMPLE = '{"sql": "select accountType, count(*) from final_ui group by all"}'
 _SMALLER = "write a shorter SELECT"
 
 
+@dataclass(frozen=True, slots=True)
 class AskApi:
     """The calls, bound to the reads of the server. `check_sql` refuses who may not send SQL."""
 
-    def __init__(self, answers: Answers, sql_memory: str, check_sql: Callable[[Scope], None]) -> None:
-        self._answers = answers
-        self._sql_memory = sql_memory
-        self._check_sql = check_sql
+    _answers: Answers
+    _sql_memory: str
+    _check_sql: Callable[[Scope], None]
 
-    def routes(self) -> list[CallRoute]:
-        return [CallRoute(routes.SUMMARY, self.summary), CallRoute(routes.SQL, self.sql)]
-
-    async def summary(self, request: Request) -> Response:
+    @call(
+        "/api/tables/{name}/summary",
+        Groups,
+        errors=(
+            *(*READING, *FILE, "bad_where", "bad_sort", "bad_by", "bad_values", "too_many_groups"),
+            *("unknown_table", "not_found"),
+        ),
+        parameters=OF_SUMMARIES,
+        file_headers=("generation", "version", "total"),
+    )
+    async def read_summary(self, request: Request) -> Response:
+        """Groups of a table's rows, and counts, sums, averages and percentiles of each, of one moment."""
         export, summary = summary_of(request.path_params["name"], request.query_params)
         if export.kind is not Format.JSON:
             return await self._answers.file(request, lambda store, hold: _summary_file(store, summary, export, hold))
         return await self._answers.json(
-            request, lambda store: summary_json(read_summary(store, summary)), large=summary.costly
+            request, lambda store: result_json(read_summary(store, summary)), large=summary.costly
         )
 
+    @call(
+        "/api/sql",
+        SqlRows,
+        errors=(*READING, *FILE, "bad_body", "sql_refused"),
+        body=SqlQuestion,
+        method="POST",
+        file_headers=("generation", "total", "complete"),
+    )
     async def sql(self, request: Request) -> Response:
+        """One SELECT over published tables, of one moment."""
         self._check_sql(request.scope)
         body = await bodies.read_body(request, MAX_BODY_BYTES, _SMALLER)
         asked = bodies.checked(body, SqlQuestion, _EXAMPLE)
@@ -62,18 +80,6 @@ class AskApi:
             return await self._answers.json(request, lambda store: sql_json(read(store)), large=True)
         export = Export(asked.format, asked.guard and asked.format is Format.CSV)
         return await self._answers.file(request, lambda store, hold: _sql_file(store, read(store), export, hold))
-
-
-def summary_json(result: SummaryResult) -> bytes:
-    fields = {
-        "table": result.table,
-        "generation": result.generation,
-        "version": result.version,
-        "by": result.by,
-        "columns": result.columns,
-        "total": result.total,
-    }
-    return json_object(fields, groups=json_rows(result.groups))
 
 
 def sql_json(result: SqlResult) -> bytes:
@@ -113,8 +119,5 @@ def _sql_file(store: Reading, found: SqlResult, export: Export, hold: Hold) -> T
 
 def _without_form(form: str) -> TurnoutError:
     return TurnoutError(
-        code="sql_refused",
-        message=f"sql: a column has a type that {form} has no form for",
-        hint="cast it: select column::varchar",
-        status=422,
+        "sql_refused", f"sql: a column has a type that {form} has no form for", "cast it: select column::varchar"
     )

@@ -1,4 +1,4 @@
-"""Bodies of requests: read whole within a size and a time, and, where they have a shape, checked against it."""
+"""Bodies of requests: read whole within a size and a time, and checked against their model."""
 
 from __future__ import annotations
 
@@ -21,10 +21,9 @@ async def read_body(request: Request, most: int, smaller: str) -> bytes:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in ("", "application/json"):
         raise TurnoutError(
-            code="unsupported_media_type",
-            message=f"Content-Type: {show(kind)} is not taken here",
-            hint="send JSON, with Content-Type: application/json",
-            status=415,
+            "unsupported_media_type",
+            f"Content-Type: {show(kind)} is not taken here",
+            "send JSON, with Content-Type: application/json",
         )
     length = request.headers.get("content-length", "")
     if length.isdecimal() and int(length) > most:
@@ -38,33 +37,23 @@ async def read_body(request: Request, most: int, smaller: str) -> bytes:
                 if len(body) > most:
                     raise _too_large(most, smaller)
     except ClientDisconnect as error:
-        raise TurnoutError(code="bad_request", message="the request ended before its body did") from error
+        raise TurnoutError("bad_request", "the request ended before its body did") from error
     except TimeoutError as error:
         raise TurnoutError(
-            code="request_timeout",
-            message=f"the body did not come within {BODY_SECONDS} s",
-            hint="send it at once",
-            status=408,
+            "request_timeout", f"the body did not come within {BODY_SECONDS} s", "send it at once"
         ) from error
     return bytes(body)
 
 
 def checked(body: bytes, shape: type[M], example: str) -> M:
-    """The body as its shape; TurnoutError `bad_body` names what is wrong with it."""
+    """The body as its model; TurnoutError `bad_body` names the first fault."""
     try:
         return shape.model_validate_json(body)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "body"
-        raise TurnoutError(
-            code="bad_body", message=f"{where}: {first['msg']}", hint=f"send JSON such as {example}", status=422
-        ) from error
+        raise TurnoutError("bad_body", f"{where}: {first['msg']}", f"send JSON such as {example}") from error
 
 
 def _too_large(most: int, smaller: str) -> TurnoutError:
-    return TurnoutError(
-        code="message_too_large",
-        message=f"the message has more than the {most} bytes allowed",
-        hint=smaller,
-        status=413,
-    )
+    return TurnoutError("message_too_large", f"the message has more than the {most} bytes allowed", smaller)

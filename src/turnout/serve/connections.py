@@ -1,8 +1,8 @@
 """The open connections of a server: how many there may be, and how long one may keep its place without a request.
 
-Uvicorn waits for a first request for ever, counts no socket before it has one, and answers bad requests in plain
-text; its protocols are extended here to do otherwise. They are not its public interface: pyproject.toml has the one
-version series that this was tested with. What requests mean is decided elsewhere.
+Uvicorn waits for a first request without a limit, counts no socket before it has one, and answers bad requests in
+plain text. The protocols here change that. They extend what is not uvicorn's public interface: pyproject.toml has the
+one version series that they were tested with.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from turnout.errors import TurnoutError
 from turnout.messages import CloseCode
 from turnout.serve.formats import to_json
 from turnout.serve.limits import Buckets, Rate, TooOften, check_size, headers_too_large, host_name, one_less
-from turnout.serve.reader_watch import ReaderWatch
+from turnout.serve.reader_watch import WatchedReader
 from turnout.serve.responses import SECURITY_HEADERS
 
 log = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ REQUEST_SECONDS = 10.0
 """How long a connection may be open before all of a request's head is there."""
 
 SLOW_SECONDS = 15.0
-"""How long a viewer may take nothing of what waits for it."""
+"""How long a viewer may read nothing of what waits for it."""
 
 _REFUSAL_SECONDS = 1.0
 _LAST_WORD_SECONDS = 5.0
@@ -47,14 +47,14 @@ _REFUSED_AT_ONCE, _REFUSED_OF_ONE = 100, 10
 _ARRIVALS, _UPGRADES = Rate(per_second=200, burst=1000), Rate(per_second=20, burst=400)
 # Answered also where all connections are in use: a failed probe would restart a server that is only busy.
 _PROBES = tuple(f"GET {path} ".encode() for path in ("/healthz", "/readyz", "/metrics"))
-# A client that takes nothing of an answer for so long is gone.
+# A client that reads nothing of an answer for so long has gone.
 _STALLED_SECONDS = 60.0
 # Spark, the store and Kafka have files of their own.
 _OTHER_FILES = 1024
 
 
-class Doorkeeper:
-    """How many connections may be open, in all and of one client, and which are idle: those make room for new ones."""
+class OpenConnections:
+    """Counts open connections, in all and of each client. Idle ones make room for new ones."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class Doorkeeper:
             raise TooOften("too many WebSockets were opened by this client", wait)
 
     def refuse(self, comer: Connection) -> bool:
-        """Whether a connection without a place may at least send its request: some may, but not all of one client."""
+        """Whether a connection without a place may send its request, to be answered: some may, a few of each client."""
         if (
             self._arriving.take(comer.host)
             or self._refused.total() >= _REFUSED_AT_ONCE
@@ -121,16 +121,15 @@ class Doorkeeper:
         return False
 
 
-class Connection(H11Protocol):
+class Connection(WatchedReader, H11Protocol):
     """One connection, from its first byte to its last, or until it becomes a WebSocket."""
 
-    def __init__(self, doorkeeper: Doorkeeper, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, open_connections: OpenConnections, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._doorkeeper = doorkeeper
+        self._open_connections = open_connections
         self.refused = self._answered = self._probing = False
         self.host = "unknown"
         self._deadline: asyncio.TimerHandle | None = None
-        self._reader = ReaderWatch(self, lambda: self.transport.abort())
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -138,12 +137,12 @@ class Connection(H11Protocol):
         # connection that is used again waits 40 ms for an acknowledgement.
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.host = peer(self)
-        self._doorkeeper.enter(self.host)
-        if self._doorkeeper.is_hasty(self):
+        self._open_connections.enter(self.host)
+        if self._open_connections.is_hasty(self):
             transport.abort()
-        elif self._doorkeeper.admits(self):
+        elif self._open_connections.admits(self):
             self._begin_to_wait()
-        elif self._doorkeeper.refuse(self):
+        elif self._open_connections.refuse(self):
             # The answer waits for the request: browsers do not read one that comes before, and probes are let in.
             self.refused = True
             self._deadline = self.loop.call_later(_REFUSAL_SECONDS, self._leave)
@@ -152,10 +151,9 @@ class Connection(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end_waiting()
-        self._reader.stop()
-        self._doorkeeper.leave(self.host)
+        self._open_connections.leave(self.host)
         if self.refused:
-            self._doorkeeper.forget_refused(self.host)
+            self._open_connections.forget_refused(self.host)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -164,7 +162,7 @@ class Connection(H11Protocol):
         if self.refused and not self._probing:
             self._probing = data.startswith(_PROBES)
             if not self._probing:
-                self._answer(_too_many_connections(self._doorkeeper))
+                self._answer(_too_many_connections(self._open_connections))
                 return
         super().data_received(data)
         if self._is_busy():
@@ -181,34 +179,28 @@ class Connection(H11Protocol):
         self._end_waiting()
         try:
             check_size(dict(self.scope))
-            self._doorkeeper.check_upgrade(self)
+            self._open_connections.check_upgrade(self)
         except TurnoutError as error:
             self._answer(error)
         else:
             # The other protocol counts itself; this one hears nothing of the connection any more.
             super().handle_websocket_upgrade(event)
-            self._doorkeeper.leave(self.host)
+            self._open_connections.leave(self.host)
 
     def send_400_response(self, msg: str) -> None:
         """Answer a bad HTTP request; called while h11's error is handled."""
         if getattr(sys.exception(), "error_status_hint", 400) == 431:
             error = headers_too_large()
         else:
-            error = TurnoutError(
-                code="bad_request", message="this is not an HTTP request", hint="this port speaks HTTP"
-            )
+            error = TurnoutError("bad_request", "this is not an HTTP request", "this port speaks HTTP")
         self._answer(error)
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._reader.start(_STALLED_SECONDS)
-
-    def resume_writing(self) -> None:
-        super().resume_writing()
-        self._reader.stop()
+        self.watch_reader(_STALLED_SECONDS)
 
     def make_room(self) -> None:
-        """Go at once, whatever has come so far."""
+        """Close at once, whatever has come so far."""
         self._end_waiting()
         self.transport.abort()
 
@@ -217,26 +209,26 @@ class Connection(H11Protocol):
 
     def _begin_to_wait(self) -> None:
         self._end_waiting()
-        self._doorkeeper.idle[self] = None
-        self._deadline = self.loop.call_later(self._doorkeeper.request_seconds, self._leave)
+        self._open_connections.idle[self] = None
+        self._deadline = self.loop.call_later(self._open_connections.request_seconds, self._leave)
 
     def _end_waiting(self) -> None:
-        self._doorkeeper.idle.pop(self, None)
+        self._open_connections.idle.pop(self, None)
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
 
     def _leave(self) -> None:
-        """Go, but let a slow reader have the end of its last answer."""
+        """Close, but let a slow reader have the end of its last answer."""
         self._end_waiting()
         self.transport.close()
-        self._reader.start(_STALLED_SECONDS)
+        self.watch_reader(_STALLED_SECONDS)
 
     def _answer(self, error: TurnoutError) -> None:
-        """Answer instead of the application, and end.
+        """Answer instead of the application, and close.
 
-        What else comes is thrown away for a moment: an end while data is on its way would reset the connection, and
-        take the answer with it.
+        Whatever else comes is dropped for a moment: to close while data is on its way would reset the connection, and
+        the answer would be lost.
         """
         self._end_waiting()
         # Where the application is answering already, another answer would come into the middle of its own.
@@ -249,45 +241,39 @@ class Connection(H11Protocol):
         self._deadline = self.loop.call_later(_REFUSAL_SECONDS, self.transport.close)
 
 
-class Socket(WebSocketsSansIOProtocol):
+class Socket(WatchedReader, WebSocketsSansIOProtocol):
     """A connection that asked to become a WebSocket; a bad handshake is answered like every other error.
 
-    It is closed, with the reason, when its client takes nothing: uvicorn would wait for ever.
+    It closes, with the reason, when its client reads nothing: uvicorn would wait without a limit.
     """
 
-    def __init__(self, doorkeeper: Doorkeeper, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, open_connections: OpenConnections, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._doorkeeper = doorkeeper
-        self._reader = ReaderWatch(self, self._give_up)
+        self._open_connections = open_connections
         self._last_word: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self._doorkeeper.enter(peer(self))
+        self._open_connections.enter(peer(self))
 
     async def send(self, message: Any) -> None:
         await super().send(message)
         if message["type"] == "websocket.http.response.body" and not message.get("more_body"):
-            # A refusal is a whole answer; uvicorn would log each as a fault of the application.
+            # A refusal is a whole answer; uvicorn would log each as an error of the application.
             self.handshake_complete = True
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._reader.start(SLOW_SECONDS)
-
-    def resume_writing(self) -> None:
-        super().resume_writing()
-        self._reader.stop()
+        self.watch_reader(SLOW_SECONDS)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._reader.stop()
-        self._doorkeeper.leave(peer(self))
+        self._open_connections.leave(peer(self))
         if self._last_word is not None:
             self._last_word.cancel()
         super().connection_lost(exc)
 
-    def _give_up(self) -> None:
-        """Say why, for a client that reads again in a moment, and end."""
+    def give_up(self) -> None:
+        """Send the reason, for a client that reads again in a moment, and close."""
         reason = f"nothing was read for {SLOW_SECONDS:g} s"
         self.queue.put_nowait({"type": "websocket.disconnect", "code": CloseCode.SLOW, "reason": reason})
         self.conn.send_close(CloseCode.SLOW, reason)
@@ -297,7 +283,7 @@ class Socket(WebSocketsSansIOProtocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        # The library found no request in what h11 took for one, and uvicorn does not look.
+        # The library found no request in what h11 accepted as one, and uvicorn does not check.
         if self.conn.handshake_exc is not None and not self.handshake_initiated:
             self._refuse()
 
@@ -309,9 +295,9 @@ class Socket(WebSocketsSansIOProtocol):
 
     def _refuse(self) -> None:
         error = TurnoutError(
-            code="bad_handshake",
-            message="this is not the handshake of a WebSocket",
-            hint="GET, with Sec-WebSocket-Version: 13 and a Sec-WebSocket-Key; a proxy in front must pass them on",
+            "bad_handshake",
+            "this is not the handshake of a WebSocket",
+            "GET, with Sec-WebSocket-Version: 13 and a Sec-WebSocket-Key; a proxy in front must pass them on",
         )
         self.handshake_initiated = self.handshake_complete = self.close_sent = True
         self.transport.write(_as_bytes(error))
@@ -319,7 +305,7 @@ class Socket(WebSocketsSansIOProtocol):
 
 
 def allow_open_files(connections: int) -> None:
-    """Raise the process's limit of open files so that so many connections fit, as far as the system lets it."""
+    """Raise the limit of open files for that many connections, as far as the system allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = connections + _OTHER_FILES
     if soft == resource.RLIM_INFINITY or soft >= wanted:
@@ -336,17 +322,16 @@ def peer(protocol: H11Protocol | WebSocketsSansIOProtocol) -> str:
     return host_name(protocol.client[0]) if protocol.client else "unknown"
 
 
-def _too_many_connections(doorkeeper: Doorkeeper) -> TurnoutError:
+def _too_many_connections(open_connections: OpenConnections) -> TurnoutError:
     return TurnoutError(
-        code="too_many_connections",
-        message=f"all {doorkeeper.most} connections are in use, or the {doorkeeper.share} of this client",
-        hint="try again soon, or raise server.max_connections or server.max_connections_per_client",
-        status=503,
+        "too_many_connections",
+        f"all {open_connections.most} connections are in use, or the {open_connections.share} of this client",
+        "try again soon, or raise server.max_connections or server.max_connections_per_client",
     )
 
 
 def _as_bytes(error: TurnoutError) -> bytes:
-    """A whole answer, for when there is no request to answer by the application."""
+    """A whole HTTP answer, for connections that never reach the application."""
     body = to_json(error.as_json())
     headers = SECURITY_HEADERS | {
         "Content-Type": "application/json",

@@ -1,7 +1,6 @@
 """The HTTP calls that ask for a change: control messages and rollbacks.
 
-A message goes to the control queue as it came; its sender waits here for the outcome. What a message means is decided
-elsewhere.
+A message goes to the control queue as it came; its sender waits here for the outcome.
 """
 
 from __future__ import annotations
@@ -18,19 +17,24 @@ from starlette.responses import Response
 
 from turnout.errors import TurnoutError
 from turnout.plan.control import MAX_MESSAGE_BYTES, Outcome
-from turnout.serve import routes
 from turnout.serve.access import identity_of
 from turnout.serve.bodies import read_body
-from turnout.serve.parameters import flag
+from turnout.serve.parameters import OF_MESSAGES, flag
 from turnout.serve.read_api import STOPPING, Services
 from turnout.serve.responses import error_response, json_response
-from turnout.serve.routes import CallRoute
+from turnout.serve.routes import call
+from turnout.serve.schemas import Decided, Taken
 from turnout.store.query.windows import store_faults
 from turnout.swap.control_queue import Answer, QueuedMessage
 
 MAX_WAITING = 64
 _SUBMITTERS = 4
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.002, 0.05
+_ERRORS = (
+    *("generation_conflict", "bad_control", "unknown_topic", "not_authorized", "bad_sample", "nothing_to_roll_back"),
+    *("build_failed", "build_timeout", "kafka_unreachable", "spark_gone", "store_unavailable", "bad_view"),
+    *("registry_unreachable", "registry_refused", "bad_config", "closed"),
+)
 _FIELDS_HINT = "send only the fields that change"
 
 
@@ -43,21 +47,35 @@ class ControlApi:
         self._submitters = CapacityLimiter(_SUBMITTERS)
         self._waiting = 0
 
-    def routes(self) -> list[CallRoute]:
-        return [
-            CallRoute(routes.CONTROL, self.control),
-            CallRoute(routes.ROLLBACK, self.rollback),
-        ]
-
+    @call(
+        "/api/control",
+        Decided,
+        accepted=Taken,
+        errors=_ERRORS,
+        parameters=OF_MESSAGES,
+        body="ControlMessage",
+        method="POST",
+    )
     async def control(self, request: Request) -> Response:
+        """Send a control message."""
         return await self._steer(request, await read_body(request, MAX_MESSAGE_BYTES, _FIELDS_HINT))
 
+    @call(
+        "/api/rollback",
+        Decided,
+        accepted=Taken,
+        errors=_ERRORS,
+        parameters=OF_MESSAGES,
+        body="RollbackMessage",
+        method="POST",
+    )
     async def rollback(self, request: Request) -> Response:
+        """Go back to the previous plan."""
         return await self._steer(request, _rollback_message(await read_body(request, MAX_MESSAGE_BYTES, _FIELDS_HINT)))
 
     async def _steer(self, request: Request, raw: bytes) -> Response:
         wait, requester = flag(request.query_params, "wait", default=True), identity_of(request.scope).name
-        # Not abandoned on cancel: then nobody gets the answer, but no message is half taken.
+        # Not abandoned on cancel: the message is then queued without an answer, but never by half.
         message = await anyio.to_thread.run_sync(self._submit, raw, requester, limiter=self._submitters)
         answer = await self._outcome(request, message) if wait else None
         if answer is None:
@@ -73,10 +91,10 @@ class ControlApi:
             return self._orchestrator.queue.submit(raw, requester)
 
     async def _outcome(self, request: Request, message: QueuedMessage) -> Answer | None:
-        """The answer; None when it takes too long, too many wait already, the server stops, or who asked has gone.
+        """The answer; None when it takes too long, too many wait already, the server stops, or the client has gone.
 
-        It looks again and again instead of waiting in a thread: hundreds of seconds in threads would hold back other
-        calls, and the end of the process.
+        It polls instead of waiting in a thread: hundreds of seconds in threads would hold up other calls, and the end
+        of the process.
         """
         if self._waiting >= MAX_WAITING:
             return None
@@ -104,10 +122,9 @@ def _rollback_message(body: bytes) -> bytes:
     if isinstance(fields, dict):
         return json.dumps({**fields, "action": "rollback"}).encode()
     raise TurnoutError(
-        code="bad_control",
-        message="the body is not a JSON object",
-        hint='send none, or one such as {"requestId": "undo-1", "expectedGeneration": 7}',
-        status=422,
+        "bad_control",
+        "the body is not a JSON object",
+        'send none, or one such as {"requestId": "undo-1", "expectedGeneration": 7}',
     )
 
 
@@ -116,4 +133,4 @@ def _error(answer: Answer) -> TurnoutError:
     if answer.error is not None:
         return answer.error
     status = 422 if answer.outcome is Outcome.REJECTED else 500
-    return TurnoutError(code=answer.outcome.value, message=answer.detail, status=status)
+    return TurnoutError(answer.outcome.value, answer.detail, status=status)

@@ -1,14 +1,11 @@
-"""Rows as they leave the server: JSON answers, and CSV, Arrow and Parquet files.
-
-Conversions run in Arrow, column by column. When to read which window is decided elsewhere.
-"""
+"""Rows as they leave the server: JSON answers, and CSV, Arrow and Parquet files. Arrow converts them by columns."""
 
 from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 from decimal import Decimal
 from enum import StrEnum
 from typing import IO, Any
@@ -24,6 +21,7 @@ from turnout.errors import TurnoutError
 from turnout.plan.arrow_columns import is_plain, is_time, iso_texts
 from turnout.serve.limits import Hold
 from turnout.serve.reads import Reading
+from turnout.store.query.summary import SummaryResult
 from turnout.store.query.windows import Window, WindowResult, open_window
 
 log = logging.getLogger(__name__)
@@ -31,7 +29,7 @@ log = logging.getLogger(__name__)
 _IN_MEMORY_BYTES = 4 * 1024 * 1024
 _ENCODED_ROWS = 1_000
 _CSV_TIMESTAMP = "%Y-%m-%d %H:%M:%SZ"
-# A tab or an end of line comes before what a spreadsheet looks at.
+# Spreadsheets skip a tab or an end of line in front.
 _FORMULA = r"^[=+\-@\t\r\n]"
 
 
@@ -60,7 +58,7 @@ class TableFile:
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """What file to make; `guarded`: no cell of a CSV file can be taken for a formula."""
+    """The file to make; `guarded`: no spreadsheet takes a cell of a CSV file for a formula."""
 
     kind: Format
     guarded: bool = False
@@ -72,34 +70,28 @@ def to_json(value: object) -> bytes:
     return orjson.dumps(value, default=_plain, option=options)
 
 
-def window_json(result: WindowResult) -> bytes:
-    """The answer of one window."""
-    fields = {
-        "table": result.table,
-        "generation": result.generation,
-        "version": result.version,
-        "total": result.total,
-        "columns": result.columns,
-    }
-    return json_object(fields, rows=json_rows(result.rows))
+def result_json(result: WindowResult | SummaryResult) -> bytes:
+    """A result as it is: each of its fields, and its Arrow table as a list of objects."""
+    values = {field.name: getattr(result, field.name) for field in fields(result)}
+    tables = {name: json_rows(value) for name, value in values.items() if isinstance(value, pa.Table)}
+    return json_object({name: value for name, value in values.items() if name not in tables}, **tables)
 
 
 def json_rows(rows: pa.Table) -> bytes:
-    """Rows as objects."""
     names = rows.column_names
     return json_list(rows, lambda columns: [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)])
 
 
 def json_object(fields: dict[str, Any], **encoded: bytes) -> bytes:
-    """A JSON object of values, and of more whose JSON is there already."""
+    """A JSON object of values, and of others that are encoded already."""
     parts = [b'"%s":%s' % (name.encode(), value) for name, value in encoded.items()]
     return b"{%s}" % b",".join([to_json(fields)[1:-1], *parts] if fields else parts)
 
 
 def json_list(rows: pa.Table | pa.RecordBatch, items: Callable[[list[list[Any]]], list[Any]]) -> bytes:
-    """What `items` makes of columns of values, as a JSON list.
+    """The JSON list of what `items` makes of columns of values.
 
-    In pieces: other threads, the event loop among them, do not run while one is encoded.
+    In pieces: while orjson encodes one, no other thread runs, nor the event loop.
     """
     pieces = []
     for start in range(0, rows.num_rows, _ENCODED_ROWS):
@@ -111,8 +103,8 @@ def json_list(rows: pa.Table | pa.RecordBatch, items: Callable[[list[list[Any]]]
 def window_file(reading: Reading, window: Window, export: Export, hold: Hold) -> TableFile:
     """The window as a file.
 
-    It is written whole before the first byte is sent: the snapshot then lasts as long as the reading, never
-    as long as a slow client, and an error on the way is still an error answer.
+    It is written whole before the first byte is sent: the snapshot lasts as long as the read, never as long as a slow
+    client, and an error on the way still becomes an error answer.
     """
     with open_window(reading, window) as stream:
         numbers = {"Generation": stream.generation, "Version": stream.version, "Total": stream.total}
@@ -122,7 +114,7 @@ def window_file(reading: Reading, window: Window, export: Export, hold: Hold) ->
 def table_file(
     reading: Reading, rows: pa.RecordBatchReader, name: str, numbers: dict[str, int], export: Export, hold: Hold
 ) -> TableFile:
-    """Rows as a file of that name; `numbers` are told by headers."""
+    """Rows as a file of that name, with `numbers` as headers."""
     kind = export.kind
     # Closed by the caller: the file outlives this function.
     content = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES)  # noqa: SIM115
@@ -142,8 +134,9 @@ def table_file(
         "Content-Type": MEDIA_TYPES[kind],
         "Content-Length": str(size),
         "Content-Disposition": _disposition(f"{name}.{kind.value}"),
+        **{f"X-Turnout-{number}": str(value) for number, value in numbers.items()},
     }
-    return TableFile(content, headers | {f"X-Turnout-{number}": str(value) for number, value in numbers.items()})
+    return TableFile(content, headers)
 
 
 def _write(reading: Reading, rows: pa.RecordBatchReader, export: Export, content: IO[bytes], hold: Hold) -> None:
@@ -153,8 +146,11 @@ def _write(reading: Reading, rows: pa.RecordBatchReader, export: Export, content
         for batch in rows:
             reading.check()
             csv = export.kind is Format.CSV
+            # Times that Arrow would write wrongly, as texts in the form that Arrow gives to the others.
             odd = [i for i, c in enumerate(batch.columns) if csv and is_time(c.type) and not is_plain(c)]
-            batch = _with_texts(batch, odd)
+            for index in odd:
+                texts = iso_texts(batch.column(index), _CSV_TIMESTAMP)
+                batch = batch.set_column(index, batch.schema.names[index], texts)
             batch = guarded(batch) if export.guarded else batch
             if odd:  # its texts are of another type than the writer's column, but the same in a CSV file
                 pa_csv.write_csv(batch, sink, pa_csv.WriteOptions(include_header=False))
@@ -163,24 +159,14 @@ def _write(reading: Reading, rows: pa.RecordBatchReader, export: Export, content
             hold.grow_to(content.tell())
 
 
-def _with_texts(batch: pa.RecordBatch, columns: Sequence[int]) -> pa.RecordBatch:
-    """Times that Arrow would write wrongly as their texts, in the form that Arrow gives to the others."""
-    for index in columns:
-        batch = batch.set_column(index, batch.schema.names[index], iso_texts(batch.column(index), _CSV_TIMESTAMP))
-    return batch
-
-
 def guarded(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Texts that a spreadsheet would take for a formula, with an apostrophe in front."""
-    columns = [_guarded(column) if pa.types.is_string(column.type) else column for column in batch.columns]
+    columns = batch.columns
+    for index, texts in enumerate(columns):
+        if pa.types.is_string(texts.type):
+            safe = pc.binary_join_element_wise(pa.scalar("'", pa.string()), texts, "")
+            columns[index] = pc.if_else(pc.match_substring_regex(texts, _FORMULA), safe, texts)
     return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
-
-
-def _guarded(texts: pa.StringArray) -> pa.StringArray:
-    apostrophe = pa.scalar("'", pa.string())
-    return pc.if_else(
-        pc.match_substring_regex(texts, _FORMULA), pc.binary_join_element_wise(apostrophe, texts, ""), texts
-    )
 
 
 def _writer(kind: Format, sink: pa.NativeFile, schema: pa.Schema) -> Any:
@@ -194,10 +180,9 @@ def _writer(kind: Format, sink: pa.NativeFile, schema: pa.Schema) -> Any:
 def _unwritten(error: OSError) -> TurnoutError:
     log.error("a file for a client cannot be written: %s", error)
     return TurnoutError(
-        code="store_unavailable",
-        message="the file cannot be written now: the server's disk fails or is full",
-        hint="try again soon, or ask for less with limit, columns and where",
-        status=503,
+        "store_unavailable",
+        "the file cannot be written now: the server's disk fails or is full",
+        "try again soon, or ask for less with limit, columns and where",
     )
 
 

@@ -1,6 +1,6 @@
-"""How much one client may have: requests a second, the size of a request's head, places for viewers, bytes unread.
+"""Limits for one client: requests a second, the size of a request's head, places for viewers, bytes unread.
 
-Bodies and messages are measured where they are read; open connections are counted in `connections.py`.
+`bodies.py` limits bodies, `connections.py` open connections.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import weakref
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TypeVar
 
@@ -36,7 +36,7 @@ K = TypeVar("K")
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """So many a second for ever, and `burst` at once after a quiet time."""
+    """A steady rate, and a `burst` after a quiet time."""
 
     per_second: float
     burst: int
@@ -44,7 +44,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What one client may do. Fifty viewers behind one proxy are one client, so there is room for all of them."""
+    """The rates of one client. Fifty viewers behind one proxy are one client, so there is room for all of them."""
 
     reads: Rate = Rate(200, 1000)
     controls: Rate = Rate(20, 600)
@@ -52,16 +52,16 @@ class Rates:
 
 
 class TooOften(TurnoutError):  # noqa: N818 - it reads as the sentence it says
-    """A client asked too often; told apart because its answer says when to come back."""
+    """A client asked too often; its answer says when to come back."""
 
     def __init__(self, message: str, wait_seconds: float) -> None:
         self.retry_after = max(1, math.ceil(wait_seconds))
         hint = f"wait {self.retry_after} s; for rows as they change, subscribe at /api/live instead of asking again"
-        super().__init__(code="too_many_requests", message=message, hint=hint, status=429)
+        super().__init__("too_many_requests", message, hint)
 
 
 class Buckets:
-    """A token bucket for each client; the client that has not come for longest is forgotten first."""
+    """A token bucket for each client; forgets the client that has been away for longest."""
 
     def __init__(self, rate: Rate, most: int = _CLIENTS, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate = rate
@@ -73,18 +73,18 @@ class Buckets:
         return len(self._filled)
 
     def wait_seconds(self, client: str, amount: int = 1) -> float:
-        """How long the client must wait before it may take so many; 0 when it need not."""
+        """Seconds until the client may take `amount`; 0 if it may now."""
         return max(0.0, (amount - self._level(client)) / self._rate.per_second)
 
     def take(self, client: str, amount: int = 1) -> float:
-        """Take so many, or tell how long to wait for them."""
+        """Take `amount` and return 0, or return the seconds to wait."""
         wait = self.wait_seconds(client, amount)
         if wait == 0:
             self.spend(client, amount)
         return wait
 
     def spend(self, client: str, amount: float) -> None:
-        """Take so much, also where it is not there: then the client waits longer."""
+        """Take `amount` in any case: a client in debt waits longer."""
         self._filled[client] = self._level(client) - amount, self._clock()
         self._filled.move_to_end(client)
         if len(self._filled) > self._most:
@@ -96,7 +96,7 @@ class Buckets:
 
 
 class Viewers:
-    """Places for live connections and their subscriptions: so many in all, and so many for one client."""
+    """Counts live connections and their subscriptions, in all and of each client, and refuses too many."""
 
     def __init__(self, settings: ServerSettings) -> None:
         self._most, self._share = settings.max_viewers, settings.max_viewers_per_client
@@ -112,7 +112,7 @@ class Viewers:
 
     @contextmanager
     def place(self, client: str) -> Iterator[None]:
-        """Hold a place; TurnoutError, to be answered before the socket is accepted, when all are taken."""
+        """Hold a place; TurnoutError, before the socket is accepted, if there is none."""
         if self.count >= self._most:
             raise _too_many_viewers(f"all {self._most} places for viewers are taken", "server.max_viewers")
         if self._places[client] >= self._share:
@@ -126,9 +126,9 @@ class Viewers:
         """Count a subscription; TurnoutError when its client has too many."""
         if self._subscribed[client] >= self._most_subscriptions:
             raise TurnoutError(
-                code="too_many_subscriptions",
-                message=f"this client has {self._most_subscriptions} subscriptions, which is the most",
-                hint="unsubscribe from some, or raise server.max_subscriptions_per_client",
+                "too_many_subscriptions",
+                f"this client has {self._most_subscriptions} subscriptions, which is the most",
+                "unsubscribe from some, or raise server.max_subscriptions_per_client",
             )
         self.subscriptions[kind] += 1
         try:
@@ -140,7 +140,6 @@ class Viewers:
 
 @contextmanager
 def _counted(counter: Counter[str], client: str) -> Iterator[None]:
-    """One more for as long as the block runs."""
     counter[client] += 1
     try:
         yield
@@ -149,22 +148,20 @@ def _counted(counter: Counter[str], client: str) -> Iterator[None]:
 
 
 def one_less(counter: Counter[K], key: K) -> None:
-    """Count one less; a key that has none is forgotten."""
+    """Count one less; removes a key at zero."""
     counter[key] -= 1
     if counter[key] <= 0:
         del counter[key]
 
 
 def _too_many_viewers(message: str, setting: str) -> TurnoutError:
-    return TurnoutError(
-        code="too_many_viewers", message=message, hint=f"try again soon, or raise {setting}", status=503
-    )
+    return TurnoutError("too_many_viewers", message, f"try again soon, or raise {setting}", status=503)
 
 
 class HeldBytes:
-    """Bytes that the server holds for clients until they are read or let go. Used from any thread.
+    """Counts the bytes that the server holds for each client, until it has read them. Used from any thread.
 
-    A client that asks and does not read would otherwise fill the memory, or the disk, of everybody.
+    A client that asks and does not read would otherwise fill the memory or the disk.
     """
 
     def __init__(self, most: int, setting: str) -> None:
@@ -185,7 +182,7 @@ class HeldBytes:
         return Hold(self, client)
 
     def keep(self, client: str, what: object, size: int) -> None:
-        """Count an object for as long as it lives; for the same client once, however often it is named."""
+        """Count an object for as long as it lives; once for each client, however often it is given."""
         with self._lock:
             for known in [known for known, objects in self._objects.items() if not objects]:
                 del self._objects[known]
@@ -206,24 +203,23 @@ class HeldBytes:
 
     def too_much(self) -> TurnoutError:
         return TurnoutError(
-            code="too_much_unread",
-            message=f"more than {self._most // 1_000_000} MB are held for this client already",
-            hint=f"read, or close, what was asked for before; ask for less, or raise {self._setting}",
-            status=429,
+            "too_much_unread",
+            f"more than {self._most // 1_000_000} MB are held for this client already",
+            f"read, or close, what was asked for before; ask for less, or raise {self._setting}",
         )
 
 
+@dataclass(slots=True)
 class Hold:
     """The bytes of one answer."""
 
-    def __init__(self, held: HeldBytes, client: str) -> None:
-        self._held = held
-        self._client = client
-        self._lock = threading.Lock()
-        self._size: int | None = 0
+    _held: HeldBytes
+    _client: str
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _size: int | None = 0
 
     def grow_to(self, size: int) -> None:
-        """TurnoutError where that is too much for the client. Nothing after `release`: nobody waits any more."""
+        """TurnoutError if that is too much for the client. Does nothing after `release`."""
         with self._lock:
             if self._size is not None:
                 self._held.add(self._client, size - self._size)
@@ -236,13 +232,12 @@ class Hold:
 
 
 def check_size(scope: Scope) -> None:
-    """Refuse a request whose address or headers are larger than any honest one's."""
+    """Refuse a request whose address or headers are too large."""
     if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > MAX_URL_BYTES:
         raise TurnoutError(
-            code="url_too_long",
-            message=f"the address has more than the {MAX_URL_BYTES} bytes allowed",
-            hint="ask for fewer columns or terms; `in (...)` lists can be split over several requests",
-            status=414,
+            "url_too_long",
+            f"the address has more than the {MAX_URL_BYTES} bytes allowed",
+            "ask for fewer columns or terms; `in (...)` lists can be split over several requests",
         )
     sizes = [len(name) + len(value) for name, value in scope["headers"]]
     if len(sizes) > MAX_HEADERS or sum(sizes) > MAX_HEADERS_BYTES or max(sizes, default=0) > MAX_HEADER_BYTES:
@@ -251,10 +246,9 @@ def check_size(scope: Scope) -> None:
 
 def headers_too_large() -> TurnoutError:
     return TurnoutError(
-        code="headers_too_large",
-        message=f"the headers have more than the {MAX_HEADERS_BYTES} bytes or {MAX_HEADERS} lines allowed",
-        hint=f"send fewer, each below {MAX_HEADER_BYTES} bytes; large cookies of other sites on this name are a cause",
-        status=431,
+        "headers_too_large",
+        f"the headers have more than the {MAX_HEADERS_BYTES} bytes or {MAX_HEADERS} lines allowed",
+        f"send fewer, each below {MAX_HEADER_BYTES} bytes; large cookies of other sites on this name are a cause",
     )
 
 
@@ -264,12 +258,11 @@ def caller(scope: Scope) -> str:
 
 
 def client_of(scope: Scope) -> str:
-    """Where a request comes from."""
+    """The client of a request, by its address."""
     return host_name(client_host(scope))
 
 
 def client_host(scope: Scope) -> str:
-    """The address that a request comes from."""
     client = scope.get("client")
     return str(client[0]) if client else "unknown"
 

@@ -1,7 +1,7 @@
-"""`GET /metrics`: everything that is measured, in Prometheus' text format, read when it is asked for.
+"""`GET /metrics`: all metrics in Prometheus' text format, read when a scrape asks for them.
 
-A scrape costs little, however large the tables are: it reads counts that are known, and scans no rows but those of the
-short tables about control messages and swaps.
+A scrape costs little, however large the tables are: it reads known counts, and scans only the short tables of control
+messages and swaps.
 """
 
 from __future__ import annotations
@@ -23,9 +23,6 @@ from turnout.plan.own_tables import BOOKS_OF_GENERATION, SHOWN_OF_STORE
 from turnout.store.database import Database
 from turnout.swap.metrics import Metrics
 
-_Values = dict[tuple[str, ...], float]
-"""Values of the labels -> value."""
-
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 _ROWS = """
@@ -36,7 +33,7 @@ _PHASES = {"build": "buildSeconds", "catch_up": "catchUpSeconds", "publish": "pu
 
 
 def scrape(database: Database, metrics: Metrics, viewers: int, subscriptions: dict[str, int]) -> bytes:
-    """The whole answer. May block on the store; where that is broken, its metrics are left out."""
+    """The whole answer. May block on the store; without its metrics if that fails."""
     return generate_latest(_Scrape(database, metrics, viewers, subscriptions))
 
 
@@ -54,19 +51,18 @@ class _Scrape(Collector):
             yield from collector.collect()
 
     def _state(self) -> Iterator[Metric]:
-        """The orchestrator and the server."""
         now = self.metrics
-        yield _gauges("turnout_build_info", "The version that runs, as a label", ["version"], {(__version__,): 1})
+        yield _gauges("turnout_build_info", "The version that runs, as a label", ["version"], {__version__: 1})
         yield _gauge("turnout_ready", "1 where the tables follow their topics", now.readiness.ready)
-        trouble: _Values = {} if now.readiness.ready else {(now.readiness.code,): 1.0}
+        trouble = {} if now.readiness.ready else {now.readiness.code: 1.0}
         yield _gauges("turnout_trouble", "1 for the code of /readyz, while it is not ready", ["code"], trouble)
         yield _gauge("turnout_published_generation", "The number of the published generation", now.published)
-        yield _gauges("turnout_generations", "Living generations", ["state"], _keyed(now.generations))
+        yield _gauges("turnout_generations", "Living generations", ["state"], now.generations)
         if now.building_percent is not None:
             yield _gauge("turnout_building_percent", "How much of a build is done", now.building_percent)
         records = {str(number): count for number, count in now.records.items()}
         yield _counts("turnout_records", "Records that a generation has read", "generation", records)
-        lags: _Values = {(topic, str(partition)): lag for (topic, partition), lag in now.lags.items()}
+        lags = {(topic, str(partition)): lag for (topic, partition), lag in now.lags.items()}
         text = "Records of a partition that the published generation has not read yet"
         yield _gauges("turnout_lag_records", text, ["topic", "partition"], lags)
         yield _gauge("turnout_kafka_up", "1 where Kafka answered when it was asked last", now.kafka_answers)
@@ -78,10 +74,9 @@ class _Scrape(Collector):
         yield _gauge("turnout_control_waiting", "Control messages without an outcome yet", now.waiting_messages)
         yield CounterMetricFamily("turnout_spark_starts", "How often Spark was started", now.spark_starts)
         yield _gauge("turnout_viewers", "Open connections of WS /api/live", self.viewers)
-        yield _gauges("turnout_subscriptions", "Open subscriptions", ["kind"], _keyed(self.subscriptions))
+        yield _gauges("turnout_subscriptions", "Open subscriptions", ["kind"], self.subscriptions)
 
     def _store(self) -> Iterator[Metric]:
-        """What the store knows about itself."""
         found: list[Metric] = []
         with contextlib.suppress(duckdb.Error, TurnoutError), self.database.read() as cursor:
             found = [self._rows(cursor), *_swaps(cursor), _control(cursor)]
@@ -98,7 +93,7 @@ class _Scrape(Collector):
         rows = {table: count for table, count in own if table not in BOOKS_OF_GENERATION}
         shared = cursor.execute(_ROWS, ["turnout"]).fetchall()
         rows |= {table: count for table, count in shared if table in SHOWN_OF_STORE[1:]}  # the status is one row
-        return _gauges("turnout_table_rows", "Rows of a table, about: DuckDB's estimate", ["table"], _keyed(rows))
+        return _gauges("turnout_table_rows", "Rows of a table, about: DuckDB's estimate", ["table"], rows)
 
 
 def _swaps(cursor: duckdb.DuckDBPyConnection) -> Iterator[Metric]:
@@ -125,7 +120,7 @@ def _control(cursor: duckdb.DuckDBPyConnection) -> Metric:
 
 
 def _outcomes(cursor: duckdb.DuckDBPyConnection, table: str, outcomes: Iterable[Outcome]) -> dict[str, int]:
-    """How many rows of each outcome a table has had, those that are not kept any more too."""
+    """How many rows of each outcome a table has had, with those that retention removed."""
     found = cursor.execute(
         f"SELECT outcome, CAST(sum(count) AS BIGINT) FROM (SELECT outcome, 1 AS count FROM turnout.{table} UNION ALL "
         f"SELECT outcome, count FROM turnout.removed_rows WHERE name = '{table}') GROUP BY outcome"
@@ -140,16 +135,14 @@ def _counts(name: str, text: str, label: str, counts: Mapping[str, float]) -> Me
     return family
 
 
-def _keyed(counts: Mapping[str, float]) -> _Values:
-    return {(name,): count for name, count in counts.items()}
-
-
 def _gauge(name: str, text: str, value: float) -> Metric:
     return GaugeMetricFamily(name, text, float(value))
 
 
-def _gauges(name: str, text: str, labels: list[str], values: _Values) -> Metric:
+def _gauges(
+    name: str, text: str, labels: list[str], values: Mapping[str, float] | Mapping[tuple[str, str], float]
+) -> Metric:
     family = GaugeMetricFamily(name, text, labels=labels)
     for key, value in sorted(values.items()):
-        family.add_metric(key, value)
+        family.add_metric([key] if isinstance(key, str) else key, value)
     return family

@@ -7,23 +7,33 @@ of the page.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from http import HTTPStatus
 from typing import Any
 
+from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from turnout import __version__
+from turnout.errors import ERRORS
 from turnout.plan.control import topic_field
 from turnout.plan.control_schema import message_schemas
-from turnout.serve.routes import ERRORS, SCHEMAS, CallRoute, reference
-from turnout.serve.schemas import Answer, Body
+from turnout.serve.formats import MEDIA_TYPES, Format
+from turnout.serve.routes import Call, CallRoute
+from turnout.serve.schemas import Error
+
+SCHEMAS = "#/components/schemas/"
 
 
 def document(
-    routes: Iterable[CallRoute], sources: tuple[str, ...], views: tuple[str, ...], public: Iterable[str] | None
+    routes: Sequence[CallRoute], sources: tuple[str, ...], views: tuple[str, ...], public: Iterable[str] | None
 ) -> dict[str, Any]:
     """The document; `public` are the paths that need no token, None where nothing does."""
     token = {"type": "http", "scheme": "bearer", "description": "a viewer's token to read, an operator's to change"}
+    paths: dict[str, dict[str, Any]] = defaultdict(dict)
+    for route in routes:
+        closed = public is not None and route.path not in public
+        paths[route.path][route.call.method.lower()] = _operation(route, closed)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -33,18 +43,10 @@ def document(
             "Rows as they change come from the WebSocket /api/live, which is described in docs/reference/live.md.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
-        "paths": _paths(routes, public),
-        "components": {"schemas": _schemas(sources, views)}
+        "paths": paths,
+        "components": {"schemas": _schemas(routes, sources, views)}
         | ({} if public is None else {"securitySchemes": {"token": token}}),
     }
-
-
-def _paths(routes: Iterable[CallRoute], public: Iterable[str] | None) -> dict[str, dict[str, Any]]:
-    paths: dict[str, dict[str, Any]] = defaultdict(dict)
-    for route in routes:
-        closed = public is not None and route.path not in public
-        paths[route.path][route.call.method.lower()] = _operation(route, closed)
-    return paths
 
 
 def _operation(route: CallRoute, closed: bool) -> dict[str, Any]:
@@ -53,19 +55,41 @@ def _operation(route: CallRoute, closed: bool) -> dict[str, Any]:
         {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
         for name in route.param_convertors
     ]
+    query = [
+        {"name": name, "in": "query", "description": meaning, "schema": schema}
+        for name, schema, meaning in call.parameters
+    ]
     codes = (*call.codes, "unauthorized") if closed else call.codes
     operation: dict[str, Any] = {
-        "operationId": call.name,
-        "summary": call.meaning,
-        "parameters": [*path, *call.parameters],
-        "responses": {str(status): answer for status, answer in call.answers.items()} | _errors(codes),
+        "operationId": route.operation,
+        "summary": route.summary,
+        "parameters": [*path, *query],
+        "responses": {str(status): _answer(call, status) for status in call.answers} | _errors(codes),
     }
     if call.body is not None:
         required = call.body != "RollbackMessage"
-        operation["requestBody"] = {"required": required, "content": {"application/json": reference(call.body)}}
+        operation["requestBody"] = {"required": required, "content": {"application/json": _reference(call.body)}}
     if closed:
         operation["security"] = [{"token": []}]
     return operation
+
+
+def _answer(call: Call, status: int) -> dict[str, Any]:
+    answer = call.answers[status]
+    content: dict[str, Any] = (
+        {answer: {}} if isinstance(answer, str) else {MEDIA_TYPES[Format.JSON]: _reference(answer)}
+    )
+    if call.file_headers:
+        content = {kind: {} for kind in MEDIA_TYPES.values()} | content
+    headers = {
+        f"X-Turnout-{name.title()}": {"description": f"{name} of a file", "schema": {"type": "integer"}}
+        for name in call.file_headers
+    }
+    return {"description": HTTPStatus(status).phrase, "content": content, "headers": headers}
+
+
+def _reference(shape: str | type[BaseModel]) -> dict[str, Any]:
+    return {"schema": {"$ref": SCHEMAS + (shape if isinstance(shape, str) else shape.__name__)}}
 
 
 def _errors(codes: Iterable[str]) -> dict[str, Any]:
@@ -80,12 +104,14 @@ def _error(codes: list[str]) -> dict[str, Any]:
     one_of_these = {"properties": {"error": {"properties": {"code": {"enum": codes}}}}}
     return {
         "description": "; ".join(f"`{code}`: {ERRORS[code].when}" for code in codes),
-        "content": {"application/json": {"schema": {"allOf": [reference("Error")["schema"], one_of_these]}}},
+        "content": {"application/json": {"schema": {"allOf": [_reference("Error")["schema"], one_of_these]}}},
     }
 
 
-def _schemas(sources: tuple[str, ...], views: tuple[str, ...]) -> dict[str, Any]:
-    answers, bodies = Answer.__subclasses__(), Body.__subclasses__()
+def _schemas(routes: Sequence[CallRoute], sources: tuple[str, ...], views: tuple[str, ...]) -> dict[str, Any]:
+    answers: set[type[BaseModel]] = {Error}
+    answers |= {model for route in routes for model in route.call.answers.values() if not isinstance(model, str)}
+    bodies = {route.call.body for route in routes if isinstance(route.call.body, type)}
     _, made = models_json_schema(
         [*((model, "serialization") for model in answers), *((model, "validation") for model in bodies)],
         ref_template=f"{SCHEMAS}{{model}}",

@@ -1,7 +1,7 @@
-"""Which sites' pages may talk to the server: the Host and the Origin of a request, and the CORS headers of its answer.
+"""Which sites' pages may use the server: checks Host and Origin of a request, and adds the CORS headers of its answer.
 
-Browsers tell both truthfully, and no page can change them. Programs can say what they like, so this protects the
-visitor of a page and never replaces a token.
+Browsers set both, and no page can change them. Programs can send any, so this protects the visitors of pages and never
+replaces a token.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ANSWER_HEADERS = "X-Turnout-Generation, X-Turnout-Version, X-Turnout-Total, X-T
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """An origin: what a page and its server must share to trust each other."""
+    """An origin: scheme, host and port."""
 
     scheme: str
     host: str
@@ -44,7 +44,7 @@ class Site:
 
 
 class Origins:
-    """The sites whose pages may; `rebound` says whether to refuse names that a site gave this machine."""
+    """The allowed sites; `rebound` says whether to refuse names that a site gave this machine."""
 
     def __init__(self, allowed: Iterable[str] = (), *, rebound: bool = True) -> None:
         self._allowed = frozenset(site for site in map(Site.parse, allowed) if site)
@@ -55,7 +55,7 @@ class Origins:
         """Refuse, over loopback, a name that is not of this machine.
 
         A site can give its own name the address 127.0.0.1; its page then is of one origin with this server, and
-        nothing but the Host header tells.
+        only the Host header shows it.
         """
         host = headers.get("host")
         server = scope.get("server")
@@ -65,10 +65,9 @@ class Origins:
         if site and (is_loopback(site.host) or site.host in self._names):
             return
         raise TurnoutError(
-            code="foreign_host",
-            message=f"Host {show(host)} is not a name of this machine",
-            hint="use localhost or 127.0.0.1; behind a proxy, set access: or add its address to server.allowed_origins",
-            status=403,
+            "foreign_host",
+            f"Host {show(host)} is not a name of this machine",
+            "use localhost or 127.0.0.1; behind a proxy, set access: or add its address to server.allowed_origins",
         )
 
     def check_origin(self, headers: Headers) -> None:
@@ -77,11 +76,10 @@ class Origins:
         if origin is None or self.allows(origin) or _is_own(origin, headers):
             return
         raise TurnoutError(
-            code="foreign_origin",
-            message=f"Origin {show(origin)} is not this server",
-            hint="open the page at the server's own address, or add the site to server.allowed_origins; "
+            "foreign_origin",
+            f"Origin {show(origin)} is not this server",
+            "open the page at the server's own address, or add the site to server.allowed_origins; "
             "programs leave the Origin header out",
-            status=403,
         )
 
     def check_site(self, headers: Headers) -> None:
@@ -89,17 +87,16 @@ class Origins:
         if headers.get("sec-fetch-site") != "cross-site" or self.allows(headers.get("origin")):
             return
         raise TurnoutError(
-            code="foreign_origin",
-            message="a page of another site asked for this (Sec-Fetch-Site: cross-site)",
-            hint="open it in a tab of its own by its address, or add the site to server.allowed_origins",
-            status=403,
+            "foreign_origin",
+            "a page of another site asked for this (Sec-Fetch-Site: cross-site)",
+            "open it in a tab of its own by its address, or add the site to server.allowed_origins",
         )
 
     def allows(self, origin: str | None) -> bool:
         return origin is not None and Site.parse(origin) in self._allowed
 
     def answer_headers(self, origin: str | None) -> dict[str, str]:
-        """What lets an allowed site's page read an answer; any other gets nothing, and its browser keeps the answer."""
+        """Headers that let an allowed site's page read an answer; without them the browser withholds it."""
         if not self._allowed:
             return {}
         if origin is None or not self.allows(origin):
@@ -129,7 +126,7 @@ def is_preflight(scope: Scope, headers: Headers) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine has the name or the address."""
+    """Whether the name or the address is this machine's own."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:

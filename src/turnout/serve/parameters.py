@@ -1,10 +1,10 @@
-"""The query string of a request: which parameters are taken, and what they ask for."""
+"""The query string of a request: the parameters that calls take, and their values."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 from starlette.datastructures import QueryParams
 
@@ -21,18 +21,58 @@ MAX_INT64 = 2**63 - 1
 FLAGS = {"true": True, "1": True, "false": False, "0": False}
 
 
-def check_parameters(query: QueryParams, described: Iterable[Mapping[str, Any]] = ()) -> None:
-    """Refuse a parameter that is not described, or that was given twice and is no list."""
-    known = {parameter["name"]: parameter["schema"]["type"] for parameter in described}
+class Parameter(NamedTuple):
+    """A parameter that a call takes, for its check and for the OpenAPI document."""
+
+    name: str
+    schema: dict[str, Any]
+    meaning: str
+
+
+_WHOLE = {"type": "integer", "minimum": 0, "maximum": MAX_INT64}
+_TEXTS = {"type": "array", "items": {"type": "string"}}
+_FLAG = {"type": "string", "enum": list(FLAGS)}
+_FORMAT = {"type": "string", "enum": list(Format), "default": Format.JSON}
+
+_SORT = Parameter("sort", _TEXTS, "columns, with `-` in front for descending, separated by commas")
+_WHERE = Parameter("where", _TEXTS, "terms `column operator value` that must all hold, separated by commas")
+_FILE = (
+    Parameter("format", _FORMAT, "what to answer"),
+    Parameter("guard", _FLAG, "CSV: true puts ' before texts like formulas"),
+)
+OF_WINDOWS = (
+    Parameter("offset", _WHOLE, "rows to skip"),
+    Parameter("limit", _WHOLE, f"rows to answer; for JSON {DEFAULT_ROWS} unless given, and at most {MAX_JSON_ROWS}"),
+    _SORT,
+    _WHERE,
+    Parameter("columns", _TEXTS, "columns to answer, in this order, separated by commas"),
+    *_FILE,
+)
+OF_SUMMARIES = (
+    Parameter("by", _TEXTS, "columns to group by, at most three; `age:10` and `ts:1m` make bins"),
+    Parameter("values", _TEXTS, "`count`, and functions of columns such as `sum(balance)`; count unless given"),
+    _WHERE,
+    _SORT,
+    Parameter(
+        "limit",
+        _WHOLE,
+        f"groups to answer; for JSON {summary.DEFAULT_LIMIT} unless given, and at most {summary.MAX_LIMIT}",
+    ),
+    *_FILE,
+)
+OF_MESSAGES = (Parameter("wait", _FLAG, "false: answer as soon as the message is kept"),)
+
+
+def check_parameters(query: QueryParams, taken: Iterable[Parameter] = ()) -> None:
+    """Refuse an unknown parameter, and one that is given twice and is no list."""
+    known = {parameter.name: parameter.schema["type"] for parameter in taken}
     names = [name for name, _ in query.multi_items()]
     for name in names:
         if name not in known:
             hint = f"parameters: {', '.join(known)}" if known else "this call takes no parameters"
-            raise TurnoutError(code="unknown_parameter", message=f"unknown parameter {show(name)}", hint=hint)
+            raise TurnoutError("unknown_parameter", f"unknown parameter {show(name)}", hint)
         if names.count(name) > 1 and known[name] != "array":
-            raise TurnoutError(
-                code="bad_parameter", message=f"{name}: given {names.count(name)} times", hint="give it once"
-            )
+            raise TurnoutError("bad_parameter", f"{name}: given {names.count(name)} times", "give it once")
 
 
 def window_of(table: str, query: QueryParams) -> tuple[Export, Window]:
@@ -65,8 +105,10 @@ def summary_of(table: str, query: QueryParams) -> tuple[Export, summary.Summary]
 
 
 def _export(query: QueryParams) -> Export:
-    kind = _format(query.get("format", Format.JSON.value))
-    return Export(kind, flag(query, "guard", default=False) and kind is Format.CSV)
+    text = query.get("format", Format.JSON.value)
+    if text not in list(Format):
+        raise TurnoutError("bad_parameter", f"format: unknown {show(text)}", f"formats: {', '.join(Format)}")
+    return Export(Format(text), flag(query, "guard", default=False) and text == Format.CSV)
 
 
 def _limit(query: QueryParams, export: Export, default: int, most: int, what: str) -> int | None:
@@ -75,26 +117,18 @@ def _limit(query: QueryParams, export: Export, default: int, most: int, what: st
     limit = _whole(query, "limit", default if as_json else None)
     if as_json and limit is not None and limit > most:
         raise TurnoutError(
-            code="bad_parameter",
-            message=f"limit: {limit} {what} are too many for JSON",
-            hint=f"at most {most}; take more by format=csv, arrow or parquet",
+            "bad_parameter",
+            f"limit: {limit} {what} are too many for JSON",
+            f"at most {most}; take more by format=csv, arrow or parquet",
         )
     return limit
-
-
-def _format(text: str) -> Format:
-    try:
-        return Format(text)
-    except ValueError as error:
-        hint = f"formats: {', '.join(Format)}"
-        raise TurnoutError(code="bad_parameter", message=f"format: unknown {show(text)}", hint=hint) from error
 
 
 def flag(query: QueryParams, name: str, *, default: bool) -> bool:
     text = query.get(name, str(default)).lower()
     if text not in FLAGS:
         hint = f"such as {name}={not default}".lower()
-        raise TurnoutError(code="bad_parameter", message=f"{name}: neither true nor false: {show(text)}", hint=hint)
+        raise TurnoutError("bad_parameter", f"{name}: neither true nor false: {show(text)}", hint)
     return FLAGS[text]
 
 
@@ -103,9 +137,5 @@ def _whole(query: QueryParams, name: str, default: int | None) -> int | None:
     if text is None:
         return default
     if not re.fullmatch("[0-9]{1,19}", text) or int(text) > MAX_INT64:
-        raise TurnoutError(
-            code="bad_parameter",
-            message=f"{name}: not a whole number from 0: {show(text)}",
-            hint=f"such as {name}=100",
-        )
+        raise TurnoutError("bad_parameter", f"{name}: not a whole number from 0: {show(text)}", f"such as {name}=100")
     return int(text)

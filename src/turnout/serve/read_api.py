@@ -1,7 +1,6 @@
 """The HTTP calls that read: tables, rows, status, history, topics, liveness, readiness.
 
-All work on the store runs on threads (`reads.py`); the event loop only routes. The calls that change something are
-`control_api.py`; starting and stopping is `app.py`.
+Threads do all work on the store (`reads.py`); the event loop only routes.
 """
 
 from __future__ import annotations
@@ -15,148 +14,145 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from turnout.config.settings import ServerSettings
-from turnout.errors import TurnoutError
+from turnout.errors import ERRORS, TurnoutError
 from turnout.plan.times import iso_text
-from turnout.serve import metrics, routes
-from turnout.serve.answers import Answers
-from turnout.serve.formats import Format, window_file, window_json
+from turnout.serve import metrics, schemas
+from turnout.serve.access import IDENTITY
+from turnout.serve.formats import Format, result_json, window_file
 from turnout.serve.limits import Viewers
-from turnout.serve.parameters import MAX_JSON_ROWS, window_of
+from turnout.serve.parameters import MAX_JSON_ROWS, OF_WINDOWS, window_of
 from turnout.serve.reads import Reading, Reads
-from turnout.serve.responses import json_response
-from turnout.serve.routes import CallRoute
+from turnout.serve.responses import Answers, json_response
+from turnout.serve.routes import FILE, READING, call
 from turnout.serve.threads import Threads
 from turnout.store.database import Database, Readable
 from turnout.store.query.where import MAX_SMALL_FILTER, weight
 from turnout.store.query.windows import Window, list_tables, newest_record, read_window, store_faults
 from turnout.swap.control_queue import QueuedMessage
-from turnout.swap.health import Readiness
+from turnout.swap.health import Readiness, Subject
 from turnout.swap.metrics import Metrics
 
 _PROBES = 2
-# Kafka may be slow to say that it is away; nobody else waits for that.
+# Kafka may be slow to fail; only these threads wait for that.
 _TOPIC_READERS, _TOPICS_SECONDS = 2, 15.0
 
 STOPPING = "turnout.stopping"
 """In the scope of a request: a function that says whether the server stops."""
 
-TRUSTED = "turnout.trusted"
-"""In the scope of a request for a public path: whether its sender may see everything else, too."""
-
 
 class MessageQueue(Protocol):
-    """Where control messages go in."""
-
-    def submit(self, raw: bytes | str, requester: str) -> QueuedMessage:
-        """Take a message, whose answer can be waited for. May block for a write to the store."""
+    def submit(self, raw: bytes | str, requester: str) -> QueuedMessage: ...
 
 
 class Orchestrator(Protocol):
-    """What the server asks of the orchestrator; all calls may block."""
+    """The part of the orchestrator that the server uses; all calls may block."""
 
     @property
     def queue(self) -> MessageQueue: ...
 
-    def status(self) -> dict[str, Any]:
-        """The status row, with progress and lag."""
+    def status(self) -> dict[str, Any]: ...
 
-    def readiness(self) -> Readiness:
-        """Whether viewers can be sent here, and why or why not."""
+    def readiness(self) -> Readiness: ...
 
-    def metrics(self) -> Metrics:
-        """The counters, and the state as it is known."""
+    def metrics(self) -> Metrics: ...
 
-    def topics(self) -> list[str]:
-        """The names of all topics; TurnoutError when Kafka is away."""
+    def topics(self) -> list[str]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What the calls work on."""
-
     database: Database
     orchestrator: Orchestrator
     control_wait_seconds: float = 660.0
-    """How long a request waits for its outcome: as long as a build may take, and some more."""
+    """How long a control message waits for its outcome: as long as a build may take, and some more."""
     limits: ServerSettings = field(default_factory=ServerSettings)
     sources: tuple[str, ...] = ()
-    """Their names, for the fields that each source has."""
+    """Their names: messages and status have a field for each."""
     views: tuple[str, ...] = ()
-    """Those that have a join, for the same reason."""
+    """Those with a join, which have a field, too."""
 
     def status(self, store: Readable | None = None) -> dict[str, Any]:
-        """The orchestrator's status, how fresh the tables are, and the time to hold that against."""
+        """The orchestrator's status, the time of the newest record, and the time now."""
         with store_faults("read"):
             status = self.orchestrator.status()
             newest = newest_record(store or self.database)
             return {**status, "newestRecord": None if newest is None else iso_text(newest), "time": datetime.now(UTC)}
 
 
+@dataclass(frozen=True, slots=True)
 class Api:
     """The calls, bound to their services."""
 
-    def __init__(self, services: Services, viewers: Viewers, reads: Reads, answers: Answers) -> None:
-        self._services = services
-        self._viewers = viewers
-        self._reads = reads
-        self._answers = answers
-        # Probes never wait for reads, nor for a Kafka that does not answer.
-        self._probes, self._topic_readers = Threads(_PROBES, "probe"), Threads(_TOPIC_READERS, "topics")
+    _services: Services
+    _viewers: Viewers
+    _reads: Reads
+    _answers: Answers
+    # Probes never wait for reads, nor for a Kafka that does not answer.
+    _probes: Threads = field(default_factory=lambda: Threads(_PROBES, "probe"))
+    _topic_readers: Threads = field(default_factory=lambda: Threads(_TOPIC_READERS, "topics"))
 
-    def routes(self) -> list[CallRoute]:
-        return [
-            CallRoute(routes.TABLES, self.tables),
-            CallRoute(routes.ROWS, self.rows),
-            CallRoute(routes.STATUS, self.status),
-            CallRoute(routes.SWAPS, self.swaps),
-            CallRoute(routes.TOPICS, self.topics),
-            CallRoute(routes.HEALTHZ, self.healthz),
-            CallRoute(routes.READYZ, self.readyz),
-            CallRoute(routes.METRICS, self.metrics),
-        ]
-
-    async def tables(self, request: Request) -> Response:
+    @call("/api/tables", schemas.Tables, errors=READING)
+    async def list_tables(self, request: Request) -> Response:
+        """Every table."""
         found = await self._answers.read(request, list_tables)
         return json_response({"tables": found})
 
-    async def rows(self, request: Request) -> Response:
+    @call(
+        "/api/tables/{name}/rows",
+        schemas.Rows,
+        errors=(*READING, *FILE, "bad_where", "bad_sort", "bad_columns", "unknown_table", "not_found"),
+        parameters=OF_WINDOWS,
+        file_headers=("generation", "version", "total"),
+    )
+    async def read_rows(self, request: Request) -> Response:
+        """A window of one table, of one moment. `name` is a table, or NAME@7 for generation 7 while it lives."""
         export, window = window_of(request.path_params["name"], request.query_params)
         if export.kind is Format.JSON:
             return await self._json(request, window)
         return await self._answers.file(request, lambda store, hold: window_file(store, window, export, hold))
 
-    async def swaps(self, request: Request) -> Response:
+    @call("/api/swaps", schemas.Rows, errors=READING)
+    async def list_swaps(self, request: Request) -> Response:
+        """The history, oldest first."""
         return await self._json(request, Window("swaps", limit=MAX_JSON_ROWS))
 
-    async def status(self, request: Request) -> Response:
+    @call("/api/status", schemas.Status, errors=READING)
+    async def read_status(self, request: Request) -> Response:
+        """The status row, and more."""
         return json_response(await self._answers.read(request, self._services.status))
 
-    async def topics(self, request: Request) -> Response:
-        """Names for a form to complete; Kafka's own topics are left out."""
+    @call("/api/topics", schemas.Topics, errors=(*READING, "kafka_unreachable", "bad_config", "closed"))
+    async def list_topics(self, _: Request) -> Response:
+        """The names of topics, without Kafka's own."""
         with anyio.move_on_after(_TOPICS_SECONDS):
             names = await self._topic_readers.run(self._services.orchestrator.topics)
             return json_response({"topics": sorted(name for name in names if not name.startswith("__"))})
         raise TurnoutError(
-            code="kafka_unreachable",
-            message=f"Kafka did not list its topics within {_TOPICS_SECONDS:g} s",
-            hint="check that the brokers run; `turnout check` says what is wrong",
-            status=503,
+            "kafka_unreachable",
+            f"Kafka did not list its topics within {_TOPICS_SECONDS:g} s",
+            "check that the brokers run; `turnout check` says what is wrong",
         )
 
-    async def healthz(self, _: Request) -> Response:
+    @call("/healthz", schemas.Alive)
+    async def is_alive(self, _: Request) -> Response:
+        """Whether the process answers."""
         return json_response({"status": "ok"})
 
-    async def readyz(self, request: Request) -> Response:
+    @call("/readyz", schemas.Ready, errors=("building", *(subject.value[0] for subject in Subject)))
+    async def is_ready(self, request: Request) -> Response:
+        """Whether viewers can be sent here."""
         found = await self._probes.run(self._services.orchestrator.readiness)
         # A sender without a token gets no addresses, topics or errors.
-        trusted = request.scope.get(TRUSTED, False)
+        trusted = IDENTITY in request.scope
         if not found.ready:
-            short = routes.ERRORS[found.code].when
-            message, hint = (found.reason, found.hint) if trusted else (short, "with a token, this call tells more")
-            raise TurnoutError(code=found.code, message=message, hint=hint, status=503)
+            short = ERRORS[found.code].when
+            message, hint = (found.reason, found.hint) if trusted else (short, "with a token, this call says more")
+            raise TurnoutError(found.code, message, hint, status=503)
         return json_response({"status": "ready"} | ({"reason": found.reason} if trusted else {}))
 
-    async def metrics(self, request: Request) -> Response:
+    @call("/metrics", metrics.CONTENT_TYPE, errors=READING)
+    async def metrics(self, _: Request) -> Response:
+        """What is measured, for Prometheus."""
         viewers, subscriptions = self._viewers.count, dict(self._viewers.subscriptions)
         body = await self._probes.run(
             lambda: metrics.scrape(
@@ -170,6 +166,6 @@ class Api:
 
         def read(store: Reading) -> bytes:
             found = self._reads.kept.find(store, window)
-            return window_json(found.result if found else read_window(store, window))
+            return result_json(found.result if found else read_window(store, window))
 
         return await self._answers.json(request, read, large=large)

@@ -1,8 +1,8 @@
-"""Reads of the store for clients: each has a place, a share of the places, and a time after which it is ended.
+"""Reads of the store for clients: limits how many run at once, how many of each client, and how long each takes.
 
 HTTP answers, files, windows and snapshots all come through here. A client is a token, or an address where there are no
-tokens; one that has read for long has one place, and rests between its reads. Probes and the server
-itself have other threads.
+tokens; one that has read for long gets one place, and rests between its reads. Probes and the server itself have other
+threads.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import duckdb
 
+from turnout.config.settings import ServerSettings
 from turnout.errors import TurnoutError
 from turnout.serve.limits import Buckets, Rate, one_less
 from turnout.serve.threads import Threads, Turns
@@ -29,32 +30,22 @@ T = TypeVar("T")
 _AGAIN_SECONDS = 0.05
 # Seconds that one client may spend on long reads, of all its threads, before it has to rest.
 _LONG_SECONDS, _SPENDING = 0.2, Rate(per_second=0.5, burst=5)
-# Whole files and large filters take long: most places are for all others.
+# Whole files and large filters take long: they get one place of so many.
 _LARGE_PART = 4
 
 _Line = tuple[str, bool]
 """A client, and whether its reads are large."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadLimits:
-    """How many reads at once, how many of them for one client, how long one may take, and how much it may answer."""
-
-    places: int = 16
-    share: int = 4
-    timeout_seconds: float = 30.0
-    answer_bytes: int | None = None
-
-
+@dataclass(slots=True, eq=False)
 class Reading:
-    """One read under way: the store as its thread sees it. Others can end it."""
+    """One read under way: the store, for its thread. Other threads can end it."""
 
-    def __init__(self, database: Database, max_bytes: int | None = None) -> None:
-        self._database = database
-        self.max_bytes = max_bytes
-        self._lock = threading.Lock()
-        self._cursors: list[duckdb.DuckDBPyConnection] = []
-        self._ended: TurnoutError | None = None
+    _database: Database
+    max_bytes: int | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _cursors: list[duckdb.DuckDBPyConnection] = field(default_factory=list)
+    _ended: TurnoutError | None = None
 
     @contextlib.contextmanager
     def read(self) -> Iterator[duckdb.DuckDBPyConnection]:
@@ -65,7 +56,7 @@ class Reading:
 
     @contextlib.contextmanager
     def ending(self, connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
-        """Work on a connection, which ends where the read is ended."""
+        """Have the statements of a connection interrupted when the read is ended."""
         # Under the lock, so that none is interrupted after it was closed.
         with self._lock:
             self._cursors.append(connection)
@@ -76,12 +67,12 @@ class Reading:
                 self._cursors.remove(connection)
 
     def check(self) -> None:
-        """For work that goes on outside of the store: raise where the read was ended."""
+        """Raise if the read was ended; for work outside of the store."""
         if self._ended is not None:
             raise self._ended
 
     def end(self, reason: TurnoutError) -> None:
-        """From any thread. To be repeated until it has ended: DuckDB forgets what comes between two statements."""
+        """From any thread. Repeat until the read has ended: an interrupt between two statements is lost."""
         with self._lock:
             self._ended = reason
             for cursor in self._cursors:
@@ -93,18 +84,18 @@ class Reading:
         except Exception as error:
             if self._ended is None:
                 raise
-            raise self._ended from error  # whatever an interrupted statement looks like from where it was
+            raise self._ended from error  # in place of the error of an interrupted statement
 
 
 class Reads:
-    """The places, on one event loop. One is given back when its thread has ended, also where nobody waits for it."""
+    """Gives places to reads, on one event loop. A place is free again when its thread has ended, not before."""
 
-    def __init__(self, database: Database, limits: ReadLimits | None = None) -> None:
+    def __init__(self, database: Database, limits: ServerSettings | None = None) -> None:
         self._database = database
         self.kept = KeptOrders(database.feed)
-        self._limits = limits or ReadLimits()
-        self._threads = Threads(self._limits.places, "read")
-        self._most_large = max(1, self._limits.places // _LARGE_PART)
+        self._limits = limits or ServerSettings()
+        self._threads = Threads(self._limits.max_reads, "read")
+        self._most_large = max(1, self._limits.max_reads // _LARGE_PART)
         self._large_threads = Threads(self._most_large, "large-read", yielding=True)
         self._running: Counter[_Line] = Counter()
         self._unspent = Buckets(_SPENDING)
@@ -115,13 +106,16 @@ class Reads:
         return self._running.total()
 
     async def run(self, clients: Collection[str], work: Callable[[Reading], T], *, large: bool = False) -> T:
-        """Do `work` on a thread; of several clients that wait for it, at the expense of the one with least to do.
+        """Do `work` on a thread. Of several clients that wait for it, it counts for the one with the fewest reads.
 
-        It is ended when nobody waits for it any more, and after the time limit: TurnoutError `query_timeout`.
+        It ends when its caller is cancelled, and after the time limit: TurnoutError `query_timeout`.
         """
         line = min(clients, key=self._load, default="server"), large
         await self._place(line)
-        loop, reading = asyncio.get_running_loop(), Reading(self._database, self._limits.answer_bytes)
+        loop, reading = (
+            asyncio.get_running_loop(),
+            Reading(self._database, self._limits.max_answer_megabytes * 1_000_000),
+        )
         threads, began = self._large_threads if large else self._threads, loop.time()
 
         def ended(_: Future[T]) -> None:
@@ -130,7 +124,7 @@ class Reads:
 
         done = threads.submit(reading.run, work)
         done.add_done_callback(ended)
-        timer = loop.call_later(self._limits.timeout_seconds, self._end, loop, reading, done, self._too_long())
+        timer = loop.call_later(self._limits.query_timeout_seconds, self._end, loop, reading, done, self._too_long())
         try:
             return await asyncio.wrap_future(done)
         except asyncio.CancelledError:
@@ -145,7 +139,7 @@ class Reads:
             loop.call_later(_AGAIN_SECONDS, self._end, loop, reading, done, reason)
 
     def _ended(self, line: _Line, seconds: float) -> None:
-        """A client that reads all the time rests for as long as it read: that time is for the others."""
+        """Free the place; for a client that reads all the time, only after it has rested for as long as it read."""
         client, _ = line
         if seconds > _LONG_SECONDS:
             self._unspent.spend(client, seconds)
@@ -178,13 +172,13 @@ class Reads:
 
     def _is_free(self, line: _Line) -> bool:
         client, large = line
-        share = 1 if self._unspent.wait_seconds(client, 0) else self._limits.share
-        if self._running.total() >= self._limits.places or self._of(client) >= share:
+        share = 1 if self._unspent.wait_seconds(client, 0) else self._limits.max_reads_per_client
+        if self._running.total() >= self._limits.max_reads or self._of(client) >= share:
             return False
         if not large:
             return True
         all_large = sum(count for (_, is_large), count in self._running.items() if is_large)
-        return all_large < self._most_large and self._running[line] < max(1, self._limits.share // 2)
+        return all_large < self._most_large and self._running[line] < max(1, self._limits.max_reads_per_client // 2)
 
     def _of(self, client: str) -> int:
         return self._running[client, False] + self._running[client, True]
@@ -194,13 +188,11 @@ class Reads:
 
     def _too_long(self) -> TurnoutError:
         return TurnoutError(
-            code="query_timeout",
-            message=f"the read took longer than {self._limits.timeout_seconds:g} s and was ended",
-            hint="ask for less: fewer terms, a column that narrows the rows, no sort; or raise "
-            "server.query_timeout_seconds",
-            status=503,
+            "query_timeout",
+            f"the read took longer than {self._limits.query_timeout_seconds:g} s and was ended",
+            "ask for less: fewer terms, a column that narrows the rows, no sort; or raise server.query_timeout_seconds",
         )
 
 
 def cancelled() -> TurnoutError:
-    return TurnoutError(code="query_timeout", message="the read was ended: nobody waits for it any more", status=503)
+    return TurnoutError("query_timeout", "the read was ended: nobody waits for it any more")

@@ -8,12 +8,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from turnout.errors import TurnoutError
-from turnout.serve import bodies, routes
-from turnout.serve.answers import Answers
+from turnout.serve import bodies
 from turnout.serve.formats import json_object
-from turnout.serve.responses import json_response
-from turnout.serve.routes import CallRoute
-from turnout.serve.schemas import SavedBody
+from turnout.serve.responses import Answers, json_response
+from turnout.serve.routes import READING, call
+from turnout.serve.schemas import Removed, SavedBody, SavedView, SavedViews
 from turnout.store.database import Database
 from turnout.store.query.values import show
 from turnout.store.saved_views import list_saved, remove_view, save_view
@@ -33,19 +32,22 @@ class SavedApi:
         self._answers = answers
         self._writers = CapacityLimiter(1)
 
-    def routes(self) -> list[CallRoute]:
-        return [
-            CallRoute(routes.SAVED, self.saved),
-            CallRoute(routes.SAVE, self.save, beside=("DELETE",)),
-            CallRoute(routes.UNSAVE, self.unsave, beside=("PUT",)),
-        ]
-
-    async def saved(self, request: Request) -> Response:
+    @call("/api/saved", SavedViews, errors=READING)
+    async def list_saved(self, request: Request) -> Response:
+        """The views that operators keep."""
         found = await self._answers.read(request, list_saved)
         body = json_object({}, saved=b"[%s]" % b",".join(_named(name, view) for name, view in found.items()))
         return Response(body, media_type="application/json", headers=_NOT_KEPT)
 
+    @call(
+        "/api/saved/{name}",
+        SavedView,
+        errors=("store_unavailable", "not_found", "bad_body", "too_many_saved"),
+        body=SavedBody,
+        method="PUT",
+    )
     async def save(self, request: Request) -> Response:
+        """Keep a view under a name, in place of the one before."""
         name = _name(request)
         body = await bodies.read_body(request, MAX_VIEW_BYTES, _SMALLER)
         # Written by the type itself: a value to compare with may be a number of any size.
@@ -53,7 +55,14 @@ class SavedApi:
         await anyio.to_thread.run_sync(save_view, self._database, name, view, limiter=self._writers)
         return Response(_named(name, view), media_type="application/json", headers=_NOT_KEPT)
 
+    @call(
+        "/api/saved/{name}",
+        Removed,
+        errors=("store_unavailable", "not_found", "unknown_saved"),
+        method="DELETE",
+    )
     async def unsave(self, request: Request) -> Response:
+        """Remove a view."""
         name = _name(request)
         await anyio.to_thread.run_sync(remove_view, self._database, name, limiter=self._writers)
         return json_response({"name": name})
@@ -69,7 +78,7 @@ def _name(request: Request) -> str:
     if name.strip() == name and name.isprintable() and len(name) <= MAX_NAME:
         return name
     raise TurnoutError(
-        code="bad_parameter",
-        message=f"name: {show(name)} cannot be the name of a view",
-        hint=f"at most {MAX_NAME} characters that show, without a blank at the ends",
+        "bad_parameter",
+        f"name: {show(name)} cannot be the name of a view",
+        f"at most {MAX_NAME} characters that show, without a blank at the ends",
     )

@@ -1,6 +1,6 @@
-"""The shapes of what the HTTP calls take as a body and what they answer, for the OpenAPI document.
+"""The models of the bodies and the answers of HTTP calls, for the OpenAPI document.
 
-Answers are written from the store's own values, not through these types; the tests hold every answer against them.
+Bodies are checked by their models. Answers are written from the store's own values, and only tests check them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from turnout.messages import ColumnInfo, ErrorInfo, Term, Text, Texts, Where
+from turnout.messages import ColumnInfo, ErrorInfo, Text, Texts, Where
 from turnout.plan.control import Outcome
 from turnout.plan.joins import Join
 from turnout.serve.formats import Format
@@ -18,14 +18,10 @@ from turnout.store.query.sql import DEFAULT_ROWS, MAX_CHARACTERS, MAX_ROWS
 
 
 class Answer(BaseModel):
-    """All that derive from it are in the document."""
-
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Body(BaseModel):
-    """What a call takes; all that derive from it are in the document."""
-
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
@@ -66,51 +62,41 @@ class Tables(Answer):
     tables: list[Table]
 
 
-class Rows(Answer):
-    """Rows of one moment; `total` counts all that `where` keeps."""
-
+class _OfOneMoment(Answer):
     table: str
     generation: int
     version: int
     total: int
     columns: list[ColumnInfo]
+
+
+class Rows(_OfOneMoment):
+    """Rows of one moment; `total` counts all that `where` keeps."""
+
     rows: list[dict[str, str | bool | int | float | None]]
 
 
-class Groups(Answer):
+class Groups(_OfOneMoment):
     """Groups of one moment; `total` counts all of them, not only these."""
 
-    table: str
-    generation: int
-    version: int
     by: list[str]
-    columns: list[ColumnInfo]
     groups: list[dict[str, str | bool | int | float | None]]
-    total: int
 
 
-class SqlRows(Answer):
+class SqlRows(_OfOneMoment):
     """Rows of a SELECT, of one moment; `complete` is false where there were more. `total` counts these."""
 
     table: Literal["sql"]
     tables: list[str]
-    generation: int
     version: Literal[0]
-    total: int
     complete: bool
-    columns: list[ColumnInfo]
     rows: list[dict[str, Any]]
 
 
-class SavedView(Answer):
+class SavedView(SavedBody):
     """As it was saved, under its name."""
 
     name: str
-    table: str
-    where: str | list[str | Term]
-    sort: str | list[str]
-    columns: list[str] | None
-    chart: dict[str, Any] | None
 
 
 class SavedViews(Answer):
@@ -193,7 +179,7 @@ class Decided(Answer):
 
 
 class Taken(Answer):
-    """The message is kept; its outcome shows in `control_raw`."""
+    """The message is kept, and has no outcome yet: do not send it again. Its outcome will show in `control_raw`."""
 
     message: int
     requestId: str | None  # noqa: N815
@@ -205,7 +191,7 @@ class Alive(Answer):
 
 
 class Ready(Answer):
-    """`reason` where who asks has a token, or none is needed."""
+    """`reason` only for a sender with a token, or where none is needed."""
 
     status: Literal["ready"]
     reason: str | None = None

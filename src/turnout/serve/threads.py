@@ -1,4 +1,4 @@
-"""A few threads for one kind of work, so that it never crowds out another; and clients that take turns at it."""
+"""Threads for one kind of work, so that it never crowds out another; and turns for the clients of such work."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NICE = 10
 
 
 class Threads(ThreadPoolExecutor):
-    """A bounded number of threads; work is done in the order it came, also when nobody waits for it any more."""
+    """A bounded number of threads, which do work in the order it came, even if its caller has given up."""
 
     def __init__(self, count: int, name: str, *, yielding: bool = False) -> None:
         """`yielding`: where the processor is short, all other threads come first."""
@@ -52,7 +52,6 @@ class Turns(Generic[K, T]):
         self._lines.setdefault(client, deque()).append(item)
 
     def remove(self, client: K, item: T) -> None:
-        """Leave the line; nothing where it is not in it."""
         line = self._lines.get(client)
         if line is not None and item in line:
             line.remove(item)
@@ -60,7 +59,7 @@ class Turns(Generic[K, T]):
                 del self._lines[client]
 
     def take(self, may: Callable[[K], bool] = lambda _: True) -> tuple[K, T] | None:
-        """The next of a client that may have a turn now."""
+        """The next item of a client that may have a turn now."""
         client = next((known for known in self._lines if may(known)), None)
         if client is None:
             return None

@@ -1,7 +1,6 @@
-"""The builder: from a plan to a generation that has caught up, beside whatever is published.
+"""The builder: makes a generation of a plan, and waits until it has caught up, beside the published one.
 
-It publishes nothing. It refuses a plan that cannot be right before it makes anything, and removes a build that fails
-whole.
+It refuses a plan that cannot be right before it makes anything, and removes everything of a build that fails.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from turnout.config.tables import layout_of
@@ -27,46 +27,36 @@ from turnout.swap.lifecycle import Lifecycle
 TICK_SECONDS = 0.1
 
 
-class Stopping(Exception):  # noqa: N818 - not an error: the way out of a wait when the process ends
-    """The process is being stopped."""
+class Stopping(Exception):  # noqa: N818 - not an error
+    """Ends a wait when the process stops."""
 
 
+@dataclass(slots=True)
 class Builder:
     """Builds one generation at a time, on the orchestrator's thread."""
 
-    def __init__(
-        self,
-        generations: Generations,
-        lifecycle: Lifecycle,
-        engine: Engine,
-        stopping: threading.Event,
-        tend: Callable[[], None],
-        begun: GenerationRecord | None,
-    ) -> None:
-        """`tend` is what has to go on while a build takes its time; `begun` a first build that a crash interrupted."""
-        self._generations = generations
-        self._lifecycle = lifecycle
-        self._engine = engine
-        self._stopping = stopping
-        self._tend = tend
-        self._begun = begun
+    _generations: Generations
+    _lifecycle: Lifecycle
+    _engine: Engine
+    _stopping: threading.Event
+    _tend: Callable[[], None]
+    """Called again and again during a build: other generations need it."""
+    _begun: GenerationRecord | None
+    """A first build that a crash interrupted."""
 
     def validate(self, plan: Plan) -> list[Sample]:
-        """The topics exist, can be read, and hold records that decode; TurnoutError says which does not."""
+        """Check that the topics exist, can be read, and hold records that decode; TurnoutError names one that fails."""
         with self._working():
             samples = self._generations.samples(plan)
         complaints = [complaint for sample in samples if (complaint := sample.complaint())]
         if complaints:
             raise TurnoutError(
-                code="bad_sample",
-                message="; ".join(complaints),
-                hint="name the right topic, or change the declared columns",
-                status=422,
+                "bad_sample", "; ".join(complaints), "name the right topic, or change the declared columns"
             )
         return samples
 
     def dry_run(self, plan: Plan, *, changes: bool) -> dict[str, Any]:
-        """What a build of `plan` would be like; TurnoutError where it would be refused."""
+        """The report of a dry run; TurnoutError if the plan is refused."""
         layout = layout_of(self._generations.settings, plan)
         samples = self.validate(plan)
         seen = {sample.source: sample.keys for sample in samples}
@@ -88,7 +78,7 @@ class Builder:
         }
 
     def build(self, plan: Plan, *, first: bool) -> Generation:
-        """A generation that has caught up. The first one has nothing to fall back to, so it is never given up."""
+        """Build a generation that has caught up. The first one is never given up: there is nothing to fall back to."""
         started = time.monotonic()
         self._generations.ledger.set_status(state=SwapState.BUILDING.value)
         with self._working():
@@ -113,13 +103,13 @@ class Builder:
                 self.catch_up(generation, first=first)
             self._enter(generation, SwapState.PUBLISHING)
         except Stopping:
-            raise  # its query is ended with the process; the build goes on at the next start where it can
+            raise  # the process ends its query; the next start may continue the build
         except Exception as error:
             lifecycle.building = None
             if first and is_gone(error) and generation.query is not None:
                 generation.query.stop()
-                raise  # it goes on from its checkpoint once Spark runs again
-            generation.move(SwapState.FAILED)
+                raise  # continued from its checkpoint once Spark runs again
+            generation.state = SwapState.FAILED
             lifecycle.discard(generation)
             if isinstance(error, TurnoutError) or is_store_failure(error):
                 raise
@@ -135,7 +125,7 @@ class Builder:
                 yield
         except Exception as error:
             if self._stopping.is_set():
-                raise Stopping from error  # its clients are closed already; its message waits in the store
+                raise Stopping from error  # the clients are closed; the message waits in the store
             raise
 
     def catch_up(self, generation: Generation, *, first: bool) -> None:
@@ -167,24 +157,18 @@ class Builder:
         return self._generations.resume(begun)
 
     def _enter(self, generation: Generation, state: SwapState) -> None:
-        generation.move(state)
+        generation.state = state
         self._generations.ledger.set_status(state=state.value)
 
 
 def _build_failed(why: str) -> TurnoutError:
-    return TurnoutError(
-        code="build_failed",
-        message=f"the build failed: {why}",
-        hint="fix the cause, then send the message again",
-        status=502,
-    )
+    return TurnoutError("build_failed", f"the build failed: {why}", "fix the cause, then send the message again")
 
 
 def _too_slow(generation: Generation, limit: float) -> TurnoutError:
     left = generation.offsets.behind(generation.target)
     return TurnoutError(
-        code="build_timeout",
-        message=f"the build did not catch up within {limit:g} seconds ({left:,} records were left)",
-        hint="raise swap.catch_up_timeout_seconds, or start later in the topics",
-        status=504,
+        "build_timeout",
+        f"the build did not catch up within {limit:g} seconds ({left:,} records were left)",
+        "raise swap.catch_up_timeout_seconds, or start later in the topics",
     )

@@ -1,7 +1,7 @@
-"""The queue of control messages: they come in from the control topic or a surface, wait, and get their one outcome.
+"""The queue of control messages: they come from the control topic or a surface, wait, and get one outcome each.
 
-The store keeps a message before anything is done with it, so a crash loses none. What a message means is `control`,
-which one is built is `swap_rules`.
+The store keeps a message before anything else happens, so a crash loses none. `control` says what a message means,
+`swap_rules` which one is built.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _HINT = f"send one JSON object of at most {MAX_MESSAGE_BYTES:,} bytes, as UTF-8 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The outcome of one message, for whoever sent it."""
+    """The outcome of one message, for its sender."""
 
     outcome: Outcome
     detail: str
@@ -53,7 +53,7 @@ class Answer:
 
 @dataclass(slots=True)
 class QueuedMessage:
-    """A message on its way: what the store keeps of it, what it says, and its answer once it has one."""
+    """A waiting message: what the store keeps of it, what it asks for, and later its answer."""
 
     record: MessageRecord
     parsed: ParsedMessage
@@ -80,7 +80,7 @@ class ControlQueue:
         self.arrived = threading.Event()
 
     def open(self) -> None:
-        """Take up what waited when the process ended, and read the control topic; does nothing when open."""
+        """Queue the messages that the store has without an outcome, and read the control topic; nothing if open."""
         if self._reader is not None:
             return
         with self._lock:
@@ -104,7 +104,7 @@ class ControlQueue:
 
     @property
     def trouble(self) -> str | None:
-        """Why messages of the control topic do not come, if so."""
+        """Why the control topic cannot be read; None if it can."""
         return self._reader.trouble if self._reader is not None else None
 
     @property
@@ -113,7 +113,7 @@ class ControlQueue:
         return self._reader is not None and self._reader.caught_up.is_set()
 
     def close(self) -> None:
-        """Stop reading; whoever waits for an answer waits no longer, and messages without an outcome stay stored."""
+        """Stop reading, and wake all who wait for an answer. Messages without an outcome stay in the store."""
         for message in self.waiting():
             message.done.set()
         if self._reader is not None:
@@ -122,14 +122,14 @@ class ControlQueue:
             self._acks.close()
 
     def submit(self, raw: bytes | str, requester: str) -> QueuedMessage:
-        """Take a message from a surface, which can wait for its answer."""
+        """Queue a message of a surface, which can wait for its answer. May block for a write to the store."""
         try:
             return self._take([self._record(raw, requester)])[0]
         except duckdb.Error as error:
             raise store_failed(error) from error
 
     def deliver(self, records: Sequence[ControlRecord]) -> None:
-        """Take messages from the control topic, whatever they are; raises only where the store is at fault."""
+        """Queue messages of the control topic, valid or not; raises only if the store fails."""
         self._take(
             [
                 replace(
@@ -176,7 +176,7 @@ class ControlQueue:
         return messages
 
     def _stored(self, records: Sequence[MessageRecord]) -> list[MessageRecord | None]:
-        """The messages in the store; None for those that were there. One that the store cannot hold blocks no other."""
+        """Store messages; None for those it had before. One that the store cannot hold does not block the others."""
         try:
             return self._ledger.add_messages(records)
         except Exception as error:
@@ -194,28 +194,28 @@ class ControlQueue:
         text, whole = kept_text(raw)
         if whole:
             return MessageRecord(text, requester)
-        # Where the text is not what came, only what came says what is wrong with it.
+        # The kept text differs from the message, so the message itself must be checked.
         parsed = self._parsed(raw)
         refused = parsed.message if isinstance(parsed, ControlRejected) else "it is no text that can be kept"
         return MessageRecord(text, requester, refused=refused)
 
     def _parsed(self, raw: bytes | str | None) -> ParsedMessage:
-        """What a message says, or why it cannot be followed; whatever it is, it has an outcome."""
+        """What a message asks for, or its rejection: every message gets an outcome."""
         try:
             return parse_message(raw, self._settings.sources, self._settings.joined_views, self._rules.fault)
         except ControlRejected as error:
             return error
         except Exception as error:
             log.exception("a control message could not be read")
-            return ControlRejected(message=f"it cannot be read ({first_line(error)})", hint=_HINT)
+            return ControlRejected(f"it cannot be read ({first_line(error)})", _HINT)
 
     def _queued(self, record: MessageRecord) -> QueuedMessage:
         if record.refused is None:
             return QueuedMessage(record, self._parsed(record.raw))
-        return QueuedMessage(record, ControlRejected(message=record.refused, hint=_HINT))
+        return QueuedMessage(record, ControlRejected(record.refused, _HINT))
 
     def _acknowledge(self) -> None:
-        """Send outcomes that were not sent yet. After a crash one may be sent twice, but never none."""
+        """Send outcomes that were not sent yet. A crash may repeat one, but loses none."""
         if self._acks is None:
             return
         try:
@@ -225,12 +225,12 @@ class ControlQueue:
             if waiting and self._acks.flush(1.0):
                 self._ledger.acknowledged([number for number, _ in waiting])
         except (duckdb.Error, TurnoutError) as error:
-            # The outcomes are decided and kept: a failure to send them must not look like a failure to decide.
+            # The outcomes stand and are stored: a failure to send them must not look like a failed swap.
             self._say("WARNING", f"outcomes are acknowledged later: {error}")
 
 
 def _is_about_the_message(error: Exception) -> bool:
-    """Whether the message that is written caused an error, and not the store."""
+    """Whether the message caused the error, and not the store."""
     if isinstance(error, duckdb.Error):
         return isinstance(error, (duckdb.DataError, duckdb.InvalidInputException, duckdb.NotSupportedError))
     return isinstance(error, (ValueError, TypeError, ArithmeticError))

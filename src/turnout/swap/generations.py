@@ -1,6 +1,6 @@
-"""One generation (tables in the store, a streaming query, a checkpoint), and how it is made, resumed and removed whole.
+"""A generation (tables in the store, a streaming query, a checkpoint): made, resumed and removed as a whole.
 
-When that happens is the decision of builder and lifecycle.
+Builder and lifecycle decide when.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from turnout.kafka.topics import Topics
 from turnout.logs import about
 from turnout.plan.offsets import Lost, Offsets
 from turnout.plan.plan import Plan
-from turnout.plan.swap_rules import SwapState, advance
+from turnout.plan.swap_rules import SwapState
 from turnout.spark.cluster import is_local
 from turnout.spark.folders import checkpoints_of, folder_at
 from turnout.spark.generation import GenerationQuery, Kafka
@@ -55,7 +55,7 @@ class Clients:
 
 
 class Generation:
-    """One generation: its record, its tables, its query and how far it is. Reports come on the query's thread."""
+    """One generation: its record, tables, query and progress. The query calls it from its own thread."""
 
     def __init__(
         self, record: GenerationRecord, tables: GenerationTables, clients: Clients, say: Say, counters: Counters
@@ -68,7 +68,7 @@ class Generation:
         self.build_seconds = self.catch_up_seconds = 0.0
         self.lingering_since = 0.0
         self.waiting = False
-        """Whether its query has ended and is to be started again at `restart_at`."""
+        """Whether its query has ended, to be restarted at `restart_at`."""
         self.restarts = 0
         self.restart_at = 0.0
         self._clients = clients
@@ -81,16 +81,13 @@ class Generation:
         self.offsets = Offsets.kept(progress.offsets, self.start)
         self.records = progress.records
         self.newest_record = newest_record(tables.database) if progress.records else None
-        """The time of the newest record in milliseconds since 1970, of those that it shows if it is published."""
+        """Its time, in milliseconds since 1970."""
         self.changed = threading.Event()
         self.views_built = progress.views_built
 
     @property
     def plan(self) -> Plan:
         return self.record.plan
-
-    def move(self, to: SwapState) -> None:
-        self.state = advance(self.state, to)
 
     def percent(self) -> float:
         """How much of the way from start to target is done."""
@@ -143,22 +140,22 @@ class Generation:
         self._tell("WARNING", str(lost))
 
     def gaps(self, found: Sequence[tuple[str, int, int, int]]) -> None:
-        """Topic, partition, first and last-but-one offset of records that were not there: why, is found out later."""
+        """Have missing records looked into: topic, partition, first offset, and the one after the last."""
         self._clients.lost_records.check([Gap(*place, report=partial(self.lost, self.number)) for place in found])
 
     def denied(self, topic: str, read: Offsets) -> bool:
-        """Whether a topic that was read up to `read` is there, but could not be seen; TurnoutError if nobody knows."""
+        """Whether a topic that was read up to `read` exists, but was hidden; TurnoutError if Kafka does not answer."""
         try:
             ends = self._clients.topics.end_offsets([topic])
         except TurnoutError as error:
             if error.code in ("not_authorized", "unknown_topic"):
                 return error.code == "not_authorized"
             raise
-        return read.topic(topic).made_anew(ends) is None  # it is there again: the same one, or another
+        return read.topic(topic).made_anew(ends) is None  # it is visible again: the same topic, or a new one
 
 
 class Generations:
-    """Makes, resumes and removes generations."""
+    """Makes, resumes and removes them."""
 
     def __init__(
         self, settings: Settings, ledger: Ledger, session: SparkSession, clients: Clients, say: Say, counters: Counters
@@ -179,7 +176,7 @@ class Generations:
         return take_samples(layout, values, self._schemas)
 
     def estimate(self, plan: Plan) -> dict[str, int]:
-        """How many records each source would start with."""
+        """How many records each source would catch up on."""
         start, target = self._range(plan)
         return {s: start.topic(topic).behind(target.topic(topic)) for s, topic in plan.topics.items()}
 
@@ -197,7 +194,7 @@ class Generations:
         return self._alive(record, tables)
 
     def resume(self, record: GenerationRecord) -> Generation:
-        """A generation that the store has from before."""
+        """A generation of the store, after a restart."""
         tables = self._tables(record)
         tables.renew()
         return self._alive(record, tables)
@@ -212,7 +209,7 @@ class Generations:
         return generation
 
     def give_query(self, generation: Generation) -> None:
-        """A query for the generation, not started yet, in place of one whose session is gone."""
+        """Give the generation a query, not started yet; it replaces one of a Spark that has ended."""
         settings = self.settings
         anywhere = not is_local(settings.spark.master)
         kafka = Kafka(
@@ -240,7 +237,7 @@ class Generations:
         self.clear(generation.number)
 
     def clear(self, number: int) -> None:
-        """Remove what a generation left in the store and on disk."""
+        """Remove a generation from the store and from disk."""
         with self.ledger.database.write() as cursor:
             cursor.execute(f"DROP SCHEMA IF EXISTS g{number} CASCADE")
             self.ledger.remove_generation(cursor, number)
@@ -248,7 +245,7 @@ class Generations:
         give_back()
 
     def clear_all_but(self, kept: int) -> list[int]:
-        """Remove what a crash or a stop left behind; the numbers of what was removed."""
+        """Remove all other generations, which a crash or a stop left behind; returns their numbers."""
         with self.ledger.database.read() as cursor:
             rows = cursor.execute("SELECT schema_name FROM duckdb_schemas() WHERE schema_name ~ '^g[0-9]+$'").fetchall()
         found = {int(name[1:]) for (name,) in rows}
@@ -259,7 +256,7 @@ class Generations:
         return [number for number in stale if number]
 
     def _ends(self, topics: Sequence[str]) -> Offsets:
-        """Where topics end now; those that are gone are left out."""
+        """The ends of topics, without those that do not exist any more."""
         found: dict[tuple[str, int], int] = {}
         for topic in topics:
             try:
@@ -278,7 +275,7 @@ class Generations:
 
 
 def _explained(kafka: KafkaSettings, words: Sequence[str]) -> str:
-    """Why a query ended: a cause that is known, or what the innermost exception says."""
+    """Why a query ended: a known cause, or the text of the innermost exception."""
     if not any("kafka" in word.lower() for word in words):
         return words[-1]
     cause = explain(kafka, "; ".join(words))

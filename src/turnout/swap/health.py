@@ -1,6 +1,6 @@
-"""Why the tables do not follow their topics: one reason for each subject, logged once when it comes and when it goes.
+"""Why the tables do not follow their topics: one reason for each subject, logged when it comes and when it goes.
 
-Other modules report here what they notice; any thread may read the readiness.
+The modules of `swap` report here; any thread may read the readiness.
 """
 
 from __future__ import annotations
@@ -8,27 +8,27 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum
 
 Say = Callable[[str, str], None]
-"""Where log lines go: level, text."""
+"""Logs a line: level, text."""
 
 
-class Subject(StrEnum):
-    """What can be wrong, the more telling first."""
+class Subject(Enum):
+    """What can fail, the most important first: the code for programs, and the hint for people."""
 
-    STORE = "store"
-    SPARK = "spark"
-    KAFKA = "kafka"
-    START = "start"
-    STEP = "step"
-    READING = "reading"
-    CONTROL = "control"
+    STORE = ("store_unavailable", "check that the disk of data_dir has room; Turnout tries again by itself")
+    SPARK = ("spark_gone", "Turnout starts it again by itself; the tables stay as they are until then")
+    KAFKA = ("kafka_unreachable", "check that the brokers run; `turnout check` says what is wrong")
+    START = ("starting", "try again in some seconds")
+    STEP = ("failing", "fix what the message names; Turnout tries again by itself")
+    READING = ("not_reading", "fix what the message names; Turnout tries again by itself")
+    CONTROL = ("control_not_read", "fix what the message names; the tables follow their topics meanwhile")
 
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """Whether viewers can be sent here, and why or why not: a code for programs, and what to do."""
+    """Whether viewers can be sent here, with the reason: a code for programs, and a hint for people."""
 
     ready: bool
     reason: str
@@ -36,20 +36,8 @@ class Readiness:
     hint: str = ""
 
 
-# Code and hint of a reason; the first is what a program may rely on.
-_TOLD = {
-    Subject.STORE: ("store_unavailable", "check that the disk of data_dir has room; Turnout tries again by itself"),
-    Subject.SPARK: ("spark_gone", "Turnout starts it again by itself; the tables stay as they are until then"),
-    Subject.KAFKA: ("kafka_unreachable", "check that the brokers run; `turnout check` says what is wrong"),
-    Subject.START: ("starting", "try again in some seconds"),
-    Subject.STEP: ("failing", "fix what the message names; Turnout tries again by itself"),
-    Subject.CONTROL: ("control_not_read", "fix what the message names; the tables follow their topics meanwhile"),
-    Subject.READING: ("not_reading", "fix what the message names; Turnout tries again by itself"),
-}
-
-
 class Health:
-    """The reasons that stand."""
+    """The reasons of now."""
 
     def __init__(self, say: Say, starting: str) -> None:
         self._say = say
@@ -57,14 +45,14 @@ class Health:
         self._reasons: dict[Subject, str] = {Subject.START: starting}
 
     def bad(self, subject: Subject, reason: str, *, said: bool = False) -> None:
-        """A reason, from now on; said when it is new, unless whoever noticed has `said` it."""
+        """Set the reason of a subject; logs a new one, unless the caller has `said` it."""
         with self._lock:
             known, self._reasons[subject] = self._reasons.get(subject), reason
         if known != reason and not said:
             self._say("ERROR", reason)
 
     def good(self, subject: Subject, text: str = "") -> None:
-        """Nothing is wrong with the subject; `text` is said where something was."""
+        """Clear the reason of a subject; logs `text` if there was one."""
         with self._lock:
             known = self._reasons.pop(subject, None)
         if known is not None and text:
@@ -75,7 +63,7 @@ class Health:
             return subject in self._reasons
 
     def trouble(self) -> Readiness | None:
-        """The most telling reason; None where all is well."""
+        """The most important reason; None if there is none."""
         with self._lock:
             subject = next((subject for subject in Subject if subject in self._reasons), None)
-            return None if subject is None else Readiness(False, self._reasons[subject], *_TOLD[subject])
+            return None if subject is None else Readiness(False, self._reasons[subject], *subject.value)

@@ -1,13 +1,14 @@
-"""The life of generations: which are live, building or lingering; it restarts their queries and retires them.
+"""Which generations are live, building or lingering: restarts their queries, and retires them.
 
-Publisher and builder set which generation is live and which is being built. Only the orchestrator's thread calls it;
-other threads may read `live`, `building` and `lingering`.
+Publisher and builder set the live and the building one. Only the orchestrator's thread calls the methods; other
+threads may read `live`, `building` and `lingering`.
 """
 
 from __future__ import annotations
 
 import logging
 import time
+from dataclasses import dataclass, field
 
 import duckdb
 
@@ -27,18 +28,18 @@ PAUSES_SECONDS = (0.25, 5.0)
 _NO_ROOM = "No space left on device"
 
 
+@dataclass(slots=True)
 class Lifecycle:
     """All living generations."""
 
-    def __init__(self, settings: SwapSettings, health: Health, say: Say) -> None:
-        self._settings = settings
-        self._health = health
-        self._say = say
-        self._leftovers: list[Generation] = []
-        self.generations: Generations | None = None
-        self.live: Generation | None = None
-        self.building: Generation | None = None
-        self.lingering: list[Generation] = []
+    _settings: SwapSettings
+    _health: Health
+    _say: Say
+    generations: Generations | None = None
+    live: Generation | None = None
+    building: Generation | None = None
+    lingering: list[Generation] = field(default_factory=list)
+    _leftovers: list[Generation] = field(default_factory=list)
 
     def all(self) -> list[Generation]:
         some = [self.live, self.building, *self.lingering, *self._leftovers]
@@ -48,13 +49,13 @@ class Lifecycle:
         """Start queries again that ended, and close generations whose time is over."""
         if self.live is not None:
             self.keep_reading(self.live)
-        if not self._health.has(Subject.SPARK):  # a Spark that was just started is the published one's first
+        if not self._health.has(Subject.SPARK):  # after a restart, the published generation comes first
             for generation in self.lingering:
                 self.keep_reading(generation)
         self._retire()
 
     def go_on(self, generations: Generations) -> None:
-        """Spark was started anew: every generation goes on from its checkpoint, the published one first."""
+        """After a restart of Spark: give every generation a query from its checkpoint, the published one first."""
         self.generations = generations
         for generation in [self.live, *self.lingering]:
             if generation is not None:
@@ -62,7 +63,7 @@ class Lifecycle:
                 generation.waiting, generation.restarts, generation.restart_at = True, 1, 0.0
 
     def keep_reading(self, generation: Generation) -> None:
-        """Start a query again that ended by itself, after a pause that grows."""
+        """Restart a query that has ended, after a pause that grows."""
         query = generation.query
         assert query is not None
         shown = generation is self.live or generation is self.building
@@ -77,21 +78,21 @@ class Lifecycle:
                 self._pause(generation)
                 self._note_failure(generation, failure, shown)
             if generation.waiting and time.monotonic() >= generation.restart_at:
-                self._pause(generation)  # should it not start, then not again at once
+                self._pause(generation)  # before the next attempt, if this one fails
                 query.start()
                 generation.waiting = False
 
     def begin(self, generation: Generation) -> None:
-        """A build has begun: whatever kept the orchestrator from that is over."""
+        """Note a build. What kept the orchestrator from building is over."""
         self.building = generation
         self._health.good(Subject.STEP)
 
     def replace(self, old: Generation | None, new: Generation) -> None:
-        """`new` is published; what was published before lingers."""
-        new.move(SwapState.LIVE)
+        """Make `new` the live generation; `old` lingers."""
+        new.state = SwapState.LIVE
         self.lingering = [g for g in self.lingering if g is not new]
         if old is not None:
-            old.move(SwapState.LINGERING)
+            old.state = SwapState.LINGERING
             old.lingering_since = time.monotonic()
             self.lingering.append(old)
         self.live = new
@@ -99,7 +100,7 @@ class Lifecycle:
             self._clear_shown_before(new)
 
     def discard(self, generation: Generation) -> None:
-        """Remove a failed build; when the store fails at that too, later."""
+        """Remove a failed build: now, or later if the store fails."""
         self._leftovers.append(generation)
         try:
             self._remove_leftovers()
@@ -123,12 +124,12 @@ class Lifecycle:
             self._health.bad(Subject.STORE, store_trouble(error))
 
     def _clear_shown_before(self, first: Generation) -> None:
-        """Whatever was shown before the first publish (nothing, or tables of other columns) has no query."""
+        """Remove the empty tables, or those with other columns, that readers saw before the first publish."""
         assert self.generations is not None
         try:
             self.generations.clear_all_but(first.number)
         except (duckdb.Error, TurnoutError) as error:
-            log.warning("what was shown before is removed at the next start: %s", first_line(error))
+            log.warning("the tables of before the first publish are removed at the next start: %s", first_line(error))
 
     def _retire(self) -> None:
         lingering = {g.number: g.lingering_since for g in self.lingering}
@@ -136,7 +137,7 @@ class Lifecycle:
         for number in to_retire(lingering, time.monotonic(), seconds, most):
             generation = next(g for g in self.lingering if g.number == number)
             self.lingering.remove(generation)
-            generation.move(SwapState.RETIRED)
+            generation.state = SwapState.RETIRED
             self._leftovers.append(generation)
         self._remove_leftovers()
 

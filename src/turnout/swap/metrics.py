@@ -1,7 +1,4 @@
-"""What Prometheus can ask for: counters that add up what has happened, and the state of the moment.
-
-`serve/metrics.py` renders them.
-"""
+"""Metrics: counters of this process, and the state of one moment. `serve/metrics.py` writes them for Prometheus."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ _SECONDS = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
 
 
 class Counters:
-    """Of this process, from its start; any thread may add to them."""
+    """From the start of the process; any thread may add to them."""
 
     def __init__(self) -> None:
         self._batches = Histogram(
@@ -36,7 +33,7 @@ class Counters:
             self._batches.labels(phase)
 
     def batch(self, seconds: float, bad: int, evicted: Mapping[str, int], *, live: bool) -> None:
-        """A batch is in the store."""
+        """Count a batch that the store has committed."""
         self._batches.labels("live" if live else "catching_up").observe(seconds)
         self._bad.inc(bad)
         for table, count in evicted.items():
@@ -48,7 +45,7 @@ class Counters:
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """The state of one moment, without a question to the store or to Kafka."""
+    """The state of one moment, as the orchestrator has last seen it."""
 
     readiness: Readiness
     counters: Counters = field(default_factory=Counters)

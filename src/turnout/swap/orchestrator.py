@@ -1,7 +1,7 @@
-"""The orchestrator: the one thread that starts, restarts, swaps and ends generations, and what it shows of that.
+"""The orchestrator: one thread that starts, restarts, swaps and ends generations; it shows their status to others.
 
-It decides nothing by itself: waiting messages are decided in `swaps`, generations live in `lifecycle`. No error ends
-the thread: it says what is wrong (`health`) and tries again.
+`swaps` decides waiting messages, `lifecycle` keeps generations reading. No error ends the thread: it reports the error
+to `health` and tries again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from turnout.kafka.end_watch import EndWatch
 from turnout.kafka.lag import LagMeter
 from turnout.kafka.lost_records import LostRecords
 from turnout.kafka.topics import Topics
-from turnout.logs import apart
+from turnout.logs import about
 from turnout.plan.joins import Join
 from turnout.plan.offsets import Offsets
 from turnout.plan.retries import growing_pause
@@ -53,7 +53,7 @@ STOP_SECONDS = 10.0
 
 
 class Orchestrator:
-    """The life of all generations. Surfaces use `queue`, `status` and `readiness` from their threads."""
+    """Runs all generations on its thread. Surfaces call `queue`, `status` and `readiness` from theirs."""
 
     def __init__(self, settings: Settings, database: Database, engine: Engine) -> None:
         self._settings = settings
@@ -71,7 +71,7 @@ class Orchestrator:
         self._lifecycle = Lifecycle(settings.swap, self._health, self.say)
         self._publisher = Publisher(self._ledger, self.queue, self._lifecycle, self.say, first_plan(settings))
         self._swaps: Swaps | None = None
-        """None until everything is prepared, and again when Spark is gone."""
+        """None until everything is prepared, and again when Spark has ended."""
         self._control_awaited = False
         self._failures = 0
         self._status_at = 0.0
@@ -83,9 +83,9 @@ class Orchestrator:
         self._thread.start()
 
     def stop(self, timeout_seconds: float = STOP_SECONDS) -> None:
-        """Stop reading and deciding, in a bounded time; what is in the store stays as it is.
+        """Stop reading and deciding, in a bounded time; the store keeps what it has.
 
-        All parts end at once, each on a thread: one that hangs costs the others nothing.
+        Each part ends on a thread of its own, so that one that hangs does not hold up the others.
         """
         self._stopping.set()
         self.queue.arrived.set()
@@ -101,7 +101,7 @@ class Orchestrator:
         return _each_on_a_thread([partial(query.stop, timeout_seconds) for query in queries])
 
     def say(self, level: str, text: str) -> None:
-        """One line for people: in `orchestrator_logs` and in the log of the process."""
+        """Write one line to `orchestrator_logs` and to the log of the process."""
         log.log(getattr(logging, level), text)
         try:
             self._ledger.log(level, text)
@@ -110,18 +110,19 @@ class Orchestrator:
 
     def status(self) -> dict[str, Any]:
         """The status row, with the progress of a build, lag and rate."""
-        status = self._ledger.status()
-        live, building = self._lifecycle.live, self._lifecycle.building
-        status["sources"] = list(self._settings.sources)
-        status["joins"] = [join.value for join in Join]
-        status["start"] = str(self._publisher.plan.start)
-        status["records"] = live.records if live else 0
-        status["recordsPerSecond"] = self._lag.reading.records_per_second
-        status["progress"] = building.progress() if building else None
-        status["lingering"] = [generation.number for generation in self._lifecycle.lingering]
-        readiness = self.readiness()
-        status["ready"], status["reason"] = readiness.ready, readiness.reason
-        return status
+        live, building, readiness = self._lifecycle.live, self._lifecycle.building, self.readiness()
+        return {
+            **self._ledger.status(),
+            "sources": list(self._settings.sources),
+            "joins": list(Join),
+            "start": str(self._publisher.plan.start),
+            "records": live.records if live else 0,
+            "recordsPerSecond": self._lag.reading.records_per_second,
+            "progress": building.progress() if building else None,
+            "lingering": [generation.number for generation in self._lifecycle.lingering],
+            "ready": readiness.ready,
+            "reason": readiness.reason,
+        }
 
     def readiness(self) -> Readiness:
         """Whether the tables follow the topics, and if not, why."""
@@ -138,7 +139,7 @@ class Orchestrator:
         return Readiness(True, f"generation {live.number} is published")
 
     def metrics(self) -> Metrics:
-        """Counters, and the state as it is known; asks nobody."""
+        """Counters, and the state as last seen; asks neither the store nor Kafka."""
         reading, living = self._lag.reading, self._lifecycle.all()
         live, building = self._lifecycle.live, self._lifecycle.building
         return Metrics(
@@ -157,7 +158,7 @@ class Orchestrator:
         )
 
     def topics(self) -> list[str]:
-        """The names of all topics that Turnout's Kafka identity may see; asks Kafka, so it may block."""
+        """The names of all topics that Turnout may see; asks Kafka, so it may block."""
         return sorted(self._clients.topics.names())
 
     def _run(self) -> None:
@@ -170,7 +171,7 @@ class Orchestrator:
                 return
             except Exception as error:
                 if self._stopping.is_set():
-                    return  # the clients that it used are closed
+                    return  # it used clients that are closed by now
                 self._failed_step(error)
             self.queue.arrived.wait(TICK_SECONDS)
             self.queue.arrived.clear()
@@ -203,7 +204,7 @@ class Orchestrator:
         self._stopping.wait(growing_pause(self._failures, *PAUSES_SECONDS))
 
     def _let_go_of_spark(self, reason: str) -> None:
-        """Spark is gone. Its queries are ended here, so that the next step starts all anew; reads go on meanwhile."""
+        """End the queries of a Spark that has ended: the next step starts everything again. Viewers read meanwhile."""
         self._health.bad(Subject.SPARK, reason)
         self._swaps = None
         _join(self._stop_queries(STOP_SECONDS), time.monotonic() + STOP_SECONDS)
@@ -215,7 +216,7 @@ class Orchestrator:
     # -- starting
 
     def _prepare(self) -> Swaps:
-        """Start Spark, take up what the store has, and begin to listen. Whatever fails, all of it may be done again."""
+        """Start Spark, resume the store's generations, and read control messages; can be repeated after a failure."""
         session = self._engine.session()
         if self._stopping.is_set():
             raise Stopping
@@ -236,7 +237,7 @@ class Orchestrator:
         return self._swaps
 
     def _take_up_store(self, generations: Generations) -> GenerationRecord | None:
-        """What was published lives on, or else a first build that was under way; that one is returned."""
+        """Resume the published generation; if there is none, return the first build that was under way."""
         self._lifecycle.generations = generations
         number, self._publisher.previous = self._ledger.published()
         records, signature = self._ledger.generations(), layout_signature(self._settings)
@@ -247,31 +248,27 @@ class Orchestrator:
         for stale in generations.clear_all_but(begun.generation if begun else number):
             self.say("INFO", f"closed generation {stale}: it was not published when the process ended")
         if record is None:
-            self._show_nothing()
+            self._show_empty_tables()
         elif record.layout == signature:
-            self._resume(generations, record)
+            live = self._lifecycle.live = generations.resume(record)
+            live.state, live.waiting = SwapState.LIVE, True  # `lifecycle` starts its query
+            self._publisher.plan = record.plan
+            self.say("INFO", f"resuming generation {number}: {record.plan.describe()}")
         else:
             self._publisher.plan = record.plan.carried_over_to(self._publisher.plan)
             self.say("INFO", "columns, keys or views have changed in the configuration: a new generation is built")
         return begun
 
-    def _show_nothing(self) -> None:
-        """Before anything is published the tables are there, and empty."""
+    def _show_empty_tables(self) -> None:
+        """Before the first publish, readers find the tables, without rows."""
         tables = GenerationTables(self._database, 0, layout_of(self._settings, self._publisher.plan))
         with self._database.write() as cursor:
             tables.drop(cursor)
             tables.create(cursor, views_built=True)
             tables.publish(cursor)
 
-    def _resume(self, generations: Generations, record: GenerationRecord) -> None:
-        live = self._lifecycle.live = generations.resume(record)
-        live.state = SwapState.LIVE
-        live.waiting = True  # `lifecycle` starts its query
-        self._publisher.plan = record.plan
-        self.say("INFO", f"resuming generation {record.generation}: {record.plan.describe()}")
-
     def _await_control(self) -> None:
-        """Wait for the messages of the control topic, but not for ever once Kafka answers: it may live elsewhere."""
+        """Wait for messages of the control topic; once Kafka answers, only for some seconds: it may be elsewhere."""
         if self._control_awaited or self.queue.caught_up:
             return
         self._clients.topics.names()
@@ -287,8 +284,8 @@ class Orchestrator:
     # -- tending
 
     def _tend(self) -> None:
-        """What goes on beside everything else: generations read and retire, and the status row is fresh."""
-        with apart():
+        """Keep generations reading, retire them, and write the status row; called between all other steps."""
+        with about(only=True):
             self._lifecycle.tend()
             now = time.monotonic()
             if now - self._status_at >= STATUS_SECONDS:
@@ -312,7 +309,7 @@ class Orchestrator:
             self._ledger.set_status(lag=reading.lag)
 
     def _reopen_store(self) -> None:
-        """See whether the store takes writes again. After some errors DuckDB refuses until it is opened again."""
+        """Try a write, and reopen the store where needed: after some errors DuckDB refuses every write until then."""
         try:
             with self._database.write() as cursor:
                 cursor.execute("UPDATE turnout.published SET generation = generation")

@@ -1,12 +1,13 @@
-"""What is published: its plan and the plan before, and every change of that, each in one transaction.
+"""The publisher: switches the published generation and writes the outcomes of messages, in one transaction each.
 
-It builds and decides nothing. Messages get their outcomes here, together with what these outcomes say has happened.
+It knows the published plan and the previous one. It builds and decides nothing.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -24,16 +25,16 @@ from turnout.swap.health import Say
 from turnout.swap.lifecycle import Lifecycle
 
 
+@dataclass(slots=True)
 class Publisher:
-    """Switches what is shown, and gives messages their outcomes; on the orchestrator's thread."""
+    """Publishes generations, on the orchestrator's thread."""
 
-    def __init__(self, ledger: Ledger, queue: ControlQueue, lifecycle: Lifecycle, say: Say, plan: Plan) -> None:
-        self._ledger = ledger
-        self._queue = queue
-        self._lifecycle = lifecycle
-        self._say = say
-        self.plan = plan
-        self.previous: Plan | None = None
+    _ledger: Ledger
+    _queue: ControlQueue
+    _lifecycle: Lifecycle
+    _say: Say
+    plan: Plan
+    previous: Plan | None = None
 
     @property
     def number(self) -> int:
@@ -83,7 +84,7 @@ class Publisher:
             self._say("INFO", f"swapped {before} -> generation {generation.number} ({decision.plan.describe()})")
 
     def fail(self, messages: Sequence[QueuedMessage], decision: Decision, error: TurnoutError) -> None:
-        """What was asked for was not built: the published generation stays."""
+        """Record that a swap failed; the published generation stays."""
         self.set_state(SwapState.LIVE)
         number = self.number
         self._say("ERROR", f"the swap to {decision.plan.describe()} failed: {error}; generation {number} goes on")
@@ -93,7 +94,7 @@ class Publisher:
         self._queue.settle(messages, answers, lambda cursor: self._ledger.add_swap(cursor, swap))
 
     def unchanged(self, messages: Sequence[QueuedMessage], decision: Decision) -> None:
-        """Nothing is to be built: all verdicts are known."""
+        """Write the outcomes of messages that need no build."""
         verdicts = list(zip(messages, decision.verdicts, strict=True))
         unchanged = [message for message, verdict in verdicts if verdict.outcome is Outcome.UNCHANGED]
         if unchanged:

@@ -1,12 +1,12 @@
-"""Swaps: decides the waiting messages, and has performed what they ask for; on the orchestrator's thread.
+"""Swaps: decides the waiting messages by the rules of `swap_rules`, and does what they ask for.
 
-The rules are `swap_rules`, building is the builder's, switching and outcomes are the publisher's.
+The builder builds, the publisher switches and writes outcomes. All on the orchestrator's thread.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from turnout.config.topic_rules import TopicRules
 from turnout.errors import TurnoutError
@@ -25,24 +25,16 @@ _SHOWN_OF_A_MESSAGE = 500
 _TEMPORARY = ("kafka_unreachable", "registry_unreachable", "registry_refused")
 
 
+@dataclass(frozen=True, slots=True)
 class Swaps:
     """From waiting messages to their outcomes."""
 
-    def __init__(
-        self,
-        queue: ControlQueue,
-        publisher: Publisher,
-        lifecycle: Lifecycle,
-        builder: Builder,
-        rules: TopicRules,
-        say: Say,
-    ) -> None:
-        self._queue = queue
-        self._publisher = publisher
-        self._lifecycle = lifecycle
-        self._builder = builder
-        self._rules = rules
-        self._say = say
+    _queue: ControlQueue
+    _publisher: Publisher
+    _lifecycle: Lifecycle
+    _builder: Builder
+    _rules: TopicRules
+    _say: Say
 
     def publish_first(self) -> None:
         """Build what the configuration and the control topic together ask for, and publish it."""
@@ -59,7 +51,7 @@ class Swaps:
         self._publisher.publish(generation, messages, decision, Outcome.APPLIED)
 
     def _fault_without_messages(self) -> str:
-        """What is wrong with the plan that no message has touched: no message is to blame for that."""
+        """The fault of the plan without any message: no message is rejected for that one."""
         try:
             self._builder.validate(self._publisher.plan)
         except TurnoutError as error:
@@ -67,7 +59,7 @@ class Swaps:
         return ""
 
     def decide(self) -> None:
-        """Take the next messages that can be decided together."""
+        """Decide the next messages that can be decided together, and do what they ask for."""
         waiting = self._queue.waiting()
         decision = decide([message.parsed for message in waiting], self._publisher.plan, self._publisher.number)
         messages = waiting[: len(decision.verdicts)]
@@ -102,15 +94,11 @@ class Swaps:
     def _reject(self, message: QueuedMessage, error: TurnoutError) -> None:
         """Put a rejection in the place of a message; the queue is then decided without it."""
         message.parsed = ControlRejected(
-            message=error.message,
-            hint=error.hint,
-            code=error.code,
-            status=error.status,
-            request_id=message.request_id,
+            error.message, error.hint, code=error.code, status=error.status, request_id=message.request_id
         )
 
     def _dry_run(self, message: QueuedMessage, decision: Decision) -> None:
-        """Say what would happen, and do nothing."""
+        """Report what a build would do."""
         assert isinstance(message.parsed, ControlMessage)
         plan = decision.plan
         if message.parsed.action is Action.ROLLBACK:
@@ -127,14 +115,14 @@ class Swaps:
         self._queue.settle([message], [Answer(Outcome.UNCHANGED, "dryRun", self._publisher.number, report=report)])
 
     def _rollback(self, messages: Sequence[QueuedMessage], decision: Decision) -> None:
-        """Back to the plan before: at once while its generation lingers, else by an ordinary build."""
+        """Return to the previous plan: at once while its generation lingers, else by a build."""
         plan = self._publisher.previous
         if plan is None:
             self._reject(messages[0], _nothing_to_roll_back())
             return
         if faults := self._rules.faults(plan.topics.values()):
             message, hint = faults[0]
-            self._reject(messages[0], TurnoutError(code="bad_control", message=message, hint=hint, status=422))
+            self._reject(messages[0], TurnoutError("bad_control", message, hint))
             return
         lingering = [g for g in self._lifecycle.lingering if g.plan == plan and g.query is not None and g.query.running]
         target = replace(decision, plan=plan, work=Work.BUILD)
@@ -146,7 +134,7 @@ class Swaps:
         self._publisher.publish(generation, messages, target, Outcome.ROLLED_BACK)
 
     def _swap(self, messages: Sequence[QueuedMessage], decision: Decision, outcome: Outcome) -> None:
-        """Build the plan beside the published generation, and publish it; on failure nothing has changed."""
+        """Build the plan beside the published generation, and publish it; a failure changes nothing."""
         assert decision.carrier is not None
         try:
             self._publisher.set_state(SwapState.VALIDATING)
@@ -171,14 +159,13 @@ class Swaps:
 
 
 def _is_temporary(error: TurnoutError) -> bool:
-    """Whether the error says nothing against the plan: the same plan may be right in a moment."""
+    """Whether the error is temporary: the same plan may be valid in a moment."""
     return error.code in _TEMPORARY or is_gone(error)
 
 
 def _nothing_to_roll_back() -> TurnoutError:
     return TurnoutError(
-        code="nothing_to_roll_back",
-        message="there is no plan before the present one",
-        hint="a rollback needs an earlier swap; name topics or a join instead",
-        status=422,
+        "nothing_to_roll_back",
+        "there is no plan before the present one",
+        "a rollback needs an earlier swap; name topics or a join instead",
     )

@@ -16,7 +16,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from turnout.errors import TurnoutError
 from turnout.messages import MAX_SUBSCRIPTIONS, ChangesRequest, CloseCode, Unsubscribe, WindowRequest
-from turnout.serve.access import identity_of, refuse, subprotocol_of
+from turnout.serve.access import identity_of, subprotocol_of
 from turnout.serve.formats import to_json
 from turnout.serve.limits import Buckets, Rate, Viewers, caller
 from turnout.serve.live.changes import SharedChanges
@@ -28,6 +28,7 @@ from turnout.serve.live.selects import SharedSql
 from turnout.serve.live.summaries import SharedSummary
 from turnout.serve.live.windows import SharedWindow
 from turnout.serve.parameters import check_parameters
+from turnout.serve.responses import error_response
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +52,7 @@ class Live:
                 check_parameters(websocket.query_params)
                 held.enter_context(self._viewers.place(client))
             except TurnoutError as error:
-                await refuse(websocket.scope, websocket.receive, websocket.send, error)
+                await error_response(error)(websocket.scope, websocket.receive, websocket.send)
                 return
             await websocket.accept(subprotocol_of(websocket.scope))
             viewer = Viewer(websocket, self._hub, self._viewers, self._parsing, self._check_sql)
