@@ -3,8 +3,6 @@
 Errors go to standard error as `error: ...` and `hint: ...`, with exit code 1; wrong usage is 2.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import typer

@@ -1,7 +1,5 @@
 """`broker`: the embedded Kafka alone."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -3,8 +3,6 @@
 They change nothing.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import tempfile

@@ -1,7 +1,5 @@
 """`demo`: everything at once, with sample data."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

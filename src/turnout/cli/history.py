@@ -1,7 +1,5 @@
 """`history`: the swaps of a running server so far."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

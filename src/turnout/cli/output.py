@@ -1,7 +1,5 @@
 """How commands print: errors, JSON, tables and their cells. Text from outside never reaches the terminal as it is."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

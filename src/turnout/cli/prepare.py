@@ -1,7 +1,5 @@
 """`prepare`: what makes starts faster, once."""
 
-from __future__ import annotations
-
 from turnout.cli import output
 from turnout.cli.app import app
 

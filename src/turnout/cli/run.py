@@ -1,7 +1,5 @@
 """`run`: the orchestrator and the web page."""
 
-from __future__ import annotations
-
 import os
 import resource
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """`sql`: a SELECT over the tables of a running server."""
 
-from __future__ import annotations
-
 import sys
 from typing import Annotated, Literal
 

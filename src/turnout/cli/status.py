@@ -1,7 +1,5 @@
 """`status`: what a running server has published, and the progress of a swap."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

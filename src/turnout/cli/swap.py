@@ -1,7 +1,5 @@
 """`swap` and `rollback`: send a control message to a running server, and print its outcome."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Any
 

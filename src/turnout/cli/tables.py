@@ -1,7 +1,5 @@
 """`tables`: the tables of a running server."""
 
-from __future__ import annotations
-
 from rich.table import Table
 
 from turnout.cli import options, output

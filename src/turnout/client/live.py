@@ -55,7 +55,7 @@ class Live:
         self._headers = headers
         self._lock = threading.Lock()
         self._session: _Session | None = None
-        self._ending: list[_Session] = []
+        self._ending: list[threading.Thread] = []
 
     def add(self, subscription: S) -> S:
         """Ask the server for its data, now and whenever the connection was lost."""
@@ -93,14 +93,15 @@ class Live:
             session.soon(session.drop, subscription)
             if not session.members:
                 self._session = None
-                self._ending = [one for one in self._ending if one.thread.is_alive()] + [session]
+                self._ending = [thread for thread in self._ending if thread.is_alive()] + [session.thread]
                 session.soon(session.work.cancel)
 
     def _join(self) -> None:
         with self._lock:
             ending = list(self._ending)
-        for session in ending:
-            session.join()
+        for thread in ending:
+            if thread is not threading.current_thread():
+                thread.join(_JOIN_SECONDS)
 
 
 class _Session:
@@ -125,10 +126,6 @@ class _Session:
         self.work = self._loop.create_task(self._connect_for_ever())
         self.thread = threading.Thread(target=self._run, name="turnout-live", daemon=True)
         self.thread.start()
-
-    def join(self) -> None:
-        if threading.current_thread() is not self.thread:
-            self.thread.join(_JOIN_SECONDS)
 
     def soon(self, call: Callable[..., object], *arguments: Any) -> None:
         """Run on the session's thread; once that is gone, nothing is left to do."""

@@ -1,7 +1,5 @@
 """Live windows, summaries and SELECTs: each event is the whole of it, so a slow consumer gets only the newest."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar, Unpack

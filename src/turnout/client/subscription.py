@@ -4,8 +4,6 @@ The connection's thread puts messages in and sets the state; the consumer takes 
 Neither holds the other back. The kinds of data are in `newest.py` and `changes.py`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

@@ -3,8 +3,6 @@
 Answers are not validated by the models: a newer server may send more than this client knows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Finds the Java that Spark and the embedded broker run on; it starts nothing but ``java -version``."""
 
-from __future__ import annotations
-
 import functools
 import os
 import re

@@ -1,7 +1,5 @@
 """Outcomes of control messages, written to the acknowledgement topic through outages of the broker."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import threading

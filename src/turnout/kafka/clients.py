@@ -1,7 +1,5 @@
 """Clients of librdkafka: their properties, how they are made, and how their errors are worded."""
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Callable, Mapping

@@ -4,8 +4,6 @@ Knows the words of both clients, Java's and librdkafka's. Clients often say only
 steps of a connection are tried without a client (name, port, TLS, token endpoint), each for a bounded time.
 """
 
-from __future__ import annotations
-
 import re
 import socket
 import ssl

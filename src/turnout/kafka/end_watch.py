@@ -1,7 +1,5 @@
 """Waits for records that are new in Kafka, with far less work than Spark's own loop asks and plans with."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Sequence

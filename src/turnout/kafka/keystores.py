@@ -1,7 +1,5 @@
 """Key and trust stores and PEM files, opened by `keytool` and `openssl` for the client that cannot open them itself."""
 
-from __future__ import annotations
-
 import functools
 import re
 import shutil

@@ -3,8 +3,6 @@
 Measured on a thread of its own, because asking a broker that is away takes time that nobody else should wait.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable

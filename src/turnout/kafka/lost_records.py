@@ -4,8 +4,6 @@ A gap in the offsets alone says nothing, since compacted topics have many; Kafka
 A thread does that, again until Kafka answers: the batch that found the gap does not wait, and every loss is reported.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import queue

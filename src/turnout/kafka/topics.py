@@ -4,8 +4,6 @@ It only looks: nothing is created, committed or written, and no consumer group i
 answered within `timeout_seconds`, or ends in a TurnoutError that says what to do.
 """
 
-from __future__ import annotations
-
 import contextlib
 import difflib
 import threading

@@ -3,8 +3,6 @@
 It owns the broker's process, folder and settings. Topics and records are not its business: see ``testing``.
 """
 
-from __future__ import annotations
-
 import base64
 import fcntl
 import json

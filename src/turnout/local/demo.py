@@ -3,8 +3,6 @@
 It owns the order in which these start and stop. The server itself is `service.py`, the data `demo_data.py`.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -3,8 +3,6 @@
 A user comes first and its account some records later, so that a live view shows the row completing itself.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import threading
