@@ -17,7 +17,7 @@ from turnout.config import parse
 from turnout.config.tables import first_plan, layout_of
 from turnout.decode import Decoded
 from turnout.plan.joins import OFFSET_BITS, Duplicates, Join
-from turnout.store import narrow
+from turnout.store import affected, view_files
 from turnout.store.affected import hash_sql
 from turnout.store.batches import Progress
 from turnout.store.database import Database
@@ -176,7 +176,8 @@ def test_view_of_ids_with_columns_put_in_is_the_view_over_all_columns(
     table = tables.table("final_ui")
     shown = f"SELECT * EXCLUDE (_hash, _row) FROM {table} ORDER BY ALL"
     with pytest.MonkeyPatch.context() as patched, tables.batch(None) as batch:
-        patched.setattr(narrow, "_SHIFT", shift)
+        for module in (affected, view_files):
+            patched.setattr(module, "SIGN_BIT", shift)
         assert batch is not None
         batch.load(decoded({0: left, 1: pa.table(right)}))
         cursor = batch._cursor

@@ -39,7 +39,7 @@ ELSEWHERE = {
     "live/test_swaps.py": "kafka/lag spark/java_errors swap/generations swap/orchestrator swap/publisher swap/swaps",
     "live/test_sources.py": "spark/read/live",
     "live/test_leaks.py": "spark/py4j_sockets",
-    "live/test_exactness.py": "spark/read/source spark/views/sent_rows spark/writing store/deltas store/join_quality",
+    "live/test_exactness.py": "spark/read/source spark/views/sent_rows spark/writing store/join_quality",
     "live/test_three_sources.py": "spark/views/own_sql",
     "live/test_planned.py": "spark/views/runner",
     # The server over real sockets.
@@ -50,12 +50,10 @@ ELSEWHERE = {
     "test_saved_api.py": "store/saved_views",
     "test_limits.py": "serve/reader_watch serve/live/parsing",
     "test_reads.py": "serve/threads",
-    "test_live.py": "serve/live/changes serve/live/endpoint serve/live/hub serve/live/outbox serve/live/shared "
-    "serve/live/windows",
-    "test_snapshots.py": "serve/live/encoding",
+    "test_live.py": "serve/live/changes serve/live/endpoint serve/live/hub serve/live/outbox serve/live/windows",
     "test_metrics.py": "serve/metrics swap/metrics",
     # The store, by what its tables hold in the end.
-    "test_generation_tables.py": "store/affected store/batches store/narrow store/view_files",
+    "test_generation_tables.py": "store/affected store/batches store/view_files",
     "test_query_windows.py": "store/database",
     "test_merging.py": "store/feed",
     "test_window_rows.py": "store/identity store/query/tracked_read",

@@ -7,9 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from turnout.serve.live import changes, encoding
-from turnout.serve.live.changes import Snapshot
-from turnout.serve.live.encoding import snapshot_part
+from turnout.serve.live import changes
+from turnout.serve.live.changes import Snapshot, snapshot_part
 from turnout.serve.reads import Reads
 from turnout.store.database import Database
 from turnout.store.identity import ROW
@@ -27,7 +26,7 @@ def encoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         starts.append(start)
         return snapshot_part(tracked, reason, start)
 
-    monkeypatch.setattr(encoding, "SNAPSHOT_PART_ROWS", 1)
+    monkeypatch.setattr(changes, "SNAPSHOT_PART_ROWS", 1)
     monkeypatch.setattr(changes, "snapshot_part", counted)
     return starts
 

@@ -27,20 +27,21 @@ from turnout.store.affected import (
     evicted,
     hash_sql,
     keys_table,
+    narrowed,
     new,
+    numbered,
     put,
     shown_sql,
     stored_sql,
     touched,
     was,
+    widened,
 )
 from turnout.store.database import literal, next_version, registered, scalar
-from turnout.store.deltas import DeltaLog, TablePlace
-from turnout.store.feed import MAX_DELTA_ROWS, Wanted
+from turnout.store.feed import MAX_DELTA_ROWS, DeltaLog, TablePlace, Wanted
 from turnout.store.identity import ties
 from turnout.store.join_quality import move_quality, write_quality
-from turnout.store.narrow import narrowed, numbered, widened, widened_sql
-from turnout.store.view_files import Files, export_rows
+from turnout.store.view_files import Files, export_rows, widened_sql
 
 if TYPE_CHECKING:
     from turnout.store.generation_tables import GenerationTables

@@ -16,14 +16,16 @@ from typing import Literal
 import pyarrow as pa
 
 from turnout.errors import TurnoutError
+from turnout.messages import SNAPSHOT_PART_ROWS
 from turnout.plan.own_tables import SHOWN_OF_STORE
-from turnout.serve.live.encoding import changes_body, current_body, problem_body, snapshot_part, snapshot_starts
-from turnout.serve.live.outbox import Part, Subscription
-from turnout.serve.live.shared import Position, Readers, Shared, clients_of, reaches, retried
+from turnout.serve.formats import json_object, rows_json, to_json
+from turnout.serve.live.hub import Position, Readers, Shared, clients_of, reaches, retried
+from turnout.serve.live.outbox import Part, Subscription, current_body, problem_body
 from turnout.serve.reads import Reading, Reads
 from turnout.store.feed import Delta, Wanted
 from turnout.store.identity import ROW
 from turnout.store.query.tracked_read import TrackedWindow, track_window
+from turnout.store.query.window_rows import ChangeSet
 from turnout.store.query.windows import Window, split_name
 
 KEPT_CHANGES = 2_000
@@ -301,3 +303,36 @@ class SharedChanges(Shared):
 
 def _with_ids(tracked: TrackedWindow) -> pa.Table:
     return tracked.result.rows.append_column(ROW, tracked.ids)
+
+
+def snapshot_starts(tracked: TrackedWindow) -> range:
+    """Where the bodies of a whole table begin, each of a bounded size; an empty one is one body."""
+    return range(0, max(1, tracked.result.rows.num_rows), SNAPSHOT_PART_ROWS)
+
+
+def snapshot_part(tracked: TrackedWindow, reason: str, start: int) -> bytes:
+    result = tracked.result
+    fields = {
+        "table": result.table,
+        "generation": result.generation,
+        "version": result.version,
+        "reason": reason,
+        "last": start == snapshot_starts(tracked)[-1],
+        "columns": result.columns,
+    }
+    rows = result.rows.slice(start, SNAPSHOT_PART_ROWS)
+    ids = tracked.ids.slice(start, SNAPSHOT_PART_ROWS)
+    return json_object(fields, ids=to_json(ids.to_pylist()), rows=rows_json(rows))
+
+
+def changes_body(table: str, generation: int, since: int, version: int, changes: ChangeSet) -> bytes:
+    """What happened between two versions."""
+    fields = {"table": table, "generation": generation, "version": version, "since": since}
+    insert, update = _row_set(changes.insert), _row_set(changes.update)
+    return json_object(fields, insert=insert, update=update, delete=to_json(changes.delete))
+
+
+def _row_set(rows: pa.Table) -> bytes:
+    """Rows that have their ids in the last column."""
+    ids, values = rows.columns[-1], rows.select(rows.column_names[:-1])
+    return json_object({}, ids=to_json(ids.to_pylist()), rows=rows_json(values))
