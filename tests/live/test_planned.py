@@ -15,8 +15,7 @@ from turnout.plan.joins import Join
 from turnout.plan.plan import Plan
 from turnout.plan.tables import ViewTable
 from turnout.spark.session import pool, view_session
-from turnout.spark.views.planned import PlannedView
-from turnout.spark.views.runner import ViewRunner, sessions_of
+from turnout.spark.views.runner import PlannedView, ViewRunner, sessions_of
 from turnout.testing import wait_until
 
 if TYPE_CHECKING:

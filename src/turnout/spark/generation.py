@@ -23,7 +23,7 @@ from turnout.spark.folders import folder_at
 from turnout.spark.java_errors import words_of, words_of_error
 from turnout.spark.read.bulk import BulkReader
 from turnout.spark.read.catch_up import CatchUp, Piece, next_piece
-from turnout.spark.read.live import Arrival, Ends, LiveStream
+from turnout.spark.read.live import Ends, LiveStream
 from turnout.spark.writing import DeadLetters, Listener, Reading, Writer
 from turnout.store.generation_tables import GenerationTables
 
@@ -105,7 +105,13 @@ class GenerationQuery:
                 return
             self._tables.number_from_start()
             self._stream = LiveStream(
-                self._session, self._name, topics, self._bulk, self._kafka.watch, self._listener.denied, self._take
+                self._session,
+                self._name,
+                topics,
+                self._bulk.read,
+                self._kafka.watch,
+                self._listener.denied,
+                self._writer.store,
             )
             start, most = read.for_start(ends), self._reading.max_records_per_batch
             self._stream.start(self._options(), self._checkpoint, read, start, most)
@@ -186,10 +192,6 @@ class GenerationQuery:
         finally:
             self._lock.release()
         return ended
-
-    def _take(self, arrival: Arrival) -> None:
-        decoded = self._decoder.decode(arrival.records) if arrival.decoded is None else arrival.decoded
-        self._writer.take(decoded, arrival.end, arrival.batch_id, caught_up=True)
 
     def _plan(self, at: Offsets, records: int) -> Piece:
         """The next piece to catch up on."""

@@ -21,7 +21,7 @@ from turnout.config.tables import first_plan, layout_of
 from turnout.plan.joins import KEY
 from turnout.plan.tables import Layout, ViewTable
 from turnout.spark.class_archive import MAKING_SECONDS, write_at_exit
-from turnout.spark.read.source import FETCH, raw_records
+from turnout.spark.read.live import FETCH, raw_records
 from turnout.spark.session import start_session
 from turnout.spark.views.runner import ViewRunner
 from turnout.store.view_files import write_rows

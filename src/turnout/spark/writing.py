@@ -17,6 +17,7 @@ from turnout.decode.record_decoder import RecordDecoder, newest
 from turnout.plan.offsets import Lost, Offsets
 from turnout.plan.tables import Layout, ViewTable
 from turnout.spark.folders import folder_at, room
+from turnout.spark.read.live import Arrival
 from turnout.spark.views.runner import ViewRunner
 from turnout.store.batches import Batch
 from turnout.store.generation_tables import GenerationTables
@@ -133,6 +134,11 @@ class Writer:
         self._letters = letters
         self._listener = listener
         self._name = f"g{tables.generation}"
+
+    def store(self, arrival: Arrival) -> None:
+        """Decode and write what the live stream brought."""
+        decoded = self._decoder.decode(arrival.records) if arrival.decoded is None else arrival.decoded
+        self.take(decoded, arrival.end, arrival.batch_id, caught_up=True)
 
     def take(self, decoded: Decoded, end: Offsets, batch_id: int | None, *, caught_up: bool) -> None:
         """Write records up to `end`; the views are built with the first batch that has caught up."""

@@ -24,7 +24,7 @@ from turnout.spark.cluster import runs_here
 from turnout.spark.engine import is_disconnected
 from turnout.spark.folders import scratch
 from turnout.spark.read import task
-from turnout.spark.read.source import FEW_RECORDS, read_few
+from turnout.spark.read.live import FEW_RECORDS, read_few
 from turnout.spark.read.task import Left, Range
 from turnout.spark.session import pool
 

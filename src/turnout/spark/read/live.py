@@ -7,6 +7,7 @@ loop asks Kafka and plans without a pause, so it is held inside its last batch u
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 import time
@@ -19,14 +20,38 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from turnout.decode import Decoded
+from turnout.decode import RAW, Decoded
 from turnout.plan.joins import OFFSET_BITS
 from turnout.plan.offsets import EARLIEST, Offsets
 from turnout.spark.folders import Folder
 from turnout.spark.py4j_sockets import CallbackConnections
-from turnout.spark.read.bulk import BulkReader
-from turnout.spark.read.source import FETCH, FEW_RECORDS, as_they_came, raw_records
 from turnout.spark.session import pool
+
+FEW_RECORDS = 20_000
+"""Up to so many records one task is faster than several, and Spark's source faster than a Python worker starts."""
+
+# Spark turns Kafka's milliseconds into microseconds, of which the calendar before 1582 is another.
+_LEAST_MILLISECONDS = -12_219_292_800_000 + 20 * 86_400_000
+
+FETCH = {
+    "kafka.max.poll.records": "10000",
+    "kafka.max.partition.fetch.bytes": str(8 << 20),
+    "kafka.fetch.max.bytes": str(64 << 20),
+    # A fetch never waits for records that are not there yet: Spark asks for each partition's first and last offset
+    # after every fetch, and the broker answers only when the fetch ahead of that question is answered.
+    "kafka.fetch.max.wait.ms": "0",
+    "kafka.allow.auto.create.topics": "false",
+    # Records of a transaction are read when it is committed, and never if it is aborted.
+    "kafka.isolation.level": "read_committed",
+    # A topic that is deleted between two questions is asked for until this time is over (a minute by default), and
+    # the other topics wait as long. Kafka wants the second not to be longer than the first.
+    "kafka.default.api.timeout.ms": "10000",
+    "kafka.request.timeout.ms": "10000",
+    "fetchOffset.numRetries": "2",
+    "fetchOffset.retryIntervalMs": "500",
+    # A topic that is deleted, or records that retention took, end nothing; what is lost is found and told.
+    "failOnDataLoss": "false",
+}
 
 MANY_RECORDS = 40_000
 """A batch of more records is read in bulk: they would take longer through the JVM than workers take to start."""
@@ -41,6 +66,58 @@ CALM_SECONDS = 0.6
 
 BUSY_SECONDS = 0.15
 """How soon otherwise: batches that follow each other without a pause take the cores from each other."""
+
+
+def raw_records(frame: DataFrame, topics: Sequence[str]) -> DataFrame:
+    """Records of Spark's Kafka source as `RAW` has them; nothing for Spark to plan but a projection."""
+    numbers = " ".join(f"WHEN {_literal(topic)} THEN {number}" for number, topic in enumerate(topics))
+    return frame.selectExpr(
+        f"CAST(CASE topic {numbers} END AS INT) AS _topic",
+        f"(CAST(`partition` AS BIGINT) << {OFFSET_BITS}) | `offset` AS _id",
+        "unix_millis(timestamp) AS _ts",
+        "key",
+        "value",
+    )
+
+
+def as_they_came(frame: DataFrame) -> pa.Table | None:
+    """The records of `raw_records`; None where Spark's source cannot give some of them as they are."""
+    try:
+        records: pa.Table = frame.toArrow()
+    except Exception as error:
+        if "overflow" not in str(error):
+            raise
+        return None
+    if records.num_rows and pc.min(records["_ts"]).as_py() < _LEAST_MILLISECONDS:
+        return None
+    return records.cast(RAW)
+
+
+def read_few(
+    session: SparkSession, kafka: Mapping[str, str], topics: Sequence[str], start: Offsets, end: Offsets
+) -> pa.Table | None:
+    """The records of the partitions of `start`, from there to `end`; None as above.
+
+    `kafka` are options of the source.
+    """
+    places: dict[str, list[int]] = {}
+    for topic, partition in sorted(start.next):
+        places.setdefault(topic, []).append(partition)
+    found = (
+        session.read.format("kafka")
+        .options(**FETCH)
+        .options(**kafka)
+        .option("assign", json.dumps(places))
+        .option("startingOffsets", start.to_json())
+        .option("endingOffsets", Offsets({place: end.next[place] for place in start.next}).to_json())
+        .load()
+    )
+    return as_they_came(raw_records(found, topics).coalesce(1))
+
+
+def _literal(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +149,7 @@ class LiveStream:
         session: SparkSession,
         name: str,
         topics: tuple[str, ...],
-        bulk: BulkReader,
+        read_many: Callable[[Offsets, Offsets], Decoded],
         ends: Ends,
         denied: Callable[[str, Offsets], bool],
         take: Callable[[Arrival], None],
@@ -81,7 +158,7 @@ class LiveStream:
         self._session = session
         self._name = name
         self._topics = topics
-        self._bulk = bulk
+        self._read_many = read_many
         self._ends = ends
         self._denied = denied
         self._take = take
@@ -187,7 +264,7 @@ class LiveStream:
         if anew:
             # Spark skips to the end of a topic that was deleted and made anew between two batches.
             start = Offsets({**start.next, **dict.fromkeys(anew.next, EARLIEST)})
-        return Arrival(batch_id, end, decoded=self._bulk.read(start, end))
+        return Arrival(batch_id, end, decoded=self._read_many(start, end))
 
     def _unread(self, records: pa.Table) -> pa.Table:
         """Without what was read before: Spark reads a topic that it may see again from its start."""
