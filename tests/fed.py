@@ -112,7 +112,7 @@ class FedGeneration:
 
         self.database = Database.open(self._folder)
         self.tables = GenerationTables(self.database, 1, self._layout)
-        self.decoder = RecordDecoder(self._layout)
+        self.decoder = RecordDecoder.of(self._layout)
         self.writer = Writer(
             self._spark,
             self.tables,

@@ -110,7 +110,7 @@ def test_records_of_one_topic_that_two_sources_read_count_once(tmp_path: Path) -
     with tables.batch(None) as batch:
         assert batch is not None
         batch.load(decoded({0: USERS, 1: USERS}))
-        assert batch.result.records == 3
+        assert batch.records == 3
         batch.finish(None, "{}", views_built=False)
     assert read_window(tables.database, Window("accounts_ui")).total == 3
 

@@ -30,7 +30,7 @@ ELSEWHERE = {
     "test_control.py": "config/topic_rules plan/control_parsing plan/control_schema",
     # Decoders agree with each other, whatever the record.
     "test_decode_formats.py": "decode/avro decode/protobuf decode/shape",
-    "test_decoder.py": "decode/columns decode/exact_reader decode/packing",
+    "test_decoder.py": "decode/columns decode/exact_reader",
     # Parts that only a real Kafka, Spark or process can show.
     "live/test_formats.py": "decode/record_decoder",
     "live/test_secured.py": "kafka/probe",

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from turnout.cli.check import Finding
 from turnout.config import Format, KafkaSettings, SourceSettings
 from turnout.config.tables import source_table
-from turnout.decode.record_decoder import Decoder, raw, shape_of
+from turnout.decode.record_decoder import RecordDecoder, raw, shape_of
 from turnout.decode.schemas import Schemas
 from turnout.errors import TurnoutError
 from turnout.kafka.diagnosis import GROUP_DENIED, cause_in
@@ -122,7 +122,7 @@ def check_records(
     if not values:
         return Finding(subject, "ok", "no record to look at")
     shape = shape_of(source_table("source", source, source.topic), 0)
-    decoded = Decoder([shape], {"source": schemas} if schemas is not None else {})(raw(values))
+    decoded = RecordDecoder([shape], {"source": schemas} if schemas is not None else {}).decode(raw(values))
     rows = decoded.rows[0]
     fields = {name for name in source.columns if rows[name].null_count < rows.num_rows}
     faults = decoded.faults.to_pylist() if decoded.faults is not None else []

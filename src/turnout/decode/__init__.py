@@ -8,8 +8,7 @@ and pyarrow; fastavro and protobuf where a source needs them.
 
 from turnout.decode.decoder import Decode, open_decoder
 from turnout.decode.exact_reader import open_reader, schema_id, shown
-from turnout.decode.packing import read, write
-from turnout.decode.shape import FAULTS, RAW, Decoded, Definition, SourceShape, merge
+from turnout.decode.shape import FAULTS, RAW, Decoded, Definition, SourceShape, merge, read, write
 
 __all__ = [
     "FAULTS",

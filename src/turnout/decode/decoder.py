@@ -31,7 +31,9 @@ def open_decoder(sources: Sequence[SourceShape]) -> Decode:
         rows: list[list[pa.Table]] = [[] for _ in sources]
         left: list[pa.RecordBatch] = []
         for batch in _batches(records):
-            for topic, some in _by_topic(batch):
+            found = pc.unique(batch["_topic"]).to_pylist()
+            for topic in found:
+                some = batch if len(found) == 1 else batch.filter(pc.equal(batch["_topic"], topic))
                 own = topics.get(topic, [])
                 known = _known(some, own, left)
                 for reader in own:
@@ -51,12 +53,6 @@ def _batches(records: pa.RecordBatch | pa.Table) -> list[pa.RecordBatch]:
     chosen = records.select(RAW.names)
     batches = chosen.to_batches() if isinstance(chosen, pa.Table) else [chosen]
     return [batch.cast(RAW) if batch.schema != RAW else batch for batch in batches if batch.num_rows]
-
-
-def _by_topic(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
-    topics = pc.unique(batch["_topic"]).to_pylist()
-    for topic in topics:
-        yield topic, batch if len(topics) == 1 else batch.filter(pc.equal(batch["_topic"], topic))
 
 
 def _known(records: pa.RecordBatch, readers: Sequence[_SourceReader], left: list[pa.RecordBatch]) -> pa.RecordBatch:

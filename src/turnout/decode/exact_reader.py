@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from turnout.decode import avro, json_exact, protobuf
-from turnout.decode.columns import arrow_array, fit_of, key_of, text_of
+from turnout.decode.columns import fit_of, key_of, text_of
 from turnout.decode.shape import FAULTS, Definition, SourceShape
 
 NULL_VALUE = "null value"
@@ -139,11 +139,9 @@ class ExactReader:
             deleted.append(value is None)
         if not ids:
             return None
-        arrays = [arrow_array(lists[name], kind) for name, kind in self._source.columns.items()]
-        arrays += [pa.array(ids, pa.int64()), pa.array(times, pa.int64())]
-        if self._source.tombstones:
-            arrays.append(pa.array(deleted, pa.bool_()))
-        return pa.table(arrays, schema=self._source.schema)
+        columns_found = [*lists.values(), ids, times, *([deleted] if self._source.tombstones else [])]
+        schema = self._source.schema
+        return pa.table([pa.array(v, f.type) for v, f in zip(columns_found, schema, strict=True)], schema=schema)
 
     def _removed(self, key: bytes | None) -> Any:
         """The key of the row that a tombstone removes; None where it removes none."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import subprocess
 import sys
@@ -155,10 +156,9 @@ def schemas_of(settings: Settings) -> dict[str, Schemas]:
 
 
 def _has_protobuf() -> bool:
-    try:
+    with contextlib.suppress(ModuleNotFoundError):
         return all(importlib.util.find_spec(name) for name in ("google.protobuf", "grpc_tools"))
-    except ModuleNotFoundError:
-        return False
+    return False
 
 
 def _from_file(source: SourceSettings) -> Definition:

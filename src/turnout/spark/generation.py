@@ -68,9 +68,9 @@ class GenerationQuery:
         self._stream: LiveStream | None = None
         self._failure: Exception | None = None
         self._checkpoint = folder_at(session, reading.checkpoint)
-        self._decoder = RecordDecoder(tables.layout, kafka.schemas)
+        self._decoder = RecordDecoder.of(tables.layout, kafka.schemas)
         self._bulk = BulkReader(
-            session, self._name, RecordDecoder(tables.layout, kafka.schemas), kafka.librdkafka, self._options
+            session, self._name, RecordDecoder.of(tables.layout, kafka.schemas), kafka.librdkafka, self._options
         )
         self._writer = Writer(
             session,

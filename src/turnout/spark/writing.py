@@ -163,9 +163,9 @@ class Writer:
             BatchReport(
                 generation=self._tables.generation,
                 batch_id=batch_id,
-                records=batch.result.records,
-                bad=batch.result.bad,
-                evicted=batch.result.evicted,
+                records=batch.records,
+                bad=batch.bad,
+                evicted=batch.evicted,
                 offsets=end,
                 views_built=caught_up,
                 seconds=time.monotonic() - began,
@@ -182,7 +182,7 @@ class Writer:
 
     def _update(self, batch: Batch, view: ViewTable) -> None:
         """The view's rows of the keys that a batch touches: few through a plan that is kept, many through files."""
-        few = not view.own or batch.result.records <= SMALL_BATCH
+        few = not view.own or batch.records <= SMALL_BATCH
         rows = batch.affected(view) if few else {}
         if rows is None:
             return

@@ -7,7 +7,7 @@ the keys that a batch touches are handed out, and the view's new rows are taken 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,7 +38,7 @@ from turnout.store.affected import (
     widened,
 )
 from turnout.store.database import literal, next_version, registered, scalar
-from turnout.store.feed import MAX_DELTA_ROWS, DeltaLog, TablePlace, Wanted
+from turnout.store.feed import MAX_DELTA_ROWS, Commit, DeltaLog, TablePlace, Wanted
 from turnout.store.identity import ties
 from turnout.store.join_quality import move_quality, write_quality
 from turnout.store.view_files import Files, export_rows, widened_sql
@@ -62,15 +62,6 @@ class Progress:
     views_built: bool = False
 
 
-@dataclass(slots=True)
-class BatchResult:
-    """What one batch changed."""
-
-    records: int = 0
-    bad: int = 0
-    evicted: dict[str, int] = field(default_factory=dict)
-
-
 class Batch:
     """A batch being written. Call `load`, then for each view `affected` and `replace`, then `finish`."""
 
@@ -87,18 +78,18 @@ class Batch:
         self._cursor = cursor
         self._progress = progress
         self._keys = Affected(cursor, tables.table)
-        self._changed: list[str] = []
         # The rows that a view's ids are of: in memory, or as relations.
         self._held: dict[str, dict[str, pa.Table]] = {}
         self._kept: dict[str, Mapping[str, str]] = {}
         self._numbers: dict[str, list[pa.ChunkedArray]] = {}
-        self.versions: dict[str, int] = {}
+        self._versions: dict[str, int] = {}
         self.lives = dict(lives)
         # As it was when the batch began: half of a change would be worse than none.
         self._wanted = tables.database.feed.wanted
         self.log = DeltaLog(cursor, self._wants)
-        self.result = BatchResult()
-        self._has_faults = False
+        self.records = 0
+        self.bad = 0
+        self.evicted: dict[str, int] = {}
 
     @property
     def views_built(self) -> bool:
@@ -111,7 +102,7 @@ class Batch:
 
     def _wants(self, table: str) -> Wanted | None:
         """What somebody wants to know of changed rows. While a generation catches up nobody looks at it."""
-        few = self.result.records <= MAX_DELTA_ROWS
+        few = self.records <= MAX_DELTA_ROWS
         return self._wanted.get(table) if self.views_built and few else None
 
     def begin_life(self, topic: str, partition: int) -> None:
@@ -130,12 +121,11 @@ class Batch:
 
     def load(self, decoded: Decoded) -> None:
         """Take decoded records: the rows of sources, and what is wrong with records."""
-        self.result.records = decoded.records
+        self.records = decoded.records
         if not decoded.records:
             return
         if decoded.faults is not None:
             self._cursor.register(_FAULTS, decoded.faults)
-        self._has_faults = decoded.faults is not None
         waiting = []
         for index, source in enumerate(self._layout.sources):
             rows = decoded.rows.get(index)
@@ -148,14 +138,14 @@ class Batch:
             self._keys.collect_new(waiting, self._ids)
         for source, _ in waiting:
             if excess := self._keys.collect_evicted(source):
-                self.result.evicted[source.table] = excess
+                self.evicted[source.table] = excess
         for view in views:
             self._keys.collect_keys(view)
         for source, _ in waiting:
             self._keys.look_up(source, views)
         for source, _ in waiting:
             self._merge(source) if source.latest else self._append(source)
-        if self._has_faults:
+        if decoded.faults is not None:
             self._note_bad_records()
 
     def _nothing(self, source: SourceTable) -> pa.Table:
@@ -168,20 +158,16 @@ class Batch:
         """All of some rows, of which nothing else has to be known yet."""
         with registered(self._cursor, _rows=rows):
             into = f"INSERT INTO {self._tables.table(source.table)} BY NAME"
-            if self.log.add(source.table, f"{into} {stored_sql(source, '_rows', self._ids(source))}"):
-                self._changed.append(source.table)
+            self.log.add(source.table, f"{into} {stored_sql(source, '_rows', self._ids(source))}")
 
     def _append(self, source: SourceTable) -> None:
         table = self._tables.table(source.table)
-        gone = 0
         if self._keys.evicts(source):
             place = TablePlace(source.table, table, source.columns, ["_id"])
-            gone = self.log.remove(place, f"_id IN (SELECT _id FROM {evicted(source)})")
+            self.log.remove(place, f"_id IN (SELECT _id FROM {evicted(source)})")
         plain = source.max_rows is None
         rows = stored_sql(source, new(source), self._ids(source)) if plain else f"FROM {new(source)}"
-        added = self.log.add(source.table, f"INSERT INTO {table} BY NAME {rows}")
-        if added or gone:
-            self._changed.append(source.table)
+        self.log.add(source.table, f"INSERT INTO {table} BY NAME {rows}")
 
     def _merge(self, source: SourceTable) -> None:
         """`rows: latest`: of each new key keep the newest of each partition, and show the newest of those.
@@ -191,10 +177,8 @@ class Batch:
         table = self._tables.table(source.table)
         self._keys.take_newest(source)
         old = f"rowid IN (SELECT _at FROM {was(source)})"
-        gone = self.log.remove(TablePlace(source.table, table, source.columns, ["_id", "_shown"]), old)
-        added = self.log.add(source.table, f"INSERT INTO {table} BY NAME FROM {put(source)}")
-        if gone or added:
-            self._changed.append(source.table)
+        self.log.remove(TablePlace(source.table, table, source.columns, ["_id", "_shown"]), old)
+        self.log.add(source.table, f"INSERT INTO {table} BY NAME FROM {put(source)}")
 
     def _note_bad_records(self) -> None:
         # Sources that read one topic complain of the same.
@@ -204,13 +188,12 @@ class Batch:
             f"CREATE OR REPLACE TEMP TABLE _bad AS "
             f"SELECT DISTINCT _id, _ts, {_PLACE}, field, reason, text FROM ({faults})",
         )
-        self.result.bad = scalar(self._cursor, "SELECT count(*) FROM _bad")
-        if self.result.bad:
-            self._make_room_for_bad(self.result.bad)
+        self.bad = scalar(self._cursor, "SELECT count(*) FROM _bad")
+        if self.bad:
+            self._make_room_for_bad(self.bad)
             newest = f"(FROM _bad ORDER BY _ts DESC, _id DESC LIMIT {self._tables.bad_rows})"
             shown = f"SELECT _id, {moment_sql('_ts')}, {_PLACE}, field, reason, text FROM {newest} ORDER BY _ts, _id"
             self.log.add("bad_records", f"INSERT INTO {self._tables.schema}.bad_records {shown}")
-            self._changed.append("bad_records")
 
     def _make_room_for_bad(self, coming: int) -> None:
         """The rows that were written first go. Before others come: no row goes in the batch that it came in."""
@@ -235,7 +218,7 @@ class Batch:
 
         Of a joined view as far as the join needs them: `narrow_sql_if_unique` is enough.
         """
-        if not self.result.records:
+        if not self.records:
             return None
         masks = [self._keys.of_view(view, source) for source in view.sources]
         if not self._keys.touches(view) and not any(mask.any() for mask in masks):
@@ -272,13 +255,11 @@ class Batch:
         """Put the view's new rows of the touched keys in place of its old ones; `parts` as Spark gave them."""
         table, key = self._tables.table(view.table), quoted(view.key)
         place = TablePlace(view.table, table, view.columns, ties([*view.ids, "_hash"]))
-        removed = self.log.remove(place, touched(keys_table(view), table))
+        self.log.remove(place, touched(keys_table(view), table))
         if not view.left.latest and not view.own and self._keys.evicts(view.left):
             gone = f"{key} IS NULL AND _id IN (SELECT _id FROM {evicted(view.left)} WHERE {key} IS NULL)"
-            removed += self.log.remove(place, gone)
-        added = self._insert_rows(view, parts)
-        if removed or added:
-            self._changed.append(view.table)
+            self.log.remove(place, gone)
+        self._insert_rows(view, parts)
 
     def export(self, view: ViewTable, folder: Path, parts: int) -> tuple[str, list[Files]]:
         """What `everything` hands out, as far as the view needs it, in files; and the SQL to run over each part."""
@@ -302,20 +283,19 @@ class Batch:
     def build(self, view: ViewTable, parts: Iterable[pa.Table]) -> None:
         """Fill the whole view, once its sources have caught up; `parts` as Spark gave them."""
         self._insert_rows(view, parts)
-        self._changed.append(view.table)
+        self.log.changed.add(view.table)
 
-    def _insert_rows(self, view: ViewTable, parts: Iterable[pa.Table]) -> int:
+    def _insert_rows(self, view: ViewTable, parts: Iterable[pa.Table]) -> None:
         """Add rows to a view: as they are, or those of some ids, with the columns of the rows that were handed out."""
         insert = f"INSERT INTO {self._tables.table(view.table)} BY NAME"
         held = self._held.pop(view.table, None)
         if not view.own and held is None:
-            return self.log.add(view.table, f"{insert} {self._put_in(view, parts)}")
+            self.log.add(view.table, f"{insert} {self._put_in(view, parts)}")
+            return
         hashed = f", {hash_sql(quoted(view.key))} AS _hash" if view.own else ""
-        added = 0
         for part in parts:
             with registered(self._cursor, _view_rows=part if held is None else widened(view, part, held)):
-                added += self.log.add(view.table, f"{insert} SELECT *{hashed} FROM _view_rows")
-        return added
+                self.log.add(view.table, f"{insert} SELECT *{hashed} FROM _view_rows")
 
     def _put_in(self, view: ViewTable, parts: Iterable[pa.Table]) -> str:
         """The query of a view's rows, once all ids are there: in a table that may go to disk."""
@@ -329,7 +309,7 @@ class Batch:
 
     def dead_letters(self) -> pa.Table | None:
         """The records that gave no row, as they came, with where from and why; None where there are none."""
-        if not self.result.bad:
+        if not self.bad:
             return None
         topics = [source.topic for source in self._layout.sources]
         readers = " ".join(f"WHEN {literal(topic)} THEN {topics.count(topic)}" for topic in dict.fromkeys(topics))
@@ -340,21 +320,27 @@ class Batch:
         ).to_arrow_table()
         return letters if letters.num_rows else None
 
+    def tell(self) -> None:
+        """After the commit: tell the listeners of the store what changed."""
+        self._tables.database.feed.tell(Commit(self._tables.generation, self._versions, self.log.deltas()))
+
     def finish(self, batch_id: int | None, offsets: str, *, views_built: bool) -> None:
         """Count join quality, versions and progress; the transaction ends after this."""
         for view in self._layout.views if views_built else ():
             if not self.views_built:
                 write_quality(self._cursor, self._tables.schema, view)
-            elif not self.result.records or not self._quality_moves(view):
+            elif not self.records or not move_quality(
+                self._cursor,
+                self._tables.schema,
+                view,
+                self._key_numbers(view),
+                [self._keys.moved(source) for source in view.sources],
+            ):
                 continue
-            self._changed.append("join_quality")
-        self.versions = next_version(self._cursor, self._tables.schema, *dict.fromkeys(self._changed))
+            self.log.changed.add("join_quality")
+        self._versions = next_version(self._cursor, self._tables.schema, *self.log.changed)
         self._cursor.execute(
             f"UPDATE {self._tables.schema}.progress "
             f"SET batch_id = coalesce(?, batch_id), offsets = ?, records = records + ?, views_built = ?",
-            [batch_id, offsets, self.result.records, views_built],
+            [batch_id, offsets, self.records, views_built],
         )
-
-    def _quality_moves(self, view: ViewTable) -> bool:
-        sides = [self._keys.moved(source) for source in view.sources]
-        return move_quality(self._cursor, self._tables.schema, view, self._key_numbers(view), sides)

@@ -114,23 +114,25 @@ class TablePlace:
 
 
 class DeltaLog:
-    """Runs the statements of one batch that add rows to tables or remove them."""
+    """Runs the statements of one batch that add rows to tables or remove them, and notes which tables changed."""
 
     def __init__(self, cursor: duckdb.DuckDBPyConnection, wants: Callable[[str], Wanted | None]) -> None:
         self._cursor = cursor
         self._wants = wants
+        self.changed: set[str] = set()
         self._removed: dict[str, list[pa.Table]] = {}
         self._added: dict[str, list[pa.Table]] = {}
 
-    def remove(self, place: TablePlace, condition: str) -> int:
-        """Remove rows of a table; how many.
+    def remove(self, place: TablePlace, condition: str) -> None:
+        """Remove rows of a table.
 
         They are selected before: DELETE ... RETURNING fetches all columns of each row by itself, which takes six times
         as long for 5,000 rows.
         """
         wanted = self._wants(place.table)
         if wanted is None:
-            return self._run(f"DELETE FROM {place.relation} WHERE {condition}")
+            self._run(place.table, f"DELETE FROM {place.relation} WHERE {condition}")
+            return
         # Only of columns that there are: a viewer may ask for others, which is its own fault.
         told = [quoted(name) for name in place.columns if wanted.every or name in wanted.columns]
         names = ", ".join([*told, *place.hidden, ROW])
@@ -138,18 +140,21 @@ class DeltaLog:
         found = self._cursor.execute(going).to_arrow_table()
         self._removed.setdefault(place.table, []).append(_shown(found))
         self._cursor.register("_going", {"_at": found["_at"].to_numpy()})
-        return self._run(f"DELETE FROM {place.relation} WHERE rowid IN (SELECT _at FROM _going)")
+        self._run(place.table, f"DELETE FROM {place.relation} WHERE rowid IN (SELECT _at FROM _going)")
 
-    def add(self, table: str, sql: str) -> int:
-        """Run an INSERT into `table`; the number of rows it added."""
+    def add(self, table: str, sql: str) -> None:
+        """Run an INSERT into `table`."""
         if self._wants(table) is None:
-            return self._run(sql)
+            self._run(table, sql)
+            return
         returned = self._cursor.execute(f"{sql} RETURNING *").to_arrow_table()
         self._added.setdefault(table, []).append(_shown(returned))
-        return int(returned.num_rows)
+        if returned.num_rows:
+            self.changed.add(table)
 
-    def _run(self, sql: str) -> int:
-        return int(self._cursor.execute(sql).fetchall()[0][0])
+    def _run(self, table: str, sql: str) -> None:
+        if self._cursor.execute(sql).fetchall()[0][0]:
+            self.changed.add(table)
 
     def deltas(self) -> dict[str, Delta]:
         """What changed in each wanted table; those of too many rows are left out."""

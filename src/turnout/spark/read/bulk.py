@@ -78,7 +78,7 @@ class BulkReader:
             if decoded is not None:
                 return decoded
         with self._folder() as folder:
-            job = task.task(self._properties(), self._decoder.decode.for_workers(), folder)
+            job = task.task(self._properties(), self._decoder.for_workers(), folder)
             self._context.addJobTag(self._name)
             with pool(self._session, self._name):
                 plain = self._context.parallelize([astuple(one) for one in ranges], len(ranges))
