@@ -108,7 +108,7 @@ class FedGeneration:
             self.tables.publish(cursor)
 
     def _open(self) -> None:
-        from turnout.spark.writing import DeadLetters, Reading, Writer
+        from turnout.spark.writing import Reading, Writer
 
         self.database = Database.open(self._folder)
         self.tables = GenerationTables(self.database, 1, self._layout)
@@ -118,7 +118,7 @@ class FedGeneration:
             self.tables,
             Reading(self.start, self.target, self._folder / "checkpoint", 1000),
             self.decoder,
-            DeadLetters(self._spark, None, dict),
+            None,
             Quiet(),
         )
 

@@ -105,7 +105,7 @@ def query_of(tables: GenerationTables, folder: Path, ends: Callable[[Sequence[st
     from turnout.spark.generation import GenerationQuery, Kafka
     from turnout.spark.writing import Reading
 
-    kafka = Kafka(java=dict, librdkafka=dict, ends=ends, watch=Still())
+    kafka = Kafka(java=dict, librdkafka=dict, ends=ends, wait_for_more=Still().wait_for_more)
     session: Any = None
     return GenerationQuery(session, tables, Reading(START, START, folder, 10), kafka, Quiet())
 

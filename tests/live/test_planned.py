@@ -71,7 +71,7 @@ def test_view_over_rows_reads_the_rows_of_each_run(spark: SparkSession, join: Jo
 def test_generations_share_plans_and_run_at_once(spark: SparkSession) -> None:
     view = view_of(Join.FULL)
     ViewRunner(spark).over_rows(view, SOME[0])
-    plans = sessions_of(spark).plans(own=False)
+    plans = sessions_of(spark).planned
     kept = len(plans)
 
     def generation(number: int) -> bool:

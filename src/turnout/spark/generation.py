@@ -10,6 +10,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -23,8 +24,8 @@ from turnout.spark.folders import folder_at
 from turnout.spark.java_errors import words_of, words_of_error
 from turnout.spark.read.bulk import BulkReader
 from turnout.spark.read.catch_up import CatchUp, Piece, next_piece
-from turnout.spark.read.live import Ends, LiveStream
-from turnout.spark.writing import DeadLetters, Listener, Reading, Writer
+from turnout.spark.read.live import LiveStream, WaitForMore
+from turnout.spark.writing import Listener, Reading, Writer, send_dead_letters
 from turnout.store.generation_tables import GenerationTables
 
 log = logging.getLogger("turnout")
@@ -40,7 +41,7 @@ class Kafka:
     """The properties of a consumer of librdkafka in a Spark task."""
     ends: Callable[[Sequence[str]], Offsets]
     """Where topics end now; those that are gone are left out."""
-    watch: Ends
+    wait_for_more: WaitForMore
     explain: Callable[[Sequence[str]], str] = lambda words: words[-1]
     """A failure in words for people, from those of an exception and its causes."""
     dead_letter_topic: str | None = None
@@ -72,14 +73,9 @@ class GenerationQuery:
         self._bulk = BulkReader(
             session, self._name, RecordDecoder.of(tables.layout, kafka.schemas), kafka.librdkafka, self._options
         )
-        self._writer = Writer(
-            session,
-            tables,
-            reading,
-            self._decoder,
-            DeadLetters(session, kafka.dead_letter_topic, self._options),
-            listener,
-        )
+        topic = kafka.dead_letter_topic
+        letters = partial(send_dead_letters, session, topic, self._options) if topic else None
+        self._writer = Writer(session, tables, reading, self._decoder, letters, listener)
 
     def start(self) -> None:
         """Start to read, or go on where the store says."""
@@ -109,7 +105,7 @@ class GenerationQuery:
                 self._name,
                 topics,
                 self._bulk.read,
-                self._kafka.watch,
+                self._kafka.wait_for_more,
                 self._listener.denied,
                 self._writer.store,
             )

@@ -9,13 +9,14 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from turnout.decode import Decoded
 from turnout.decode.record_decoder import RecordDecoder, newest
 from turnout.plan.offsets import Lost, Offsets
-from turnout.plan.tables import Layout, ViewTable
+from turnout.plan.tables import ViewTable
 from turnout.spark.folders import folder_at, room
 from turnout.spark.read.live import Arrival
 from turnout.spark.views.runner import ViewRunner
@@ -80,36 +81,17 @@ class Reading:
     """Whether executors see the folder of the checkpoint by its path."""
 
 
-_HEADERS = ("topic", "partition", "offset", "reason")
-
-
-class DeadLetters:
-    """Sends the bad records of batches to a topic of their own, with headers that say where each came from."""
-
-    def __init__(self, session: SparkSession, topic: str | None, kafka: Callable[[], Mapping[str, str]]) -> None:
-        self._session = session
-        self._topic = topic
-        self._kafka = kafka
-
-    def send(self, batch: Batch) -> None:
-        """At least once: they are sent before the batch is kept, and again when it is read again after a crash."""
-        letters = batch.dead_letters() if self._topic else None
-        if letters is None:
-            return
-        headers = [
-            F.struct(
-                F.lit(f"turnout.{name}").alias("key"),
-                F.col(name).cast("string").cast("binary").alias("value"),
-            )
-            for name in _HEADERS
-        ]
-        # In one task: several would write side by side, and the letters would not be in the order of their records.
-        frame = (
-            self._session.createDataFrame(letters)
-            .coalesce(1)
-            .select("key", "value", F.array(*headers).alias("headers"))
-        )
-        frame.write.format("kafka").options(**self._kafka()).option("topic", self._topic).save()
+def send_dead_letters(
+    session: SparkSession, topic: str, kafka: Callable[[], Mapping[str, str]], letters: pa.Table
+) -> None:
+    """Send bad records to a topic of their own, with headers that say where each came from."""
+    headers = [
+        F.struct(F.lit(f"turnout.{name}").alias("key"), F.col(name).cast("string").cast("binary").alias("value"))
+        for name in ("topic", "partition", "offset", "reason")
+    ]
+    # In one task: several would write side by side, and the letters would not be in the order of their records.
+    frame = session.createDataFrame(letters).coalesce(1).select("key", "value", F.array(*headers).alias("headers"))
+    frame.write.format("kafka").options(**kafka()).option("topic", topic).save()
 
 
 class Writer:
@@ -121,17 +103,16 @@ class Writer:
         tables: GenerationTables,
         reading: Reading,
         decoder: RecordDecoder,
-        letters: DeadLetters,
+        send_dead_letters: Callable[[pa.Table], None] | None,
         listener: Listener,
     ) -> None:
         self._session = session
         self._reading = reading
         self._files = partial(room, session, folder_at(session, reading.checkpoint), shared=reading.shared)
         self._tables = tables
-        self._layout: Layout = tables.layout
         self._decoder = decoder
         self._views = ViewRunner(session)
-        self._letters = letters
+        self._send_dead_letters = send_dead_letters
         self._listener = listener
         self._name = f"g{tables.generation}"
 
@@ -152,8 +133,14 @@ class Writer:
                 if one.deleted:
                     batch.begin_life(one.topic, one.partition)
             batch.load(decoded)
-            self._letters.send(batch)
-            self._write_views(batch, caught_up=caught_up)
+            # Before the batch is kept, so at least once: a batch that is read again after a crash sends them again.
+            if self._send_dead_letters is not None and (letters := batch.dead_letters()) is not None:
+                self._send_dead_letters(letters)
+            for view in self._tables.layout.views:
+                if batch.views_built:
+                    self._update(batch, view)
+                elif caught_up:
+                    self._build(batch, view)
             batch.finish(batch_id, end.to_json(), views_built=caught_up)
         for one in lost:
             self._listener.lost(self._tables.generation, one)
@@ -172,13 +159,6 @@ class Writer:
                 newest_record=newest(decoded),
             )
         )
-
-    def _write_views(self, batch: Batch, *, caught_up: bool) -> None:
-        for view in self._layout.views:
-            if batch.views_built:
-                self._update(batch, view)
-            elif caught_up:
-                self._build(batch, view)
 
     def _update(self, batch: Batch, view: ViewTable) -> None:
         """The view's rows of the keys that a batch touches: few through a plan that is kept, many through files."""

@@ -39,7 +39,7 @@ class Moved:
     rows: pa.Table
     before: Mask
     after: Mask
-    keyless_gone: int = 0
+    keyless_gone: int
     """How many more were there before: of rows without a key only those that come are among `rows`."""
 
 
@@ -111,7 +111,7 @@ class Affected:
                     hashes += keyed["_hash"].chunks
         self._keys[view.table] = pc.unique(pa.chunked_array(hashes, pa.uint64()))
         # DuckDB takes a millisecond less to begin with numbers of numpy than with those of Arrow.
-        self._cursor.register(_plain(keys_table(view)), {"_hash": self._keys[view.table].to_numpy()})
+        self._register(keys_table(view), {"_hash": self._keys[view.table].to_numpy()})
 
     def look_up(self, source: SourceTable, views: Sequence[ViewTable]) -> None:
         """What is there of the keys that these views touch; where only the newest is kept, of those that come, too."""
@@ -140,11 +140,8 @@ class Affected:
 
     def moved(self, source: SourceTable) -> Moved:
         """The rows of the touched keys; once those of all sources are looked up."""
-        if source.source not in self._moved:
-            self._moved[source.source] = self._worked_out(source)
-        return self._moved[source.source]
-
-    def _worked_out(self, source: SourceTable) -> Moved:
+        if (known := self._moved.get(source.source)) is not None:
+            return known
         there, coming = self._was[source.source], self._new[source.source]
         names = [*source.columns, *KEPT]
         came = self._put[source.source] if source.latest else coming
@@ -158,7 +155,8 @@ class Affected:
         comes = came["_shown"] if source.latest else pa.repeat(True, came.num_rows)
         before = np.concatenate([_mask(shown), np.zeros(came.num_rows, bool)])
         after = np.concatenate([_mask(stays), _mask(comes)])
-        return Moved(rows, before, after, self._keyless_gone.get(source.source, 0))
+        moved = self._moved[source.source] = Moved(rows, before, after, self._keyless_gone.get(source.source, 0))
+        return moved
 
     def touches(self, view: ViewTable) -> bool:
         """Whether view rows of any key may change."""
@@ -173,16 +171,12 @@ class Affected:
             chosen = pc.or_(chosen, pc.is_null(moved.rows[view.key]))
         return moved.after & _mask(chosen)
 
-    def _register(self, name: str, rows: pa.Table) -> None:
-        self._cursor.register(_plain(name), rows)
+    def _register(self, name: str, rows: pa.Table | dict[str, npt.NDArray[np.uint64]]) -> None:
+        # By the name as it is without quotes.
+        self._cursor.register(name[1:-1].replace('""', '"'), rows)
 
     def _arrow(self, sql: str) -> pa.Table:
         return self._cursor.execute(sql).to_arrow_table()
-
-
-def _plain(name: str) -> str:
-    """A name as it is without quotes."""
-    return name[1:-1].replace('""', '"')
 
 
 def _mask(values: pa.ChunkedArray | pa.Array) -> Mask:

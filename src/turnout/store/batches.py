@@ -132,7 +132,10 @@ class Batch:
             if self.views_built or source.latest or source.max_rows is not None:
                 waiting.append((source, rows if rows is not None else self._nothing(source)))
             elif rows is not None:
-                self._take_in(source, rows)
+                # All of them at once: nothing else has to be known yet.
+                with registered(self._cursor, _rows=rows):
+                    into = f"INSERT INTO {self._tables.table(source.table)} BY NAME"
+                    self.log.add(source.table, f"{into} {stored_sql(source, '_rows', self._ids(source))}")
         views = self._layout.views if self.views_built else ()
         if waiting:
             self._keys.collect_new(waiting, self._ids)
@@ -153,12 +156,6 @@ class Batch:
         hidden = ("_id", "_ts", "_deleted") if source.latest else ("_id", "_ts")
         rows = f"SELECT {columns_of(source, *hidden)} FROM {self._tables.table(source.table)} LIMIT 0"
         return self._cursor.execute(rows).to_arrow_table()
-
-    def _take_in(self, source: SourceTable, rows: pa.Table) -> None:
-        """All of some rows, of which nothing else has to be known yet."""
-        with registered(self._cursor, _rows=rows):
-            into = f"INSERT INTO {self._tables.table(source.table)} BY NAME"
-            self.log.add(source.table, f"{into} {stored_sql(source, '_rows', self._ids(source))}")
 
     def _append(self, source: SourceTable) -> None:
         table = self._tables.table(source.table)
@@ -190,18 +187,15 @@ class Batch:
         )
         self.bad = scalar(self._cursor, "SELECT count(*) FROM _bad")
         if self.bad:
-            self._make_room_for_bad(self.bad)
+            # The rows that were written first go, before others come: no row goes in the batch that it came in.
+            table = f"{self._tables.schema}.bad_records"
+            over = scalar(self._cursor, f"SELECT count(*) FROM {table}") + self.bad - self._tables.bad_rows
+            if over > 0:
+                place = TablePlace("bad_records", table, _BAD_COLUMNS, ["_id"])
+                self.log.remove(place, f"rowid IN (SELECT rowid FROM {table} ORDER BY rowid LIMIT {over})")
             newest = f"(FROM _bad ORDER BY _ts DESC, _id DESC LIMIT {self._tables.bad_rows})"
             shown = f"SELECT _id, {moment_sql('_ts')}, {_PLACE}, field, reason, text FROM {newest} ORDER BY _ts, _id"
-            self.log.add("bad_records", f"INSERT INTO {self._tables.schema}.bad_records {shown}")
-
-    def _make_room_for_bad(self, coming: int) -> None:
-        """The rows that were written first go. Before others come: no row goes in the batch that it came in."""
-        table = f"{self._tables.schema}.bad_records"
-        over = scalar(self._cursor, f"SELECT count(*) FROM {table}") + coming - self._tables.bad_rows
-        if over > 0:
-            place = TablePlace("bad_records", table, _BAD_COLUMNS, ["_id"])
-            self.log.remove(place, f"rowid IN (SELECT rowid FROM {table} ORDER BY rowid LIMIT {over})")
+            self.log.add("bad_records", f"INSERT INTO {table} {shown}")
 
     def _placed(self) -> str:
         """The SQL of where a faulty record was, and of the `_id` that it has among those of its topic."""

@@ -5,7 +5,7 @@ What `affected` does in memory for few rows is done here in SQL, for many.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import duckdb
@@ -16,9 +16,6 @@ from turnout.plan.joins import KEY, partition_newest_ids_sql, quoted, right_id
 from turnout.plan.tables import SourceTable, ViewTable
 from turnout.store.affected import SIGN_BIT, columns_of
 from turnout.store.database import literal, scalar
-
-FOR_VIEWS = ("_id", "_ts")
-"""The hidden columns that a view's SQL asks for."""
 
 Files = dict[str, list[Path]]
 """The files of one part, by source."""
@@ -41,7 +38,9 @@ def export_rows(
     for name, source in view.relations.items():
         times = newest and source is not view.left
         relation = f"(SELECT *, _hash % {parts} AS _part FROM {rows[source.source]})"
-        columns = _narrow_columns(key, times=times) if key else columns_of(source, *FOR_VIEWS)
+        # Of a joined view what the join needs of a row, and times only to find the newest.
+        narrow = f"{key} AS {quoted(KEY)}, _id{', _ts' if times else ''}"
+        columns = narrow if key else columns_of(source, "_id", "_ts")
         below, nothing = folder / name, folder / f"{name}.parquet"
         _copy(cursor, f"SELECT {columns}, _part FROM {relation}", below, ", PARTITION_BY (_part)")
         _copy(cursor, f"SELECT {columns} FROM {relation} LIMIT 0", nothing)
@@ -85,31 +84,22 @@ def _newest_once(cursor: duckdb.DuckDBPyConnection, source: SourceTable, relatio
     return bool(scalar(cursor, f"SELECT count(*) = {keys} FROM {ids}")), f"_id IN (FROM {ids})"
 
 
-def _key_sql(
-    cursor: duckdb.DuckDBPyConnection, view: ViewTable, rows: Mapping[str, str], *, unique: bool = False
-) -> str:
+def _key_sql(cursor: duckdb.DuckDBPyConnection, view: ViewTable, rows: Mapping[str, str], *, unique: bool) -> str:
     """The SQL of what stands for the key of these rows, as in `numbered`; `rows` is a relation for each source.
 
     With `unique` no two right rows of a source have one key.
     """
     key = quoted(view.key)
-    shared = cursor.execute(_shared_sql(key, list(rows.values()), unique=unique)).fetchone()
-    return f"CASE WHEN {key} IS NOT NULL THEN CAST(_hash >> {SIGN_BIT} AS BIGINT) END" if shared is None else key
-
-
-def _shared_sql(key: str, relations: Sequence[str], *, unique: bool) -> str:
-    """A row where different keys that have one number could meet."""
-    keyed = [f"(SELECT {key} AS k, _hash >> {SIGN_BIT} AS n FROM {rows} WHERE {key} IS NOT NULL)" for rows in relations]
+    keyed = [f"(SELECT {key} AS k, _hash >> {SIGN_BIT} AS n FROM {o} WHERE {key} IS NOT NULL)" for o in rows.values()]
     if unique and len(keyed) == 2:
         # Without a search for the newest only pairs meet; a quarter of the time.
-        return f"SELECT 1 FROM {keyed[0]} AS l JOIN {keyed[1]} AS r ON l.n = r.n WHERE l.k <> r.k LIMIT 1"
-    every = " UNION ALL ".join(f"FROM {rows}" for rows in keyed)
-    return f"SELECT 1 FROM ({every}) GROUP BY n HAVING min(k) <> max(k) LIMIT 1"
-
-
-def _narrow_columns(key: str, *, times: bool) -> str:
-    """What the join needs of a row, for a SELECT, with the `_key_sql`; times only to find the newest."""
-    return f"{key} AS {quoted(KEY)}, _id{', _ts' if times else ''}"
+        meeting = f"SELECT 1 FROM {keyed[0]} AS l JOIN {keyed[1]} AS r ON l.n = r.n WHERE l.k <> r.k LIMIT 1"
+    else:
+        every = " UNION ALL ".join(f"FROM {rows}" for rows in keyed)
+        meeting = f"SELECT 1 FROM ({every}) GROUP BY n HAVING min(k) <> max(k) LIMIT 1"
+    # The key itself where different keys that have one number could meet.
+    meet = cursor.execute(meeting).fetchone() is not None
+    return key if meet else f"CASE WHEN {key} IS NOT NULL THEN CAST(_hash >> {SIGN_BIT} AS BIGINT) END"
 
 
 def widened_sql(view: ViewTable, ids: str, columns: Collection[str], rows: Mapping[str, str]) -> str:

@@ -112,10 +112,8 @@ class Snapshot:
         return await asyncio.shield(self._encoded[start])
 
     async def _encode(self, client: str, start: int) -> bytes:
-        def encode(_: Reading) -> bytes:
-            return snapshot_part(self.tracked, self._reason, start)
-
-        return await retried(lambda: self._reads.run([client], encode), "a snapshot cannot be encoded")
+        encode = partial(snapshot_part, self.tracked, self._reason, start)
+        return await retried(lambda: self._reads.run([client], lambda _: encode()), "a snapshot cannot be encoded")
 
 
 class SharedChanges(Shared):
@@ -219,7 +217,7 @@ class SharedChanges(Shared):
         return True
 
     async def _snapshot(self, reason: Reason, subscriptions: Iterable[Subscription]) -> Snapshot:
-        """All rows. Where tables are compared, those that the next comparison starts from."""
+        # Where tables are compared: the rows that the next comparison starts from.
         return Snapshot(self._known or await self._read(subscriptions), reason, self._readers.reads)
 
     async def _read(self, subscriptions: Iterable[Subscription]) -> TrackedWindow:

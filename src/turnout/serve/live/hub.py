@@ -191,14 +191,6 @@ async def retried(work: Callable[[], Awaitable[T]], fault: str) -> T:
 _Key = tuple[Callable[..., Shared], str]
 
 
-@dataclass(frozen=True, slots=True)
-class _Leaving:
-    """The last client of a table, which has left for now."""
-
-    client: str
-    timer: asyncio.TimerHandle
-
-
 class Hub:
     """Used on one event loop only, except for `_heard`."""
 
@@ -209,7 +201,8 @@ class Hub:
         # Threads of their own: however many windows have to be read, all others hear of what changed.
         self._looking, self._asking = Threads(1, "positions"), Threads(1, "status")
         self._shared: dict[_Key, Shared] = {}
-        self._leaving: dict[_Key, _Leaving] = {}
+        self._leaving: dict[_Key, tuple[str, asyncio.TimerHandle]] = {}
+        """The last client of what nobody follows for now, and the timer after which it is forgotten."""
         self._of_status: set[Subscription] = set()
         self._commits: deque[Commit] = deque(maxlen=MAX_COMMITS)
         self._woken = asyncio.Event()
@@ -233,8 +226,7 @@ class Hub:
         if shared is None:
             shared = self._shared[key] = kind(asked, self._readers, lambda: self._forget(key))
             self._want()
-        if leaving := self._leaving.pop(key, None):
-            leaving.timer.cancel()
+        self._stop_timer(key)
         shared.join(subscription, seen)
         return lambda: self._leave(key, shared, subscription)
 
@@ -273,18 +265,21 @@ class Hub:
             self._forget(key)
             return
         timer = self._loop.call_later(shared.resume_seconds, self._forget, key)
-        self._leaving[key] = _Leaving(subscription.client, timer)
-        of_client = [left for left, leaving in self._leaving.items() if leaving.client == subscription.client]
+        self._leaving[key] = subscription.client, timer
+        of_client = [left for left, (client, _) in self._leaving.items() if client == subscription.client]
         for oldest in of_client[:-KEPT_FOR_ONE]:
             self._forget(oldest)
 
     def _forget(self, key: _Key) -> None:
-        if (leaving := self._leaving.pop(key, None)) is not None:
-            leaving.timer.cancel()
+        self._stop_timer(key)
         if (shared := self._shared.pop(key, None)) is not None:
             shared.close()
         self._want()
         self._rest()
+
+    def _stop_timer(self, key: _Key) -> None:
+        if (leaving := self._leaving.pop(key, None)) is not None:
+            leaving[1].cancel()
 
     def _want(self) -> None:
         self._database.feed.want(
@@ -330,7 +325,11 @@ class Hub:
         positions = await self._looking.run(lambda: read_positions(self._database, named))
         # After the positions: what led to them has been heard by now, or is in a moment.
         commits = [self._commits.popleft() for _ in range(len(self._commits))]
-        deltas = _by_table(commits)
+        # What led to each new position of each table; None where that was not collected.
+        deltas: dict[str, dict[Position, Delta | None]] = {}
+        for commit in commits:
+            for table, version in commit.versions.items():
+                deltas.setdefault(table, {})[commit.generation, version] = commit.deltas.get(table)
         if positions.published != self._published:
             self._published = positions.published
             self._status_woken.set()
@@ -347,25 +346,13 @@ class Hub:
                 else:
                     for subscription in self._of_status:
                         subscription.replace("status", body)
-            await self._status_pause()
-
-    async def _status_pause(self) -> None:
-        """A second, or less when a viewer comes or a swap was made."""
-        self._status_woken.clear()
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._status_woken.wait(), STATUS_SECONDS)
+            # A second, or less when a viewer comes or a swap was made.
+            self._status_woken.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._status_woken.wait(), STATUS_SECONDS)
 
 
 def _note(what: str, error: Exception) -> None:
     """Log and go on: one error must not stop every subscription. Errors that are not the store's are faults of ours."""
     known = isinstance(error, (TurnoutError, duckdb.Error))
     log.log(logging.DEBUG if known else logging.ERROR, "%s cannot be read: %s", what, error, exc_info=not known)
-
-
-def _by_table(commits: list[Commit]) -> dict[str, dict[Position, Delta | None]]:
-    """What led to each new position of each table; None where that was not collected."""
-    found: dict[str, dict[Position, Delta | None]] = {}
-    for commit in commits:
-        for table, version in commit.versions.items():
-            found.setdefault(table, {})[commit.generation, version] = commit.deltas.get(table)
-    return found

@@ -151,19 +151,18 @@ class _Shown:
     rows: bytes
 
     @property
-    def total(self) -> int:
-        return self.held.total
-
-    @property
     def size(self) -> int:
         return len(self.rows) + int(self.held.rows.nbytes)
 
     def differs(self, other: _Shown) -> bool:
         """Whether a viewer would see a difference; a version alone is none."""
-        return (self.rows, self.total, self.position[0]) != (other.rows, other.total, other.position[0])
+        mine, others = (self.rows, self.held.total), (other.rows, other.held.total)
+        return mine != others or self.position[0] != other.position[0]
 
     def body(self, table: str) -> bytes:
-        return _window_body(table, *self.position, self.total, self.rows)
+        generation, version = self.position
+        head = to_json({"table": table, "generation": generation, "version": version, "total": self.held.total})
+        return head[:-1] + b"," + self.rows[1:]
 
 
 class SharedWindow(Shared):
@@ -280,9 +279,3 @@ def _rows_body(rows: pa.RecordBatch, columns: Sequence[Column], offset: int) -> 
     shown = rows.select([column.name for column in columns])
     ids = to_json(rows.column(ROW).to_pylist())
     return json_object({"offset": offset, "columns": columns}, ids=ids, rows=rows_json(shown))
-
-
-def _window_body(table: str, generation: int, version: int, total: int, rows: bytes) -> bytes:
-    """The whole of a window; `rows` is of `_rows_body`."""
-    head = to_json({"table": table, "generation": generation, "version": version, "total": total})
-    return head[:-1] + b"," + rows[1:]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,7 +25,7 @@ from turnout.spark.cluster import runs_here
 from turnout.spark.engine import is_disconnected
 from turnout.spark.folders import scratch
 from turnout.spark.read import task
-from turnout.spark.read.live import FEW_RECORDS, read_few
+from turnout.spark.read.live import FETCH, FEW_RECORDS, as_they_came, raw_records
 from turnout.spark.read.task import Left, Range
 from turnout.spark.session import pool
 
@@ -87,10 +88,22 @@ class BulkReader:
 
     def _read_few(self, start: Offsets, end: Offsets) -> Decoded | None:
         """Through Spark's own source; None where it cannot give the records, or a topic is gone meanwhile."""
+        places: dict[str, list[int]] = {}
+        for topic, partition in sorted(start.next):
+            places.setdefault(topic, []).append(partition)
         self._context.addJobTag(self._name)
         try:
             with pool(self._session, self._name):
-                records = read_few(self._session, self._options(), self._decoder.topics, start, end)
+                found = (
+                    self._session.read.format("kafka")
+                    .options(**FETCH)
+                    .options(**self._options())
+                    .option("assign", json.dumps(places))
+                    .option("startingOffsets", start.to_json())
+                    .option("endingOffsets", Offsets({place: end.next[place] for place in start.next}).to_json())
+                    .load()
+                )
+                records = as_they_came(raw_records(found, self._decoder.topics).coalesce(1))
         except Exception as error:
             if is_disconnected(error):
                 raise

@@ -7,13 +7,12 @@ loop asks Kafka and plans without a pause, so it is held inside its last batch u
 
 from __future__ import annotations
 
-import json
 import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -70,7 +69,8 @@ BUSY_SECONDS = 0.15
 
 def raw_records(frame: DataFrame, topics: Sequence[str]) -> DataFrame:
     """Records of Spark's Kafka source as `RAW` has them; nothing for Spark to plan but a projection."""
-    numbers = " ".join(f"WHEN {_literal(topic)} THEN {number}" for number, topic in enumerate(topics))
+    # Names of topics have no characters that a literal would have to escape.
+    numbers = " ".join(f"WHEN '{topic}' THEN {number}" for number, topic in enumerate(topics))
     return frame.selectExpr(
         f"CAST(CASE topic {numbers} END AS INT) AS _topic",
         f"(CAST(`partition` AS BIGINT) << {OFFSET_BITS}) | `offset` AS _id",
@@ -93,33 +93,6 @@ def as_they_came(frame: DataFrame) -> pa.Table | None:
     return records.cast(RAW)
 
 
-def read_few(
-    session: SparkSession, kafka: Mapping[str, str], topics: Sequence[str], start: Offsets, end: Offsets
-) -> pa.Table | None:
-    """The records of the partitions of `start`, from there to `end`; None as above.
-
-    `kafka` are options of the source.
-    """
-    places: dict[str, list[int]] = {}
-    for topic, partition in sorted(start.next):
-        places.setdefault(topic, []).append(partition)
-    found = (
-        session.read.format("kafka")
-        .options(**FETCH)
-        .options(**kafka)
-        .option("assign", json.dumps(places))
-        .option("startingOffsets", start.to_json())
-        .option("endingOffsets", Offsets({place: end.next[place] for place in start.next}).to_json())
-        .load()
-    )
-    return as_they_came(raw_records(found, topics).coalesce(1))
-
-
-def _literal(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
-
-
 @dataclass(frozen=True, slots=True)
 class Arrival:
     """What was read up to `end`: raw records, or decoded ones where there were many."""
@@ -134,11 +107,8 @@ class Arrival:
         return self.records.num_rows if self.records is not None else self.decoded.records if self.decoded else 0
 
 
-class Ends(Protocol):
-    """Knows where topics end."""
-
-    def wait_for_more(self, topics: Sequence[str], read: Offsets, stopped: threading.Event) -> None:
-        """Return when a topic has more than was read, or other partitions; or when `stopped` is set."""
+WaitForMore = Callable[[Sequence[str], Offsets, threading.Event], None]
+"""Returns when one of the topics has more than was read, or other partitions; or when the event is set."""
 
 
 class LiveStream:
@@ -150,7 +120,7 @@ class LiveStream:
         name: str,
         topics: tuple[str, ...],
         read_many: Callable[[Offsets, Offsets], Decoded],
-        ends: Ends,
+        wait_for_more: WaitForMore,
         denied: Callable[[str, Offsets], bool],
         take: Callable[[Arrival], None],
     ) -> None:
@@ -159,7 +129,7 @@ class LiveStream:
         self._name = name
         self._topics = topics
         self._read_many = read_many
-        self._ends = ends
+        self._wait_for_more = wait_for_more
         self._denied = denied
         self._take = take
         self._read = Offsets({})
@@ -282,16 +252,11 @@ class LiveStream:
     def _hand_over(self, arrival: Arrival) -> None:
         """Leave it to the storing thread; wait while much is there already."""
         with self._changed:
-            self._changed.wait_for(lambda: self._stopped.is_set() or not self._full())
+            self._changed.wait_for(lambda: self._stopped.is_set() or not _are_many(self._waiting))
             if self._stopped.is_set():
                 raise self.failure or RuntimeError("the generation is stopping")
             self._waiting.append(arrival)
             self._changed.notify_all()
-
-    def _full(self) -> bool:
-        return (
-            any(one.records is None for one in self._waiting) or sum(one.count for one in self._waiting) > FEW_RECORDS
-        )
 
     def _hold(self, records: int, began: float) -> None:
         """Return to Spark when there is more to read, and not too soon where few records come."""
@@ -300,7 +265,7 @@ class LiveStream:
         self._last = now
         self._stopped.wait(max(0.0, began + (CALM_SECONDS if calm else BUSY_SECONDS) - now))
         self.held = True
-        self._ends.wait_for_more(self._topics, self._read, self._stopped)
+        self._wait_for_more(self._topics, self._read, self._stopped)
         self.held = False
 
     def _store(self) -> None:
@@ -331,7 +296,10 @@ def _first(waiting: list[Arrival]) -> tuple[Arrival, list[Arrival]]:
     """The first arrivals as one, as far as they are raw; and the others."""
     together = waiting[:1]
     for one in waiting[1:]:
-        if together[-1].records is None or one.records is None or not _goes_on(together[-1].end, one.end):
+        before = together[-1]
+        # A partition that came, went or was made anew between the two is told with its own batch.
+        same = before.end.next.keys() == one.end.next.keys() and before.end.made_anew(one.end) is None
+        if before.records is None or one.records is None or not same:
             break
         together.append(one)
     rest, last = waiting[len(together) :], together[-1]
@@ -340,6 +308,5 @@ def _first(waiting: list[Arrival]) -> tuple[Arrival, list[Arrival]]:
     return Arrival(last.batch_id, last.end, pa.concat_tables([one.records for one in together])), rest
 
 
-def _goes_on(before: Offsets, after: Offsets) -> bool:
-    """Whether no partition came, went or was made anew between the two."""
-    return before.next.keys() == after.next.keys() and before.made_anew(after) is None
+def _are_many(waiting: list[Arrival]) -> bool:
+    return any(one.records is None for one in waiting) or sum(one.count for one in waiting) > FEW_RECORDS

@@ -37,29 +37,6 @@ FIRST_SLICES = 8
 MOST_SLICES = 512
 
 
-class Plans:
-    """What was planned in one session, by the SQL and the columns of the rows that it is over."""
-
-    def __init__(self, session: SparkSession) -> None:
-        self._session = session
-        self._planning = threading.Lock()
-        self._kept: dict[tuple[object, ...], PlannedView] = {}
-
-    def plan(self, sql: str, rows: Mapping[str, pa.Table]) -> PlannedView:
-        """The plan of a view's SQL for rows of this shape; made if there is none yet."""
-        shape = (sql, *((name, *table.schema) for name, table in rows.items()))
-        found = self._kept.get(shape)
-        if found is None:
-            # One at a time: the names of relations are those of the session.
-            with self._planning:
-                found = self._kept.get(shape) or PlannedView(self._session, sql, rows)
-                self._kept[shape] = found
-        return found
-
-    def __len__(self) -> int:
-        return len(self._kept)
-
-
 class PlannedView:
     """One view's SQL, planned for rows of one shape."""
 
@@ -141,18 +118,26 @@ class ViewSessions:
 
     def __init__(self, session: SparkSession) -> None:
         self.context = session.sparkContext
+        self.planned: dict[tuple[object, ...], PlannedView] = {}
+        """By the SQL, and the columns of the rows that it is over."""
         self._session = session
-        self._lock = threading.RLock()
-        self._plans: dict[bool, Plans] = {}
+        self._planning = threading.Lock()
+        self._planners: dict[bool, SparkSession] = {}
         self._idle: dict[bool, SimpleQueue[SparkSession]] = {True: SimpleQueue(), False: SimpleQueue()}
         """Sessions for views with and without own SQL: their names of relations are those of one view at a time."""
 
-    def plans(self, *, own: bool) -> Plans:
-        """Those of views with or without own SQL."""
-        with self._lock:
-            if own not in self._plans:
-                self._plans[own] = Plans(view_session(self._session, own=own, planned=True))
-            return self._plans[own]
+    def plan(self, sql: str, rows: Mapping[str, pa.Table], *, own: bool) -> PlannedView:
+        """The plan of a view's SQL for rows of this shape; made if there is none yet."""
+        shape = (own, sql, *((name, *table.schema) for name, table in rows.items()))
+        found = self.planned.get(shape)
+        if found is None:
+            # One at a time: the names of relations are those of the session.
+            with self._planning:
+                if own not in self._planners:
+                    self._planners[own] = view_session(self._session, own=own, planned=True)
+                found = self.planned.get(shape) or PlannedView(self._planners[own], sql, rows)
+                self.planned[shape] = found
+        return found
 
     @contextlib.contextmanager
     def one(self, *, own: bool) -> Iterator[SparkSession]:
@@ -196,7 +181,7 @@ class ViewRunner:
         if not view.own and not any(table.num_rows for table in rows.values()):
             return pa.table({name: pa.array([], pa.int64()) for name in view.ids})
         if sum(table.nbytes for table in rows.values()) <= MAX_BYTES:
-            planned = self._sessions.plans(own=view.own).plan(sql, rows)
+            planned = self._sessions.plan(sql, rows, own=view.own)
             if planned.usable:
                 return planned.run(rows)
         with self._sessions.one(own=view.own) as session, ExitStack() as held:
