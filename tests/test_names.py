@@ -99,3 +99,11 @@ def test_modules_that_a_page_names_are_there(page: str) -> None:
     assert len(named) > 5
     known = [f"/{path}" for folder in (PACKAGE, TESTS) for path in folder.rglob("*.py")]
     assert sorted(name for name in named if not any(path.endswith(f"/{name}") for path in known)) == []
+
+
+def test_the_way_of_a_record_is_drawn_and_is_short() -> None:
+    text = (TESTS.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
+    drawn = re.findall(r"^ ?([0-9]+)\. `([a-z_/]+)\.py`:", text.partition("## The way of a record")[2], re.MULTILINE)
+    assert [int(number) for number, _ in drawn] == list(range(1, len(drawn) + 1))
+    assert len(drawn) <= 15
+    assert [module for _, module in drawn if module not in MODULES] == []
