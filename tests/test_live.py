@@ -27,7 +27,7 @@ from turnout.serve.live.changes import SharedChanges
 from turnout.store.database import Database
 from turnout.store.feed import Wanted
 from turnout.store.ledger import Ledger
-from turnout.store.query.tracked_read import TrackedWindow, track_window
+from turnout.store.query.window_rows import TrackedWindow, track_window
 from turnout.store.query.windows import Window
 from turnout.testing import patience, wait_until
 

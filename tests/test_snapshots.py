@@ -12,8 +12,7 @@ from turnout.serve.live.changes import Snapshot, snapshot_part
 from turnout.serve.reads import Reads
 from turnout.store.database import Database
 from turnout.store.identity import ROW
-from turnout.store.query.tracked_read import TrackedWindow
-from turnout.store.query.window_rows import Order
+from turnout.store.query.window_rows import Order, TrackedWindow
 from turnout.store.query.windows import Column, WindowResult
 
 

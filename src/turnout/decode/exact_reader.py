@@ -74,21 +74,18 @@ class Faults:
     """What is wrong, collected over the sources of a batch."""
 
     def __init__(self) -> None:
-        self._lists: list[list[Any]] = [[] for _ in FAULTS]
+        self._found: list[tuple[Any, ...]] = []
 
     def add(self, source: int, record: Record, field: str | None, reason: str, text: str | None) -> None:
         number, time, key, value = record
         kept = (key, value) if field is None else (None, None)
-        for one, item in zip(
-            self._lists, (source, number, time, field, reason, text, field is None, *kept), strict=True
-        ):
-            one.append(item)
+        self._found.append((source, number, time, field, reason, text, field is None, *kept))
 
     def table(self) -> pa.Table | None:
-        if not self._lists[0]:
+        if not self._found:
             return None
-        columns = [pa.array(items, of.type) for items, of in zip(self._lists, FAULTS, strict=True)]
-        return pa.table(columns, schema=FAULTS)
+        columns = zip(*self._found, strict=True)
+        return pa.table([pa.array(items, of.type) for items, of in zip(columns, FAULTS, strict=True)], schema=FAULTS)
 
 
 class ExactReader:

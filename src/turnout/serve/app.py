@@ -79,7 +79,7 @@ def create_app(services: Services, access: Access | None = None, static: Path = 
     downloads = HeldBytes(limits.max_download_megabytes_per_client * 1_000_000, _DOWNLOADS)
     answers = Answers(reads, held, downloads)
     queries = DeltaQueries()
-    readers = Readers(reads, held, queries, Merger(queries), limits.sql_memory_limit)
+    readers = Readers(reads, held, Merger(queries), Merger(queries, large=True), limits.sql_memory_limit)
     hub = Hub(services.database, services.status, readers)
     viewers = Viewers(limits)
     calls = [

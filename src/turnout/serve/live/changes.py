@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
@@ -24,8 +23,7 @@ from turnout.serve.live.outbox import Part, Subscription, current_body, problem_
 from turnout.serve.reads import Reading, Reads
 from turnout.store.feed import Delta, Wanted
 from turnout.store.identity import ROW
-from turnout.store.query.tracked_read import TrackedWindow, track_window
-from turnout.store.query.window_rows import ChangeSet
+from turnout.store.query.window_rows import ChangeSet, TrackedWindow, track_window
 from turnout.store.query.windows import Window, split_name
 
 KEPT_CHANGES = 2_000
@@ -41,19 +39,13 @@ _ROOM_SECONDS = 0.2
 Reason = Literal["subscribed", "swap", "behind"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Change:
-    since: int
-    version: int
-    body: bytes
-
-
 class History:
     """The newest changes of one generation of a table, without a gap between them."""
 
     def __init__(self) -> None:
         self.generation = -1
-        self._changes: deque[_Change] = deque()
+        self._changes: deque[tuple[int, int, bytes]] = deque()
+        """Each from a version to a version."""
         self._bytes = 0
 
     def begin(self, generation: int) -> None:
@@ -61,13 +53,13 @@ class History:
         self._changes.clear()
         self._bytes = 0
 
-    def add(self, change: _Change) -> None:
-        if self._changes and self._changes[-1].version != change.since:
+    def add(self, since: int, version: int, body: bytes) -> None:
+        if self._changes and self._changes[-1][1] != since:
             self.begin(self.generation)
-        self._changes.append(change)
-        self._bytes += len(change.body)
+        self._changes.append((since, version, body))
+        self._bytes += len(body)
         while len(self._changes) > KEPT_CHANGES or self._bytes > KEPT_BYTES:
-            self._bytes -= len(self._changes.popleft().body)
+            self._bytes -= len(self._changes.popleft()[2])
 
     def since(self, position: Position, now: int) -> list[bytes] | None:
         """What leads from `position` to version `now`; None where it is not known."""
@@ -76,10 +68,10 @@ class History:
             return None
         if version == now:
             return []
-        later = [change for change in self._changes if change.since >= version]
-        if not later or later[0].since != version or later[-1].version != now:
+        later = [change for change in self._changes if change[0] >= version]
+        if not later or later[0][0] != version or later[-1][1] != now:
             return None
-        return [change.body for change in later]
+        return [body for _, _, body in later]
 
 
 class Snapshot:
@@ -269,11 +261,11 @@ class SharedChanges(Shared):
         generation, since = begins
 
         def encode(_: Reading) -> bytes:
-            changes = self._readers.queries.change_set(delta, self._columns)
+            changes = self._readers.merger.queries.change_set(delta, self._columns)
             return changes_body(self.window.table, generation, since, version, changes)
 
         body = await self._readers.reads.run(clients_of(self._subscriptions), encode)
-        self._history.add(_Change(since, version, body))
+        self._history.add(since, version, body)
         self.position = generation, version
         for subscription, position in self._subscriptions.items():
             if position == begins:

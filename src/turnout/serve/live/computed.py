@@ -14,8 +14,7 @@ from turnout.serve.live.outbox import Subscription
 from turnout.serve.live.pace import LEAST_PAUSE_SECONDS, pause_seconds
 from turnout.serve.reads import Reading
 from turnout.store.feed import Delta
-from turnout.store.query.tracked_read import Positions
-from turnout.store.query.windows import Window
+from turnout.store.query.windows import Positions, Window
 
 T = TypeVar("T")
 

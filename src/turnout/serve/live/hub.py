@@ -26,9 +26,7 @@ from turnout.serve.reads import Reads
 from turnout.serve.threads import Threads
 from turnout.store.database import Database
 from turnout.store.feed import Commit, Delta, Wanted
-from turnout.store.query.tracked_read import Positions, read_positions
-from turnout.store.query.window_rows import DeltaQueries
-from turnout.store.query.windows import Window, split_name
+from turnout.store.query.windows import Positions, Window, read_positions, split_name
 
 if TYPE_CHECKING:
     from turnout.serve.live.windows import Merger
@@ -62,8 +60,8 @@ class Readers:
 
     reads: Reads
     held: HeldBytes
-    queries: DeltaQueries
     merger: Merger[Any]
+    large_merger: Merger[Any]
     sql_memory: str = "512MB"
     pace: Pace = field(default_factory=Pace)
 

@@ -14,7 +14,7 @@ from turnout.serve.live.parsing import AskedSql
 from turnout.serve.reads import Reading
 from turnout.store.feed import Delta
 from turnout.store.query.sql import SqlResult, read_sql
-from turnout.store.query.tracked_read import Positions
+from turnout.store.query.windows import Positions
 
 
 @dataclass(frozen=True, slots=True)

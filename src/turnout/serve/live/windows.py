@@ -23,9 +23,17 @@ from turnout.serve.reads import Reading
 from turnout.serve.threads import Threads, Turns
 from turnout.store.feed import Delta, Wanted
 from turnout.store.identity import ROW, WITHOUT_ORDER
-from turnout.store.query.tracked_read import track_window
 from turnout.store.query.where import MAX_SMALL_FILTER, weight
-from turnout.store.query.window_rows import MAX_HELD_ROWS, SPARE_ROWS, DeltaQueries, Held, Order, Sifted, hold
+from turnout.store.query.window_rows import (
+    MAX_HELD_ROWS,
+    SPARE_ROWS,
+    DeltaQueries,
+    Held,
+    Order,
+    Sifted,
+    hold,
+    track_window,
+)
 from turnout.store.query.windows import Column, Window, split_name
 
 log = logging.getLogger(__name__)
@@ -52,35 +60,22 @@ class _Waiting(Generic[T]):
 
 
 class Merger(Generic[T]):
-    """Merges changes into windows, on threads of its own. Lives on the event loop.
+    """Merges changes into windows, on a thread of its own. Lives on the event loop.
 
     Clients take turns, and one window that has waited takes all that came meanwhile at once. Windows with large filters
-    have a thread of their own, which rests as long as it works: what they cost, only they wait for.
+    have another, which rests as long as it works: what they cost, only they wait for.
     """
 
-    def __init__(self, queries: DeltaQueries) -> None:
-        self._small = _Lane[T](queries, MOST_AT_ONCE, rests=False)
-        self._large = _Lane[T](queries, MOST_LARGE_AT_ONCE, rests=True)
-
-    async def merge(
-        self, due: Callable[[], Due[T] | None], clients: Collection[str] = (), *, large: bool = False
-    ) -> T | None:
-        """What the window makes of its changes; None where the table has to be read. `due` is asked in its turn."""
-        return await (self._large if large else self._small).merge(due, clients)
-
-
-class _Lane(Generic[T]):
-    """One thread, and the windows that wait for it."""
-
-    def __init__(self, queries: DeltaQueries, most: int, *, rests: bool) -> None:
-        self._queries = queries
-        self._most = most
-        self._rests = rests
-        self._thread = Threads(1, "merge", yielding=rests)
+    def __init__(self, queries: DeltaQueries, *, large: bool = False) -> None:
+        self.queries = queries
+        self._most = MOST_LARGE_AT_ONCE if large else MOST_AT_ONCE
+        self._rests = large
+        self._thread = Threads(1, "merge", yielding=large)
         self._waiting: Turns[str, _Waiting[T]] = Turns()
         self._working: asyncio.Task[None] | None = None
 
-    async def merge(self, due: Callable[[], Due[T] | None], clients: Collection[str]) -> T | None:
+    async def merge(self, due: Callable[[], Due[T] | None], clients: Collection[str] = ()) -> T | None:
+        """What the window makes of its changes; None where the table has to be read. `due` is asked in its turn."""
         waiting = _Waiting(due, asyncio.get_running_loop().create_future())
         self._waiting.put(min(clients, key=self._waiting.waiting, default=""), waiting)
         if self._working is None or self._working.done():
@@ -118,7 +113,7 @@ class _Lane(Generic[T]):
             for delta in due.deltas:
                 orders.setdefault(id(delta), (delta, []))[1].append(due.order)
         try:
-            sifted = {number: self._queries.sift(delta, wanted) for number, (delta, wanted) in orders.items()}
+            sifted = {number: self.queries.sift(delta, wanted) for number, (delta, wanted) in orders.items()}
         except Exception:
             log.exception("changes cannot be merged into %d windows; they are read again", len(dues))
             return [None] * len(dues)
@@ -194,7 +189,8 @@ class SharedWindow(Shared):
         clients = clients_of(self._subscriptions)
         fresh: _Shown | None = None
         if shown is not None:
-            fresh = await self._readers.merger.merge(self._due, clients, large=self._large)
+            merger = self._readers.large_merger if self._large else self._readers.merger
+            fresh = await merger.merge(self._due, clients)
         if fresh is None:
             fresh = await self._readers.reads.run(clients_of(self._subscriptions), self._read, large=self._large)
             self._count(fresh.size)
