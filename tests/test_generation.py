@@ -91,7 +91,7 @@ class Views:
 def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[GenerationTables]:
     monkeypatch.setattr("turnout.spark.generation.LiveStream", Stream)
     monkeypatch.setattr("turnout.spark.generation.BulkReader", Reader)
-    monkeypatch.setattr("turnout.spark.writing.ViewRunner", Views)
+    monkeypatch.setattr("turnout.spark.writing.view_runner", Views)
     Stream.deeds.clear()
     database = Database.open(tmp_path)
     made = Filling(database).generation()

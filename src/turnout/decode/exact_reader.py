@@ -16,7 +16,6 @@ NULL_VALUE = "null value"
 NO_SCHEMA_ID = "no schema id: the first byte is not 0"
 BINARY = "base64:"
 """Stands before the value of a bad record that is no text."""
-NAMES = {"avro": "Avro", "protobuf": "Protobuf"}
 HEADER = 5
 _SHOWN_IN_REASON = 80
 _ALWAYS_FIT = {"string": str, "boolean": bool}
@@ -43,7 +42,7 @@ def reader_of(source: SourceShape) -> Read:
     columns = list(source.columns)
     if source.form == "json":
         return json_exact.reader(columns)
-    name = NAMES[source.form]
+    name = source.form.capitalize()
     opened = {number: open_reader(source.form, one, columns) for number, one in source.schemas.items()}
     if not source.framed:
         return _safe(opened[0], f"not valid {name}")

@@ -19,7 +19,7 @@ from turnout.plan.offsets import Lost, Offsets
 from turnout.plan.tables import ViewTable
 from turnout.spark.folders import folder_at, room
 from turnout.spark.read.live import Arrival
-from turnout.spark.views.runner import ViewRunner
+from turnout.spark.views.runner import view_runner
 from turnout.store.batches import Batch
 from turnout.store.generation_tables import GenerationTables
 from turnout.store.view_files import write_rows
@@ -111,7 +111,7 @@ class Writer:
         self._files = partial(room, session, folder_at(session, reading.checkpoint), shared=reading.shared)
         self._tables = tables
         self._decoder = decoder
-        self._views = ViewRunner(session)
+        self._views = view_runner(session)
         self._send_dead_letters = send_dead_letters
         self._listener = listener
         self._name = f"g{tables.generation}"

@@ -110,14 +110,14 @@ class _Leaf:
         self._blocks.removeBlock(self._block, True)
 
 
-class ViewSessions:
-    """What all generations share to run views: sessions, and what was planned in them.
+class ViewRunner:
+    """Runs views for all generations: they share its sessions, and what was planned in them.
 
     A session takes time to make, and a swap waits for it: each is made when it is first needed, and kept.
     """
 
     def __init__(self, session: SparkSession) -> None:
-        self.context = session.sparkContext
+        self._context = session.sparkContext
         self.planned: dict[tuple[object, ...], PlannedView] = {}
         """By the SQL, and the columns of the rows that it is over."""
         self._session = session
@@ -126,7 +126,7 @@ class ViewSessions:
         self._idle: dict[bool, SimpleQueue[SparkSession]] = {True: SimpleQueue(), False: SimpleQueue()}
         """Sessions for views with and without own SQL: their names of relations are those of one view at a time."""
 
-    def plan(self, sql: str, rows: Mapping[str, pa.Table], *, own: bool) -> PlannedView:
+    def _plan(self, sql: str, rows: Mapping[str, pa.Table], *, own: bool) -> PlannedView:
         """The plan of a view's SQL for rows of this shape; made if there is none yet."""
         shape = (own, sql, *((name, *table.schema) for name, table in rows.items()))
         found = self.planned.get(shape)
@@ -140,7 +140,7 @@ class ViewSessions:
         return found
 
     @contextlib.contextmanager
-    def one(self, *, own: bool) -> Iterator[SparkSession]:
+    def _one(self, *, own: bool) -> Iterator[SparkSession]:
         """A session that nobody else uses meanwhile."""
         try:
             session = self._idle[own].get_nowait()
@@ -150,25 +150,6 @@ class ViewSessions:
             yield session
         finally:
             self._idle[own].put(session)
-
-
-_sharing = threading.Lock()
-_shared: list[ViewSessions] = []
-
-
-def sessions_of(session: SparkSession) -> ViewSessions:
-    """Those of the JVM of this session; a process has one at a time."""
-    with _sharing:
-        if not _shared or _shared[0].context is not session.sparkContext:
-            _shared[:] = [ViewSessions(session)]
-        return _shared[0]
-
-
-class ViewRunner:
-    """The ways to run a view's SQL."""
-
-    def __init__(self, session: SparkSession) -> None:
-        self._sessions = sessions_of(session)
 
     def over_rows(self, view: ViewTable, rows: Mapping[str, pa.Table], *, unique: bool = False) -> pa.Table:
         """The view over rows held in memory, by its relations; of a joined view the ids.
@@ -181,10 +162,10 @@ class ViewRunner:
         if not view.own and not any(table.num_rows for table in rows.values()):
             return pa.table({name: pa.array([], pa.int64()) for name in view.ids})
         if sum(table.nbytes for table in rows.values()) <= MAX_BYTES:
-            planned = self._sessions.plan(sql, rows, own=view.own)
+            planned = self._plan(sql, rows, own=view.own)
             if planned.usable:
                 return planned.run(rows)
-        with self._sessions.one(own=view.own) as session, ExitStack() as held:
+        with self._one(own=view.own) as session, ExitStack() as held:
             for name, table in rows.items():
                 frame = held.enter_context(frame_of(session, table))
                 frame.coalesce(1).createOrReplaceTempView(f"`{name}`")
@@ -205,12 +186,12 @@ class ViewRunner:
         A part is one task without a shuffle; as many are under way as there are cores, and no more are held. Their
         jobs have the tag and the pool `name`. A part whose rows are too many for the driver comes in slices.
         """
-        cores = self._sessions.context.defaultParallelism
+        cores = self._context.defaultParallelism
 
         def run(files: Mapping[str, Sequence[Path]], condition: str = "") -> pa.Table | Exception:
-            self._sessions.context.addJobTag(name)
+            self._context.addJobTag(name)
             try:
-                with self._sessions.one(own=own) as session, pool(session, name), ExitStack() as held:
+                with self._one(own=own) as session, pool(session, name), ExitStack() as held:
                     for relation, paths in files.items():
                         rows = held.enter_context(frame(session, paths))
                         rows.coalesce(1).createOrReplaceTempView(f"`{relation}`")
@@ -233,6 +214,18 @@ class ViewRunner:
             while waiting:
                 files, done = waiting.popleft()
                 yield from whole(files, done.result())
+
+
+_sharing = threading.Lock()
+_shared: list[ViewRunner] = []
+
+
+def view_runner(session: SparkSession) -> ViewRunner:
+    """That of the JVM of this session; a process has one at a time."""
+    with _sharing:
+        if not _shared or _shared[0]._context is not session.sparkContext:
+            _shared[:] = [ViewRunner(session)]
+        return _shared[0]
 
 
 def in_slices(run: Callable[[str], pa.Table | Exception], whole: Exception) -> Iterator[pa.Table]:
