@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from oracle import Sent, numbered
 from turnout.config import Settings
 from turnout.config.tables import first_plan, layout_of
-from turnout.decode import RAW
 from turnout.decode.record_decoder import RecordDecoder
+from turnout.decode.shape import RAW
 from turnout.plan.joins import OFFSET_BITS
 from turnout.plan.offsets import Lost, Offsets
 from turnout.store.database import Database

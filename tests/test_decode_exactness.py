@@ -22,10 +22,11 @@ from hypothesis import strategies as st
 
 from decoding import found, raw, shape
 from turnout.config import Format
-from turnout.decode import Decoded, merge, open_decoder
+from turnout.decode.decoder import open_decoder
 from turnout.decode.record_decoder import RecordDecoder
 from turnout.decode.registry import RegisteredSchema
 from turnout.decode.schemas import RegistrySchemas
+from turnout.decode.shape import Decoded, merge
 
 EXAMPLES = 300 if os.environ.get("LONG_TESTS") else 12
 COLUMNS = {

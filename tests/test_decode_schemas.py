@@ -16,10 +16,11 @@ from decoding import found, raw, shape
 from turnout.cli.kafka_checks import check_records
 from turnout.config import Format, Settings, parse
 from turnout.config.tables import source_table
-from turnout.decode import SourceShape, open_decoder
+from turnout.decode.decoder import open_decoder
 from turnout.decode.record_decoder import RecordDecoder, shape_of
 from turnout.decode.registry import RegisteredSchema
 from turnout.decode.schemas import RegistrySchemas, schemas_of
+from turnout.decode.shape import SourceShape
 from turnout.errors import ConfigError, TurnoutError
 
 NOON = 1_767_355_200_000_000

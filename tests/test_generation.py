@@ -12,8 +12,8 @@ import pytest
 
 from fed import Quiet
 from filling import Filling, _joined
-from turnout.decode import RAW, Decoded
 from turnout.decode.record_decoder import RecordDecoder
+from turnout.decode.shape import RAW, Decoded
 from turnout.plan.offsets import Offsets
 from turnout.plan.tables import ViewTable
 from turnout.store.database import Database

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from lengths import PARTS_EXAMPLES
 from turnout.config import parse
 from turnout.config.tables import first_plan, layout_of
-from turnout.decode import Decoded
+from turnout.decode.shape import Decoded
 from turnout.plan.joins import OFFSET_BITS, Duplicates, Join
 from turnout.store import affected, view_files
 from turnout.store.affected import hash_sql

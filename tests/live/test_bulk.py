@@ -15,8 +15,8 @@ from kafka_log import read_all
 from oracle import Sent
 from turnout.config import KafkaSettings, parse
 from turnout.config.tables import first_plan, layout_of
-from turnout.decode import RAW, Decoded
 from turnout.decode.record_decoder import RecordDecoder
+from turnout.decode.shape import RAW, Decoded
 from turnout.errors import TurnoutError
 from turnout.kafka.clients import bulk_properties
 from turnout.local.broker import EmbeddedBroker

@@ -13,9 +13,10 @@ from types import MappingProxyType
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from turnout.decode import RAW, Decode, Decoded, SourceShape, merge, open_decoder, schema_id
-from turnout.decode.exact_reader import HEADER
+from turnout.decode.decoder import Decode, open_decoder
+from turnout.decode.exact_reader import HEADER, schema_id
 from turnout.decode.schemas import Schemas
+from turnout.decode.shape import RAW, Decoded, SourceShape, merge
 from turnout.plan.joins import OFFSET_BITS
 from turnout.plan.tables import Layout, SourceTable
 

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Protocol
 
 from turnout.config import Format, Settings, SourceSettings
-from turnout.decode import Definition, open_reader
+from turnout.decode.exact_reader import open_reader
 from turnout.decode.registry import RegisteredSchema, SchemaRegistry
+from turnout.decode.shape import Definition
 from turnout.errors import ConfigError
 
 _ASK_AGAIN_SECONDS = 30.0

@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from turnout.decode import Decoded
 from turnout.decode.record_decoder import RecordDecoder, raw
 from turnout.decode.schemas import Schemas
+from turnout.decode.shape import Decoded
 from turnout.plan.tables import Layout, SourceTable
 
 

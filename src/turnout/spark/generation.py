@@ -15,9 +15,9 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from turnout.decode import Decoded
 from turnout.decode.record_decoder import RecordDecoder
 from turnout.decode.schemas import Schemas
+from turnout.decode.shape import Decoded
 from turnout.errors import TurnoutError, first_line
 from turnout.plan.offsets import Offsets
 from turnout.spark.folders import folder_at
@@ -61,7 +61,7 @@ class GenerationQuery:
         self._reading = reading
         self._kafka = kafka
         self._listener = listener
-        self._name = f"g{self.generation}"
+        self._name = tables.schema
         self._lock = threading.Lock()
         """Held while a piece is stored, and while a stream is started or stopped."""
         self._stopping = False

@@ -15,7 +15,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from turnout.decode import Decoded
+from turnout.decode.shape import Decoded
 from turnout.plan.joins import LIFE_BITS, MOST_LIVES, OFFSET_BITS, quoted
 from turnout.plan.tables import SourceTable, ViewTable
 from turnout.plan.times import moment_sql
@@ -237,14 +237,6 @@ class Batch:
         self._held[view.table] = {source.source: table for source, table in zip(view.sources, rows, strict=True)}
         return narrowed(view, keys, rows)
 
-    def export_affected(self, view: ViewTable, folder: Path, parts: int) -> tuple[str, list[Files]]:
-        """What `affected` hands out of a view with SQL of its own, as `export` does it."""
-        rows = {source.source: quoted(f"_side_{source.source}") for source in view.sources}
-        for source in view.sources:
-            seen = self._keys.moved(source).rows.filter(self._keys.of_view(view, source))
-            self._cursor.register(f"_side_{source.source}", seen)
-        return export_rows(self._cursor, view, rows, folder, parts)
-
     def replace(self, view: ViewTable, parts: Iterable[pa.Table]) -> None:
         """Put the view's new rows of the touched keys in place of its old ones; `parts` as Spark gave them."""
         table, key = self._tables.table(view.table), quoted(view.key)
@@ -256,9 +248,15 @@ class Batch:
         self._insert_rows(view, parts)
 
     def export(self, view: ViewTable, folder: Path, parts: int) -> tuple[str, list[Files]]:
-        """What `everything` hands out, as far as the view needs it, in files; and the SQL to run over each part."""
-        self._kept[view.table] = self._every(view)
-        return export_rows(self._cursor, view, self._kept[view.table], folder, parts)
+        """What `everything` or `affected` hands out, as far as it is needed, in files; and the SQL to run over each part."""
+        if not self.views_built:
+            rows = self._kept[view.table] = self._every(view)
+        else:
+            rows = {source.source: quoted(f"_side_{source.source}") for source in view.sources}
+            for source in view.sources:
+                seen = self._keys.moved(source).rows.filter(self._keys.of_view(view, source))
+                self._cursor.register(f"_side_{source.source}", seen)
+        return export_rows(self._cursor, view, rows, folder, parts)
 
     def _every(self, view: ViewTable) -> dict[str, str]:
         """All shown rows of its sides, as relations."""

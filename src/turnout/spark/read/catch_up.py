@@ -11,8 +11,8 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
-from turnout.decode import Decoded
 from turnout.decode.record_decoder import size_of
+from turnout.decode.shape import Decoded
 from turnout.plan.offsets import EARLIEST, Offsets
 from turnout.spark.engine import is_disconnected
 from turnout.spark.java_errors import is_too_large

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from turnout.decode import RAW, Decoded
+from turnout.decode.shape import RAW, Decoded
 from turnout.plan.joins import OFFSET_BITS
 from turnout.plan.offsets import EARLIEST, Offsets
 from turnout.spark.folders import Folder
