@@ -17,7 +17,6 @@ ELSEWHERE = {
     "test_cli.py": "cli/app cli/broker cli/demo cli/history cli/init cli/prepare cli/run cli/sql cli/status "
     "cli/summary cli/swap cli/tables",
     "live/test_check.py": "cli/checks cli/kafka_checks",
-    "test_cluster_settings.py": "spark/packages",
     # The client is one thing to those who use it.
     "test_client.py": "client/frames client/html client/http",
     "test_client_live.py": "client/changes client/events client/newest client/subscription client/window "

@@ -71,8 +71,7 @@ def _data_dir(folder: Path) -> Finding:
 
 def check_spark(settings: SparkSettings, environ: Mapping[str, str] = os.environ) -> list[Finding]:
     """Where executors are on other machines: whether the master answers, and what the hosts need."""
-    from turnout.spark.cluster import address_toward, answers, is_local, python_of_workers
-    from turnout.spark.packages import NEEDED
+    from turnout.spark.cluster import NEEDED, address_toward, answers, is_local, python_of_workers
 
     if is_local(settings.master):
         return []

@@ -106,15 +106,11 @@ class _SourceReader:
         if len(left):
             some = records if len(left) == records.num_rows else records.take(pa.array(left))
             tables += self._one_by_one(some, faults)
-        self._note(len(left), records.num_rows)
-        return tables
-
-    def _note(self, odd: int, count: int) -> None:
-        if odd * 2 <= count:
+        if len(left) * 2 <= records.num_rows:
             self._pause = 0
-        elif count >= FEWEST:
-            self._pause = min(2 * self._pause or 1, _LONGEST_PAUSE)
-            self._paused = self._pause
+        elif records.num_rows >= FEWEST:
+            self._pause = self._paused = min(2 * self._pause or 1, _LONGEST_PAUSE)
+        return tables
 
     def _with_ids(self, table: pa.Table, ids: pa.RecordBatch) -> pa.Table:
         columns = [*table.columns, *ids.columns]

@@ -120,7 +120,12 @@ class PlainReader:
         no { follows on a }, so no value can go on in the next: as many rows as values means one row for each.
         """
         data = joined.lines(start, stop)
-        fields = [(name, self._read_as(name, kind)) for name, kind in self._kinds.items()]
+        # Floats are rounded once to a double, as everywhere, and only then to a float.
+        others = {"date": pa.string(), "timestamp": pa.string(), "float": pa.float64()}
+        fields = [
+            (name, pa.int64() if name in self._numbers else others.get(kind) or arrow_type(kind))
+            for name, kind in self._kinds.items()
+        ]
         parsing = pj.ParseOptions(
             explicit_schema=pa.schema(fields),
             # In a field that is ignored, NaN is too.
@@ -131,13 +136,6 @@ class PlainReader:
         reading = pj.ReadOptions(use_threads=False, block_size=data.size + 1)
         table = pj.read_json(pa.BufferReader(data), parse_options=parsing, read_options=reading)
         return table.select(list(self._kinds)) if table.num_rows == stop - start else None
-
-    def _read_as(self, name: str, kind: str) -> pa.DataType:
-        if name in self._numbers:
-            return pa.int64()
-        # Rounded once to a double, as everywhere, and only then to a float.
-        others = {"date": pa.string(), "timestamp": pa.string(), "float": pa.float64()}
-        return others.get(kind) or arrow_type(kind)
 
     def _typed(self, table: pa.Table, lines: pa.Buffer) -> pa.Table | None:
         """The columns in their declared types; None or ArrowInvalid where a value may not fit."""

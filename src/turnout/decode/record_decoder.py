@@ -110,17 +110,3 @@ def raw(values: Sequence[bytes | None], topics: Sequence[int] | None = None) -> 
     count = len(values)
     columns = [topics or [0] * count, range(count), [0] * count, [None] * count, values]
     return pa.table([pa.array(c, f.type) for c, f in zip(columns, RAW, strict=True)], schema=RAW)
-
-
-def newest(decoded: Decoded) -> int | None:
-    """The latest timestamp of decoded records, in milliseconds; None where there are none."""
-    return max((pc.max(table["_ts"]).as_py() for table in _tables(decoded) if table.num_rows), default=None)
-
-
-def size_of(decoded: Decoded) -> int:
-    """How many bytes of memory decoded records take."""
-    return sum(table.nbytes for table in _tables(decoded))
-
-
-def _tables(decoded: Decoded) -> list[pa.Table]:
-    return [*decoded.rows.values(), *([] if decoded.faults is None else [decoded.faults])]

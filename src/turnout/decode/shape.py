@@ -88,6 +88,11 @@ class Decoded:
     records: int = 0
     """How many records were decoded, without those left over."""
 
+    @property
+    def tables(self) -> list[pa.Table]:
+        """Its rows and faults."""
+        return [*self.rows.values(), *([] if self.faults is None else [self.faults])]
+
 
 def merge(parts: Sequence[Decoded]) -> Decoded:
     """Several results of the same sources as one."""

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
-from turnout.decode.record_decoder import RecordDecoder, newest
+from turnout.decode.record_decoder import RecordDecoder
 from turnout.decode.shape import Decoded
 from turnout.plan.offsets import Lost, Offsets
 from turnout.plan.tables import ViewTable
@@ -39,16 +40,13 @@ MOST_ROWS_HELD = 4_800_000
 class BatchReport:
     """One finished batch."""
 
-    generation: int
-    batch_id: int | None
-    """None while catching up, which has no stream."""
     records: int
     bad: int
     evicted: Mapping[str, int]
     offsets: Offsets
     views_built: bool
     seconds: float
-    newest_record: int | None = None
+    newest_record: int | None
     """Milliseconds since 1970."""
 
 
@@ -137,15 +135,13 @@ class Writer:
             self.listener.gaps(gaps)
         self.listener.batch_done(
             BatchReport(
-                generation=self.tables.generation,
-                batch_id=batch_id,
                 records=batch.records,
                 bad=batch.bad,
                 evicted=batch.evicted,
                 offsets=end,
                 views_built=caught_up,
                 seconds=time.monotonic() - began,
-                newest_record=newest(decoded),
+                newest_record=max((pc.max(t["_ts"]).as_py() for t in decoded.tables if t.num_rows), default=None),
             )
         )
 

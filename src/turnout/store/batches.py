@@ -248,7 +248,7 @@ class Batch:
         self._insert_rows(view, parts)
 
     def export(self, view: ViewTable, folder: Path, parts: int) -> tuple[str, list[Files]]:
-        """What `everything` or `affected` hands out, as far as it is needed, in files; and the SQL to run over each part."""
+        """What `everything` or `affected` hands out, as far as needed, in files; and the SQL to run over each part."""
         if not self.views_built:
             rows = self._kept[view.table] = self._every(view)
         else:
