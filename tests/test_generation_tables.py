@@ -85,7 +85,8 @@ def plain(**columns: list[Any] | pa.Array) -> pa.Table:
 
 
 def decoded(rows: dict[int, pa.Table]) -> Decoded:
-    return Decoded(rows=rows, records=max(table.num_rows for table in rows.values()))
+    nothing = {0: USERS.slice(0, 0), 1: ACCOUNTS.slice(0, 0)}
+    return Decoded(rows=nothing | rows, records=max(table.num_rows for table in rows.values()))
 
 
 USERS = plain(userId=["a", "b", None], name=["Ann", "Ben", "Nil"], email=["x", None, "z"], age=[1, 2, 3])

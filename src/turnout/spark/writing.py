@@ -105,7 +105,8 @@ class Writer:
 
     def store(self, arrival: Arrival) -> None:
         """Decode and write what the live stream brought."""
-        decoded = self.decoder.decode(arrival.records) if arrival.decoded is None else arrival.decoded
+        records = arrival.records
+        decoded = records if isinstance(records, Decoded) else self.decoder.decode(records)
         self.take(decoded, arrival.end, arrival.batch_id, caught_up=True)
 
     def take(self, decoded: Decoded, end: Offsets, batch_id: int | None, *, caught_up: bool) -> None:

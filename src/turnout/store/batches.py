@@ -76,7 +76,9 @@ class Batch:
         self._tables = tables
         self._layout = tables.layout
         self._cursor = cursor
-        self._progress = progress
+        self.views_built = progress.views_built
+        self.offsets = progress.offsets
+        """Where the batch before this one ended."""
         self._keys = Affected(cursor, tables.table)
         # The rows that a view's ids are of: in memory, or as relations.
         self._held: dict[str, dict[str, pa.Table]] = {}
@@ -90,15 +92,6 @@ class Batch:
         self.records = 0
         self.bad = 0
         self.evicted: dict[str, int] = {}
-
-    @property
-    def views_built(self) -> bool:
-        return self._progress.views_built
-
-    @property
-    def offsets(self) -> str:
-        """Where the batch before this one ended."""
-        return self._progress.offsets
 
     def _wants(self, table: str) -> Wanted | None:
         """What somebody wants to know of changed rows. While a generation catches up nobody looks at it."""
@@ -128,12 +121,11 @@ class Batch:
             self._cursor.register(_FAULTS, decoded.faults)
         waiting = []
         for index, source in enumerate(self._layout.sources):
-            rows = decoded.rows.get(index)
             if self.views_built or source.latest or source.max_rows is not None:
-                waiting.append((source, rows if rows is not None else self._nothing(source)))
-            elif rows is not None:
+                waiting.append((source, decoded.rows[index]))
+            else:
                 # All of them at once: nothing else has to be known yet.
-                with registered(self._cursor, _rows=rows):
+                with registered(self._cursor, _rows=decoded.rows[index]):
                     into = f"INSERT INTO {self._tables.table(source.table)} BY NAME"
                     self.log.add(source.table, f"{into} {stored_sql(source, '_rows', self._ids(source))}")
         views = self._layout.views if self.views_built else ()
@@ -150,12 +142,6 @@ class Batch:
             self._merge(source) if source.latest else self._append(source)
         if decoded.faults is not None:
             self._note_bad_records()
-
-    def _nothing(self, source: SourceTable) -> pa.Table:
-        """No rows, as they come to a source."""
-        hidden = ("_id", "_ts", "_deleted") if source.latest else ("_id", "_ts")
-        rows = f"SELECT {columns_of(source, *hidden)} FROM {self._tables.table(source.table)} LIMIT 0"
-        return self._cursor.execute(rows).to_arrow_table()
 
     def _append(self, source: SourceTable) -> None:
         table = self._tables.table(source.table)

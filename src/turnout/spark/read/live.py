@@ -99,12 +99,11 @@ class Arrival:
 
     batch_id: int
     end: Offsets
-    records: pa.Table | None = None
-    decoded: Decoded | None = None
+    records: pa.Table | Decoded
 
     @property
     def count(self) -> int:
-        return self.records.num_rows if self.records is not None else self.decoded.records if self.decoded else 0
+        return int(self.records.records if isinstance(self.records, Decoded) else self.records.num_rows)
 
 
 WaitForMore = Callable[[Sequence[str], Offsets, threading.Event], None]
@@ -234,7 +233,7 @@ class LiveStream:
         if anew:
             # Spark skips to the end of a topic that was deleted and made anew between two batches.
             start = Offsets({**start.next, **dict.fromkeys(anew.next, EARLIEST)})
-        return Arrival(batch_id, end, decoded=self._read_many(start, end))
+        return Arrival(batch_id, end, self._read_many(start, end))
 
     def _unread(self, records: pa.Table) -> pa.Table:
         """Without what was read before: Spark reads a topic that it may see again from its start."""
@@ -299,7 +298,7 @@ def _first(waiting: list[Arrival]) -> tuple[Arrival, list[Arrival]]:
         before = together[-1]
         # A partition that came, went or was made anew between the two is told with its own batch.
         same = before.end.next.keys() == one.end.next.keys() and before.end.made_anew(one.end) is None
-        if before.records is None or one.records is None or not same:
+        if isinstance(before.records, Decoded) or isinstance(one.records, Decoded) or not same:
             break
         together.append(one)
     rest, last = waiting[len(together) :], together[-1]
@@ -309,4 +308,4 @@ def _first(waiting: list[Arrival]) -> tuple[Arrival, list[Arrival]]:
 
 
 def _are_many(waiting: list[Arrival]) -> bool:
-    return any(one.records is None for one in waiting) or sum(one.count for one in waiting) > FEW_RECORDS
+    return any(isinstance(one.records, Decoded) for one in waiting) or sum(one.count for one in waiting) > FEW_RECORDS
