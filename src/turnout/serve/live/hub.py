@@ -232,7 +232,12 @@ class Hub:
         self._start()
         self._of_status.add(subscription)
         self._status_woken.set()
-        return lambda: self._leave_status(subscription)
+
+        def leave() -> None:
+            self._of_status.discard(subscription)
+            self._rest()
+
+        return leave
 
     # -- coming and going
 
@@ -251,10 +256,6 @@ class Hub:
             task.cancel()
         self._commits.clear()
         self._loop = None
-
-    def _leave_status(self, subscription: Subscription) -> None:
-        self._of_status.discard(subscription)
-        self._rest()
 
     def _leave(self, key: _Key, shared: Shared, subscription: Subscription) -> None:
         if shared.leave(subscription) or self._shared.get(key) is not shared or self._loop is None:
