@@ -23,7 +23,7 @@ from turnout.serve.live.outbox import Part, Subscription, current_body, problem_
 from turnout.serve.reads import Reading, Reads
 from turnout.store.feed import Delta, Wanted
 from turnout.store.identity import ROW
-from turnout.store.query.window_rows import ChangeSet, TrackedWindow, track_window
+from turnout.store.query.window_rows import TrackedWindow, track_window
 from turnout.store.query.windows import Window, split_name
 
 KEPT_CHANGES = 2_000
@@ -262,7 +262,9 @@ class SharedChanges(Shared):
 
         def encode(_: Reading) -> bytes:
             changes = self._readers.merger.queries.change_set(delta, self._columns)
-            return changes_body(self.window.table, generation, since, version, changes)
+            fields = {"table": self.window.table, "generation": generation, "version": version, "since": since}
+            insert, update = _row_set(changes.insert), _row_set(changes.update)
+            return json_object(fields, insert=insert, update=update, delete=to_json(changes.delete))
 
         body = await self._readers.reads.run(clients_of(self._subscriptions), encode)
         self._history.add(since, version, body)
@@ -313,13 +315,6 @@ def snapshot_part(tracked: TrackedWindow, reason: str, start: int) -> bytes:
     rows = result.rows.slice(start, SNAPSHOT_PART_ROWS)
     ids = tracked.ids.slice(start, SNAPSHOT_PART_ROWS)
     return json_object(fields, ids=to_json(ids.to_pylist()), rows=rows_json(rows))
-
-
-def changes_body(table: str, generation: int, since: int, version: int, changes: ChangeSet) -> bytes:
-    """What happened between two versions."""
-    fields = {"table": table, "generation": generation, "version": version, "since": since}
-    insert, update = _row_set(changes.insert), _row_set(changes.update)
-    return json_object(fields, insert=insert, update=update, delete=to_json(changes.delete))
 
 
 def _row_set(rows: pa.Table) -> bytes:
