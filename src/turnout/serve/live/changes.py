@@ -261,10 +261,9 @@ class SharedChanges(Shared):
         generation, since = begins
 
         def encode(_: Reading) -> bytes:
-            changes = self._readers.merger.queries.change_set(delta, self._columns)
+            insert, update, delete = self._readers.merger.queries.change_set(delta, self._columns)
             fields = {"table": self.window.table, "generation": generation, "version": version, "since": since}
-            insert, update = _row_set(changes.insert), _row_set(changes.update)
-            return json_object(fields, insert=insert, update=update, delete=to_json(changes.delete))
+            return json_object(fields, insert=_row_set(insert), update=_row_set(update), delete=to_json(delete))
 
         body = await self._readers.reads.run(clients_of(self._subscriptions), encode)
         self._history.add(since, version, body)

@@ -165,15 +165,6 @@ class Sifted:
         return replace(held, rows=rows) if rows.num_rows <= most else first(rows, most, held.total)
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeSet:
-    """What a reader has to do; the row's id is the last column of `insert` and `update`."""
-
-    insert: pa.Table
-    update: pa.Table
-    delete: list[str]
-
-
 class DeltaQueries(threading.local):
     """Calculations on what changed: small inputs, so one core; a database for each thread, so that none waits."""
 
@@ -181,8 +172,8 @@ class DeltaQueries(threading.local):
         self._connection = duckdb.connect(config={"threads": 1})
         self._connection.execute("SET TimeZone = 'UTC'")
 
-    def change_set(self, delta: Delta, columns: Sequence[str]) -> ChangeSet:
-        """Inserts, updates and deletes of the chosen columns."""
+    def change_set(self, delta: Delta, columns: Sequence[str]) -> tuple[pa.Table, pa.Table, list[str]]:
+        """Rows to insert and to update, of the chosen columns and with their ids in the last; and ids to delete."""
         chosen = ", ".join(quoted(name) for name in columns)
         with registered(self._connection, removed=delta.removed, added=delta.added):
             insert = self._arrow(f"SELECT {chosen}, {ROW} FROM added ANTI JOIN removed USING ({ROW})")
@@ -192,7 +183,7 @@ class DeltaQueries(threading.local):
                 f"IS DISTINCT FROM {_row('r', columns)}"
             )
             delete = self._arrow(f"SELECT {ROW} FROM removed ANTI JOIN added USING ({ROW})")
-        return ChangeSet(insert, update, delete.column(0).to_pylist())
+        return insert, update, delete.column(0).to_pylist()
 
     def sift(self, delta: Delta, orders: Collection[Order]) -> Sifted:
         """What a change means to windows, all in one query: most of the time of a small one is its planning."""
