@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from turnout.decode import RAW, Decoded, SourceShape
+from turnout.decode.shape import RAW, Decoded, SourceShape
 
 Found = tuple[dict[str, Any] | None, list[tuple[str | None, str]]]
 """A row or None, and its faults as field and reason."""

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from oracle import Sent, numbered
 from turnout.config import Settings
 from turnout.config.tables import first_plan, layout_of
-from turnout.decode import RAW
 from turnout.decode.record_decoder import RecordDecoder
+from turnout.decode.shape import RAW
 from turnout.plan.joins import OFFSET_BITS
 from turnout.plan.offsets import Lost, Offsets
 from turnout.store.database import Database
@@ -108,17 +108,17 @@ class FedGeneration:
             self.tables.publish(cursor)
 
     def _open(self) -> None:
-        from turnout.spark.writing import DeadLetters, Reading, Writer
+        from turnout.spark.writing import Reading, Writer
 
         self.database = Database.open(self._folder)
         self.tables = GenerationTables(self.database, 1, self._layout)
-        self.decoder = RecordDecoder(self._layout)
+        self.decoder = RecordDecoder.of(self._layout)
         self.writer = Writer(
             self._spark,
             self.tables,
             Reading(self.start, self.target, self._folder / "checkpoint", 1000),
             self.decoder,
-            DeadLetters(self._spark, None, dict),
+            None,
             Quiet(),
         )
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from turnout.config import Settings
 from turnout.config.tables import first_plan, layout_of
-from turnout.decode import FAULTS, Decoded
+from turnout.decode.shape import FAULTS, Decoded
 from turnout.plan.arrow_columns import arrow_type
 from turnout.plan.joins import Join
 from turnout.plan.plan import Plan

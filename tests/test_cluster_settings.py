@@ -14,8 +14,17 @@ import pytest
 from turnout.cli.checks import check_spark
 from turnout.config import SparkSettings, parse
 from turnout.config.document import parse_yaml
-from turnout.spark.cluster import address_toward, answers, carried, is_local, python_of_workers, reached_at
-from turnout.spark.packages import NEEDED, archive, wanted
+from turnout.spark.cluster import (
+    NEEDED,
+    address_toward,
+    answers,
+    archive,
+    carried,
+    is_local,
+    python_of_workers,
+    reached_at,
+    wanted,
+)
 from turnout.spark.views.runner import in_slices
 
 JARS = [Path("/jars/a.jar"), Path("/jars/b.jar")]
@@ -66,7 +75,7 @@ def test_archive_of_packages_has_what_workers_import_and_little_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TURNOUT_CACHE", str(tmp_path))
-    monkeypatch.setattr("turnout.spark.packages.NEEDED", ("typing_extensions",))
+    monkeypatch.setattr("turnout.spark.cluster.NEEDED", ("typing_extensions",))
     file = archive()
     assert archive() == file
     assert file.parent == tmp_path

@@ -22,10 +22,11 @@ from hypothesis import strategies as st
 
 from decoding import found, raw, shape
 from turnout.config import Format
-from turnout.decode import Decoded, merge, open_decoder
-from turnout.decode.record_decoder import Decoder
+from turnout.decode.decoder import open_decoder
+from turnout.decode.record_decoder import RecordDecoder
 from turnout.decode.registry import RegisteredSchema
 from turnout.decode.schemas import RegistrySchemas
+from turnout.decode.shape import Decoded, merge
 
 EXAMPLES = 300 if os.environ.get("LONG_TESTS") else 12
 COLUMNS = {
@@ -208,12 +209,12 @@ def test_random_records_of_random_schemas(history: Any) -> None:
     texts, records, expected = history
     count = len(records)
     schemas: Any = RegistrySchemas(Registered(texts), Format.AVRO)  # type: ignore[arg-type]
-    decoder = Decoder([shape(COLUMNS, form="avro")], {"s": schemas})
-    assert results(decoder(raw(records)), count) == expected
+    decoder = RecordDecoder([shape(COLUMNS, form="avro")], {"s": schemas})
+    assert results(decoder.decode(raw(records)), count) == expected
     # By now the schemas are known, so workers decode all but the records of a schema that nobody has.
     many = open_decoder(decoder.for_workers())(raw(records))
     left = many.left_over["_id"].to_pylist() if many.left_over is not None else []
     assert left == [place for place, value in enumerate(records) if value is not None and value[:5] == b"\0\0\0\0\x63"]
     assert many.records == count - len(left)
-    last = [] if many.left_over is None else [decoder(many.left_over)]
+    last = [] if many.left_over is None else [decoder.decode(many.left_over)]
     assert results(merge([many, *last]), count) == expected

@@ -14,11 +14,13 @@ import fastavro
 import pytest
 
 from decoding import Found, found, raw, shape
-from turnout.decode import SourceShape, open_decoder, shown
 from turnout.decode.avro import is_recursive
 from turnout.decode.columns import Day, Moment, fit_of, text_of
+from turnout.decode.decoder import open_decoder
+from turnout.decode.exact_reader import shown
 from turnout.decode.protobuf import message_indexes
 from turnout.decode.schemas import compiled
+from turnout.decode.shape import SourceShape
 from turnout.plan.times import FIRST_MICROSECOND, LAST_DAY, LAST_MICROSECOND
 
 NOON = 1_767_355_200_000_000
@@ -304,7 +306,7 @@ def test_workers_need_nothing_of_turnout(tmp_path: Path) -> None:
 
     from pyspark import cloudpickle
 
-    import turnout.decode
+    import turnout.decode.shape
     from turnout.spark.read.bulk import carry_code
 
     carry_code()
@@ -323,7 +325,7 @@ def test_workers_need_nothing_of_turnout(tmp_path: Path) -> None:
     values = [b'{"id":"a","price":1.5,"at":1}'] * 100 + [b"nope", b"\0\0\0\0\1\2a", b"\x0a\x01a"]
     batch = raw(values, topics=[0] * 101 + [1, 2])
     sources[2] = SourceShape("p", 2, "id", {"id": "string"}, False, "protobuf", sources[2].schemas)
-    task = (open_decoder, turnout.decode.write, turnout.decode.merge, sources, batch)
+    task = (open_decoder, turnout.decode.shape.write, turnout.decode.shape.merge, sources, batch)
     tmp_path.joinpath("code").write_bytes(cloudpickle.dumps(task))  # type: ignore[no-untyped-call]
     code = (
         "import sys; sys.modules['turnout'] = None\n"
@@ -336,7 +338,7 @@ def test_workers_need_nothing_of_turnout(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    decoded = turnout.decode.read(tmp_path / "rows")
+    decoded = turnout.decode.shape.read(tmp_path / "rows")
     assert [decoded.rows[number]["id"].to_pylist() for number in range(3)] == [["a"] * 100, ["a"], ["a"]]
     assert decoded.faults is not None and decoded.faults["reason"].to_pylist() == ["not valid JSON"]
 

@@ -16,10 +16,11 @@ from decoding import found, raw, shape
 from turnout.cli.checks import check_records
 from turnout.config import Format, Settings, parse
 from turnout.config.tables import source_table
-from turnout.decode import SourceShape, open_decoder
-from turnout.decode.record_decoder import Decoder, shape_of
+from turnout.decode.decoder import open_decoder
+from turnout.decode.record_decoder import RecordDecoder, shape_of
 from turnout.decode.registry import RegisteredSchema
 from turnout.decode.schemas import RegistrySchemas, schemas_of
+from turnout.decode.shape import SourceShape
 from turnout.errors import ConfigError, TurnoutError
 
 NOON = 1_767_355_200_000_000
@@ -49,10 +50,10 @@ class Reading:
 
     def __init__(self, source: SourceShape, schemas: Any) -> None:
         self.source = source
-        self.decoder = Decoder([source], {source.name: schemas})
+        self.decoder = RecordDecoder([source], {source.name: schemas})
 
     def read(self, values: Sequence[bytes | None]) -> Rows:
-        results = found(self.decoder(raw(values)), len(values))
+        results = found(self.decoder.decode(raw(values)), len(values))
         columns = {name: [row[name] if row else None for row, _ in results] for name in self.source.columns}
         return Rows(columns, [row is not None for row, _ in results], [faults or None for _, faults in results])
 
@@ -301,7 +302,7 @@ def test_workers_leave_records_of_schemas_that_are_not_known_yet() -> None:
     assert decoded.faults["reason"].to_pylist() == reasons
     assert decoded.left_over["_id"].to_pylist() == [3]
     assert decoded.records == 5
-    last = reading.decoder(decoded.left_over)
+    last = reading.decoder.decode(decoded.left_over)
     assert (last.rows[0]["id"].to_pylist(), last.faults, last.left_over) == (["a"], None, None)
 
 

@@ -9,9 +9,10 @@ import pyarrow as pa
 import pytest
 
 from decoding import found, raw, shape
-from turnout.decode import RAW, Decoded, merge, open_decoder, read, write
+from turnout.decode.decoder import open_decoder
 from turnout.decode.exact_reader import ExactReader
 from turnout.decode.json_plain import PlainReader
+from turnout.decode.shape import RAW, Decoded, merge, read, write
 from turnout.plan.arrow_columns import arrow_type
 
 COLUMNS = {"id": "string", "age": "int64", "balance": "double", "on": "boolean"}

@@ -12,8 +12,8 @@ import pytest
 
 from fed import Quiet
 from filling import Filling, _joined
-from turnout.decode import RAW, Decoded
 from turnout.decode.record_decoder import RecordDecoder
+from turnout.decode.shape import RAW, Decoded
 from turnout.plan.offsets import Offsets
 from turnout.plan.tables import ViewTable
 from turnout.store.database import Database
@@ -91,7 +91,7 @@ class Views:
 def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[GenerationTables]:
     monkeypatch.setattr("turnout.spark.generation.LiveStream", Stream)
     monkeypatch.setattr("turnout.spark.generation.BulkReader", Reader)
-    monkeypatch.setattr("turnout.spark.writing.ViewRunner", Views)
+    monkeypatch.setattr("turnout.spark.writing.view_runner", Views)
     Stream.deeds.clear()
     database = Database.open(tmp_path)
     made = Filling(database).generation()
@@ -105,7 +105,7 @@ def query_of(tables: GenerationTables, folder: Path, ends: Callable[[Sequence[st
     from turnout.spark.generation import GenerationQuery, Kafka
     from turnout.spark.writing import Reading
 
-    kafka = Kafka(java=dict, librdkafka=dict, ends=ends, watch=Still())
+    kafka = Kafka(java=dict, librdkafka=dict, ends=ends, wait_for_more=Still().wait_for_more)
     session: Any = None
     return GenerationQuery(session, tables, Reading(START, START, folder, 10), kafka, Quiet())
 

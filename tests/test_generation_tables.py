@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from lengths import PARTS_EXAMPLES
 from turnout.config import parse
 from turnout.config.tables import first_plan, layout_of
-from turnout.decode import Decoded
+from turnout.decode.shape import Decoded
 from turnout.plan.joins import OFFSET_BITS, Duplicates, Join
-from turnout.store import narrow
+from turnout.store import affected, view_files
 from turnout.store.affected import hash_sql
 from turnout.store.batches import Progress
 from turnout.store.database import Database
@@ -85,7 +85,8 @@ def plain(**columns: list[Any] | pa.Array) -> pa.Table:
 
 
 def decoded(rows: dict[int, pa.Table]) -> Decoded:
-    return Decoded(rows=rows, records=max(table.num_rows for table in rows.values()))
+    nothing = {0: USERS.slice(0, 0), 1: ACCOUNTS.slice(0, 0)}
+    return Decoded(rows=nothing | rows, records=max(table.num_rows for table in rows.values()))
 
 
 USERS = plain(userId=["a", "b", None], name=["Ann", "Ben", "Nil"], email=["x", None, "z"], age=[1, 2, 3])
@@ -110,7 +111,7 @@ def test_records_of_one_topic_that_two_sources_read_count_once(tmp_path: Path) -
     with tables.batch(None) as batch:
         assert batch is not None
         batch.load(decoded({0: USERS, 1: USERS}))
-        assert batch.result.records == 3
+        assert batch.records == 3
         batch.finish(None, "{}", views_built=False)
     assert read_window(tables.database, Window("accounts_ui")).total == 3
 
@@ -176,7 +177,8 @@ def test_view_of_ids_with_columns_put_in_is_the_view_over_all_columns(
     table = tables.table("final_ui")
     shown = f"SELECT * EXCLUDE (_hash, _row) FROM {table} ORDER BY ALL"
     with pytest.MonkeyPatch.context() as patched, tables.batch(None) as batch:
-        patched.setattr(narrow, "_SHIFT", shift)
+        for module in (affected, view_files):
+            patched.setattr(module, "SIGN_BIT", shift)
         assert batch is not None
         batch.load(decoded({0: left, 1: pa.table(right)}))
         cursor = batch._cursor

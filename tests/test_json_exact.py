@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from decoding import found, raw, shape
-from turnout.decode import open_decoder
+from turnout.decode.decoder import open_decoder
 from turnout.plan.columns import KNOWN_TYPES
 from turnout.plan.times import (
     FIRST_MICROSECOND,

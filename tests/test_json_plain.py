@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from decoding import found, raw, shape
 from hostile import COLUMNS, a_record
 from lengths import FUZZ_EXAMPLES, HOSTILE_RECORDS, LONG
-from turnout.decode import open_decoder
+from turnout.decode.decoder import open_decoder
 from turnout.decode.exact_reader import ExactReader, Faults
 from turnout.decode.json_plain import PlainReader
 

@@ -35,9 +35,8 @@ from turnout.serve.connections import OpenConnections
 from turnout.serve.limits import Buckets, HeldBytes, Rate
 from turnout.serve.live import parsing
 from turnout.serve.live.changes import SharedChanges
-from turnout.serve.live.hub import MAX_COMMITS, Hub
-from turnout.serve.live.merging import Merger
-from turnout.serve.live.shared import Readers
+from turnout.serve.live.hub import MAX_COMMITS, Hub, Readers
+from turnout.serve.live.windows import Merger
 from turnout.serve.reads import Reads
 from turnout.store.feed import Commit
 from turnout.store.query.where import MAX_VALUES
@@ -330,7 +329,7 @@ def test_bytes_count_in_the_rate_and_large_messages_are_not_read_on_the_event_lo
 def test_following_a_compared_table_keeps_no_changes(quiet: Filling) -> None:
     async def follow() -> int:
         queries = DeltaQueries()
-        readers = Readers(Reads(quiet.database), HeldBytes(10**9, ""), queries, Merger(queries))
+        readers = Readers(Reads(quiet.database), HeldBytes(10**9, ""), Merger(queries), Merger(queries, large=True))
         shared = SharedChanges(Window("join_quality"), readers, lambda: None)
         for version in range(1, 50):
             shared.told((1, version), {(1, version): None})
@@ -342,7 +341,9 @@ def test_following_a_compared_table_keeps_no_changes(quiet: Filling) -> None:
 
 def test_commits_do_not_pile_up_while_positions_cannot_be_read(quiet: Filling) -> None:
     async def hear() -> int:
-        hub = Hub(quiet.database, lambda: STATUS, Reads(quiet.database), HeldBytes(10**9, ""))
+        queries = DeltaQueries()
+        readers = Readers(Reads(quiet.database), HeldBytes(10**9, ""), Merger(queries), Merger(queries, large=True))
+        hub = Hub(quiet.database, lambda: STATUS, readers)
         for version in range(3 * MAX_COMMITS):
             hub._take(Commit(1, {"users_ui": version}, {}))
         return len(hub._commits)

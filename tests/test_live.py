@@ -27,7 +27,7 @@ from turnout.serve.live.changes import SharedChanges
 from turnout.store.database import Database
 from turnout.store.feed import Wanted
 from turnout.store.ledger import Ledger
-from turnout.store.query.tracked_read import TrackedWindow, track_window
+from turnout.store.query.window_rows import TrackedWindow, track_window
 from turnout.store.query.windows import Window
 from turnout.testing import patience, wait_until
 
@@ -178,7 +178,7 @@ def test_changes_are_a_snapshot_and_then_every_insert_update_and_delete(tmp_path
 
 
 def test_changes_of_a_large_table_come_in_parts(quiet_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("turnout.serve.live.encoding.SNAPSHOT_PART_ROWS", 1)
+    monkeypatch.setattr("turnout.serve.live.changes.SNAPSHOT_PART_ROWS", 1)
     with Socket(quiet_url) as socket:
         socket.send(type="changes", id="c", table="users_ui")
         parts = [socket.receive(), socket.receive()]

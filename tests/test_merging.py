@@ -7,8 +7,8 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
-from turnout.serve.live import merging
-from turnout.serve.live.merging import Due, Merger
+from turnout.serve.live import windows
+from turnout.serve.live.windows import Due, Merger
 from turnout.store.feed import Delta
 from turnout.store.query.window_rows import DeltaQueries, Order, Sifted
 
@@ -52,7 +52,7 @@ def test_windows_that_ask_together_are_one_question() -> None:
 
 
 def test_windows_are_merged_so_many_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merging, "MOST_AT_ONCE", 2)
+    monkeypatch.setattr(windows, "MOST_AT_ONCE", 2)
     asked = Asked()
     assert merge(asked, *map(due, range(5))) == [f"{number}: 1" for number in range(5)]
     assert asked.numbers == [2, 2, 1]

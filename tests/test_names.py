@@ -17,7 +17,6 @@ ELSEWHERE = {
     "test_cli.py": "cli/app cli/broker cli/demo cli/history cli/init cli/options cli/output cli/prepare cli/run "
     "cli/sql cli/status cli/summary cli/swap cli/tables",
     "live/test_check.py": "cli/checks",
-    "test_cluster_settings.py": "spark/packages",
     # The client is one thing to those who use it.
     "test_client.py": "client/frames client/html client/http",
     "test_client_live.py": "client/events client/subscription client/wire plan/retries",
@@ -30,7 +29,7 @@ ELSEWHERE = {
     "test_control.py": "config/topic_rules plan/control_parsing plan/control_schema",
     # Decoders agree with each other, whatever the record.
     "test_decode_formats.py": "decode/avro decode/protobuf decode/shape",
-    "test_decoder.py": "decode/columns decode/exact_reader decode/packing",
+    "test_decoder.py": "decode/columns decode/exact_reader",
     # Parts that only a real Kafka, Spark or process can show.
     "live/test_formats.py": "decode/record_decoder",
     "live/test_catching_up.py": "kafka/end_watch",
@@ -38,7 +37,7 @@ ELSEWHERE = {
     "live/test_swaps.py": "kafka/lag spark/java_errors swap/generations swap/orchestrator swap/publisher swap/swaps",
     "live/test_sources.py": "spark/read/live",
     "live/test_leaks.py": "spark/py4j_sockets",
-    "live/test_exactness.py": "spark/read/source spark/views/sent_rows spark/writing store/deltas store/join_quality",
+    "live/test_exactness.py": "spark/views/sent_rows spark/writing store/join_quality",
     "live/test_three_sources.py": "spark/views/own_sql",
     "live/test_planned.py": "spark/views/runner",
     # The server over real sockets.
@@ -49,15 +48,13 @@ ELSEWHERE = {
     "test_saved_api.py": "store/saved_views",
     "test_limits.py": "serve/reader_watch serve/live/parsing",
     "test_reads.py": "serve/threads",
-    "test_live.py": "serve/live/changes serve/live/endpoint serve/live/hub serve/live/outbox serve/live/shared "
-    "serve/live/windows",
-    "test_snapshots.py": "serve/live/encoding",
+    "test_live.py": "serve/live/changes serve/live/endpoint serve/live/hub serve/live/outbox serve/live/windows",
     "test_metrics.py": "serve/metrics swap/metrics",
     # The store, by what its tables hold in the end.
-    "test_generation_tables.py": "store/affected store/batches store/narrow store/view_files",
+    "test_generation_tables.py": "store/affected store/batches store/view_files",
     "test_query_windows.py": "store/database",
     "test_merging.py": "store/feed",
-    "test_window_rows.py": "store/identity store/query/tracked_read",
+    "test_window_rows.py": "store/identity",
     "test_where.py": "store/query/values",
     "test_control_queue.py": "swap/health",
     "test_engine.py": "plan/retries",
@@ -100,3 +97,11 @@ def test_modules_that_a_page_names_are_there(page: str) -> None:
     assert len(named) > 5
     known = [f"/{path}" for folder in (PACKAGE, TESTS) for path in folder.rglob("*.py")]
     assert sorted(name for name in named if not any(path.endswith(f"/{name}") for path in known)) == []
+
+
+def test_the_way_of_a_record_is_drawn_and_is_short() -> None:
+    text = (TESTS.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
+    drawn = re.findall(r"^ ?([0-9]+)\. `([a-z_/]+)\.py`:", text.partition("## The way of a record")[2], re.MULTILINE)
+    assert [int(number) for number, _ in drawn] == list(range(1, len(drawn) + 1))
+    assert len(drawn) <= 15
+    assert [module for _, module in drawn if module not in MODULES] == []

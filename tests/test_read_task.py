@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pyspark import cloudpickle
 
-from turnout.decode import SourceShape
+from turnout.decode.shape import SourceShape
 from turnout.plan.offsets import EARLIEST, Offsets
 from turnout.spark.read.bulk import TASK_RECORDS, carry_code, split
 from turnout.spark.read.task import task

@@ -7,14 +7,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from turnout.serve.live import changes, encoding
-from turnout.serve.live.changes import Snapshot
-from turnout.serve.live.encoding import snapshot_part
+from turnout.serve.live import changes
+from turnout.serve.live.changes import Snapshot, snapshot_part
 from turnout.serve.reads import Reads
 from turnout.store.database import Database
 from turnout.store.identity import ROW
-from turnout.store.query.tracked_read import TrackedWindow
-from turnout.store.query.window_rows import Order
+from turnout.store.query.window_rows import Order, TrackedWindow
 from turnout.store.query.windows import Column, WindowResult
 
 
@@ -27,7 +25,7 @@ def encoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         starts.append(start)
         return snapshot_part(tracked, reason, start)
 
-    monkeypatch.setattr(encoding, "SNAPSHOT_PART_ROWS", 1)
+    monkeypatch.setattr(changes, "SNAPSHOT_PART_ROWS", 1)
     monkeypatch.setattr(changes, "snapshot_part", counted)
     return starts
 

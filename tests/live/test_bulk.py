@@ -15,8 +15,8 @@ from kafka_log import read_all
 from oracle import Sent
 from turnout.config import KafkaSettings, parse
 from turnout.config.tables import first_plan, layout_of
-from turnout.decode import RAW, Decoded
 from turnout.decode.record_decoder import RecordDecoder
+from turnout.decode.shape import RAW, Decoded
 from turnout.errors import TurnoutError
 from turnout.kafka.clients import bulk_properties
 from turnout.local.broker import EmbeddedBroker
@@ -49,7 +49,7 @@ def decoder_of(topic: str, folder: Path) -> RecordDecoder:
     columns = {"userId": "string", "name": "string", "age": "int64"}
     source = {"topic": topic, "table": "users_ui", "key": "userId", "columns": columns, "rows": "latest"}
     settings = parse({"sources": {"users": source}, "views": {}}, folder, {})
-    return RecordDecoder(layout_of(settings, first_plan(settings)))
+    return RecordDecoder.of(layout_of(settings, first_plan(settings)))
 
 
 def reader_of(spark: SparkSession, bootstrap: str, decoder: RecordDecoder) -> BulkReader:

@@ -64,7 +64,7 @@ def stream_of(runner: Runner, spark: SparkSession, bootstrap: str, folder: Path)
         java=lambda: {"bootstrap.servers": bootstrap},
         librdkafka=lambda: bulk_properties(kafka, anywhere=False),
         ends=topics.end_offsets,
-        watch=EndWatch(kafka),
+        wait_for_more=EndWatch(kafka).wait_for_more,
     )
     return GenerationQuery(spark, runner.tables, reading, access, Quiet())
 

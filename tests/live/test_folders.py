@@ -57,7 +57,7 @@ def test_rows_come_to_tasks_by_every_way(spark: SparkSession, tmp_path: Path) ->
 
 
 def test_part_that_is_too_large_for_the_driver_comes_in_slices(spark: SparkSession, tmp_path: Path) -> None:
-    from turnout.spark.views.runner import ViewRunner
+    from turnout.spark.views.runner import view_runner
 
     numbers = list(range(2_000))
     pq.write_table(pa.table({"n": numbers, "text": [f"{n:0>2000}" for n in numbers]}), tmp_path / "users.parquet")
@@ -66,7 +66,7 @@ def test_part_that_is_too_large_for_the_driver_comes_in_slices(spark: SparkSessi
     conf.set("spark.driver.maxResultSize", "1m")
     try:
         files = {"users": [tmp_path / "users.parquet"]}
-        found = list(ViewRunner(spark).over_parts("SELECT n, text FROM users", [files], "g1"))
+        found = list(view_runner(spark).over_parts("SELECT n, text FROM users", [files], "g1"))
     finally:
         conf.set("spark.driver.maxResultSize", before)
     assert len(found) == 8

@@ -16,7 +16,7 @@ from kafka_log import read_all
 from running import RunningTurnout
 from turnout.config import parse
 from turnout.config.tables import source_table
-from turnout.decode.record_decoder import Decoder, raw, shape_of
+from turnout.decode.record_decoder import RecordDecoder, raw, shape_of
 from turnout.decode.schemas import schemas_of
 from turnout.local.broker import EmbeddedBroker
 from turnout.testing import Record, create_topic, produce, wait_until
@@ -137,7 +137,7 @@ def test_protobuf_of_a_registry_with_references(registry: ApicurioRegistry, tmp_
         "sources": {"a": source | {"format": "protobuf"}},
     }
     settings = parse(document, tmp_path, {})
-    decoder = Decoder([shape_of(source_table("a", settings.sources["a"], "t"), 0)], schemas_of(settings))
-    decoded = decoder(raw([b"\0" + number.to_bytes(4, "big") + b"\x02\x02\x0a\x01a\x12\x03\x0a\x01c"]))
+    decoder = RecordDecoder([shape_of(source_table("a", settings.sources["a"], "t"), 0)], schemas_of(settings))
+    decoded = decoder.decode(raw([b"\0" + number.to_bytes(4, "big") + b"\x02\x02\x0a\x01a\x12\x03\x0a\x01c"]))
     assert decoded.rows[0].select(["userId", "address"]).to_pylist() == [{"userId": "a", "address": '{"city":"c"}'}]
     assert decoded.faults is None

@@ -15,8 +15,7 @@ from turnout.plan.joins import Join
 from turnout.plan.plan import Plan
 from turnout.plan.tables import ViewTable
 from turnout.spark.session import pool, view_session
-from turnout.spark.views.planned import PlannedView
-from turnout.spark.views.runner import ViewRunner, sessions_of
+from turnout.spark.views.runner import PlannedView, view_runner
 from turnout.testing import wait_until
 
 if TYPE_CHECKING:
@@ -64,19 +63,19 @@ SOME = (
 
 @pytest.mark.parametrize("join", [Join.LEFT, Join.INNER, Join.FULL])
 def test_view_over_rows_reads_the_rows_of_each_run(spark: SparkSession, join: Join) -> None:
-    view, runner = view_of(join), ViewRunner(spark)
+    view, runner = view_of(join), view_runner(spark)
     for rows in SOME:
         assert ordered(runner.over_rows(view, rows)) == expected(view, rows)
 
 
 def test_generations_share_plans_and_run_at_once(spark: SparkSession) -> None:
     view = view_of(Join.FULL)
-    ViewRunner(spark).over_rows(view, SOME[0])
-    plans = sessions_of(spark).plans(own=False)
+    view_runner(spark).over_rows(view, SOME[0])
+    plans = view_runner(spark).planned
     kept = len(plans)
 
     def generation(number: int) -> bool:
-        runner, rows = ViewRunner(spark), SOME[number % len(SOME)]
+        runner, rows = view_runner(spark), SOME[number % len(SOME)]
         return all(ordered(runner.over_rows(view, rows)) == expected(view, rows) for _ in range(10))
 
     with ThreadPoolExecutor(4) as threads:

@@ -15,7 +15,7 @@ from pathlib import Path
 from turnout.cli.check import Finding
 from turnout.config import Format, KafkaSettings, Settings, SourceSettings, SparkSettings, load
 from turnout.config.tables import first_plan, layout_of, source_table
-from turnout.decode.record_decoder import Decoder, raw, shape_of
+from turnout.decode.record_decoder import RecordDecoder, raw, shape_of
 from turnout.decode.registry import SchemaRegistry
 from turnout.decode.schemas import Schemas, schemas_of
 from turnout.errors import ConfigError, TurnoutError
@@ -76,8 +76,7 @@ def _data_dir(folder: Path) -> Finding:
 
 def check_spark(settings: SparkSettings, environ: Mapping[str, str] = os.environ) -> list[Finding]:
     """Where executors are on other machines: whether the master answers, and what the hosts need."""
-    from turnout.spark.cluster import address_toward, answers, is_local, python_of_workers
-    from turnout.spark.packages import NEEDED
+    from turnout.spark.cluster import NEEDED, address_toward, answers, is_local, python_of_workers
 
     if is_local(settings.master):
         return []
@@ -209,7 +208,7 @@ def check_records(
     if not values:
         return Finding(subject, "ok", "no record to look at")
     shape = shape_of(source_table("source", source, source.topic), 0)
-    decoded = Decoder([shape], {"source": schemas} if schemas is not None else {})(raw(values))
+    decoded = RecordDecoder([shape], {"source": schemas} if schemas is not None else {}).decode(raw(values))
     rows = decoded.rows[0]
     fields = {name for name in source.columns if rows[name].null_count < rows.num_rows}
     faults = decoded.faults.to_pylist() if decoded.faults is not None else []

@@ -5,24 +5,3 @@ It runs on the driver and in Spark's Python workers, which get this package by v
 itself, `plan.times` and `plan.arrow_columns` (`spark.read.bulk.carry_code` sends them too), and of others only numpy
 and pyarrow; fastavro and protobuf where a source needs them.
 """
-
-from turnout.decode.decoder import Decode, open_decoder
-from turnout.decode.exact_reader import open_reader, schema_id, shown
-from turnout.decode.packing import read, write
-from turnout.decode.shape import FAULTS, RAW, Decoded, Definition, SourceShape, merge
-
-__all__ = [
-    "FAULTS",
-    "RAW",
-    "Decode",
-    "Decoded",
-    "Definition",
-    "SourceShape",
-    "merge",
-    "open_decoder",
-    "open_reader",
-    "read",
-    "schema_id",
-    "shown",
-    "write",
-]

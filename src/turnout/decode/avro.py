@@ -25,6 +25,7 @@ _DEEPEST = 100
 def reader(definition: Definition, columns: Sequence[str]) -> Callable[[bytes], Mapping[str, Any] | str]:
     """What reads records of this schema; ValueError where it is none. A reason stands in place of a bad record."""
     import fastavro
+    from fastavro import _read_py
 
     named: dict[str, Any] = {}
     try:
@@ -36,7 +37,9 @@ def reader(definition: Definition, columns: Sequence[str]) -> Callable[[bytes], 
     if any(_least_bytes(items, smallest) == 0 for items in _items([schema, *named.values()])):
         raise ValueError("it has an array of nothing, which can be of any length")
     recursive = is_recursive(named)
-    read_one = _opened(recursive)
+    fastavro.read.LOGICAL_READERS.update({f"{kind}-{_OWN}{name}": read for (kind, name), read in _READERS.items()})
+    # A record of a hundred thousand levels is an error to fastavro's form in plain Python, and ends its C form.
+    read_one: Any = _read_py.schemaless_reader if recursive else fastavro.schemaless_reader
 
     def read(payload: bytes) -> Mapping[str, Any] | str:
         stream = io.BytesIO(payload)
@@ -50,19 +53,6 @@ def reader(definition: Definition, columns: Sequence[str]) -> Callable[[bytes], 
         return record
 
     return read
-
-
-def _opened(careful: bool) -> Callable[..., Any]:
-    """fastavro with our readers of times; with `careful` its form in plain Python.
-
-    A record of a hundred thousand levels is an error to its Python form, and ends its C form.
-    """
-    import fastavro
-    from fastavro import _read_py
-
-    own = {f"{kind}-{_OWN}{logical}": read for (kind, logical), read in _READERS.items()}
-    fastavro.read.LOGICAL_READERS.update(own)
-    return _read_py.schemaless_reader if careful else fastavro.schemaless_reader
 
 
 def _time(microseconds: int, sent: int) -> str | int:

@@ -15,9 +15,7 @@ from collections.abc import Callable, Mapping
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any
 
-import pyarrow as pa
-
-from turnout.plan.arrow_columns import arrow_type, decimal_digits
+from turnout.plan.arrow_columns import decimal_digits
 from turnout.plan.times import (
     DAY_MICROSECONDS,
     SECOND,
@@ -62,11 +60,6 @@ class Structure(str):
     __slots__ = ()
 
 
-def arrow_array(values: list[Any], kind: str) -> pa.Array:
-    """Values that fit a column, as Arrow."""
-    return pa.array(values, arrow_type(kind))
-
-
 def fit_of(kind: str) -> Fit:
     """How values become those of a column, by the name of its type."""
     decimal = decimal_digits(kind)
@@ -78,18 +71,14 @@ def key_of(kind: str) -> Callable[[str], Any]:
     fit = fit_of(kind)
 
     def read(text: str) -> Any:
-        if kind == "string":
-            return text
         if kind == "boolean":
             return {"true": True, "false": False}.get(text)
         if kind in ("int32", "int64"):
-            value = fit(Whole(text)) if re.fullmatch(r"0|-?[1-9][0-9]*", text) else None
-        elif kind.startswith("decimal"):
+            return fit(Whole(text)) if re.fullmatch(r"0|-?[1-9][0-9]*", text) else None
+        if kind.startswith("decimal"):
             value = fit(text)
             return value if value is not None and f"{value:f}" == text else None
-        else:
-            value = fit(text) if kind in ("date", "timestamp") else None
-        return value
+        return fit(text) if kind in ("string", "date", "timestamp") else None
 
     return read
 
@@ -118,10 +107,6 @@ def _plain(value: object) -> object:
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     return f"{value:f}" if isinstance(value, Decimal) else str(value)
-
-
-def _string(value: object) -> str:
-    return text_of(value) + ""
 
 
 def _boolean(value: object) -> bool | None:
@@ -193,7 +178,8 @@ def _timestamp(value: object) -> int | None:
 
 
 _FITS: Mapping[str, Fit] = {
-    "string": _string,
+    # Of a subclass of str the plain text.
+    "string": lambda value: text_of(value) + "",
     "boolean": _boolean,
     "int32": _whole(32),
     "int64": _whole(64),

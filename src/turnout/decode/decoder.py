@@ -31,7 +31,9 @@ def open_decoder(sources: Sequence[SourceShape]) -> Decode:
         rows: list[list[pa.Table]] = [[] for _ in sources]
         left: list[pa.RecordBatch] = []
         for batch in _batches(records):
-            for topic, some in _by_topic(batch):
+            found = pc.unique(batch["_topic"]).to_pylist()
+            for topic in found:
+                some = batch if len(found) == 1 else batch.filter(pc.equal(batch["_topic"], topic))
                 own = topics.get(topic, [])
                 known = _known(some, own, left)
                 for reader in own:
@@ -51,12 +53,6 @@ def _batches(records: pa.RecordBatch | pa.Table) -> list[pa.RecordBatch]:
     chosen = records.select(RAW.names)
     batches = chosen.to_batches() if isinstance(chosen, pa.Table) else [chosen]
     return [batch.cast(RAW) if batch.schema != RAW else batch for batch in batches if batch.num_rows]
-
-
-def _by_topic(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
-    topics = pc.unique(batch["_topic"]).to_pylist()
-    for topic in topics:
-        yield topic, batch if len(topics) == 1 else batch.filter(pc.equal(batch["_topic"], topic))
 
 
 def _known(records: pa.RecordBatch, readers: Sequence[_SourceReader], left: list[pa.RecordBatch]) -> pa.RecordBatch:
@@ -110,15 +106,11 @@ class _SourceReader:
         if len(left):
             some = records if len(left) == records.num_rows else records.take(pa.array(left))
             tables += self._one_by_one(some, faults)
-        self._note(len(left), records.num_rows)
-        return tables
-
-    def _note(self, odd: int, count: int) -> None:
-        if odd * 2 <= count:
+        if len(left) * 2 <= records.num_rows:
             self._pause = 0
-        elif count >= FEWEST:
-            self._pause = min(2 * self._pause or 1, _LONGEST_PAUSE)
-            self._paused = self._pause
+        elif records.num_rows >= FEWEST:
+            self._pause = self._paused = min(2 * self._pause or 1, _LONGEST_PAUSE)
+        return tables
 
     def _with_ids(self, table: pa.Table, ids: pa.RecordBatch) -> pa.Table:
         columns = [*table.columns, *ids.columns]

@@ -9,14 +9,13 @@ from typing import Any
 import pyarrow as pa
 
 from turnout.decode import avro, json_exact, protobuf
-from turnout.decode.columns import arrow_array, fit_of, key_of, text_of
+from turnout.decode.columns import fit_of, key_of, text_of
 from turnout.decode.shape import FAULTS, Definition, SourceShape
 
 NULL_VALUE = "null value"
 NO_SCHEMA_ID = "no schema id: the first byte is not 0"
 BINARY = "base64:"
 """Stands before the value of a bad record that is no text."""
-NAMES = {"avro": "Avro", "protobuf": "Protobuf"}
 HEADER = 5
 _SHOWN_IN_REASON = 80
 _ALWAYS_FIT = {"string": str, "boolean": bool}
@@ -43,7 +42,7 @@ def reader_of(source: SourceShape) -> Read:
     columns = list(source.columns)
     if source.form == "json":
         return json_exact.reader(columns)
-    name = NAMES[source.form]
+    name = source.form.capitalize()
     opened = {number: open_reader(source.form, one, columns) for number, one in source.schemas.items()}
     if not source.framed:
         return _safe(opened[0], f"not valid {name}")
@@ -74,21 +73,18 @@ class Faults:
     """What is wrong, collected over the sources of a batch."""
 
     def __init__(self) -> None:
-        self._lists: list[list[Any]] = [[] for _ in FAULTS]
+        self._found: list[tuple[Any, ...]] = []
 
     def add(self, source: int, record: Record, field: str | None, reason: str, text: str | None) -> None:
         number, time, key, value = record
         kept = (key, value) if field is None else (None, None)
-        for one, item in zip(
-            self._lists, (source, number, time, field, reason, text, field is None, *kept), strict=True
-        ):
-            one.append(item)
+        self._found.append((source, number, time, field, reason, text, field is None, *kept))
 
     def table(self) -> pa.Table | None:
-        if not self._lists[0]:
+        if not self._found:
             return None
-        columns = [pa.array(items, of.type) for items, of in zip(self._lists, FAULTS, strict=True)]
-        return pa.table(columns, schema=FAULTS)
+        columns = zip(*self._found, strict=True)
+        return pa.table([pa.array(items, of.type) for items, of in zip(columns, FAULTS, strict=True)], schema=FAULTS)
 
 
 class ExactReader:
@@ -139,11 +135,9 @@ class ExactReader:
             deleted.append(value is None)
         if not ids:
             return None
-        arrays = [arrow_array(lists[name], kind) for name, kind in self._source.columns.items()]
-        arrays += [pa.array(ids, pa.int64()), pa.array(times, pa.int64())]
-        if self._source.tombstones:
-            arrays.append(pa.array(deleted, pa.bool_()))
-        return pa.table(arrays, schema=self._source.schema)
+        columns_found = [*lists.values(), ids, times, *([deleted] if self._source.tombstones else [])]
+        schema = self._source.schema
+        return pa.table([pa.array(v, f.type) for v, f in zip(columns_found, schema, strict=True)], schema=schema)
 
     def _removed(self, key: bytes | None) -> Any:
         """The key of the row that a tombstone removes; None where it removes none."""

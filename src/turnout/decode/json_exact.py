@@ -50,12 +50,17 @@ def reader(columns: Sequence[str]) -> Callable[[bytes], Mapping[str, Any] | str]
             return NOT_JSON
         if type(record) is not dict:
             return NOT_AN_OBJECT
+        places: dict[str, slice] = {}
         for name in columns:
             if type(record.get(name)) in (dict, list):
-                _with_texts(record, text, _spans(text, scan), columns)
-                break
+                # As the text that it had; of fields that come twice, the last counts.
+                places = places or {field: slice(start, end) for field, start, end in _spans(text, scan)}
+                record[name] = Structure(text[places[name]])
         if "\\u" in text:
-            _without_lone_surrogates(record, columns)
+            # Half of a pair is no character: it cannot be stored, and becomes U+FFFD.
+            for name in columns:
+                if type(given := record.get(name)) is str:
+                    record[name] = _LONE_SURROGATE.sub("\ufffd", given)
         return record
 
     return read
@@ -88,21 +93,3 @@ def _spans(text: str, scan: Scan) -> Iterator[tuple[str, int, int]]:
 def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
     found = pattern.match(text, at)
     return found.end() if found else at
-
-
-def _with_texts(
-    record: dict[str, Any], text: str, spans: Iterator[tuple[str, int, int]], columns: Sequence[str]
-) -> None:
-    """Put the text of structures in their place; of fields that come twice, the last counts."""
-    places = {name: (start, end) for name, start, end in spans}
-    for name in columns:
-        if type(record.get(name)) in (dict, list):
-            start, end = places[name]
-            record[name] = Structure(text[start:end])
-
-
-def _without_lone_surrogates(record: dict[str, Any], columns: Sequence[str]) -> None:
-    """Half of a pair is no character: it cannot be stored, and becomes U+FFFD."""
-    for name in columns:
-        if type(value := record.get(name)) is str:
-            record[name] = _LONE_SURROGATE.sub("\ufffd", value)

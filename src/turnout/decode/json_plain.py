@@ -120,7 +120,12 @@ class PlainReader:
         no { follows on a }, so no value can go on in the next: as many rows as values means one row for each.
         """
         data = joined.lines(start, stop)
-        fields = [(name, self._read_as(name, kind)) for name, kind in self._kinds.items()]
+        # Floats are rounded once to a double, as everywhere, and only then to a float.
+        others = {"date": pa.string(), "timestamp": pa.string(), "float": pa.float64()}
+        fields = [
+            (name, pa.int64() if name in self._numbers else others.get(kind) or arrow_type(kind))
+            for name, kind in self._kinds.items()
+        ]
         parsing = pj.ParseOptions(
             explicit_schema=pa.schema(fields),
             # In a field that is ignored, NaN is too.
@@ -131,13 +136,6 @@ class PlainReader:
         reading = pj.ReadOptions(use_threads=False, block_size=data.size + 1)
         table = pj.read_json(pa.BufferReader(data), parse_options=parsing, read_options=reading)
         return table.select(list(self._kinds)) if table.num_rows == stop - start else None
-
-    def _read_as(self, name: str, kind: str) -> pa.DataType:
-        if name in self._numbers:
-            return pa.int64()
-        # Rounded once to a double, as everywhere, and only then to a float.
-        others = {"date": pa.string(), "timestamp": pa.string(), "float": pa.float64()}
-        return others.get(kind) or arrow_type(kind)
 
     def _typed(self, table: pa.Table, lines: pa.Buffer) -> pa.Table | None:
         """The columns in their declared types; None or ArrowInvalid where a value may not fit."""
@@ -197,26 +195,17 @@ class _Joined:
         chosen = values if len(places) == len(values) else values.take(pa.array(places))
         joined = cls(chosen, places)
         good: Mask = np.ones(len(chosen), dtype=bool)
-        if not joined.is_text():
+        data = joined._data
+        # UTF-8, without the NUL that Arrow's reader takes for the end.
+        if not (_is_utf8(data) and np.frombuffer(data, np.uint8).all()):
             good &= ~pc.match_substring(chosen, b"\0").to_numpy(zero_copy_only=False)
             good &= np.fromiter((_is_utf8(value.as_buffer()) for value in chosen), bool, len(chosen))
-        if not strict and joined.has_special_number():
+        if not strict and any(word in data.to_pybytes() for word in (b"NaN", b"Inf")):
             good &= ~pc.match_substring_regex(chosen, _SPECIAL).to_numpy(zero_copy_only=False)
         return joined if good.all() else cls(chosen.filter(pa.array(good)), places[good])
 
     def lines(self, start: int, stop: int) -> pa.Buffer:
         return self._data.slice(int(self._starts[start]), int(self._starts[stop] - self._starts[start]) - 1)
-
-    def is_text(self) -> bool:
-        """Whether all of it is UTF-8, without the NUL that Arrow's reader takes for the end."""
-        return _is_utf8(self._data) and bool(self._bytes().all())
-
-    def has_special_number(self) -> bool:
-        data = self._data.to_pybytes()
-        return b"NaN" in data or b"Inf" in data
-
-    def _bytes(self) -> npt.NDArray[np.uint8]:
-        return np.frombuffer(self._data, np.uint8)
 
 
 def _is_utf8(data: pa.Buffer) -> bool:

@@ -13,30 +13,60 @@ from types import MappingProxyType
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from turnout.decode import RAW, Decode, Decoded, SourceShape, merge, open_decoder, schema_id
+from turnout.decode.decoder import Decode, open_decoder
+from turnout.decode.exact_reader import HEADER, schema_id
 from turnout.decode.schemas import Schemas
+from turnout.decode.shape import RAW, Decoded, SourceShape, merge
 from turnout.plan.joins import OFFSET_BITS
 from turnout.plan.tables import Layout, SourceTable
 
-Place = tuple[str, int]
-"""A topic and a partition of it."""
+
+def shape_of(source: SourceTable, topic: int) -> SourceShape:
+    """How the records of a source are decoded; `topic` is the number of its topic."""
+    columns = {column: kind.name for column, kind in source.columns.items()}
+    return SourceShape(source.source, topic, source.key, columns, source.latest, source.form)
 
 
-class Decoder:
+class RecordDecoder:
     """Decodes records on the driver, by all schemas that they name. One thread at a time."""
 
-    def __init__(self, sources: Sequence[SourceShape], schemas: Mapping[str, Schemas]) -> None:
+    def __init__(
+        self,
+        sources: Sequence[SourceShape],
+        schemas: Mapping[str, Schemas] = MappingProxyType({}),
+        topics: Sequence[str] = (),
+    ) -> None:
         """`schemas` are those of the sources that are not JSON, by the names of these."""
+        self.topics = topics
         self._sources = tuple(sources)
-        self._schemas = dict(schemas)
+        self._schemas = schemas
         self._opened: tuple[list[SourceShape], Decode] | None = None
 
-    def __call__(self, records: pa.RecordBatch | pa.Table) -> Decoded:
+    @classmethod
+    def of(cls, layout: Layout, schemas: Mapping[str, Schemas] = MappingProxyType({})) -> RecordDecoder:
+        """The decoder of what a generation reads."""
+        topics = layout.topics
+        return cls([shape_of(source, topics.index(source.topic)) for source in layout.sources], schemas, topics)
+
+    def decode(self, records: pa.RecordBatch | pa.Table) -> Decoded:
         """Every record as a row or as faults; TurnoutError where the registry cannot say what a schema is."""
         shapes = [self._asked(source, records) for source in self._sources]
         if self._opened is None or self._opened[0] != shapes:
             self._opened = (shapes, open_decoder(shapes))
         return self._opened[1](records)
+
+    def _asked(self, source: SourceShape, records: pa.RecordBatch | pa.Table) -> SourceShape:
+        own = self._schemas.get(source.name)
+        if own is None:
+            return source
+        numbers: set[int | None] = set()
+        if own.framed:
+            values = records["value"].filter(pc.equal(records["_topic"], source.topic))
+            numbers = set(map(schema_id, pc.binary_slice(values.drop_null(), 0, HEADER).unique().to_pylist()))
+        found = own.find([number for number in numbers if number is not None])
+        schemas = {number: one for number, one in found.items() if not isinstance(one, str)}
+        unusable = {number: one for number, one in found.items() if isinstance(one, str)}
+        return dataclasses.replace(source, schemas=schemas, framed=own.framed, unusable=unusable)
 
     def for_workers(self) -> list[SourceShape]:
         """The sources with the schemas that are known by now; records of others are left over."""
@@ -49,39 +79,6 @@ class Decoder:
             for source in self._sources
         ]
 
-    def _asked(self, source: SourceShape, records: pa.RecordBatch | pa.Table) -> SourceShape:
-        own = self._schemas.get(source.name)
-        if own is None:
-            return source
-        found = own.find(_ids(source, records) if own.framed else ())
-        schemas = {number: one for number, one in found.items() if not isinstance(one, str)}
-        unusable = {number: one for number, one in found.items() if isinstance(one, str)}
-        return dataclasses.replace(source, schemas=schemas, framed=own.framed, unusable=unusable)
-
-
-def _ids(source: SourceShape, records: pa.RecordBatch | pa.Table) -> set[int]:
-    """The ids of schemas that the records of a source name."""
-    values = records["value"].filter(pc.equal(records["_topic"], source.topic))
-    headers = pc.binary_slice(values.drop_null(), 0, 5).unique().to_pylist()
-    return {number for number in map(schema_id, headers) if number is not None}
-
-
-def shape_of(source: SourceTable, topic: int) -> SourceShape:
-    """How the records of a source are decoded; `topic` is the number of its topic."""
-    columns = {column: kind.name for column, kind in source.columns.items()}
-    return SourceShape(source.source, topic, source.key, columns, source.latest, source.form)
-
-
-class RecordDecoder:
-    """Decodes what a generation reads; one thread at a time."""
-
-    def __init__(self, layout: Layout, schemas: Mapping[str, Schemas] = MappingProxyType({})) -> None:
-        """`schemas` are those of the sources that are not JSON."""
-        self.topics = layout.topics
-        self._sources = layout.sources
-        shapes = [shape_of(source, self.topics.index(source.topic)) for source in layout.sources]
-        self.decode = Decoder(shapes, schemas)
-
     def complete(self, decoded: Decoded) -> Decoded:
         """What workers decoded, with the records that they left over: only the driver can ask a schema registry."""
         if decoded.left_over is None:
@@ -89,9 +86,9 @@ class RecordDecoder:
         records, decoded.left_over = decoded.left_over, None
         return merge([decoded, self.decode(records)])
 
-    def firsts(self, decoded: Decoded) -> dict[Place, int]:
-        """The first offset of each partition among decoded records."""
-        found: dict[Place, int] = {}
+    def firsts(self, decoded: Decoded) -> dict[tuple[str, int], int]:
+        """The first offset of each topic and partition among decoded records."""
+        found: dict[tuple[str, int], int] = {}
         tables = [(number, rows["_id"]) for number, rows in decoded.rows.items()]
         if decoded.faults is not None:
             faults = decoded.faults
@@ -103,7 +100,7 @@ class RecordDecoder:
             places = pa.table({"partition": pc.shift_right(ids, OFFSET_BITS), "_id": ids})
             least = places.group_by("partition").aggregate([("_id", "min")])
             for partition, first in zip(*(least[name].to_pylist() for name in ("partition", "_id_min")), strict=True):
-                place, offset = (self._sources[number].topic, partition), first & ((1 << OFFSET_BITS) - 1)
+                place, offset = (self.topics[self._sources[number].topic], partition), first & ((1 << OFFSET_BITS) - 1)
                 found[place] = min(found.get(place, offset), offset)
         return found
 
@@ -113,17 +110,3 @@ def raw(values: Sequence[bytes | None], topics: Sequence[int] | None = None) -> 
     count = len(values)
     columns = [topics or [0] * count, range(count), [0] * count, [None] * count, values]
     return pa.table([pa.array(c, f.type) for c, f in zip(columns, RAW, strict=True)], schema=RAW)
-
-
-def newest(decoded: Decoded) -> int | None:
-    """The latest timestamp of decoded records, in milliseconds; None where there are none."""
-    return max((pc.max(table["_ts"]).as_py() for table in _tables(decoded) if table.num_rows), default=None)
-
-
-def size_of(decoded: Decoded) -> int:
-    """How many bytes of memory decoded records take."""
-    return sum(table.nbytes for table in _tables(decoded))
-
-
-def _tables(decoded: Decoded) -> list[pa.Table]:
-    return [*decoded.rows.values(), *([] if decoded.faults is None else [decoded.faults])]

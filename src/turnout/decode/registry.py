@@ -102,7 +102,8 @@ class SchemaRegistry:
                 return None
         if response.status_code in (401, 403):
             self._token_ends = 0.0
-            raise self._refused(response.status_code)
+            what = f"the schema registry {self.url} does not let Turnout read schemas ({response.status_code})"
+            raise _failed("registry_refused", what, "check schema_registry.auth, and what its identity may read")
         raise self._unusable(f"answered {response.status_code} {response.reason_phrase}".rstrip())
 
     def _http(self) -> httpx.Client:
@@ -156,10 +157,6 @@ class SchemaRegistry:
     def _unusable(self, what: str) -> TurnoutError:
         hint = "check that it runs and schema_registry.url"
         return _failed("registry_unreachable", f"the schema registry {self.url} {what}", hint)
-
-    def _refused(self, status: int) -> TurnoutError:
-        what = f"the schema registry {self.url} does not let Turnout read schemas ({status})"
-        return _failed("registry_refused", what, "check schema_registry.auth, and what its identity may read")
 
     def _no_token(self, oauth: OAuthSettings, what: str) -> TurnoutError:
         what = f"no token for the schema registry: {oauth.token_endpoint} {what}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import subprocess
 import sys
@@ -14,8 +15,9 @@ from pathlib import Path
 from typing import Protocol
 
 from turnout.config import Format, Settings, SourceSettings
-from turnout.decode import Definition, open_reader
+from turnout.decode.exact_reader import open_reader
 from turnout.decode.registry import RegisteredSchema, SchemaRegistry
+from turnout.decode.shape import Definition
 from turnout.errors import ConfigError
 
 _ASK_AGAIN_SECONDS = 30.0
@@ -155,10 +157,9 @@ def schemas_of(settings: Settings) -> dict[str, Schemas]:
 
 
 def _has_protobuf() -> bool:
-    try:
+    with contextlib.suppress(ModuleNotFoundError):
         return all(importlib.util.find_spec(name) for name in ("google.protobuf", "grpc_tools"))
-    except ModuleNotFoundError:
-        return False
+    return False
 
 
 def _from_file(source: SourceSettings) -> Definition:

@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from turnout.decode import Decoded
 from turnout.decode.record_decoder import RecordDecoder, raw
 from turnout.decode.schemas import Schemas
+from turnout.decode.shape import Decoded
 from turnout.plan.tables import Layout, SourceTable
 
 
@@ -47,7 +47,7 @@ def take_samples(
     schemas: Mapping[str, Schemas] = MappingProxyType({}),
 ) -> list[Sample]:
     """Decode the sampled `values` of each topic as the generation would; tombstones say nothing."""
-    decoder = RecordDecoder(layout, schemas)
+    decoder = RecordDecoder.of(layout, schemas)
     counts = {topic: sum(value is not None for value in some) for topic, some in values.items()}
     sampled = [(decoder.topics.index(t), value) for t, some in values.items() for value in some if value is not None]
     decoded = decoder.decode(raw([value for _, value in sampled], [topic for topic, _ in sampled]))

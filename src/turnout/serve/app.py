@@ -34,13 +34,15 @@ from turnout.serve.control_api import ControlApi
 from turnout.serve.formats import to_json
 from turnout.serve.limits import HeldBytes, Viewers
 from turnout.serve.live.endpoint import Live
-from turnout.serve.live.hub import Hub
+from turnout.serve.live.hub import Hub, Readers
+from turnout.serve.live.windows import Merger
 from turnout.serve.openapi import document
 from turnout.serve.read_api import STOPPING, Api, Services
 from turnout.serve.reads import Reads
 from turnout.serve.responses import Answers, content_security_policy, on_any_error, on_http_error, on_turnout_error
 from turnout.serve.routes import CallRoute, call, routes_of
 from turnout.serve.saved_api import SavedApi
+from turnout.store.query.window_rows import DeltaQueries
 
 __all__ = ["Server", "Services", "create_app"]
 
@@ -68,7 +70,9 @@ def create_app(services: Services, access: Access | None = None, static: Path = 
     held = HeldBytes(limits.max_held_megabytes_per_client * 1_000_000, "server.max_held_megabytes_per_client")
     downloads = HeldBytes(limits.max_download_megabytes_per_client * 1_000_000, _DOWNLOADS)
     answers = Answers(reads, held, downloads)
-    hub = Hub(services.database, services.status, reads, held, limits.sql_memory_limit)
+    queries = DeltaQueries()
+    readers = Readers(reads, held, Merger(queries), Merger(queries, large=True), limits.sql_memory_limit)
+    hub = Hub(services.database, services.status, readers)
     viewers = Viewers(limits)
     calls = [
         *routes_of(Api(services, viewers, reads, answers)),

@@ -82,6 +82,11 @@ def json_rows(rows: pa.Table) -> bytes:
     return json_list(rows, lambda columns: [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)])
 
 
+def rows_json(rows: pa.Table | pa.RecordBatch) -> bytes:
+    """Rows as lists in the order of the columns."""
+    return json_list(rows, lambda columns: list(zip(*columns, strict=True)))
+
+
 def json_object(fields: dict[str, Any], **encoded: bytes) -> bytes:
     """A JSON object of values, and of others that are encoded already."""
     parts = [b'"%s":%s' % (name.encode(), value) for name, value in encoded.items()]

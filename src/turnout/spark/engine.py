@@ -72,7 +72,13 @@ class Engine:
         deadline = time.monotonic() + EXECUTORS_SECONDS
         while no_executors(session) and not self._stopped:
             if time.monotonic() > deadline:
-                raise _no_executors(self._settings.master)
+                raise TurnoutError(
+                    code="spark_not_started",
+                    message=f"{self._settings.master} has given no executor within {EXECUTORS_SECONDS:g} s",
+                    hint="check that it has workers with free cores, and as much free memory as "
+                    "spark.executor.memory (1g)",
+                    status=503,
+                )
             time.sleep(0.1)
 
     def fault(self, wait_seconds: float = 0.0) -> TurnoutError | None:
@@ -162,15 +168,6 @@ def _ending(code: int) -> str:
         return f"was killed by {signal.Signals(-code).name}"
     except ValueError:
         return f"was killed by signal {-code}"
-
-
-def _no_executors(master: str) -> TurnoutError:
-    return TurnoutError(
-        code="spark_not_started",
-        message=f"{master} has given no executor within {EXECUTORS_SECONDS:g} s",
-        hint="check that it has workers with free cores, and as much free memory as spark.executor.memory (1g)",
-        status=503,
-    )
 
 
 def _gone(what: str, work: Path) -> TurnoutError:

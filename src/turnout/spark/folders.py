@@ -6,11 +6,12 @@ And how rows that the store wrote to files come to Spark's tasks: which of the w
 from __future__ import annotations
 
 import contextlib
-import itertools
 import shutil
 import tempfile
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -173,16 +174,11 @@ def sent(session: SparkSession, rows: pa.Table) -> Iterator[DataFrame]:
         value.destroy()
 
 
-def moving_to(target: SparkFolder) -> Frame:
+@contextlib.contextmanager
+def _move(target: SparkFolder, session: SparkSession, files: Sequence[Path]) -> Iterator[DataFrame]:
     """Files that are copied to where tasks reach them by a URL."""
-    numbers = itertools.count()
-
-    @contextlib.contextmanager
-    def frame(session: SparkSession, files: Sequence[Path]) -> Iterator[DataFrame]:
-        taken = [target.take(file, f"{next(numbers)}.parquet") for file in files]
-        yield _reader(session, files).parquet(*taken)
-
-    return frame
+    taken = [target.take(file, f"{uuid.uuid4().hex}.parquet") for file in files]
+    yield _reader(session, files).parquet(*taken)
 
 
 @contextlib.contextmanager
@@ -194,7 +190,7 @@ def room(session: SparkSession, checkpoint: Folder, *, shared: bool) -> Iterator
     target = checkpoint.below(BUILD)
     if isinstance(target, SparkFolder):
         local = LocalFolder(scratch(session) / BUILD).below(checkpoint.name)
-        frame = moving_to(target)
+        frame: Frame = partial(_move, target)
     else:
         local = target
         frame = read_parquet if shared or runs_here(session) else send_rows

@@ -10,21 +10,22 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from pyspark.sql import SparkSession
 
-from turnout.decode import Decoded
 from turnout.decode.record_decoder import RecordDecoder
 from turnout.decode.schemas import Schemas
+from turnout.decode.shape import Decoded
 from turnout.errors import TurnoutError, first_line
 from turnout.plan.offsets import Offsets
 from turnout.spark.folders import folder_at
 from turnout.spark.java_errors import words_of, words_of_error
 from turnout.spark.read.bulk import BulkReader
 from turnout.spark.read.catch_up import CatchUp, Piece, next_piece
-from turnout.spark.read.live import Arrival, Ends, LiveStream
-from turnout.spark.writing import DeadLetters, Listener, Reading, Writer
+from turnout.spark.read.live import LiveStream, WaitForMore
+from turnout.spark.writing import Listener, Reading, Writer, send_dead_letters
 from turnout.store.generation_tables import GenerationTables
 
 log = logging.getLogger("turnout")
@@ -40,7 +41,7 @@ class Kafka:
     """The properties of a consumer of librdkafka in a Spark task."""
     ends: Callable[[Sequence[str]], Offsets]
     """Where topics end now; those that are gone are left out."""
-    watch: Ends
+    wait_for_more: WaitForMore
     explain: Callable[[Sequence[str]], str] = lambda words: words[-1]
     """A failure in words for people, from those of an exception and its causes."""
     dead_letter_topic: str | None = None
@@ -60,7 +61,7 @@ class GenerationQuery:
         self._reading = reading
         self._kafka = kafka
         self._listener = listener
-        self._name = f"g{self.generation}"
+        self._name = tables.schema
         self._lock = threading.Lock()
         """Held while a piece is stored, and while a stream is started or stopped."""
         self._stopping = False
@@ -68,18 +69,13 @@ class GenerationQuery:
         self._stream: LiveStream | None = None
         self._failure: Exception | None = None
         self._checkpoint = folder_at(session, reading.checkpoint)
-        self._decoder = RecordDecoder(tables.layout, kafka.schemas)
+        self._decoder = RecordDecoder.of(tables.layout, kafka.schemas)
         self._bulk = BulkReader(
-            session, self._name, RecordDecoder(tables.layout, kafka.schemas), kafka.librdkafka, self._options
+            session, self._name, RecordDecoder.of(tables.layout, kafka.schemas), kafka.librdkafka, self._options
         )
-        self._writer = Writer(
-            session,
-            tables,
-            reading,
-            self._decoder,
-            DeadLetters(session, kafka.dead_letter_topic, self._options),
-            listener,
-        )
+        topic = kafka.dead_letter_topic
+        letters = partial(send_dead_letters, session, topic, self._options) if topic else None
+        self._writer = Writer(session, tables, reading, self._decoder, letters, listener)
 
     def start(self) -> None:
         """Start to read, or go on where the store says."""
@@ -105,7 +101,13 @@ class GenerationQuery:
                 return
             self._tables.number_from_start()
             self._stream = LiveStream(
-                self._session, self._name, topics, self._bulk, self._kafka.watch, self._listener.denied, self._take
+                self._session,
+                self._name,
+                topics,
+                self._bulk.read,
+                self._kafka.wait_for_more,
+                self._listener.denied,
+                self._writer.store,
             )
             start, most = read.for_start(ends), self._reading.max_records_per_batch
             self._stream.start(self._options(), self._checkpoint, read, start, most)
@@ -186,10 +188,6 @@ class GenerationQuery:
         finally:
             self._lock.release()
         return ended
-
-    def _take(self, arrival: Arrival) -> None:
-        decoded = self._decoder.decode(arrival.records) if arrival.decoded is None else arrival.decoded
-        self._writer.take(decoded, arrival.end, arrival.batch_id, caught_up=True)
 
     def _plan(self, at: Offsets, records: int) -> Piece:
         """The next piece to catch up on."""

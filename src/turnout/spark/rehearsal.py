@@ -21,9 +21,9 @@ from turnout.config.tables import first_plan, layout_of
 from turnout.plan.joins import KEY
 from turnout.plan.tables import Layout, ViewTable
 from turnout.spark.class_archive import MAKING_SECONDS, write_at_exit
-from turnout.spark.read.source import FETCH, raw_records
+from turnout.spark.read.live import FETCH, raw_records
 from turnout.spark.session import start_session
-from turnout.spark.views.runner import ViewRunner
+from turnout.spark.views.runner import view_runner
 from turnout.store.view_files import write_rows
 
 _NO_KAFKA = {
@@ -47,7 +47,7 @@ def rehearse(session: SparkSession, folder: Path) -> None:
 
 
 def _view(session: SparkSession, view: ViewTable, folder: Path) -> None:
-    runner = ViewRunner(session)
+    runner = view_runner(session)
     rows = {relation: _rows() for relation in view.relations}
     runner.over_rows(view, rows)
     files = write_rows(rows, folder)

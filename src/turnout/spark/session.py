@@ -13,7 +13,7 @@ import shutil
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -177,7 +177,7 @@ def start_session(settings: SparkSettings, work: Path, on_java: Callable[[Java],
     with output.open("wb") as log:
         try:
             first = _conf(settings.master, visible_settings(given))
-            with _telling_of_java([began.append, *([on_java] if on_java else [])]):
+            with _telling_of_java(began, on_java):
                 popen = {"stdout": log, "stderr": log, "process_group": 0}
                 gateway = java_gateway.launch_gateway(first, popen)  # type: ignore[no-untyped-call]
             context = SparkContext(conf=_conf(settings.master, given), gateway=gateway)
@@ -190,13 +190,14 @@ def start_session(settings: SparkSettings, work: Path, on_java: Callable[[Java],
 
 
 @contextlib.contextmanager
-def _telling_of_java(listeners: Sequence[Callable[[Java], None]]) -> Iterator[None]:
+def _telling_of_java(began: list[Java], on_java: Callable[[Java], None] | None) -> Iterator[None]:
     """PySpark itself tells of the process only once the JVM is up: too late to end one that is starting."""
 
     def popen(*args: Any, **kwargs: Any) -> Java:
         java = subprocess.Popen(*args, **kwargs)
-        for tell in listeners:
-            tell(java)
+        began.append(java)
+        if on_java is not None:
+            on_java(java)
         return java
 
     java_gateway.__dict__["Popen"] = popen

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
-from turnout.decode import Decoded
-from turnout.decode.record_decoder import RecordDecoder, newest
+from turnout.decode.record_decoder import RecordDecoder
+from turnout.decode.shape import Decoded
 from turnout.plan.offsets import Lost, Offsets
-from turnout.plan.tables import Layout, ViewTable
-from turnout.spark.folders import folder_at, room
-from turnout.spark.views.runner import ViewRunner
+from turnout.plan.tables import ViewTable
+from turnout.spark.folders import Frame, folder_at, room
+from turnout.spark.read.live import Arrival
+from turnout.spark.views.runner import view_runner
 from turnout.store.batches import Batch
 from turnout.store.generation_tables import GenerationTables
 from turnout.store.view_files import write_rows
@@ -37,16 +40,13 @@ MOST_ROWS_HELD = 4_800_000
 class BatchReport:
     """One finished batch."""
 
-    generation: int
-    batch_id: int | None
-    """None while catching up, which has no stream."""
     records: int
     bad: int
     evicted: Mapping[str, int]
     offsets: Offsets
     views_built: bool
     seconds: float
-    newest_record: int | None = None
+    newest_record: int | None
     """Milliseconds since 1970."""
 
 
@@ -79,133 +79,110 @@ class Reading:
     """Whether executors see the folder of the checkpoint by its path."""
 
 
-_HEADERS = ("topic", "partition", "offset", "reason")
+def send_dead_letters(
+    session: SparkSession, topic: str, kafka: Callable[[], Mapping[str, str]], letters: pa.Table
+) -> None:
+    """Send bad records to a topic of their own, with headers that say where each came from."""
+    headers = [
+        F.struct(F.lit(f"turnout.{name}").alias("key"), F.col(name).cast("string").cast("binary").alias("value"))
+        for name in ("topic", "partition", "offset", "reason")
+    ]
+    # In one task: several would write side by side, and the letters would not be in the order of their records.
+    frame = session.createDataFrame(letters).coalesce(1).select("key", "value", F.array(*headers).alias("headers"))
+    frame.write.format("kafka").options(**kafka()).option("topic", topic).save()
 
 
-class DeadLetters:
-    """Sends the bad records of batches to a topic of their own, with headers that say where each came from."""
-
-    def __init__(self, session: SparkSession, topic: str | None, kafka: Callable[[], Mapping[str, str]]) -> None:
-        self._session = session
-        self._topic = topic
-        self._kafka = kafka
-
-    def send(self, batch: Batch) -> None:
-        """At least once: they are sent before the batch is kept, and again when it is read again after a crash."""
-        letters = batch.dead_letters() if self._topic else None
-        if letters is None:
-            return
-        headers = [
-            F.struct(
-                F.lit(f"turnout.{name}").alias("key"),
-                F.col(name).cast("string").cast("binary").alias("value"),
-            )
-            for name in _HEADERS
-        ]
-        # In one task: several would write side by side, and the letters would not be in the order of their records.
-        frame = (
-            self._session.createDataFrame(letters)
-            .coalesce(1)
-            .select("key", "value", F.array(*headers).alias("headers"))
-        )
-        frame.write.format("kafka").options(**self._kafka()).option("topic", self._topic).save()
-
-
+@dataclass(frozen=True, slots=True)
 class Writer:
     """Writes what one generation read; one thread at a time."""
 
-    def __init__(
-        self,
-        session: SparkSession,
-        tables: GenerationTables,
-        reading: Reading,
-        decoder: RecordDecoder,
-        letters: DeadLetters,
-        listener: Listener,
-    ) -> None:
-        self._session = session
-        self._reading = reading
-        self._files = partial(room, session, folder_at(session, reading.checkpoint), shared=reading.shared)
-        self._tables = tables
-        self._layout: Layout = tables.layout
-        self._decoder = decoder
-        self._views = ViewRunner(session)
-        self._letters = letters
-        self._listener = listener
-        self._name = f"g{tables.generation}"
+    session: SparkSession
+    tables: GenerationTables
+    reading: Reading
+    decoder: RecordDecoder
+    send_dead_letters: Callable[[pa.Table], None] | None
+    listener: Listener
+
+    def store(self, arrival: Arrival) -> None:
+        """Decode and write what the live stream brought."""
+        records = arrival.records
+        decoded = records if isinstance(records, Decoded) else self.decoder.decode(records)
+        self.take(decoded, arrival.end, arrival.batch_id, caught_up=True)
 
     def take(self, decoded: Decoded, end: Offsets, batch_id: int | None, *, caught_up: bool) -> None:
         """Write records up to `end`; the views are built with the first batch that has caught up."""
         began = time.monotonic()
-        with self._tables.batch(batch_id) as batch:
+        with self.tables.batch(batch_id) as batch:
             if batch is None:
                 return
-            lost, gaps = self._missing(Offsets.kept(batch.offsets, self._reading.start), end, decoded)
+            lost, gaps = self._missing(Offsets.kept(batch.offsets, self.reading.start), end, decoded)
             caught_up = batch.views_built or caught_up
             for one in lost:
                 if one.deleted:
                     batch.begin_life(one.topic, one.partition)
             batch.load(decoded)
-            self._letters.send(batch)
-            self._write_views(batch, caught_up=caught_up)
+            # Before the batch is kept, so at least once: a batch that is read again after a crash sends them again.
+            if self.send_dead_letters is not None and (letters := batch.dead_letters()) is not None:
+                self.send_dead_letters(letters)
+            for view in self.tables.layout.views:
+                if batch.views_built:
+                    self._update(batch, view)
+                elif caught_up:
+                    self._build(batch, view)
             batch.finish(batch_id, end.to_json(), views_built=caught_up)
         for one in lost:
-            self._listener.lost(self._tables.generation, one)
+            self.listener.lost(self.tables.generation, one)
         if gaps:
-            self._listener.gaps(gaps)
-        self._listener.batch_done(
+            self.listener.gaps(gaps)
+        self.listener.batch_done(
             BatchReport(
-                generation=self._tables.generation,
-                batch_id=batch_id,
-                records=batch.result.records,
-                bad=batch.result.bad,
-                evicted=batch.result.evicted,
+                records=batch.records,
+                bad=batch.bad,
+                evicted=batch.evicted,
                 offsets=end,
                 views_built=caught_up,
                 seconds=time.monotonic() - began,
-                newest_record=newest(decoded),
+                newest_record=max((pc.max(t["_ts"]).as_py() for t in decoded.tables if t.num_rows), default=None),
             )
         )
 
-    def _write_views(self, batch: Batch, *, caught_up: bool) -> None:
-        for view in self._layout.views:
-            if batch.views_built:
-                self._update(batch, view)
-            elif caught_up:
-                self._build(batch, view)
-
     def _update(self, batch: Batch, view: ViewTable) -> None:
         """The view's rows of the keys that a batch touches: few through a plan that is kept, many through files."""
-        few = not view.own or batch.result.records <= SMALL_BATCH
+        few = not view.own or batch.records <= SMALL_BATCH
         rows = batch.affected(view) if few else {}
         if rows is None:
             return
         if few and sum(table.num_rows for table in rows.values()) <= SMALL_BATCH:
-            batch.replace(view, [self._views.over_rows(view, rows, unique=True)])
+            batch.replace(view, [view_runner(self.session).over_rows(view, rows, unique=True)])
             return
-        with self._files() as (folder, frame):
+        with self._room() as (folder, frame):
             if few:
                 # On one core, because planning takes longer than all of the rows.
                 sql, parts = view.narrow_sql_if_unique, [write_rows(rows, folder)]
             else:
-                cores = self._session.sparkContext.defaultParallelism
-                sql, parts = batch.export_affected(view, folder, cores)
-            batch.replace(view, self._views.over_parts(sql, parts, self._name, frame, own=view.own))
+                cores = self.session.sparkContext.defaultParallelism
+                sql, parts = batch.export(view, folder, cores)
+            found = view_runner(self.session).over_parts(sql, parts, self.tables.schema, frame, own=view.own)
+            batch.replace(view, found)
 
     def _build(self, batch: Batch, view: ViewTable) -> None:
         """The view over everything; unless it is small, by parts of its keys, through files: none needs much memory."""
         if batch.size(view) <= SMALL_BATCH:
-            batch.build(view, [self._views.over_rows(view, batch.everything(view), unique=True)])
+            batch.build(view, [view_runner(self.session).over_rows(view, batch.everything(view), unique=True)])
             return
-        cores = self._session.sparkContext.defaultParallelism
+        cores = self.session.sparkContext.defaultParallelism
         rows = min(PART_ROWS // (2 if view.own else 1), MOST_ROWS_HELD // cores)
-        with self._files() as (folder, frame):
+        with self._room() as (folder, frame):
             sql, parts = batch.export(view, folder, cores * (batch.size(view) // (cores * rows) + 1))
-            batch.build(view, self._views.over_parts(sql, parts, self._name, frame, own=view.own))
+            found = view_runner(self.session).over_parts(sql, parts, self.tables.schema, frame, own=view.own)
+            batch.build(view, found)
+
+    def _room(self) -> AbstractContextManager[tuple[Path, Frame]]:
+        return room(self.session, folder_at(self.session, self.reading.checkpoint), shared=self.reading.shared)
 
     def _missing(self, before: Offsets, end: Offsets, decoded: Decoded) -> tuple[list[Lost], list[Gap]]:
         """Partitions that were deleted, and ranges without a record, which may be lost: compaction leaves them too."""
-        first = self._decoder.firsts(decoded)
+        first = self.decoder.firsts(decoded)
         lost: list[Lost] = []
         gaps: list[Gap] = []
         for (topic, partition), start in before.next.items():

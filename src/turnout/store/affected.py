@@ -3,11 +3,14 @@
 Each table is searched once: row ids by a scan of eight-byte hashes, then the rows. What was there, what comes and what
 goes together tell what is there afterwards, so nothing is looked up again. In Arrow and not in temporary tables, which
 take longer to make than most batches take otherwise; SQL knows them under the names below.
+
+For a joined view Spark needs to know which rows have one key, and which is newer: not what is in them. It gets keys and
+ids, and the ids that it answers get their columns here; `view_files` does the same in SQL, for many rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,11 +20,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from turnout.plan.joins import newest_sql, partition_newest_sql, quoted
+from turnout.plan.joins import KEY, OFFSET_BITS, newest_sql, partition_newest_sql, quoted, right_id
 from turnout.plan.tables import SourceTable, ViewTable
 
 KEPT = ("_id", "_ts", "_hash")
 """The hidden columns that every row of a source has."""
+
+SIGN_BIT = 1
+"""Spark's integers have a sign: of a key's hash they hold the upper 63 bits."""
 
 Mask = npt.NDArray[np.bool_]
 
@@ -33,7 +39,7 @@ class Moved:
     rows: pa.Table
     before: Mask
     after: Mask
-    keyless_gone: int = 0
+    keyless_gone: int
     """How many more were there before: of rows without a key only those that come are among `rows`."""
 
 
@@ -105,7 +111,7 @@ class Affected:
                     hashes += keyed["_hash"].chunks
         self._keys[view.table] = pc.unique(pa.chunked_array(hashes, pa.uint64()))
         # DuckDB takes a millisecond less to begin with numbers of numpy than with those of Arrow.
-        self._cursor.register(_plain(keys_table(view)), {"_hash": self._keys[view.table].to_numpy()})
+        self._register(keys_table(view), {"_hash": self._keys[view.table].to_numpy()})
 
     def look_up(self, source: SourceTable, views: Sequence[ViewTable]) -> None:
         """What is there of the keys that these views touch; where only the newest is kept, of those that come, too."""
@@ -134,11 +140,8 @@ class Affected:
 
     def moved(self, source: SourceTable) -> Moved:
         """The rows of the touched keys; once those of all sources are looked up."""
-        if source.source not in self._moved:
-            self._moved[source.source] = self._worked_out(source)
-        return self._moved[source.source]
-
-    def _worked_out(self, source: SourceTable) -> Moved:
+        if (known := self._moved.get(source.source)) is not None:
+            return known
         there, coming = self._was[source.source], self._new[source.source]
         names = [*source.columns, *KEPT]
         came = self._put[source.source] if source.latest else coming
@@ -152,7 +155,8 @@ class Affected:
         comes = came["_shown"] if source.latest else pa.repeat(True, came.num_rows)
         before = np.concatenate([_mask(shown), np.zeros(came.num_rows, bool)])
         after = np.concatenate([_mask(stays), _mask(comes)])
-        return Moved(rows, before, after, self._keyless_gone.get(source.source, 0))
+        moved = self._moved[source.source] = Moved(rows, before, after, self._keyless_gone.get(source.source, 0))
+        return moved
 
     def touches(self, view: ViewTable) -> bool:
         """Whether view rows of any key may change."""
@@ -167,16 +171,12 @@ class Affected:
             chosen = pc.or_(chosen, pc.is_null(moved.rows[view.key]))
         return moved.after & _mask(chosen)
 
-    def _register(self, name: str, rows: pa.Table) -> None:
-        self._cursor.register(_plain(name), rows)
+    def _register(self, name: str, rows: pa.Table | dict[str, npt.NDArray[np.uint64]]) -> None:
+        # By the name as it is without quotes.
+        self._cursor.register(name[1:-1].replace('""', '"'), rows)
 
     def _arrow(self, sql: str) -> pa.Table:
         return self._cursor.execute(sql).to_arrow_table()
-
-
-def _plain(name: str) -> str:
-    """A name as it is without quotes."""
-    return name[1:-1].replace('""', '"')
 
 
 def _mask(values: pa.ChunkedArray | pa.Array) -> Mask:
@@ -238,3 +238,76 @@ def stored_sql(source: SourceTable, rows: str, ids: str) -> str:
 def columns_of(source: SourceTable, *hidden: str) -> str:
     """The declared columns of a source, and some hidden ones, for a SELECT."""
     return ", ".join([*(quoted(column) for column in source.columns), *hidden])
+
+
+def numbered(key: str, rows: Sequence[pa.Table]) -> list[pa.ChunkedArray]:
+    """What stands for the key of each row, in tables that have `_hash`.
+
+    Numbers, because they are joined in less time than texts. Equal keys have one number; where different ones among
+    these rows share a number, which only chance or malice brings about, the key stands for itself.
+    """
+    keys = [table[key] for table in rows]
+    numbers = [_number(table, key) for table in rows]
+    return keys if _distinct(keys) > _distinct(numbers) else numbers
+
+
+def _distinct(columns: Sequence[pa.ChunkedArray]) -> int:
+    chunks = [chunk for column in columns for chunk in column.chunks]
+    return int(pc.count_distinct(pa.chunked_array(chunks, columns[0].type)).as_py())
+
+
+def narrowed(view: ViewTable, keys: Sequence[pa.ChunkedArray], rows: Sequence[pa.Table]) -> dict[str, pa.Table]:
+    """What Spark gets of some rows of each source, by the names it knows them by, with what stands for their keys.
+
+    Of right rows only the newest of each key, unless all take part: `narrow_sql_if_unique` is enough then.
+    """
+    found = {}
+    for name, source, own, table in zip(view.relations, view.sources, keys, rows, strict=True):
+        narrow = pa.table({KEY: own, "_id": table["_id"], "_ts": table["_ts"]})
+        found[name] = narrow if source is view.left or view.pairs else _newest(narrow)
+    return found
+
+
+def _newest(rows: pa.Table) -> pa.Table:
+    """The newest row of each key, as `newest_sql` has it; rows without a key, which match nothing, stay behind."""
+    if rows[KEY].null_count:
+        rows = rows.filter(pc.is_valid(rows[KEY]))
+    if pc.count_distinct(rows[KEY]).as_py() == rows.num_rows:
+        return rows
+    keys = rows[KEY].combine_chunks().dictionary_encode().indices.to_numpy()
+    ids, times = rows["_id"].to_numpy(), rows["_ts"].to_numpy()
+    # Ids of one partition are next to each other, and the last of them is the newest there.
+    order = np.lexsort((ids, keys))
+    order = order[_last(keys[order], ids[order] >> OFFSET_BITS)]
+    order = order[np.lexsort((ids[order], times[order], keys[order]))]
+    return rows.take(pa.array(order[_last(keys[order])]))
+
+
+def _last(*columns: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Where the values of sorted rows are others than those of the next row."""
+    return np.append(np.logical_or.reduce([column[1:] != column[:-1] for column in columns]), True)
+
+
+def _number(table: pa.Table, key: str) -> pa.ChunkedArray:
+    """The number of each row's key; null where the key is."""
+    number = pc.shift_right(table["_hash"], pa.scalar(SIGN_BIT, pa.uint64())).cast(pa.int64())
+    return pc.if_else(pc.is_valid(table[key]), number, pa.scalar(None, pa.int64()))
+
+
+def widened(view: ViewTable, ids: pa.Table, rows: Mapping[str, pa.Table]) -> pa.Table:
+    """The rows of a view: those of `ids`, with what the source rows of these ids hold, and `_hash`."""
+    left = _taken(rows[view.left.source], ids["_id"])
+    sides, shown = [left], {name: left[name] for name in view.left.columns}
+    for number, (right, names) in enumerate(zip(view.rights, view.right_names, strict=True)):
+        if right_id(number) in ids.column_names:
+            sides.append(_taken(rows[right.source], ids[right_id(number)]))
+            shown |= {name: sides[-1][column] for column, name in names.items()}
+    # All sides of a row have one key, and at least one side is there.
+    shown |= {name: pc.coalesce(*(side[name] for side in sides)) for name in (view.key, "_hash")}
+    return pa.table(shown | {name: ids[name] for name in ids.column_names})
+
+
+def _taken(rows: pa.Table, ids: pa.ChunkedArray) -> pa.Table:
+    """The rows of some ids, one for each, of nulls where there is none."""
+    rows = rows.combine_chunks()
+    return rows.take(pc.index_in(ids, value_set=rows["_id"]))

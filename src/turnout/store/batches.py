@@ -7,7 +7,7 @@ the keys that a batch touches are handed out, and the view's new rows are taken 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from turnout.decode import Decoded
+from turnout.decode.shape import Decoded
 from turnout.plan.joins import LIFE_BITS, MOST_LIVES, OFFSET_BITS, quoted
 from turnout.plan.tables import SourceTable, ViewTable
 from turnout.plan.times import moment_sql
@@ -27,20 +27,21 @@ from turnout.store.affected import (
     evicted,
     hash_sql,
     keys_table,
+    narrowed,
     new,
+    numbered,
     put,
     shown_sql,
     stored_sql,
     touched,
     was,
+    widened,
 )
 from turnout.store.database import literal, next_version, registered, scalar
-from turnout.store.deltas import DeltaLog, TablePlace
-from turnout.store.feed import MAX_DELTA_ROWS, Wanted
+from turnout.store.feed import MAX_DELTA_ROWS, Commit, DeltaLog, TablePlace, Wanted
 from turnout.store.identity import ties
 from turnout.store.join_quality import move_quality, write_quality
-from turnout.store.narrow import narrowed, numbered, widened, widened_sql
-from turnout.store.view_files import Files, export_rows
+from turnout.store.view_files import Files, export_rows, widened_sql
 
 if TYPE_CHECKING:
     from turnout.store.generation_tables import GenerationTables
@@ -61,15 +62,6 @@ class Progress:
     views_built: bool = False
 
 
-@dataclass(slots=True)
-class BatchResult:
-    """What one batch changed."""
-
-    records: int = 0
-    bad: int = 0
-    evicted: dict[str, int] = field(default_factory=dict)
-
-
 class Batch:
     """A batch being written. Call `load`, then for each view `affected` and `replace`, then `finish`."""
 
@@ -84,33 +76,26 @@ class Batch:
         self._tables = tables
         self._layout = tables.layout
         self._cursor = cursor
-        self._progress = progress
+        self.views_built = progress.views_built
+        self.offsets = progress.offsets
+        """Where the batch before this one ended."""
         self._keys = Affected(cursor, tables.table)
-        self._changed: list[str] = []
         # The rows that a view's ids are of: in memory, or as relations.
         self._held: dict[str, dict[str, pa.Table]] = {}
         self._kept: dict[str, Mapping[str, str]] = {}
         self._numbers: dict[str, list[pa.ChunkedArray]] = {}
-        self.versions: dict[str, int] = {}
+        self._versions: dict[str, int] = {}
         self.lives = dict(lives)
         # As it was when the batch began: half of a change would be worse than none.
         self._wanted = tables.database.feed.wanted
         self.log = DeltaLog(cursor, self._wants)
-        self.result = BatchResult()
-        self._has_faults = False
-
-    @property
-    def views_built(self) -> bool:
-        return self._progress.views_built
-
-    @property
-    def offsets(self) -> str:
-        """Where the batch before this one ended."""
-        return self._progress.offsets
+        self.records = 0
+        self.bad = 0
+        self.evicted: dict[str, int] = {}
 
     def _wants(self, table: str) -> Wanted | None:
         """What somebody wants to know of changed rows. While a generation catches up nobody looks at it."""
-        few = self.result.records <= MAX_DELTA_ROWS
+        few = self.records <= MAX_DELTA_ROWS
         return self._wanted.get(table) if self.views_built and few else None
 
     def begin_life(self, topic: str, partition: int) -> None:
@@ -129,58 +114,43 @@ class Batch:
 
     def load(self, decoded: Decoded) -> None:
         """Take decoded records: the rows of sources, and what is wrong with records."""
-        self.result.records = decoded.records
+        self.records = decoded.records
         if not decoded.records:
             return
         if decoded.faults is not None:
             self._cursor.register(_FAULTS, decoded.faults)
-        self._has_faults = decoded.faults is not None
         waiting = []
         for index, source in enumerate(self._layout.sources):
-            rows = decoded.rows.get(index)
             if self.views_built or source.latest or source.max_rows is not None:
-                waiting.append((source, rows if rows is not None else self._nothing(source)))
-            elif rows is not None:
-                self._take_in(source, rows)
+                waiting.append((source, decoded.rows[index]))
+            else:
+                # All of them at once: nothing else has to be known yet.
+                with registered(self._cursor, _rows=decoded.rows[index]):
+                    into = f"INSERT INTO {self._tables.table(source.table)} BY NAME"
+                    self.log.add(source.table, f"{into} {stored_sql(source, '_rows', self._ids(source))}")
         views = self._layout.views if self.views_built else ()
         if waiting:
             self._keys.collect_new(waiting, self._ids)
         for source, _ in waiting:
             if excess := self._keys.collect_evicted(source):
-                self.result.evicted[source.table] = excess
+                self.evicted[source.table] = excess
         for view in views:
             self._keys.collect_keys(view)
         for source, _ in waiting:
             self._keys.look_up(source, views)
         for source, _ in waiting:
             self._merge(source) if source.latest else self._append(source)
-        if self._has_faults:
+        if decoded.faults is not None:
             self._note_bad_records()
-
-    def _nothing(self, source: SourceTable) -> pa.Table:
-        """No rows, as they come to a source."""
-        hidden = ("_id", "_ts", "_deleted") if source.latest else ("_id", "_ts")
-        rows = f"SELECT {columns_of(source, *hidden)} FROM {self._tables.table(source.table)} LIMIT 0"
-        return self._cursor.execute(rows).to_arrow_table()
-
-    def _take_in(self, source: SourceTable, rows: pa.Table) -> None:
-        """All of some rows, of which nothing else has to be known yet."""
-        with registered(self._cursor, _rows=rows):
-            into = f"INSERT INTO {self._tables.table(source.table)} BY NAME"
-            if self.log.add(source.table, f"{into} {stored_sql(source, '_rows', self._ids(source))}"):
-                self._changed.append(source.table)
 
     def _append(self, source: SourceTable) -> None:
         table = self._tables.table(source.table)
-        gone = 0
         if self._keys.evicts(source):
             place = TablePlace(source.table, table, source.columns, ["_id"])
-            gone = self.log.remove(place, f"_id IN (SELECT _id FROM {evicted(source)})")
+            self.log.remove(place, f"_id IN (SELECT _id FROM {evicted(source)})")
         plain = source.max_rows is None
         rows = stored_sql(source, new(source), self._ids(source)) if plain else f"FROM {new(source)}"
-        added = self.log.add(source.table, f"INSERT INTO {table} BY NAME {rows}")
-        if added or gone:
-            self._changed.append(source.table)
+        self.log.add(source.table, f"INSERT INTO {table} BY NAME {rows}")
 
     def _merge(self, source: SourceTable) -> None:
         """`rows: latest`: of each new key keep the newest of each partition, and show the newest of those.
@@ -190,10 +160,8 @@ class Batch:
         table = self._tables.table(source.table)
         self._keys.take_newest(source)
         old = f"rowid IN (SELECT _at FROM {was(source)})"
-        gone = self.log.remove(TablePlace(source.table, table, source.columns, ["_id", "_shown"]), old)
-        added = self.log.add(source.table, f"INSERT INTO {table} BY NAME FROM {put(source)}")
-        if gone or added:
-            self._changed.append(source.table)
+        self.log.remove(TablePlace(source.table, table, source.columns, ["_id", "_shown"]), old)
+        self.log.add(source.table, f"INSERT INTO {table} BY NAME FROM {put(source)}")
 
     def _note_bad_records(self) -> None:
         # Sources that read one topic complain of the same.
@@ -203,21 +171,17 @@ class Batch:
             f"CREATE OR REPLACE TEMP TABLE _bad AS "
             f"SELECT DISTINCT _id, _ts, {_PLACE}, field, reason, text FROM ({faults})",
         )
-        self.result.bad = scalar(self._cursor, "SELECT count(*) FROM _bad")
-        if self.result.bad:
-            self._make_room_for_bad(self.result.bad)
+        self.bad = scalar(self._cursor, "SELECT count(*) FROM _bad")
+        if self.bad:
+            # The rows that were written first go, before others come: no row goes in the batch that it came in.
+            table = f"{self._tables.schema}.bad_records"
+            over = scalar(self._cursor, f"SELECT count(*) FROM {table}") + self.bad - self._tables.bad_rows
+            if over > 0:
+                place = TablePlace("bad_records", table, _BAD_COLUMNS, ["_id"])
+                self.log.remove(place, f"rowid IN (SELECT rowid FROM {table} ORDER BY rowid LIMIT {over})")
             newest = f"(FROM _bad ORDER BY _ts DESC, _id DESC LIMIT {self._tables.bad_rows})"
             shown = f"SELECT _id, {moment_sql('_ts')}, {_PLACE}, field, reason, text FROM {newest} ORDER BY _ts, _id"
-            self.log.add("bad_records", f"INSERT INTO {self._tables.schema}.bad_records {shown}")
-            self._changed.append("bad_records")
-
-    def _make_room_for_bad(self, coming: int) -> None:
-        """The rows that were written first go. Before others come: no row goes in the batch that it came in."""
-        table = f"{self._tables.schema}.bad_records"
-        over = scalar(self._cursor, f"SELECT count(*) FROM {table}") + coming - self._tables.bad_rows
-        if over > 0:
-            place = TablePlace("bad_records", table, _BAD_COLUMNS, ["_id"])
-            self.log.remove(place, f"rowid IN (SELECT rowid FROM {table} ORDER BY rowid LIMIT {over})")
+            self.log.add("bad_records", f"INSERT INTO {table} {shown}")
 
     def _placed(self) -> str:
         """The SQL of where a faulty record was, and of the `_id` that it has among those of its topic."""
@@ -234,7 +198,7 @@ class Batch:
 
         Of a joined view as far as the join needs them: `narrow_sql_if_unique` is enough.
         """
-        if not self.result.records:
+        if not self.records:
             return None
         masks = [self._keys.of_view(view, source) for source in view.sources]
         if not self._keys.touches(view) and not any(mask.any() for mask in masks):
@@ -259,30 +223,26 @@ class Batch:
         self._held[view.table] = {source.source: table for source, table in zip(view.sources, rows, strict=True)}
         return narrowed(view, keys, rows)
 
-    def export_affected(self, view: ViewTable, folder: Path, parts: int) -> tuple[str, list[Files]]:
-        """What `affected` hands out of a view with SQL of its own, as `export` does it."""
-        rows = {source.source: quoted(f"_side_{source.source}") for source in view.sources}
-        for source in view.sources:
-            seen = self._keys.moved(source).rows.filter(self._keys.of_view(view, source))
-            self._cursor.register(f"_side_{source.source}", seen)
-        return export_rows(self._cursor, view, rows, folder, parts)
-
     def replace(self, view: ViewTable, parts: Iterable[pa.Table]) -> None:
         """Put the view's new rows of the touched keys in place of its old ones; `parts` as Spark gave them."""
         table, key = self._tables.table(view.table), quoted(view.key)
         place = TablePlace(view.table, table, view.columns, ties([*view.ids, "_hash"]))
-        removed = self.log.remove(place, touched(keys_table(view), table))
+        self.log.remove(place, touched(keys_table(view), table))
         if not view.left.latest and not view.own and self._keys.evicts(view.left):
             gone = f"{key} IS NULL AND _id IN (SELECT _id FROM {evicted(view.left)} WHERE {key} IS NULL)"
-            removed += self.log.remove(place, gone)
-        added = self._insert_rows(view, parts)
-        if removed or added:
-            self._changed.append(view.table)
+            self.log.remove(place, gone)
+        self._insert_rows(view, parts)
 
     def export(self, view: ViewTable, folder: Path, parts: int) -> tuple[str, list[Files]]:
-        """What `everything` hands out, as far as the view needs it, in files; and the SQL to run over each part."""
-        self._kept[view.table] = self._every(view)
-        return export_rows(self._cursor, view, self._kept[view.table], folder, parts)
+        """What `everything` or `affected` hands out, as far as needed, in files; and the SQL to run over each part."""
+        if not self.views_built:
+            rows = self._kept[view.table] = self._every(view)
+        else:
+            rows = {source.source: quoted(f"_side_{source.source}") for source in view.sources}
+            for source in view.sources:
+                seen = self._keys.moved(source).rows.filter(self._keys.of_view(view, source))
+                self._cursor.register(f"_side_{source.source}", seen)
+        return export_rows(self._cursor, view, rows, folder, parts)
 
     def _every(self, view: ViewTable) -> dict[str, str]:
         """All shown rows of its sides, as relations."""
@@ -301,20 +261,19 @@ class Batch:
     def build(self, view: ViewTable, parts: Iterable[pa.Table]) -> None:
         """Fill the whole view, once its sources have caught up; `parts` as Spark gave them."""
         self._insert_rows(view, parts)
-        self._changed.append(view.table)
+        self.log.changed.add(view.table)
 
-    def _insert_rows(self, view: ViewTable, parts: Iterable[pa.Table]) -> int:
+    def _insert_rows(self, view: ViewTable, parts: Iterable[pa.Table]) -> None:
         """Add rows to a view: as they are, or those of some ids, with the columns of the rows that were handed out."""
         insert = f"INSERT INTO {self._tables.table(view.table)} BY NAME"
         held = self._held.pop(view.table, None)
         if not view.own and held is None:
-            return self.log.add(view.table, f"{insert} {self._put_in(view, parts)}")
+            self.log.add(view.table, f"{insert} {self._put_in(view, parts)}")
+            return
         hashed = f", {hash_sql(quoted(view.key))} AS _hash" if view.own else ""
-        added = 0
         for part in parts:
             with registered(self._cursor, _view_rows=part if held is None else widened(view, part, held)):
-                added += self.log.add(view.table, f"{insert} SELECT *{hashed} FROM _view_rows")
-        return added
+                self.log.add(view.table, f"{insert} SELECT *{hashed} FROM _view_rows")
 
     def _put_in(self, view: ViewTable, parts: Iterable[pa.Table]) -> str:
         """The query of a view's rows, once all ids are there: in a table that may go to disk."""
@@ -328,7 +287,7 @@ class Batch:
 
     def dead_letters(self) -> pa.Table | None:
         """The records that gave no row, as they came, with where from and why; None where there are none."""
-        if not self.result.bad:
+        if not self.bad:
             return None
         topics = [source.topic for source in self._layout.sources]
         readers = " ".join(f"WHEN {literal(topic)} THEN {topics.count(topic)}" for topic in dict.fromkeys(topics))
@@ -339,21 +298,27 @@ class Batch:
         ).to_arrow_table()
         return letters if letters.num_rows else None
 
+    def tell(self) -> None:
+        """After the commit: tell the listeners of the store what changed."""
+        self._tables.database.feed.tell(Commit(self._tables.generation, self._versions, self.log.deltas()))
+
     def finish(self, batch_id: int | None, offsets: str, *, views_built: bool) -> None:
         """Count join quality, versions and progress; the transaction ends after this."""
         for view in self._layout.views if views_built else ():
             if not self.views_built:
                 write_quality(self._cursor, self._tables.schema, view)
-            elif not self.result.records or not self._quality_moves(view):
+            elif not self.records or not move_quality(
+                self._cursor,
+                self._tables.schema,
+                view,
+                self._key_numbers(view),
+                [self._keys.moved(source) for source in view.sources],
+            ):
                 continue
-            self._changed.append("join_quality")
-        self.versions = next_version(self._cursor, self._tables.schema, *dict.fromkeys(self._changed))
+            self.log.changed.add("join_quality")
+        self._versions = next_version(self._cursor, self._tables.schema, *self.log.changed)
         self._cursor.execute(
             f"UPDATE {self._tables.schema}.progress "
             f"SET batch_id = coalesce(?, batch_id), offsets = ?, records = records + ?, views_built = ?",
-            [batch_id, offsets, self.result.records, views_built],
+            [batch_id, offsets, self.records, views_built],
         )
-
-    def _quality_moves(self, view: ViewTable) -> bool:
-        sides = [self._keys.moved(source) for source in view.sources]
-        return move_quality(self._cursor, self._tables.schema, view, self._key_numbers(view), sides)

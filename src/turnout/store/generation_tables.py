@@ -14,7 +14,6 @@ from turnout.store import identity
 from turnout.store.affected import hash_sql, shown_sql
 from turnout.store.batches import Batch, Progress
 from turnout.store.database import Database, scalar
-from turnout.store.feed import Commit
 
 _HASHING = "SELECT " + hash_sql("'turnout'") + " AS probe"
 """Tells one hash function from another."""
@@ -123,7 +122,7 @@ class GenerationTables:
             yield batch
         if batch is not None:
             self._lives = batch.lives
-            self.database.feed.tell(Commit(self.generation, batch.versions, batch.log.deltas()))
+            batch.tell()
 
     def table(self, name: str) -> str:
         """The physical table of this generation."""

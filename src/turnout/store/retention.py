@@ -44,7 +44,8 @@ class Retention:
     def trim(self) -> dict[str, int]:
         """Remove what is over its limit; how many rows of each table."""
         with self._database.read() as cursor:
-            over = [kept for kept in self._tables if self._count(cursor, kept)]
+            count = "SELECT count(*) FROM turnout."
+            over = [one for one in self._tables if scalar(cursor, f"{count}{one.table} WHERE {self._old(one)}")]
         if not over:
             return {}
         with self._database.write() as cursor:
@@ -57,9 +58,6 @@ class Retention:
             limits.append(f"{kept.since} < now() - to_seconds({self._days * 86_400})")
         newest = f"_id < (SELECT max(_id) FROM {table})"
         return f"({' OR '.join(limits)}) AND {newest} AND {kept.settled}"
-
-    def _count(self, cursor: duckdb.DuckDBPyConnection, kept: _Kept) -> int:
-        return scalar(cursor, f"SELECT count(*) FROM turnout.{kept.table} WHERE {self._old(kept)}")
 
     def _remove(self, cursor: duckdb.DuckDBPyConnection, kept: _Kept) -> int:
         old = self._old(kept)

@@ -216,7 +216,7 @@ class Generations:
             java=partial(java_properties, settings.kafka, anywhere=anywhere),
             librdkafka=partial(bulk_properties, settings.kafka, anywhere=anywhere),
             ends=self._ends,
-            watch=self._clients.end_watch,
+            wait_for_more=self._clients.end_watch.wait_for_more,
             explain=partial(_explained, settings.kafka),
             dead_letter_topic=settings.dead_letter_topic,
             schemas=self._schemas,

@@ -9,21 +9,21 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
 import pyarrow as pa
 
 from turnout.errors import TurnoutError
+from turnout.messages import SNAPSHOT_PART_ROWS
 from turnout.plan.own_tables import SHOWN_OF_STORE
-from turnout.serve.live.encoding import changes_body, current_body, problem_body, snapshot_part, snapshot_starts
-from turnout.serve.live.outbox import Part, Subscription
-from turnout.serve.live.shared import Position, Readers, Shared, clients_of, reaches, retried
+from turnout.serve.formats import json_object, rows_json, to_json
+from turnout.serve.live.hub import Position, Readers, Shared, clients_of, reaches, retried
+from turnout.serve.live.outbox import Part, Subscription, current_body, problem_body
 from turnout.serve.reads import Reading, Reads
 from turnout.store.feed import Delta, Wanted
 from turnout.store.identity import ROW
-from turnout.store.query.tracked_read import TrackedWindow, track_window
+from turnout.store.query.window_rows import TrackedWindow, track_window
 from turnout.store.query.windows import Window, split_name
 
 KEPT_CHANGES = 2_000
@@ -39,19 +39,13 @@ _ROOM_SECONDS = 0.2
 Reason = Literal["subscribed", "swap", "behind"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Change:
-    since: int
-    version: int
-    body: bytes
-
-
 class History:
     """The newest changes of one generation of a table, without a gap between them."""
 
     def __init__(self) -> None:
         self.generation = -1
-        self._changes: deque[_Change] = deque()
+        self._changes: deque[tuple[int, int, bytes]] = deque()
+        """Each from a version to a version."""
         self._bytes = 0
 
     def begin(self, generation: int) -> None:
@@ -59,13 +53,13 @@ class History:
         self._changes.clear()
         self._bytes = 0
 
-    def add(self, change: _Change) -> None:
-        if self._changes and self._changes[-1].version != change.since:
+    def add(self, since: int, version: int, body: bytes) -> None:
+        if self._changes and self._changes[-1][1] != since:
             self.begin(self.generation)
-        self._changes.append(change)
-        self._bytes += len(change.body)
+        self._changes.append((since, version, body))
+        self._bytes += len(body)
         while len(self._changes) > KEPT_CHANGES or self._bytes > KEPT_BYTES:
-            self._bytes -= len(self._changes.popleft().body)
+            self._bytes -= len(self._changes.popleft()[2])
 
     def since(self, position: Position, now: int) -> list[bytes] | None:
         """What leads from `position` to version `now`; None where it is not known."""
@@ -74,10 +68,10 @@ class History:
             return None
         if version == now:
             return []
-        later = [change for change in self._changes if change.since >= version]
-        if not later or later[0].since != version or later[-1].version != now:
+        later = [change for change in self._changes if change[0] >= version]
+        if not later or later[0][0] != version or later[-1][1] != now:
             return None
-        return [change.body for change in later]
+        return [body for _, _, body in later]
 
 
 class Snapshot:
@@ -110,10 +104,8 @@ class Snapshot:
         return await asyncio.shield(self._encoded[start])
 
     async def _encode(self, client: str, start: int) -> bytes:
-        def encode(_: Reading) -> bytes:
-            return snapshot_part(self.tracked, self._reason, start)
-
-        return await retried(lambda: self._reads.run([client], encode), "a snapshot cannot be encoded")
+        encode = partial(snapshot_part, self.tracked, self._reason, start)
+        return await retried(lambda: self._reads.run([client], lambda _: encode()), "a snapshot cannot be encoded")
 
 
 class SharedChanges(Shared):
@@ -217,7 +209,7 @@ class SharedChanges(Shared):
         return True
 
     async def _snapshot(self, reason: Reason, subscriptions: Iterable[Subscription]) -> Snapshot:
-        """All rows. Where tables are compared, those that the next comparison starts from."""
+        # Where tables are compared: the rows that the next comparison starts from.
         return Snapshot(self._known or await self._read(subscriptions), reason, self._readers.reads)
 
     async def _read(self, subscriptions: Iterable[Subscription]) -> TrackedWindow:
@@ -269,11 +261,12 @@ class SharedChanges(Shared):
         generation, since = begins
 
         def encode(_: Reading) -> bytes:
-            changes = self._readers.queries.change_set(delta, self._columns)
-            return changes_body(self.window.table, generation, since, version, changes)
+            insert, update, delete = self._readers.merger.queries.change_set(delta, self._columns)
+            fields = {"table": self.window.table, "generation": generation, "version": version, "since": since}
+            return json_object(fields, insert=_row_set(insert), update=_row_set(update), delete=to_json(delete))
 
         body = await self._readers.reads.run(clients_of(self._subscriptions), encode)
-        self._history.add(_Change(since, version, body))
+        self._history.add(since, version, body)
         self.position = generation, version
         for subscription, position in self._subscriptions.items():
             if position == begins:
@@ -301,3 +294,29 @@ class SharedChanges(Shared):
 
 def _with_ids(tracked: TrackedWindow) -> pa.Table:
     return tracked.result.rows.append_column(ROW, tracked.ids)
+
+
+def snapshot_starts(tracked: TrackedWindow) -> range:
+    """Where the bodies of a whole table begin, each of a bounded size; an empty one is one body."""
+    return range(0, max(1, tracked.result.rows.num_rows), SNAPSHOT_PART_ROWS)
+
+
+def snapshot_part(tracked: TrackedWindow, reason: str, start: int) -> bytes:
+    result = tracked.result
+    fields = {
+        "table": result.table,
+        "generation": result.generation,
+        "version": result.version,
+        "reason": reason,
+        "last": start == snapshot_starts(tracked)[-1],
+        "columns": result.columns,
+    }
+    rows = result.rows.slice(start, SNAPSHOT_PART_ROWS)
+    ids = tracked.ids.slice(start, SNAPSHOT_PART_ROWS)
+    return json_object(fields, ids=to_json(ids.to_pylist()), rows=rows_json(rows))
+
+
+def _row_set(rows: pa.Table) -> bytes:
+    """Rows that have their ids in the last column."""
+    ids, values = rows.columns[-1], rows.select(rows.column_names[:-1])
+    return json_object({}, ids=to_json(ids.to_pylist()), rows=rows_json(values))

@@ -9,13 +9,12 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
+from turnout.serve.live.hub import Position, Readers, Shared, clients_of
 from turnout.serve.live.outbox import Subscription
 from turnout.serve.live.pace import LEAST_PAUSE_SECONDS, pause_seconds
-from turnout.serve.live.shared import Position, Readers, Shared, clients_of
 from turnout.serve.reads import Reading
 from turnout.store.feed import Delta
-from turnout.store.query.tracked_read import Positions
-from turnout.store.query.windows import Window
+from turnout.store.query.windows import Positions, Window
 
 T = TypeVar("T")
 

@@ -20,9 +20,8 @@ from turnout.serve.access import identity_of, subprotocol_of
 from turnout.serve.formats import to_json
 from turnout.serve.limits import Buckets, Rate, Viewers, caller
 from turnout.serve.live.changes import SharedChanges
-from turnout.serve.live.encoding import message, problem_body
 from turnout.serve.live.hub import Hub
-from turnout.serve.live.outbox import Outbox, Subscription
+from turnout.serve.live.outbox import Outbox, Subscription, message, problem_body
 from turnout.serve.live.parsing import Asked, AskedSql, AskedSummary, Parsing
 from turnout.serve.live.selects import SharedSql
 from turnout.serve.live.summaries import SharedSummary

@@ -1,7 +1,8 @@
 """All subscriptions: each window, each table's changes and the status once, however many subscribe to it.
 
-It hears of every commit of the store, finds out which tables have moved, and tells those that share them. It lives
-on the event loop, starts with the first subscription and rests after the last.
+The hub hears of every commit of the store, finds out which tables have moved, and tells those that share them. It lives
+on the event loop, starts with the first subscription and rests after the last. `windows.py`, `changes.py` and
+`computed.py` are the kinds of what subscriptions share: reads and encoded messages.
 """
 
 from __future__ import annotations
@@ -10,27 +11,33 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import duckdb
 
 from turnout.errors import TurnoutError
 from turnout.serve.formats import to_json
 from turnout.serve.limits import HeldBytes
-from turnout.serve.live.merging import Merger
-from turnout.serve.live.outbox import Subscription
-from turnout.serve.live.shared import Position, Readers, Shared
+from turnout.serve.live.outbox import Subscription, problem_body
+from turnout.serve.live.pace import Pace
 from turnout.serve.reads import Reads
 from turnout.serve.threads import Threads
 from turnout.store.database import Database
-from turnout.store.feed import Commit, Delta
-from turnout.store.query.tracked_read import read_positions
-from turnout.store.query.window_rows import DeltaQueries
-from turnout.store.query.windows import split_name
+from turnout.store.feed import Commit, Delta, Wanted
+from turnout.store.query.windows import Positions, Window, read_positions, split_name
+
+if TYPE_CHECKING:
+    from turnout.serve.live.windows import Merger
 
 log = logging.getLogger(__name__)
+
+Position = tuple[int, int]
+"""A generation and a version."""
+
+MAX_DELTAS = 200
+"""Changes that wait to be applied; with more than that the table is read again."""
 
 KEPT_FOR_ONE = 8
 """How many tables are followed on for one client that has left: it may come back."""
@@ -41,38 +48,159 @@ MAX_COMMITS = 500
 STATUS_SECONDS = 1.0
 _ROUND_SECONDS = 0.02
 _RETRY_SECONDS = 0.5
+_STORE_AWAY_SECONDS = 1.0
 
 A = TypeVar("A")
-_Key = tuple[Callable[..., Shared], str]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class _Leaving:
-    """The last client of a table, which has left for now."""
+class Readers:
+    """Reads of the store, the bytes held for clients, and the merging of changes."""
 
-    client: str
-    timer: asyncio.TimerHandle
+    reads: Reads
+    held: HeldBytes
+    merger: Merger[Any]
+    large_merger: Merger[Any]
+    sql_memory: str = "512MB"
+    pace: Pace = field(default_factory=Pace)
+
+
+class Shared:
+    """A window with its subscriptions, each with the position that its client has. Lives on the event loop."""
+
+    resume_seconds = 0.0
+    """How long it goes on after the last subscription left: that client may come back."""
+
+    pause_seconds = 0.0
+    """How long it rests after each step."""
+
+    def __init__(self, window: Window, readers: Readers, ended: Callable[[], None]) -> None:
+        self.window = window
+        self._readers = readers
+        self._ended = ended
+        self._subscriptions: dict[Subscription, Position | None] = {}
+        self.position: Position | None = None
+        """How far its subscriptions have been sent; None before the first read."""
+        self._told: Position | None = None
+        self._deltas: dict[Position, Delta | None] = {}
+        self._woken = asyncio.Event()
+        self._woken.set()
+        self._task = asyncio.ensure_future(self._follow())
+
+    @property
+    def wanted(self) -> Wanted | None:
+        """The columns that its deltas must have; None where it needs no deltas."""
+        raise NotImplementedError
+
+    def join(self, subscription: Subscription, seen: Position | None) -> None:
+        """Add a subscription of a client that has what `seen` says."""
+        raise NotImplementedError
+
+    async def _advance(self) -> None:
+        """Bring the subscriptions to where the table is."""
+        raise NotImplementedError
+
+    def leave(self, subscription: Subscription) -> bool:
+        """Remove a subscription; whether any is left."""
+        self._subscriptions.pop(subscription, None)
+        return bool(self._subscriptions)
+
+    def close(self) -> None:
+        self._task.cancel()
+
+    def look(self, positions: Positions, deltas: Mapping[str, Mapping[Position, Delta | None]]) -> None:
+        """All tables are at `positions`; `deltas` has what led there, by table."""
+        plain, _ = split_name(self.window.table)
+        self.told(positions.of(self.window.table), deltas.get(plain, {}))
+
+    def told(self, position: Position, deltas: Mapping[Position, Delta | None]) -> None:
+        """The table is at `position`. `deltas` has what led to a position, or None where that was not collected."""
+        # Also what leads beyond the position: it was committed after that was looked up. Not those of other
+        # generations, which would only pile up.
+        known = {**self._deltas, **deltas}
+        self._deltas = {place: delta for place, delta in known.items() if place[0] == position[0]}
+        if len(self._deltas) > MAX_DELTAS:
+            self._deltas.clear()
+        self._told = position
+        if not self._is_current():
+            self._woken.set()
+
+    def _is_current(self) -> bool:
+        """Whether all that was told has been sent: what is read can be newer than what was told."""
+        return self.position is not None and self._told is not None and reaches(self.position, self._told)
+
+    def _count(self, size: int) -> None:
+        """Count what is held for all of its clients; one that has too much by it loses its subscriptions."""
+        held = self._readers.held
+        for client in clients_of(self._subscriptions):
+            held.keep(client, self, size)
+            if not held.has_room(client):
+                for lost in [known for known in self._subscriptions if known.client == client]:
+                    lost.replace("error", problem_body(held.too_much()))
+                    del self._subscriptions[lost]
+                held.keep(client, self, 0)
+        if not self._subscriptions:
+            self._ended()
+
+    async def _follow(self) -> None:
+        try:
+            while True:
+                await self._woken.wait()
+                self._woken.clear()
+                await retried(self._advance, f"{self.window.table} cannot be followed")
+                await asyncio.sleep(self.pause_seconds)
+        except TurnoutError as error:
+            # Mostly its generation was retired.
+            for subscription in self._subscriptions:
+                subscription.replace("error", problem_body(error))
+            self._ended()
+
+
+def reaches(position: Position, other: Position) -> bool:
+    """Whether it is of the same generation, and not before the other."""
+    return position[0] == other[0] and position[1] >= other[1]
+
+
+def clients_of(subscriptions: Iterable[Subscription]) -> set[str]:
+    """The clients that a read is for."""
+    return {subscription.client for subscription in subscriptions}
+
+
+async def retried(work: Callable[[], Awaitable[T]], fault: str) -> T:
+    """Do `work`, again while the store is away. Any other failure is a TurnoutError; `fault` is for the log."""
+    while True:
+        try:
+            return await work()
+        except TurnoutError as error:
+            if error.code != "store_unavailable":
+                raise
+            await asyncio.sleep(_STORE_AWAY_SECONDS)
+        except Exception as error:
+            log.exception("%s", fault)
+            raise TurnoutError(
+                code="internal_error",
+                message="the server failed on this subscription",
+                hint="subscribe again; its log has the details",
+                status=500,
+            ) from error
+
+
+_Key = tuple[Callable[..., Shared], str]
 
 
 class Hub:
     """Used on one event loop only, except for `_heard`."""
 
-    def __init__(
-        self,
-        database: Database,
-        status: Callable[[], dict[str, Any]],
-        reads: Reads,
-        held: HeldBytes,
-        sql_memory: str = "512MB",
-    ) -> None:
+    def __init__(self, database: Database, status: Callable[[], dict[str, Any]], readers: Readers) -> None:
         self._database = database
         self._status = status
-        queries = DeltaQueries()
-        self._readers = Readers(reads, held, queries, Merger(queries), sql_memory)
+        self._readers = readers
         # Threads of their own: however many windows have to be read, all others hear of what changed.
         self._looking, self._asking = Threads(1, "positions"), Threads(1, "status")
         self._shared: dict[_Key, Shared] = {}
-        self._leaving: dict[_Key, _Leaving] = {}
+        self._leaving: dict[_Key, tuple[str, asyncio.TimerHandle]] = {}
+        """The last client of what nobody follows for now, and the timer after which it is forgotten."""
         self._of_status: set[Subscription] = set()
         self._commits: deque[Commit] = deque(maxlen=MAX_COMMITS)
         self._woken = asyncio.Event()
@@ -96,8 +224,7 @@ class Hub:
         if shared is None:
             shared = self._shared[key] = kind(asked, self._readers, lambda: self._forget(key))
             self._want()
-        if leaving := self._leaving.pop(key, None):
-            leaving.timer.cancel()
+        self._stop_timer(key)
         shared.join(subscription, seen)
         return lambda: self._leave(key, shared, subscription)
 
@@ -105,7 +232,12 @@ class Hub:
         self._start()
         self._of_status.add(subscription)
         self._status_woken.set()
-        return lambda: self._leave_status(subscription)
+
+        def leave() -> None:
+            self._of_status.discard(subscription)
+            self._rest()
+
+        return leave
 
     # -- coming and going
 
@@ -125,10 +257,6 @@ class Hub:
         self._commits.clear()
         self._loop = None
 
-    def _leave_status(self, subscription: Subscription) -> None:
-        self._of_status.discard(subscription)
-        self._rest()
-
     def _leave(self, key: _Key, shared: Shared, subscription: Subscription) -> None:
         if shared.leave(subscription) or self._shared.get(key) is not shared or self._loop is None:
             return
@@ -136,18 +264,21 @@ class Hub:
             self._forget(key)
             return
         timer = self._loop.call_later(shared.resume_seconds, self._forget, key)
-        self._leaving[key] = _Leaving(subscription.client, timer)
-        of_client = [left for left, leaving in self._leaving.items() if leaving.client == subscription.client]
+        self._leaving[key] = subscription.client, timer
+        of_client = [left for left, (client, _) in self._leaving.items() if client == subscription.client]
         for oldest in of_client[:-KEPT_FOR_ONE]:
             self._forget(oldest)
 
     def _forget(self, key: _Key) -> None:
-        if (leaving := self._leaving.pop(key, None)) is not None:
-            leaving.timer.cancel()
+        self._stop_timer(key)
         if (shared := self._shared.pop(key, None)) is not None:
             shared.close()
         self._want()
         self._rest()
+
+    def _stop_timer(self, key: _Key) -> None:
+        if (leaving := self._leaving.pop(key, None)) is not None:
+            leaving[1].cancel()
 
     def _want(self) -> None:
         self._database.feed.want(
@@ -193,7 +324,11 @@ class Hub:
         positions = await self._looking.run(lambda: read_positions(self._database, named))
         # After the positions: what led to them has been heard by now, or is in a moment.
         commits = [self._commits.popleft() for _ in range(len(self._commits))]
-        deltas = _by_table(commits)
+        # What led to each new position of each table; None where that was not collected.
+        deltas: dict[str, dict[Position, Delta | None]] = {}
+        for commit in commits:
+            for table, version in commit.versions.items():
+                deltas.setdefault(table, {})[commit.generation, version] = commit.deltas.get(table)
         if positions.published != self._published:
             self._published = positions.published
             self._status_woken.set()
@@ -210,25 +345,13 @@ class Hub:
                 else:
                     for subscription in self._of_status:
                         subscription.replace("status", body)
-            await self._status_pause()
-
-    async def _status_pause(self) -> None:
-        """A second, or less when a viewer comes or a swap was made."""
-        self._status_woken.clear()
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._status_woken.wait(), STATUS_SECONDS)
+            # A second, or less when a viewer comes or a swap was made.
+            self._status_woken.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._status_woken.wait(), STATUS_SECONDS)
 
 
 def _note(what: str, error: Exception) -> None:
     """Log and go on: one error must not stop every subscription. Errors that are not the store's are faults of ours."""
     known = isinstance(error, (TurnoutError, duckdb.Error))
     log.log(logging.DEBUG if known else logging.ERROR, "%s cannot be read: %s", what, error, exc_info=not known)
-
-
-def _by_table(commits: list[Commit]) -> dict[str, dict[Position, Delta | None]]:
-    """What led to each new position of each table; None where that was not collected."""
-    found: dict[str, dict[Position, Delta | None]] = {}
-    for commit in commits:
-        for table, version in commit.versions.items():
-            found.setdefault(table, {})[commit.generation, version] = commit.deltas.get(table)
-    return found

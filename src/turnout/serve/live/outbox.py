@@ -1,6 +1,7 @@
 """What waits to be sent to one client. Only the newest of a window is kept, and never more changes than a bound.
 
-It decides what is sent next and what is not sent at all; sending is `endpoint.py`.
+It decides what is sent next and what is not sent at all; sending is `endpoint.py`. A message that goes to many is
+encoded once, as a body without the `type` and `id` that differ; `message` completes it.
 """
 
 from __future__ import annotations
@@ -10,13 +11,26 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 
 from turnout.errors import TurnoutError
-from turnout.serve.live.encoding import message, problem_body
+from turnout.serve.formats import to_json
 
 MAX_WAITING_CHANGES = 500
 MAX_WAITING_BYTES = 8 * 1024 * 1024
 
 Part = Callable[[], Awaitable[bytes]]
 """Makes a body when it is about to be sent: a whole table is large."""
+
+
+def message(kind: str, identity: str | None, body: bytes) -> str:
+    """A whole message from a body, which is a JSON object with at least one field."""
+    return f'{{"type":"{kind}","id":{to_json(identity).decode()},{body[1:].decode()}'
+
+
+def current_body(table: str, generation: int, version: int) -> bytes:
+    return to_json({"table": table, "generation": generation, "version": version})
+
+
+def problem_body(error: TurnoutError) -> bytes:
+    return to_json(error.as_json())
 
 
 class Subscription:

@@ -6,16 +6,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from turnout.serve.ask_api import encoded
-from turnout.serve.formats import json_object, to_json
+from turnout.serve.formats import json_object, rows_json, to_json
 from turnout.serve.live.computed import SharedComputed
-from turnout.serve.live.encoding import rows_json
+from turnout.serve.live.hub import Position, Readers, reaches
 from turnout.serve.live.outbox import Subscription
 from turnout.serve.live.parsing import AskedSql
-from turnout.serve.live.shared import Position, Readers, reaches
 from turnout.serve.reads import Reading
 from turnout.store.feed import Delta
 from turnout.store.query.sql import SqlResult, read_sql
-from turnout.store.query.tracked_read import Positions
+from turnout.store.query.windows import Positions
 
 
 @dataclass(frozen=True, slots=True)

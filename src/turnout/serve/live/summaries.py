@@ -6,12 +6,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from turnout.serve.formats import json_object
+from turnout.serve.formats import json_object, rows_json
 from turnout.serve.live.computed import SharedComputed
-from turnout.serve.live.encoding import rows_json
+from turnout.serve.live.hub import Position, Readers
 from turnout.serve.live.outbox import Subscription
 from turnout.serve.live.parsing import AskedSummary
-from turnout.serve.live.shared import Position, Readers
 from turnout.serve.live.summary_history import MAX_POINT_GROUPS, SummaryHistory
 from turnout.serve.reads import Reading
 from turnout.store.query.summary import read_summary

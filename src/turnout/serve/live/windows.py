@@ -1,27 +1,138 @@
 """A window of a table, sent whenever it changes: read once for all its subscriptions, and again only when needed.
 
 Near the top of a table, where most people look, the window's rows and some more are held, and changes are merged into
-them; further down, a change is held against the filter and the order. So a large table is seldom read.
+them; further down, a change is held against the filter and the order. So a large table is seldom read. Windows are
+merged many at a time, on one thread: what a change means to all of them is one query.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Generic, TypeVar
 
 import pyarrow as pa
 
-from turnout.serve.live.encoding import current_body, window_body, window_rows
-from turnout.serve.live.merging import Due
-from turnout.serve.live.outbox import Subscription
-from turnout.serve.live.shared import Position, Readers, Shared, clients_of
+from turnout.serve.formats import json_object, rows_json, to_json
+from turnout.serve.live.hub import Position, Readers, Shared, clients_of
+from turnout.serve.live.outbox import Subscription, current_body
 from turnout.serve.reads import Reading
-from turnout.store.feed import Wanted
-from turnout.store.identity import WITHOUT_ORDER
-from turnout.store.query.tracked_read import track_window
+from turnout.serve.threads import Threads, Turns
+from turnout.store.feed import Delta, Wanted
+from turnout.store.identity import ROW, WITHOUT_ORDER
 from turnout.store.query.where import MAX_SMALL_FILTER, weight
-from turnout.store.query.window_rows import MAX_HELD_ROWS, SPARE_ROWS, Held, Order, Sifted, hold
+from turnout.store.query.window_rows import (
+    MAX_HELD_ROWS,
+    SPARE_ROWS,
+    DeltaQueries,
+    Held,
+    Order,
+    Sifted,
+    hold,
+    track_window,
+)
 from turnout.store.query.windows import Column, Window, split_name
+
+log = logging.getLogger(__name__)
+
+MOST_AT_ONCE = 64
+MOST_LARGE_AT_ONCE = 4
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Due(Generic[T]):
+    """Deltas of one window, and the callback that applies them."""
+
+    order: Order
+    deltas: Sequence[Delta]
+    take: Callable[[Sequence[Sifted]], T | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting(Generic[T]):
+    due: Callable[[], Due[T] | None]
+    answer: asyncio.Future[T | None]
+
+
+class Merger(Generic[T]):
+    """Merges changes into windows, on a thread of its own. Lives on the event loop.
+
+    Clients take turns, and one window that has waited takes all that came meanwhile at once. Windows with large filters
+    have another, which rests as long as it works: what they cost, only they wait for.
+    """
+
+    def __init__(self, queries: DeltaQueries, *, large: bool = False) -> None:
+        self.queries = queries
+        self._most = MOST_LARGE_AT_ONCE if large else MOST_AT_ONCE
+        self._rests = large
+        self._thread = Threads(1, "merge", yielding=large)
+        self._waiting: Turns[str, _Waiting[T]] = Turns()
+        self._working: asyncio.Task[None] | None = None
+
+    async def merge(self, due: Callable[[], Due[T] | None], clients: Collection[str] = ()) -> T | None:
+        """What the window makes of its changes; None where the table has to be read. `due` is asked in its turn."""
+        waiting = _Waiting(due, asyncio.get_running_loop().create_future())
+        self._waiting.put(min(clients, key=self._waiting.waiting, default=""), waiting)
+        if self._working is None or self._working.done():
+            self._working = asyncio.ensure_future(self._work())
+        return await waiting.answer
+
+    async def _work(self) -> None:
+        loop = asyncio.get_running_loop()
+        while turn := self._turn():
+            began = loop.time()
+            try:
+                await self._take(turn)
+            except Exception as error:
+                for waiting in turn:
+                    _settle(waiting.answer, error)
+            if self._rests:
+                await asyncio.sleep(loop.time() - began)
+
+    def _turn(self) -> list[_Waiting[T]]:
+        taken = (self._waiting.take() for _ in range(self._most))
+        return [waiting for _, waiting in filter(None, taken)]
+
+    async def _take(self, turn: Sequence[_Waiting[T]]) -> None:
+        # Those that were cancelled meanwhile have left.
+        taken = [(waiting, waiting.due()) for waiting in turn if not waiting.answer.done()]
+        dues = [due for _, due in taken if due is not None]
+        made = iter(await self._thread.run(partial(self._merged, dues)) if dues else ())
+        for waiting, due in taken:
+            _settle(waiting.answer, next(made) if due is not None else None)
+
+    def _merged(self, dues: Sequence[Due[T]]) -> list[T | Exception | None]:
+        """On the thread. An error of one window reaches that one only."""
+        orders: dict[int, tuple[Delta, list[Order]]] = {}
+        for due in dues:
+            for delta in due.deltas:
+                orders.setdefault(id(delta), (delta, []))[1].append(due.order)
+        try:
+            sifted = {number: self.queries.sift(delta, wanted) for number, (delta, wanted) in orders.items()}
+        except Exception:
+            log.exception("changes cannot be merged into %d windows; they are read again", len(dues))
+            return [None] * len(dues)
+        taken: list[T | Exception | None] = []
+        for due in dues:
+            try:
+                taken.append(due.take([sifted[id(delta)] for delta in due.deltas]))
+            except Exception as error:
+                taken.append(error)
+        return taken
+
+
+def _settle(answer: asyncio.Future[T | None], made: T | Exception | None) -> None:
+    if answer.done():
+        return
+    if isinstance(made, Exception):
+        answer.set_exception(made)
+    else:
+        answer.set_result(made)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,19 +146,18 @@ class _Shown:
     rows: bytes
 
     @property
-    def total(self) -> int:
-        return self.held.total
-
-    @property
     def size(self) -> int:
         return len(self.rows) + int(self.held.rows.nbytes)
 
     def differs(self, other: _Shown) -> bool:
         """Whether a viewer would see a difference; a version alone is none."""
-        return (self.rows, self.total, self.position[0]) != (other.rows, other.total, other.position[0])
+        mine, others = (self.rows, self.held.total), (other.rows, other.held.total)
+        return mine != others or self.position[0] != other.position[0]
 
     def body(self, table: str) -> bytes:
-        return window_body(table, *self.position, self.total, self.rows)
+        generation, version = self.position
+        head = to_json({"table": table, "generation": generation, "version": version, "total": self.held.total})
+        return head[:-1] + b"," + self.rows[1:]
 
 
 class SharedWindow(Shared):
@@ -79,7 +189,8 @@ class SharedWindow(Shared):
         clients = clients_of(self._subscriptions)
         fresh: _Shown | None = None
         if shown is not None:
-            fresh = await self._readers.merger.merge(self._due, clients, large=self._large)
+            merger = self._readers.large_merger if self._large else self._readers.merger
+            fresh = await merger.merge(self._due, clients)
         if fresh is None:
             fresh = await self._readers.reads.run(clients_of(self._subscriptions), self._read, large=self._large)
             self._count(fresh.size)
@@ -114,7 +225,7 @@ class SharedWindow(Shared):
             return None
         if self._visible(held).equals(self._visible(shown.held)):
             return replace(shown, position=position, held=held)
-        rows = window_rows(self._visible(held), shown.columns, self.window.offset)
+        rows = _rows_body(self._visible(held), shown.columns, self.window.offset)
         return replace(shown, position=position, held=held, rows=rows)
 
     def _beside(self, shown: _Shown, position: Position, changes: Sequence[Sifted]) -> _Shown | None:
@@ -148,7 +259,7 @@ class SharedWindow(Shared):
         tracked = self._readers.reads.kept.find(store, wanted) or track_window(store, wanted)
         result = tracked.result
         held = hold(tracked.rows, wanted.limit or 0, result.total)
-        encoded = window_rows(self._visible(held), result.columns, self.window.offset)
+        encoded = _rows_body(self._visible(held), result.columns, self.window.offset)
         return _Shown((result.generation, result.version), result.columns, tracked.order, held, encoded)
 
     def _send_to(self, subscription: Subscription, shown: _Shown) -> None:
@@ -157,3 +268,10 @@ class SharedWindow(Shared):
             subscription.replace("current", current_body(self.window.table, *shown.position))
         else:
             subscription.replace("rows", shown.body(self.window.table))
+
+
+def _rows_body(rows: pa.RecordBatch, columns: Sequence[Column], offset: int) -> bytes:
+    """The part of a window that stays while only its total changes."""
+    shown = rows.select([column.name for column in columns])
+    ids = to_json(rows.column(ROW).to_pylist())
+    return json_object({"offset": offset, "columns": columns}, ids=ids, rows=rows_json(shown))

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import astuple
+from dataclasses import astuple, dataclass, field
 from typing import Any
 
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 import turnout.decode
-from turnout.decode import Decoded, merge
-from turnout.decode import read as read_file
 from turnout.decode.record_decoder import RecordDecoder
+from turnout.decode.shape import Decoded, merge
+from turnout.decode.shape import read as read_file
 from turnout.errors import TurnoutError
 from turnout.plan import arrow_columns, times
 from turnout.plan.offsets import Offsets
@@ -24,7 +25,7 @@ from turnout.spark.cluster import runs_here
 from turnout.spark.engine import is_disconnected
 from turnout.spark.folders import scratch
 from turnout.spark.read import task
-from turnout.spark.read.source import FEW_RECORDS, read_few
+from turnout.spark.read.live import FETCH, FEW_RECORDS, as_they_came, raw_records
 from turnout.spark.read.task import Left, Range
 from turnout.spark.session import pool
 
@@ -43,34 +44,28 @@ def carry_code() -> None:
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
+@dataclass(frozen=True, slots=True)
 class BulkReader:
-    """Reads ranges of offsets for one generation: its jobs have the tag and the pool `name`."""
+    """Reads ranges of offsets for one generation: its jobs have the tag and the pool `name`.
 
-    def __init__(
-        self,
-        session: SparkSession,
-        name: str,
-        decoder: RecordDecoder,
-        properties: Callable[[], Mapping[str, Any]],
-        options: Callable[[], Mapping[str, str]],
-    ) -> None:
-        """`properties` are those of librdkafka's consumer, `options` those of Spark's source for the same Kafka.
+    `properties` are those of librdkafka's consumer, `options` those of Spark's source for the same Kafka. Both are
+    asked for at each read: files that they come from may change.
+    """
 
-        Both are asked for at each read: files that they come from may change.
-        """
-        self._session = session
-        self._context = session.sparkContext
-        self._name = name
-        self._decoder = decoder
-        self._properties = properties
-        self._options = options
-        self._decoding = threading.Lock()
-        if not runs_here(session):
+    session: SparkSession
+    name: str
+    decoder: RecordDecoder
+    properties: Callable[[], Mapping[str, Any]]
+    options: Callable[[], Mapping[str, str]]
+    _decoding: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        if not runs_here(self.session):
             carry_code()
 
     def read(self, start: Offsets, end: Offsets) -> Decoded:
         """The records of the partitions of `start`, from there to `end`."""
-        ranges = split(self._decoder.topics, start, end, self.cores)
+        ranges = split(self.decoder.topics, start, end, self.cores)
         if not ranges:
             return Decoded({})
         if sum(one.end - max(0, one.start) for one in ranges) <= FEW_RECORDS:
@@ -78,19 +73,31 @@ class BulkReader:
             if decoded is not None:
                 return decoded
         with self._folder() as folder:
-            job = task.task(self._properties(), self._decoder.decode.for_workers(), folder)
-            self._context.addJobTag(self._name)
-            with pool(self._session, self._name):
-                plain = self._context.parallelize([astuple(one) for one in ranges], len(ranges))
+            job = task.task(self.properties(), self.decoder.for_workers(), folder)
+            self.session.sparkContext.addJobTag(self.name)
+            with pool(self.session, self.name):
+                plain = self.session.sparkContext.parallelize([astuple(one) for one in ranges], len(ranges))
                 left = [Left(*fields) for fields in plain.mapPartitions(job).collect()]
             return self._taken(left)
 
     def _read_few(self, start: Offsets, end: Offsets) -> Decoded | None:
         """Through Spark's own source; None where it cannot give the records, or a topic is gone meanwhile."""
-        self._context.addJobTag(self._name)
+        places: dict[str, list[int]] = {}
+        for topic, partition in sorted(start.next):
+            places.setdefault(topic, []).append(partition)
+        self.session.sparkContext.addJobTag(self.name)
         try:
-            with pool(self._session, self._name):
-                records = read_few(self._session, self._options(), self._decoder.topics, start, end)
+            with pool(self.session, self.name):
+                found = (
+                    self.session.read.format("kafka")
+                    .options(**FETCH)
+                    .options(**self.options())
+                    .option("assign", json.dumps(places))
+                    .option("startingOffsets", start.to_json())
+                    .option("endingOffsets", Offsets({place: end.next[place] for place in start.next}).to_json())
+                    .load()
+                )
+                records = as_they_came(raw_records(found, self.decoder.topics).coalesce(1))
         except Exception as error:
             if is_disconnected(error):
                 raise
@@ -98,7 +105,7 @@ class BulkReader:
         if records is None:
             return None
         with self._decoding:
-            return self._decoder.decode(records)
+            return self.decoder.decode(records)
 
     def _taken(self, left: Sequence[Left]) -> Decoded:
         errors = dict.fromkeys(one.error for one in left if one.error is not None)
@@ -107,15 +114,15 @@ class BulkReader:
         # A file can be removed once it is mapped: its rows stay as long as somebody has them.
         parts = [read_file(one.file or one.data or b"") for one in left]
         with self._decoding:
-            return self._decoder.complete(merge(parts))
+            return self.decoder.complete(merge(parts))
 
     @contextlib.contextmanager
     def _folder(self) -> Iterator[str | None]:
         """A folder that tasks see too, for a block; None where they are on other machines."""
-        if not runs_here(self._session):
+        if not runs_here(self.session):
             yield None
             return
-        folder = scratch(self._session) / f"bulk-{self._name}-{next(_NUMBERS)}"
+        folder = scratch(self.session) / f"bulk-{self.name}-{next(_NUMBERS)}"
         folder.mkdir(parents=True)
         try:
             yield str(folder)
@@ -125,12 +132,12 @@ class BulkReader:
     @property
     def cores(self) -> int:
         """How many tasks can run at once now."""
-        return int(self._context.defaultParallelism)
+        return int(self.session.sparkContext.defaultParallelism)
 
     def cancel(self) -> None:
         """End what is being read."""
         with contextlib.suppress(Exception):  # a JVM that is gone has no jobs
-            self._context.cancelJobsWithTag(self._name)
+            self.session.sparkContext.cancelJobsWithTag(self.name)
 
 
 def split(topics: Sequence[str], start: Offsets, end: Offsets, cores: int) -> list[Range]:

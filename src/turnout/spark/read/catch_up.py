@@ -11,8 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
-from turnout.decode import Decoded
-from turnout.decode.record_decoder import size_of
+from turnout.decode.shape import Decoded
 from turnout.plan.offsets import EARLIEST, Offsets
 from turnout.spark.engine import is_disconnected
 from turnout.spark.java_errors import is_too_large
@@ -83,7 +82,7 @@ def halves(piece: Piece) -> tuple[Piece, Piece] | None:
 
 def piece_records(piece: Piece, decoded: Decoded) -> int:
     """How many records the next piece should have: each costs a fixed time, and some are held in memory at once."""
-    each = size_of(decoded) / max(1, piece.before.behind(piece.end))
+    each = sum(table.nbytes for table in decoded.tables) / max(1, piece.before.behind(piece.end))
     return max(1, min(LARGEST_PIECE, int(_PIECE_BYTES / each))) if each else LARGEST_PIECE
 
 

@@ -12,21 +12,45 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from turnout.decode import Decoded
+from turnout.decode.shape import RAW, Decoded
 from turnout.plan.joins import OFFSET_BITS
 from turnout.plan.offsets import EARLIEST, Offsets
 from turnout.spark.folders import Folder
 from turnout.spark.py4j_sockets import CallbackConnections
-from turnout.spark.read.bulk import BulkReader
-from turnout.spark.read.source import FETCH, FEW_RECORDS, as_they_came, raw_records
 from turnout.spark.session import pool
+
+FEW_RECORDS = 20_000
+"""Up to so many records one task is faster than several, and Spark's source faster than a Python worker starts."""
+
+# Spark turns Kafka's milliseconds into microseconds, of which the calendar before 1582 is another.
+_LEAST_MILLISECONDS = -12_219_292_800_000 + 20 * 86_400_000
+
+FETCH = {
+    "kafka.max.poll.records": "10000",
+    "kafka.max.partition.fetch.bytes": str(8 << 20),
+    "kafka.fetch.max.bytes": str(64 << 20),
+    # A fetch never waits for records that are not there yet: Spark asks for each partition's first and last offset
+    # after every fetch, and the broker answers only when the fetch ahead of that question is answered.
+    "kafka.fetch.max.wait.ms": "0",
+    "kafka.allow.auto.create.topics": "false",
+    # Records of a transaction are read when it is committed, and never if it is aborted.
+    "kafka.isolation.level": "read_committed",
+    # A topic that is deleted between two questions is asked for until this time is over (a minute by default), and
+    # the other topics wait as long. Kafka wants the second not to be longer than the first.
+    "kafka.default.api.timeout.ms": "10000",
+    "kafka.request.timeout.ms": "10000",
+    "fetchOffset.numRetries": "2",
+    "fetchOffset.retryIntervalMs": "500",
+    # A topic that is deleted, or records that retention took, end nothing; what is lost is found and told.
+    "failOnDataLoss": "false",
+}
 
 MANY_RECORDS = 40_000
 """A batch of more records is read in bulk: they would take longer through the JVM than workers take to start."""
@@ -43,25 +67,47 @@ BUSY_SECONDS = 0.15
 """How soon otherwise: batches that follow each other without a pause take the cores from each other."""
 
 
+def raw_records(frame: DataFrame, topics: Sequence[str]) -> DataFrame:
+    """Records of Spark's Kafka source as `RAW` has them; nothing for Spark to plan but a projection."""
+    # Names of topics have no characters that a literal would have to escape.
+    numbers = " ".join(f"WHEN '{topic}' THEN {number}" for number, topic in enumerate(topics))
+    return frame.selectExpr(
+        f"CAST(CASE topic {numbers} END AS INT) AS _topic",
+        f"(CAST(`partition` AS BIGINT) << {OFFSET_BITS}) | `offset` AS _id",
+        "unix_millis(timestamp) AS _ts",
+        "key",
+        "value",
+    )
+
+
+def as_they_came(frame: DataFrame) -> pa.Table | None:
+    """The records of `raw_records`; None where Spark's source cannot give some of them as they are."""
+    try:
+        records: pa.Table = frame.toArrow()
+    except Exception as error:
+        if "overflow" not in str(error):
+            raise
+        return None
+    if records.num_rows and pc.min(records["_ts"]).as_py() < _LEAST_MILLISECONDS:
+        return None
+    return records.cast(RAW)
+
+
 @dataclass(frozen=True, slots=True)
 class Arrival:
     """What was read up to `end`: raw records, or decoded ones where there were many."""
 
     batch_id: int
     end: Offsets
-    records: pa.Table | None = None
-    decoded: Decoded | None = None
+    records: pa.Table | Decoded
 
     @property
     def count(self) -> int:
-        return self.records.num_rows if self.records is not None else self.decoded.records if self.decoded else 0
+        return int(self.records.records if isinstance(self.records, Decoded) else self.records.num_rows)
 
 
-class Ends(Protocol):
-    """Knows where topics end."""
-
-    def wait_for_more(self, topics: Sequence[str], read: Offsets, stopped: threading.Event) -> None:
-        """Return when a topic has more than was read, or other partitions; or when `stopped` is set."""
+WaitForMore = Callable[[Sequence[str], Offsets, threading.Event], None]
+"""Returns when one of the topics has more than was read, or other partitions; or when the event is set."""
 
 
 class LiveStream:
@@ -72,8 +118,8 @@ class LiveStream:
         session: SparkSession,
         name: str,
         topics: tuple[str, ...],
-        bulk: BulkReader,
-        ends: Ends,
+        read_many: Callable[[Offsets, Offsets], Decoded],
+        wait_for_more: WaitForMore,
         denied: Callable[[str, Offsets], bool],
         take: Callable[[Arrival], None],
     ) -> None:
@@ -81,8 +127,8 @@ class LiveStream:
         self._session = session
         self._name = name
         self._topics = topics
-        self._bulk = bulk
-        self._ends = ends
+        self._read_many = read_many
+        self._wait_for_more = wait_for_more
         self._denied = denied
         self._take = take
         self._read = Offsets({})
@@ -187,7 +233,7 @@ class LiveStream:
         if anew:
             # Spark skips to the end of a topic that was deleted and made anew between two batches.
             start = Offsets({**start.next, **dict.fromkeys(anew.next, EARLIEST)})
-        return Arrival(batch_id, end, decoded=self._bulk.read(start, end))
+        return Arrival(batch_id, end, self._read_many(start, end))
 
     def _unread(self, records: pa.Table) -> pa.Table:
         """Without what was read before: Spark reads a topic that it may see again from its start."""
@@ -205,16 +251,11 @@ class LiveStream:
     def _hand_over(self, arrival: Arrival) -> None:
         """Leave it to the storing thread; wait while much is there already."""
         with self._changed:
-            self._changed.wait_for(lambda: self._stopped.is_set() or not self._full())
+            self._changed.wait_for(lambda: self._stopped.is_set() or not _are_many(self._waiting))
             if self._stopped.is_set():
                 raise self.failure or RuntimeError("the generation is stopping")
             self._waiting.append(arrival)
             self._changed.notify_all()
-
-    def _full(self) -> bool:
-        return (
-            any(one.records is None for one in self._waiting) or sum(one.count for one in self._waiting) > FEW_RECORDS
-        )
 
     def _hold(self, records: int, began: float) -> None:
         """Return to Spark when there is more to read, and not too soon where few records come."""
@@ -223,7 +264,7 @@ class LiveStream:
         self._last = now
         self._stopped.wait(max(0.0, began + (CALM_SECONDS if calm else BUSY_SECONDS) - now))
         self.held = True
-        self._ends.wait_for_more(self._topics, self._read, self._stopped)
+        self._wait_for_more(self._topics, self._read, self._stopped)
         self.held = False
 
     def _store(self) -> None:
@@ -254,7 +295,10 @@ def _first(waiting: list[Arrival]) -> tuple[Arrival, list[Arrival]]:
     """The first arrivals as one, as far as they are raw; and the others."""
     together = waiting[:1]
     for one in waiting[1:]:
-        if together[-1].records is None or one.records is None or not _goes_on(together[-1].end, one.end):
+        before = together[-1]
+        # A partition that came, went or was made anew between the two is told with its own batch.
+        same = before.end.next.keys() == one.end.next.keys() and before.end.made_anew(one.end) is None
+        if isinstance(before.records, Decoded) or isinstance(one.records, Decoded) or not same:
             break
         together.append(one)
     rest, last = waiting[len(together) :], together[-1]
@@ -263,6 +307,5 @@ def _first(waiting: list[Arrival]) -> tuple[Arrival, list[Arrival]]:
     return Arrival(last.batch_id, last.end, pa.concat_tables([one.records for one in together])), rest
 
 
-def _goes_on(before: Offsets, after: Offsets) -> bool:
-    """Whether no partition came, went or was made anew between the two."""
-    return before.next.keys() == after.next.keys() and before.made_anew(after) is None
+def _are_many(waiting: list[Arrival]) -> bool:
+    return any(isinstance(one.records, Decoded) for one in waiting) or sum(one.count for one in waiting) > FEW_RECORDS

@@ -19,7 +19,8 @@ from typing import Any
 import confluent_kafka as kafka  # not its classes: they do not say where they come from, and cannot be sent
 import pyarrow as pa
 
-from turnout.decode import RAW, Decoded, SourceShape, merge, open_decoder, write
+from turnout.decode.decoder import open_decoder
+from turnout.decode.shape import RAW, Decoded, SourceShape, merge, write
 
 OFFSET_BITS = 44
 

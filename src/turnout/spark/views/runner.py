@@ -1,8 +1,14 @@
-"""Run the SQL text of a view on Spark: over the rows of a few keys, or over the files of a whole generation."""
+"""Run the SQL text of a view on Spark: over the rows of a few keys, or over the files of a whole generation.
+
+Over few rows planning costs more than running, so the SQL is planned once and run again for each small batch, whichever
+generation that belongs to. The leaves of the plan read blocks of Spark's block manager, which are put before a run and
+taken away after it, so one plan serves all batches, on executors elsewhere too.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,44 +16,131 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from turnout.plan.joins import KEY
 from turnout.plan.tables import ViewTable
-from turnout.spark.folders import Frame, frame_of, read_parquet
+from turnout.spark.folders import Frame, frame_of, read_parquet, scratch
 from turnout.spark.java_errors import is_too_large
-from turnout.spark.session import pool, view_session
-from turnout.spark.views.planned import MAX_BYTES, Plans
+from turnout.spark.session import TEMPORARY, pool, view_session
+
+MAX_BYTES = 32 << 20
+"""Up to this size (48 MB) Spark has rows that it reads from a file at hand, and not only when a task asks."""
+
+_NUMBERS = itertools.count()
 
 FIRST_SLICES = 8
 MOST_SLICES = 512
 
 
-class ViewSessions:
-    """What all generations share to run views: sessions, and what was planned in them.
+class PlannedView:
+    """One view's SQL, planned for rows of one shape."""
+
+    def __init__(self, session: SparkSession, sql: str, rows: Mapping[str, pa.Table]) -> None:
+        # Runs of several generations share the leaves; a run is over few rows, so that others wait less than they plan.
+        self._running = threading.Lock()
+        self._leaves = {name: _Leaf(session, table.schema) for name, table in rows.items()}
+        for name, leaf in self._leaves.items():
+            leaf.frame.coalesce(1).createOrReplaceTempView(f"`{name}`")
+        self._frame = session.sql(sql)
+        # The next run would see the rows of this one.
+        self.usable = not _keeps_rows(self._frame._jdf.queryExecution().executedPlan())
+
+    def run(self, rows: Mapping[str, pa.Table]) -> pa.Table:
+        """The view over these rows."""
+        with self._running:
+            try:
+                for name, table in rows.items():
+                    self._leaves[name].put(table)
+                return self._frame.toArrow()
+            finally:
+                for leaf in self._leaves.values():
+                    leaf.clear()
+
+
+def _keeps_rows(plan: Any) -> bool:
+    """Whether something in a physical plan keeps what it gave, for whoever asks again: an exchange or a subquery."""
+    if str(plan.getClass().getName()).startswith("org.apache.spark.sql.execution.exchange."):
+        return True
+    below = plan.children()
+    return not plan.subqueries().isEmpty() or any(_keeps_rows(below.apply(number)) for number in range(below.size()))
+
+
+class _Leaf:
+    """The rows of one source: a block whose name stays while its content changes."""
+
+    def __init__(self, session: SparkSession, schema: pa.Schema) -> None:
+        context = session.sparkContext
+        jvm: Any = context._jvm
+        struct = from_arrow_schema(schema, prefer_timestamp_ntz=False)
+        self._schema = to_arrow_schema(struct, timezone="UTC")
+        self._json = struct.json()
+        self._session = session._jsparkSession
+        # Each name of a class that is looked up in the JVM costs a message for each of its parts.
+        self._reader = jvm.org.apache.spark.sql.api.python.PythonSQLUtils
+        self._blocks = jvm.org.apache.spark.SparkEnv.get().blockManager()
+        self._level = jvm.org.apache.spark.storage.StorageLevel.MEMORY_AND_DISK()
+        row = jvm.java.lang.Class.forName("org.apache.spark.sql.catalyst.InternalRow")
+        self._tag = jvm.scala.reflect.ClassTag.apply(row)
+        number = next(_NUMBERS)
+        self._file = scratch(session) / TEMPORARY / f"leaf-{number}.arrow"
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        self._block = jvm.org.apache.spark.storage.StreamBlockId(0, number)
+        blocks = context._gateway.new_array(jvm.org.apache.spark.storage.BlockId, 1)  # type: ignore[union-attr]
+        blocks[0] = self._block
+        rdd = jvm.org.apache.spark.rdd.BlockRDD(context._jsc.sc(), blocks, self._tag)
+        parsed = jvm.org.apache.spark.sql.types.DataType.fromJson(self._json)
+        self.frame = DataFrame(self._session.internalCreateDataFrame(rdd, parsed, False), session)
+
+    def put(self, rows: pa.Table) -> None:
+        # By a file, because within a call rows would be text. The JVM of a driver is always on the driver's machine.
+        with pa.OSFile(str(self._file), "wb") as sink, pa.ipc.new_stream(sink, self._schema) as stream:
+            stream.write_table(rows.cast(self._schema).combine_chunks())
+        arrived = self._reader.toDataFrame(
+            self._reader.readArrowStreamFromFile(str(self._file)), self._json, self._session
+        )
+        found = arrived.logicalPlan().data().iterator()
+        self._blocks.putIterator(self._block, found, self._level, True, self._tag)
+
+    def clear(self) -> None:
+        self._blocks.removeBlock(self._block, True)
+
+
+class ViewRunner:
+    """Runs views for all generations: they share its sessions, and what was planned in them.
 
     A session takes time to make, and a swap waits for it: each is made when it is first needed, and kept.
     """
 
     def __init__(self, session: SparkSession) -> None:
-        self.context = session.sparkContext
+        self._context = session.sparkContext
+        self.planned: dict[tuple[object, ...], PlannedView] = {}
+        """By the SQL, and the columns of the rows that it is over."""
         self._session = session
-        self._lock = threading.RLock()
-        self._plans: dict[bool, Plans] = {}
+        self._planning = threading.Lock()
+        self._planners: dict[bool, SparkSession] = {}
         self._idle: dict[bool, SimpleQueue[SparkSession]] = {True: SimpleQueue(), False: SimpleQueue()}
         """Sessions for views with and without own SQL: their names of relations are those of one view at a time."""
 
-    def plans(self, *, own: bool) -> Plans:
-        """Those of views with or without own SQL."""
-        with self._lock:
-            if own not in self._plans:
-                self._plans[own] = Plans(view_session(self._session, own=own, planned=True))
-            return self._plans[own]
+    def _plan(self, sql: str, rows: Mapping[str, pa.Table], *, own: bool) -> PlannedView:
+        """The plan of a view's SQL for rows of this shape; made if there is none yet."""
+        shape = (own, sql, *((name, *table.schema) for name, table in rows.items()))
+        found = self.planned.get(shape)
+        if found is None:
+            # One at a time: the names of relations are those of the session.
+            with self._planning:
+                if own not in self._planners:
+                    self._planners[own] = view_session(self._session, own=own, planned=True)
+                found = self.planned.get(shape) or PlannedView(self._planners[own], sql, rows)
+                self.planned[shape] = found
+        return found
 
     @contextlib.contextmanager
-    def one(self, *, own: bool) -> Iterator[SparkSession]:
+    def _one(self, *, own: bool) -> Iterator[SparkSession]:
         """A session that nobody else uses meanwhile."""
         try:
             session = self._idle[own].get_nowait()
@@ -57,25 +150,6 @@ class ViewSessions:
             yield session
         finally:
             self._idle[own].put(session)
-
-
-_sharing = threading.Lock()
-_shared: list[ViewSessions] = []
-
-
-def sessions_of(session: SparkSession) -> ViewSessions:
-    """Those of the JVM of this session; a process has one at a time."""
-    with _sharing:
-        if not _shared or _shared[0].context is not session.sparkContext:
-            _shared[:] = [ViewSessions(session)]
-        return _shared[0]
-
-
-class ViewRunner:
-    """The ways to run a view's SQL."""
-
-    def __init__(self, session: SparkSession) -> None:
-        self._sessions = sessions_of(session)
 
     def over_rows(self, view: ViewTable, rows: Mapping[str, pa.Table], *, unique: bool = False) -> pa.Table:
         """The view over rows held in memory, by its relations; of a joined view the ids.
@@ -88,10 +162,10 @@ class ViewRunner:
         if not view.own and not any(table.num_rows for table in rows.values()):
             return pa.table({name: pa.array([], pa.int64()) for name in view.ids})
         if sum(table.nbytes for table in rows.values()) <= MAX_BYTES:
-            planned = self._sessions.plans(own=view.own).plan(sql, rows)
+            planned = self._plan(sql, rows, own=view.own)
             if planned.usable:
                 return planned.run(rows)
-        with self._sessions.one(own=view.own) as session, ExitStack() as held:
+        with self._one(own=view.own) as session, ExitStack() as held:
             for name, table in rows.items():
                 frame = held.enter_context(frame_of(session, table))
                 frame.coalesce(1).createOrReplaceTempView(f"`{name}`")
@@ -112,12 +186,12 @@ class ViewRunner:
         A part is one task without a shuffle; as many are under way as there are cores, and no more are held. Their
         jobs have the tag and the pool `name`. A part whose rows are too many for the driver comes in slices.
         """
-        cores = self._sessions.context.defaultParallelism
+        cores = self._context.defaultParallelism
 
         def run(files: Mapping[str, Sequence[Path]], condition: str = "") -> pa.Table | Exception:
-            self._sessions.context.addJobTag(name)
+            self._context.addJobTag(name)
             try:
-                with self._sessions.one(own=own) as session, pool(session, name), ExitStack() as held:
+                with self._one(own=own) as session, pool(session, name), ExitStack() as held:
                     for relation, paths in files.items():
                         rows = held.enter_context(frame(session, paths))
                         rows.coalesce(1).createOrReplaceTempView(f"`{relation}`")
@@ -140,6 +214,18 @@ class ViewRunner:
             while waiting:
                 files, done = waiting.popleft()
                 yield from whole(files, done.result())
+
+
+_sharing = threading.Lock()
+_shared: list[ViewRunner] = []
+
+
+def view_runner(session: SparkSession) -> ViewRunner:
+    """That of the JVM of this session; a process has one at a time."""
+    with _sharing:
+        if not _shared or _shared[0]._context is not session.sparkContext:
+            _shared[:] = [ViewRunner(session)]
+        return _shared[0]
 
 
 def in_slices(run: Callable[[str], pa.Table | Exception], whole: Exception) -> Iterator[pa.Table]:

@@ -19,9 +19,18 @@ from turnout.plan.own_tables import SHOWN_OF_GENERATION, SHOWN_OF_STORE
 from turnout.store.database import PUBLISHED, Readable
 from turnout.store.feed import Commit, Delta, Feed, Wanted
 from turnout.store.identity import ROW
-from turnout.store.query.tracked_read import TrackedWindow, track_window
 from turnout.store.query.where import MAX_SMALL_FILTER, known_column, weight
-from turnout.store.query.window_rows import KEY, MAX_HELD_ROWS, SPARE_ROWS, DeltaQueries, Held, Order, hold
+from turnout.store.query.window_rows import (
+    KEY,
+    MAX_HELD_ROWS,
+    SPARE_ROWS,
+    DeltaQueries,
+    Held,
+    Order,
+    TrackedWindow,
+    hold,
+    track_window,
+)
 from turnout.store.query.windows import Column, Window, WindowResult, split_name, store_faults
 
 MAX_ORDERS = 100

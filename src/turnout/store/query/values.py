@@ -27,12 +27,12 @@ _MAX_CHARACTERS = 100_000
 
 def parse_value(value: object, column: ColumnType, place: str) -> object:
     """`value` as the Python value of the column's type; `place` begins the error of one that is none."""
-    kind = column.name.partition("(")[0]
+    read, example = _KINDS[column.name.partition("(")[0]]
     try:
-        return _READERS[kind](value, column)
+        return read(value, column)
     except (ValueError, TypeError, KeyError, OverflowError) as error:
         reason = f" ({error})" if isinstance(error, _RefusedError) else ""
-        hint = f"{_EXAMPLES[kind]}; for missing values use `is null`"
+        hint = f"{example}; for missing values use `is null`"
         message = f"{place}: {show(value)} is not {column.name}{reason}"
         raise TurnoutError(code="bad_where", message=message, hint=hint) from error
 
@@ -125,25 +125,19 @@ def _time(value: object, column: ColumnType) -> date | str:
         raise _RefusedError(str(error)) from error
 
 
-_READERS: dict[str, Callable[[object, ColumnType], object]] = {
-    "string": _string,
-    "boolean": _boolean,
-    "int32": _whole,
-    "int64": _whole,
-    "float": _float,
-    "double": _float,
-    "decimal": _decimal,
-    "date": _time,
-    "timestamp": _time,
+_NUMBER_EXAMPLE = "a number, such as 1.5"
+_KINDS: dict[str, tuple[Callable[[object, ColumnType], object], str]] = {
+    "string": (_string, "a text"),
+    "boolean": (_boolean, "true or false"),
+    "int32": (_whole, "a whole number of 32 bits, such as 42"),
+    "int64": (_whole, "a whole number of 64 bits, such as 42"),
+    "float": (_float, _NUMBER_EXAMPLE),
+    "double": (_float, _NUMBER_EXAMPLE),
+    "decimal": (_decimal, "a number with no more digits than the type holds, such as 1.50"),
+    "date": (_time, "a date, such as 2026-01-31"),
+    "timestamp": (
+        _time,
+        "ISO 8601, such as 2026-01-31T12:00:00Z (without a zone: UTC; write + as %2B in an address)",
+    ),
 }
-_EXAMPLES = {
-    "string": "a text",
-    "boolean": "true or false",
-    "int32": "a whole number of 32 bits, such as 42",
-    "int64": "a whole number of 64 bits, such as 42",
-    "float": "a number, such as 1.5",
-    "double": "a number, such as 1.5",
-    "decimal": "a number with no more digits than the type holds, such as 1.50",
-    "date": "a date, such as 2026-01-31",
-    "timestamp": "ISO 8601, such as 2026-01-31T12:00:00Z (without a zone: UTC; write + as %2B in an address)",
-}
+"""How a value of a type is read, and what one looks like."""

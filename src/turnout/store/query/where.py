@@ -220,7 +220,13 @@ def _texts(values: Sequence[object]) -> tuple[str, ...]:
 
 def _terms_of_text(text: str) -> Iterator[Term]:
     if text.lstrip().startswith("["):
-        yield from _terms_of_json(text)
+        try:
+            items = orjson.loads(text)
+        except (orjson.JSONDecodeError, UnicodeEncodeError) as error:
+            raise _bad(f"where: begins like a JSON list but is none: {error}") from error
+        if any(not isinstance(item, dict) for item in items):
+            raise _bad("where: a JSON list holds objects with column, op and value")
+        yield from parse_terms(items)
         return
     position = _skip_blank(text, 0)
     while position < len(text):
@@ -233,16 +239,6 @@ def _terms_of_text(text: str) -> Iterator[Term]:
         position = _skip_blank(text, position + 1)
 
 
-def _terms_of_json(text: str) -> tuple[Term, ...]:
-    try:
-        items = orjson.loads(text)
-    except (orjson.JSONDecodeError, UnicodeEncodeError) as error:
-        raise _bad(f"where: begins like a JSON list but is none: {error}") from error
-    if any(not isinstance(item, dict) for item in items):
-        raise _bad("where: a JSON list holds objects with column, op and value")
-    return parse_terms(items)
-
-
 def _term_of_mapping(item: Mapping[str, object]) -> Term:
     unknown = set(item) - {"column", "op", "value"}
     if unknown:
@@ -253,21 +249,16 @@ def _term_of_mapping(item: Mapping[str, object]) -> Term:
     op = _op(spelling)
     if op is None:
         raise _bad(f"where: unknown operator {show(spelling)}", f"operators: {_OPERATORS}")
-    return Term(column, op, _structured_value(op, value))
-
-
-def _structured_value(op: Op, value: object) -> object:
     if op in (Op.NULL, Op.NOT_NULL):
         if value is not None:
             raise _bad(f"where: `{op.value}` takes no value, got {show(value)}")
-        return None
-    if op in (Op.IN, Op.NOT_IN):
+    elif op in (Op.IN, Op.NOT_IN):
         if not isinstance(value, (list, tuple)) or not value:
             raise _bad(f"where: `{op.value}` takes a list of at least one value, got {show(value)}")
-        return tuple(value)
-    if isinstance(value, tuple):
+        value = tuple(value)
+    elif isinstance(value, tuple):
         raise _bad(f"where: `{op.value}` takes one value, got {show(value)}", "for a list use `in`")
-    return value
+    return Term(column, op, value)
 
 
 def _read_term(text: str, position: int) -> tuple[Term, int]:

@@ -1,4 +1,4 @@
-"""Windows that are held: their first rows, and how a change is merged into them without reading the table again.
+"""Windows that are followed: read with the identity of each row, their first rows held, and changes merged into them.
 
 What a change means to a window's filter and order is asked in SQL, for many windows at once, in a small DuckDB that
 never touches the store or its locks; the rest is Arrow, on few rows.
@@ -16,11 +16,11 @@ import pyarrow.compute as pc
 
 from turnout.plan.columns import ColumnType
 from turnout.plan.joins import quoted
-from turnout.store.database import registered
+from turnout.store.database import Readable, registered
 from turnout.store.feed import Delta
-from turnout.store.identity import ROW
+from turnout.store.identity import ROW, ties
 from turnout.store.query.where import compile_key, compile_where
-from turnout.store.query.windows import Window
+from turnout.store.query.windows import Window, WindowResult, chosen_columns, collected, open_snapshot
 
 KEY = "_key"
 """The column of a row's place in a window's order: bytes that compare as the order does."""
@@ -47,6 +47,37 @@ class Order:
         condition, parameters = compile_where(window.where, types)
         columns = [*(key.column for key in window.sort), *(term.column for term in window.where), *ties]
         return cls((condition, tuple(parameters)), compile_key(window.sort, types, ties), frozenset(columns))
+
+
+@dataclass(frozen=True, slots=True)
+class TrackedWindow:
+    """A window to be followed: its rows with the identity of each, and the compiled form of what chose them."""
+
+    result: WindowResult
+    rows: pa.Table
+    order: Order
+
+    @property
+    def ids(self) -> pa.ChunkedArray:
+        return self.rows.column(ROW)
+
+
+def track_window(database: Readable, window: Window) -> TrackedWindow:
+    """The window's rows with their identities and their places in its order."""
+    with open_snapshot(database) as snapshot:
+        table, total = snapshot.prepare(window)
+        chosen = chosen_columns(table, window)
+        order = Order.of(window, table.columns, ties(table.hidden))
+        identity = ROW if ROW in table.hidden else "CAST(_id AS VARCHAR)"
+        # A whole table is followed by its changes, which have no places.
+        places = [] if window.limit is None else [f"{order.key} AS {KEY}"]
+        extra = [*places, f"{identity} AS {ROW}"]
+        rows = collected(snapshot.select(table, window, extra), database, window)
+        version = snapshot.version(table)
+        result = WindowResult(
+            window.table, table.generation, version, total, chosen, rows.select([column.name for column in chosen])
+        )
+        return TrackedWindow(result, rows, order)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,15 +165,6 @@ class Sifted:
         return replace(held, rows=rows) if rows.num_rows <= most else first(rows, most, held.total)
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeSet:
-    """What a reader has to do; the row's id is the last column of `insert` and `update`."""
-
-    insert: pa.Table
-    update: pa.Table
-    delete: list[str]
-
-
 class DeltaQueries(threading.local):
     """Calculations on what changed: small inputs, so one core; a database for each thread, so that none waits."""
 
@@ -150,8 +172,8 @@ class DeltaQueries(threading.local):
         self._connection = duckdb.connect(config={"threads": 1})
         self._connection.execute("SET TimeZone = 'UTC'")
 
-    def change_set(self, delta: Delta, columns: Sequence[str]) -> ChangeSet:
-        """Inserts, updates and deletes of the chosen columns."""
+    def change_set(self, delta: Delta, columns: Sequence[str]) -> tuple[pa.Table, pa.Table, list[str]]:
+        """Rows to insert and to update, of the chosen columns and with their ids in the last; and ids to delete."""
         chosen = ", ".join(quoted(name) for name in columns)
         with registered(self._connection, removed=delta.removed, added=delta.added):
             insert = self._arrow(f"SELECT {chosen}, {ROW} FROM added ANTI JOIN removed USING ({ROW})")
@@ -161,7 +183,7 @@ class DeltaQueries(threading.local):
                 f"IS DISTINCT FROM {_row('r', columns)}"
             )
             delete = self._arrow(f"SELECT {ROW} FROM removed ANTI JOIN added USING ({ROW})")
-        return ChangeSet(insert, update, delete.column(0).to_pylist())
+        return insert, update, delete.column(0).to_pylist()
 
     def sift(self, delta: Delta, orders: Collection[Order]) -> Sifted:
         """What a change means to windows, all in one query: most of the time of a small one is its planning."""

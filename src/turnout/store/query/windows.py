@@ -2,14 +2,14 @@
 
 Every relation in schema `main` is a table; `NAME@7` is its counterpart in generation 7. Names come from the
 catalog, and hidden columns (their names begin with `_`) are never shown. The filter language is `where.py`; windows
-that are followed are `tracked_read.py`.
+that are followed are `window_rows.py`.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -35,6 +35,8 @@ _CATALOG = """
 SELECT schema_name, table_name, column_name, data_type FROM duckdb_columns()
 WHERE database_name = current_database() AND NOT internal ORDER BY schema_name, table_name, column_index
 """
+GONE = (-1, 0)
+"""The place of a table that is not there any more."""
 # What DuckDB raises when the store itself is in trouble, and what clients read about it.
 _UNAVAILABLE: tuple[tuple[type[duckdb.Error], str], ...] = (
     (duckdb.IOException, "its disk fails or is full"),
@@ -87,6 +89,25 @@ class TableInfo:
     version: int
 
 
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """Of one moment: the published generation, and the version of every table."""
+
+    published: int
+    shared: Mapping[str, int]
+    generations: Mapping[int, Mapping[str, int]]
+
+    def of(self, name: str) -> tuple[int, int]:
+        """The generation and version of the table `name`; `GONE` for that of a generation that lives no more."""
+        plain, generation = split_name(name)
+        if generation is None:
+            own = self.generations.get(self.published, {})
+            return self.published, own.get(plain, self.shared.get(plain, 0))
+        if generation not in self.generations:
+            return GONE
+        return generation, self.generations[generation].get(plain, 0)
+
+
 def read_window(database: Readable, window: Window) -> WindowResult:
     """The window's rows in memory."""
     with open_snapshot(database) as snapshot:
@@ -126,6 +147,23 @@ def list_tables(database: Readable) -> list[TableInfo]:
             TableInfo(table.name, chosen_columns(table), rows, table.generation, snapshot.version(table))
             for table, rows in found
         ]
+
+
+def read_positions(database: Readable, generations: Collection[int] = ()) -> Positions:
+    """Where all tables are now; of the published generation, and of `generations` where they live."""
+    with store_faults("read"), database.read() as cursor:
+        published = scalar(cursor, PUBLISHED)
+        known = cursor.execute(
+            "SELECT schema_name FROM duckdb_tables() WHERE database_name = current_database() "
+            "AND table_name = 'versions' AND schema_name <> 'turnout'"
+        ).fetchall()
+        living = {schema for (schema,) in known}
+        wanted = [number for number in {published, *generations} if f"g{number}" in living]
+        return Positions(
+            published,
+            dict(cursor.execute("SELECT name, version FROM turnout.versions").fetchall()),
+            {n: dict(cursor.execute(f"SELECT name, version FROM g{n}.versions").fetchall()) for n in wanted},
+        )
 
 
 def collected(selected: duckdb.DuckDBPyConnection, store: Readable, window: Window) -> pa.Table:
