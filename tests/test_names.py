@@ -45,7 +45,7 @@ ELSEWHERE = {
     # The server over real sockets.
     "test_access.py": "serve/bodies serve/connections serve/origins",
     "test_summaries.py": "serve/live/computed serve/live/pace serve/live/selects serve/live/summary_history",
-    "test_read_api.py": "serve/answers serve/app serve/parameters serve/responses",
+    "test_read_api.py": "serve/app serve/parameters serve/responses",
     "test_openapi.py": "serve/routes serve/schemas",
     "test_saved_api.py": "store/saved_views",
     "test_limits.py": "serve/reader_watch serve/live/parsing",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 import anyio.to_thread
 from anyio import CapacityLimiter
 from starlette.requests import Request
@@ -24,13 +26,13 @@ _NOT_KEPT = {"Cache-Control": "no-store"}
 _SMALLER = "save fewer terms, or a simpler chart"
 
 
+@dataclass(frozen=True, slots=True)
 class SavedApi:
     """The calls, bound to the store."""
 
-    def __init__(self, database: Database, answers: Answers) -> None:
-        self._database = database
-        self._answers = answers
-        self._writers = CapacityLimiter(1)
+    _database: Database
+    _answers: Answers
+    _writers: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(1))
 
     @call("/api/saved", SavedViews, errors=READING)
     async def list_saved(self, request: Request) -> Response:
