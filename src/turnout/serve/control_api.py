@@ -23,7 +23,7 @@ from turnout.serve.bodies import read_body
 from turnout.serve.parameters import OF_MESSAGES, flag
 from turnout.serve.read_api import STOPPING, Services
 from turnout.serve.responses import error_response, json_response
-from turnout.serve.routes import call
+from turnout.serve.routes import Call
 from turnout.serve.schemas import Decided, Taken
 from turnout.store.query.windows import store_faults
 from turnout.swap.control_queue import Answer, QueuedMessage
@@ -47,7 +47,7 @@ class ControlApi:
     _submitters: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(_SUBMITTERS))
     _waiting: int = 0
 
-    @call(
+    @Call(
         "/api/control",
         Decided,
         accepted=Taken,
@@ -60,7 +60,7 @@ class ControlApi:
         """Send a control message."""
         return await self._steer(request, await read_body(request, MAX_MESSAGE_BYTES, _FIELDS_HINT))
 
-    @call(
+    @Call(
         "/api/rollback",
         Decided,
         accepted=Taken,

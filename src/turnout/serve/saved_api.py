@@ -13,7 +13,7 @@ from turnout.errors import TurnoutError
 from turnout.serve import bodies
 from turnout.serve.formats import json_object
 from turnout.serve.responses import Answers, json_response
-from turnout.serve.routes import READING, call
+from turnout.serve.routes import READING, Call
 from turnout.serve.schemas import Removed, SavedBody, SavedView, SavedViews
 from turnout.store.database import Database
 from turnout.store.query.values import show
@@ -34,14 +34,14 @@ class SavedApi:
     _answers: Answers
     _writers: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(1))
 
-    @call("/api/saved", SavedViews, errors=READING)
+    @Call("/api/saved", SavedViews, errors=READING)
     async def list_saved(self, request: Request) -> Response:
         """The views that operators keep."""
         found = await self._answers.read(request, list_saved)
         body = json_object({}, saved=b"[%s]" % b",".join(_named(name, view) for name, view in found.items()))
         return Response(body, media_type="application/json", headers=_NOT_KEPT)
 
-    @call(
+    @Call(
         "/api/saved/{name}",
         SavedView,
         errors=("store_unavailable", "not_found", "bad_body", "too_many_saved"),
@@ -57,7 +57,7 @@ class SavedApi:
         await anyio.to_thread.run_sync(save_view, self._database, name, view, limiter=self._writers)
         return Response(_named(name, view), media_type="application/json", headers=_NOT_KEPT)
 
-    @call(
+    @Call(
         "/api/saved/{name}",
         Removed,
         errors=("store_unavailable", "not_found", "unknown_saved"),
