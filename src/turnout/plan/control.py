@@ -4,8 +4,6 @@ Everything here is pure. `control_parsing` makes messages of bytes, `swap_rules`
 messages is built, and the builder checks whether topics exist.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum

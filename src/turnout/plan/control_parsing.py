@@ -1,7 +1,5 @@
 """Control messages as bytes: parsed, with all faults in one error, and cut to the text that the store keeps."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable, Collection

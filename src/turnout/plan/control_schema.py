@@ -4,8 +4,6 @@ Only `control_parsing` reads messages; a test compares both, either way. Where c
 usual spelling.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

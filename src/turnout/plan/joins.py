@@ -5,8 +5,6 @@ double-quoted identifiers) and DuckDB share. Spark runs it over keys and ids, of
 tests run it over all columns, to compare.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum

@@ -3,8 +3,6 @@
 `swap/` asks here first, and then builds, publishes and closes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum

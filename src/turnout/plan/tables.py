@@ -3,8 +3,6 @@
 `config.tables` makes them from settings and plan alone, so that Spark, the store and the surfaces agree.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 The calls are in `read_api.py`, `ask_api.py`, `saved_api.py` and `control_api.py`. Signals are the caller's business.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import secrets

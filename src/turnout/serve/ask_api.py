@@ -4,8 +4,6 @@ Both are reads with a place in `reads.py`, and end when the client goes. What a 
 who may send one is `access.py`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 A message goes to the control queue as it came; its sender waits here for the outcome.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 Threads do all work on the store (`reads.py`); the event loop only routes.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Protocol

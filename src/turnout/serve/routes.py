@@ -4,8 +4,6 @@ The document of `openapi.py` is made of these declarations; its names and summar
 functions.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass

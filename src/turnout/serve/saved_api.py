@@ -1,7 +1,5 @@
 """The HTTP calls of saved views: everybody who may look reads them, operators keep and remove them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import anyio.to_thread
