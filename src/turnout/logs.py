@@ -1,7 +1,5 @@
 """The log of the process on standard error: text, or one JSON object a line. Secrets of the settings are masked."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import logging

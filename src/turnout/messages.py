@@ -4,8 +4,6 @@ This is their only definition: `scripts/generate_types.py` writes the TypeScript
 messages of clients by it, and the tests those of the server. `serve/live/` acts on them.
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
 from typing import Annotated, Any, Literal
 

@@ -1,7 +1,5 @@
 """The whole process of `turnout run`: store, Spark, orchestrator and HTTP server, from start to end."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

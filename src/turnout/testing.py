@@ -4,8 +4,6 @@
 Limits are there to end a hang, not to measure: TEST_PATIENCE=3 in the environment makes each three times as long.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import time

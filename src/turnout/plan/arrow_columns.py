@@ -1,8 +1,8 @@
 """Columns in Arrow: the Arrow type of each column type, and dates and timestamps as ISO 8601 texts and back.
 
 Texts are right for any value that such a column holds. Arrow's own conversions wrap around beyond the year 32767 and
-write five digits without a sign; years from 0000 to 9999, which they do well, are left to them. The form of all texts
-is that of `times.py`. Spark's workers get this module by value: of Turnout it imports `times` alone.
+write five digits without a sign, so they get only years from 0000 to 9999. Texts have the form of `times.py`. Spark's
+workers get this module by value: of Turnout it imports `times` alone.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The column types that a source can declare, and their names in Spark and in DuckDB.
 
-Their Arrow types are `arrow_columns.py`; which values fit them is `decode/columns.py`.
+`arrow_columns.py` has their Arrow types, `decode/columns.py` the values that fit them.
 """
 
 import re
@@ -26,7 +26,7 @@ KNOWN_TYPES = "string, boolean, int32, int64, float, double, decimal(p,s), date,
 
 @dataclass(frozen=True, slots=True)
 class ColumnType:
-    """One type: `name` is how configuration and API say it."""
+    """One type; `name` is its name in configuration and API."""
 
     name: str
     spark: str
@@ -34,7 +34,7 @@ class ColumnType:
 
     @classmethod
     def parse(cls, text: str) -> "ColumnType":
-        """The type that a configuration names; ValueError lists what is known."""
+        """The type of that name; ValueError lists the known ones."""
         wanted = text.strip().lower()
         if wanted in _PLAIN:
             return cls(wanted, *_PLAIN[wanted])

@@ -1,10 +1,8 @@
-"""Control messages: what one asks for, which outcomes it can have, and what the plan becomes by it.
+"""Control messages: what one asks for, which outcomes it can have, and how it changes the plan.
 
-Everything here is pure. How bytes become a message is `control_parsing`; which of several waiting messages is built is
-decided in `swap_rules`; whether topics exist is the builder's question.
+Everything here is pure. `control_parsing` makes messages of bytes, `swap_rules` decides which of several waiting
+messages is built, and the builder checks whether topics exist.
 """
-
-from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,7 +13,7 @@ from turnout.plan.joins import Join
 from turnout.plan.plan import Plan, Start
 
 MAX_MESSAGE_BYTES = 256 * 1024
-"""A control message is a few hundred bytes; what is far larger was sent to the wrong topic."""
+"""A control message has a few hundred bytes; a far larger record was meant for another topic."""
 
 MAX_REQUEST_ID = 200
 """Characters of a `requestId`: logs, tables, acknowledgements and answers repeat it."""
@@ -24,8 +22,6 @@ _SHOWN_CHARS = 60
 
 
 class Action(StrEnum):
-    """What a message asks for."""
-
     CHANGE = "change"
     ROLLBACK = "rollback"
 
@@ -42,7 +38,7 @@ class Outcome(StrEnum):
 
 
 class ControlRejected(TurnoutError):  # noqa: N818 - named as its outcome
-    """A message that cannot be followed; `request_id` is kept where it could be read, to answer under."""
+    """The rejection of a message, with its `request_id` if that could be read."""
 
     def __init__(
         self,
@@ -59,7 +55,7 @@ class ControlRejected(TurnoutError):  # noqa: N818 - named as its outcome
 
 @dataclass(frozen=True, slots=True)
 class ControlMessage:
-    """One message, parsed: only what it gives; what is absent takes the current value."""
+    """One message, parsed. Fields that it does not give keep their current value."""
 
     topics: Mapping[str, str] = field(default_factory=dict)
     join: Join | None = None
@@ -84,9 +80,9 @@ def join_field(view: str) -> str:
 
 
 def resolve(message: ControlMessage, current: Plan) -> Plan:
-    """What `current` becomes by a change; a join is given to every view, unless the message has another for it.
+    """The plan after a change. `joinType` applies to every view that the message has no other join for.
 
-    A rollback's plan is in the history, which is not known here: ValueError.
+    ValueError for a rollback: its plan is in the history.
     """
     if message.action is Action.ROLLBACK:
         raise ValueError("a rollback does not resolve to a plan: take the previous one")
@@ -108,7 +104,7 @@ def generation_conflict(message: ControlMessage, generation: int) -> ControlReje
 
 
 def shown(value: str | int | float | None) -> str:
-    """A value in a text for people: short, printable, on one line."""
+    """A value for an error text: short, printable, on one line."""
     return clipped(repr(value))
 
 

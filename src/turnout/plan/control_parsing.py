@@ -1,9 +1,4 @@
-"""Control messages as bytes: parsed with every fault at once, and cut to the text that the store keeps.
-
-What a message means is `control`.
-"""
-
-from __future__ import annotations
+"""Control messages as bytes: parsed, with all faults in one error, and cut to the text that the store keeps."""
 
 import json
 from collections import Counter
@@ -42,9 +37,9 @@ def _no_fault(topic: str) -> None:
 def parse_message(
     raw: bytes | str | None, sources: Collection[str], views: Collection[str] = (), topic_fault: TopicFault = _no_fault
 ) -> ControlMessage:
-    """The message in `raw` for these sources and joined views; ControlRejected says why it cannot be followed.
+    """The message in `raw` for these sources and joined views; ControlRejected has all its faults.
 
-    `topic_fault` says what is wrong with a topic that is well spelled, and what to do.
+    `topic_fault` gives the fault of a topic that is well spelled but not allowed, and a hint.
     """
     warnings: list[str] = []
     fields = _decode_object(_text(raw), warnings)
@@ -91,7 +86,7 @@ def _text(raw: bytes | str | None) -> str:
                 f"the message has {len(data)} bytes, more than the {MAX_MESSAGE_BYTES} allowed",
                 "send only the fields that change; is this record meant for another topic?",
             )
-        # Some consoles put a byte order mark in front of what is typed.
+        # Some consoles put a byte order mark in front.
         text = data.decode("utf-8-sig")
     except UnicodeError as error:
         where = f" at byte {error.start}" if isinstance(error, UnicodeDecodeError) else ""
@@ -149,7 +144,7 @@ def _given(value: object) -> object:
 
 
 def _name(name: str, value: object) -> str | None:
-    """A text where the string "nan" means that there is none, as some data frames write it."""
+    """A text; None for "nan", as some data frames write a missing one."""
     if not isinstance(value, str):
         raise _FieldError(f"{name}: {_kind(value)} instead of a string", f"send {name} as a string, or leave it out")
     return None if value.lower() == "nan" else value
@@ -225,7 +220,7 @@ def _action(name: str, value: object) -> Action:
 
 
 def _unknown_fields(fields: Collection[str], sources: Collection[str], views: Collection[str]) -> list[str]:
-    """A warning for each field that is ignored, with the field that was probably meant."""
+    """A warning for each unknown field, with the field that was probably meant."""
     known = [*map(topic_field, sources), *map(join_field, views), *_OWN_FIELDS]
     unknown = [name for name in fields if name not in known]
     found = [_unknown_field(name, known) for name in unknown[:_WARNINGS_SHOWN]]
@@ -264,7 +259,7 @@ def _is_text(value: str) -> bool:
 
 
 def kept_text(raw: bytes | str | None) -> tuple[str | None, bool]:
-    """What is kept, and whether it says the same as what came: not where it is cut, or has bytes that are no text."""
+    """The text that the store keeps, and whether it is the whole message: not if it was cut, or is not UTF-8."""
     if raw is None:
         return None, True
     data = raw.encode("utf-8", "surrogatepass") if isinstance(raw, str) else raw

@@ -1,10 +1,8 @@
 """Control messages as a JSON Schema, for programs that write them.
 
-What a message means is decided by `control_parsing` alone; a test compares both, either way. The schema has the usual
-spelling of words whose case does not matter.
+Only `control_parsing` reads messages; a test compares both, either way. Where case does not matter, the schema has the
+usual spelling.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any

@@ -2,10 +2,8 @@
 
 The text made here is the only definition of the join and of *newest*. It is written in the SQL that Spark (with
 double-quoted identifiers) and DuckDB share. Spark runs it over keys and ids, of affected keys or of whole generations;
-over all columns it is what tests compare with. It knows nothing of where rows are kept.
+tests run it over all columns, to compare.
 """
-
-from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,8 +19,6 @@ MOST_LIVES = 31
 
 
 class Join(StrEnum):
-    """The joins a view can have."""
-
     LEFT = "left"
     NATURAL = "natural"
     INNER = "inner"
@@ -48,7 +44,7 @@ ALIASES: Mapping[str, Join] = {
 
 
 def parse_join(text: str) -> Join:
-    """The join a person means; case and space around it do not matter."""
+    """The join of that name, in any case, with any space around it; ValueError lists the known ones."""
     name = " ".join(text.split()).lower()
     if name in ALIASES:
         return ALIASES[name]
@@ -61,7 +57,7 @@ def parse_join(text: str) -> Join:
 
 @dataclass(frozen=True, slots=True)
 class ViewSides:
-    """What the SQL of a view needs to know: the relations, the key, and the columns of the left and of each right."""
+    """The input of a view's SQL: the relations, the key, and the columns of the left and of each right side."""
 
     left: str
     left_columns: tuple[str, ...]
@@ -69,7 +65,7 @@ class ViewSides:
     key: str
 
     def right_names(self) -> dict[str, dict[str, str]]:
-        """For each right side column -> its name in the view; one that is there already has its source in front."""
+        """For each right side: column -> its name in the view, with its source in front if that name is in use."""
         taken = {column.lower() for column in self.left_columns}
         names: dict[str, dict[str, str]] = {}
         for right, columns in self.rights.items():
@@ -166,7 +162,7 @@ def view_sql(sides: ViewSides, join: Join, duplicates: Duplicates = Duplicates.L
 
 
 KEY = "key"
-"""What the key is called in a side's rows for `narrow_view_sql`."""
+"""The name of the key in a side's rows for `narrow_view_sql`."""
 
 
 def side(number: int) -> str:
@@ -186,10 +182,10 @@ def narrow_view_sql(rights: int, join: Join, duplicates: Duplicates = Duplicates
 
 
 def own_view_sql(sql: str, key: str, columns: Mapping[str, str]) -> str:
-    """The text of a view that is somebody's own SQL, with its columns as the Spark types that they were declared as.
+    """The text of a view with SQL of its own, its columns cast to their declared Spark types.
 
-    A row's `_nth` is its number among the rows of its key, in the order of all columns: of rows that are alike it does
-    not matter which is which. Rows without a key are left out. The names are quoted as Spark does it by itself.
+    A row's `_nth` is its number among the rows of its key, in the order of all columns: of equal rows it does not
+    matter which is which. Rows without a key are left out. Names are quoted in Spark's own way.
     """
 
     def plain(name: str) -> str:

@@ -28,7 +28,7 @@ class Offsets:
 
     @classmethod
     def kept(cls, text: str, start: Offsets) -> Offsets:
-        """Those that the store keeps of a generation; `start` where nothing of it is read yet."""
+        """The offsets that the store keeps of a generation; `start` if nothing was read yet."""
         return cls.from_json(text) if text != "{}" else start
 
     def to_json(self) -> str:
@@ -39,7 +39,7 @@ class Offsets:
         return json.dumps(topics)
 
     def reached(self, target: Offsets) -> bool:
-        """Whether nothing before `target` is left to read; a partition that is gone has nothing left."""
+        """Whether nothing before `target` is left to read; a deleted partition has nothing left."""
         return all(self.next.get(place, offset) >= offset for place, offset in target.next.items())
 
     def behind(self, target: Offsets) -> int:
@@ -51,12 +51,12 @@ class Offsets:
         return {place: max(0, offset - self.next.get(place, 0)) for place, offset in target.next.items()}
 
     def made_anew(self, end: Offsets) -> Offsets | None:
-        """The partitions of `end` that end before what was read of them: their topic was deleted and made anew."""
+        """The partitions of `end` that end before the offset read: their topic was deleted and created again."""
         found = {place: offset for place, offset in end.next.items() if offset < self.next.get(place, 0)}
         return Offsets(found) if found else None
 
     def keeping(self, before: Offsets, denied: Callable[[str, Offsets], bool]) -> Offsets:
-        """These offsets, with those of `before` for topics that are missing here because they may not be seen."""
+        """These offsets, and those of `before` for topics that are missing because Kafka hides them (`denied`)."""
         missing = before.next.keys() - self.next.keys()
         hidden = {topic for topic in {topic for topic, _ in missing} if denied(topic, before)}
         kept = {place: before.next[place] for place in missing if place[0] in hidden}
@@ -65,13 +65,13 @@ class Offsets:
     def for_start(self, ends: Offsets) -> Offsets:
         """These offsets for exactly the partitions of `ends`, as Spark wants them: where to begin a new stream.
 
-        A partition that is new is read from its first record; one that was made anew, from its end, since what it
-        holds is then read apart.
+        A new partition is read from its first record; one that was created again from its end, since its records are
+        then read separately.
         """
         return Offsets({place: min(self.next.get(place, 0), end) for place, end in ends.next.items()})
 
     def up_to(self, end: Offsets) -> Offsets:
-        """Where to read on to `end`, of the partitions that have something left; new ones from their first record."""
+        """Where to continue up to `end`, for partitions with records left; new ones from their first record."""
         found = {place: self.next.get(place, EARLIEST) for place in end.next}
         return Offsets({place: offset for place, offset in found.items() if offset < end.next[place]})
 

@@ -1,7 +1,5 @@
 """The names of Turnout's own tables: the only list of them. No source and no view can have one of these names."""
 
-from __future__ import annotations
-
 SHOWN_OF_STORE = ("orchestrator_status", "orchestrator_logs", "control_raw", "swaps")
 """Shown under these names, and the same for all generations."""
 

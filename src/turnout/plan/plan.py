@@ -1,6 +1,6 @@
 """What one generation is built from: the topic of each source, the join of each view, where reading starts.
 
-A plan is a value: it is compared, stored as JSON and shown in logs. Whether its topics exist is not known here.
+A plan is a value, to compare, to store as JSON and to show in logs. The builder checks whether its topics exist.
 """
 
 import re
@@ -39,7 +39,7 @@ class Start:
 
     @classmethod
     def parse(cls, value: object) -> "Start":
-        """From configuration or a control message; ValueError lists what is known."""
+        """From configuration or a control message; ValueError lists the known forms."""
         if isinstance(value, Start):
             return value
         if isinstance(value, str) and value.strip().lower() in ("latest", "earliest"):
@@ -90,12 +90,10 @@ class Plan:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "Plan":
-        """The plan that `to_json` wrote."""
         joins = {view: parse_join(join) for view, join in value["joins"].items()}
         return cls(value["topics"], joins, Start.parse(value["start"]))
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON-ready mapping."""
         joins = {view: join.value for view, join in self.joins.items()}
         return {"topics": dict(self.topics), "joins": joins, "start": self.start.to_json()}
 
@@ -114,7 +112,7 @@ class Plan:
         )
 
     def carried_over_to(self, configured: "Plan") -> "Plan":
-        """The configured plan, with what this one says of the sources and views that are still there."""
+        """The configured plan, with this one's topics and joins for the sources and views that still exist."""
         return configured.with_(
             topics={source: topic for source, topic in self.topics.items() if source in configured.topics},
             joins={view: join for view, join in self.joins.items() if view in configured.joins},

@@ -1,9 +1,7 @@
-"""The rules of a swap, as pure decisions: the states of a generation, which retire, which message is built.
+"""The rules of a swap, as pure functions: which generations retire, and which waiting message is built.
 
-Nothing here builds, publishes or closes anything, or looks at a clock: `swap/` does, and asks here first.
+`swap/` asks here first, and then builds, publishes and closes.
 """
-
-from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -42,14 +40,14 @@ def to_retire(
 
 
 ParsedMessage: TypeAlias = ControlMessage | ControlRejected
-"""A message that waits: what it asks for, or the rejection that parsing (or an early validation) ended in."""
+"""A waiting message: what it asks for, or why parsing or validation rejected it."""
 
 
 REPLAYED = "a later message was combined with it when the control topic was read from its start"
 
 
 class Work(StrEnum):
-    """What is left to do for the message that carries a decision."""
+    """What to do for the message that carries a decision."""
 
     NONE = "none"
     BUILD = "build"
@@ -59,7 +57,7 @@ class Work(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What one message comes to; `outcome` is None for the carrier only, whose outcome the work decides."""
+    """The outcome of one message; None only for the carrier, whose outcome the work decides."""
 
     outcome: Outcome | None
     reason: str = ""
@@ -82,10 +80,10 @@ class Decision:
 def decide(queue: Sequence[ParsedMessage], current: Plan, generation: int) -> Decision:
     """Decide the next messages of a queue, in order, so that at most one thing is built.
 
-    Dry runs and rollbacks are decided alone, after everything before them. A message with an expected
-    generation waits for a change before it: only then is it known which generation it meets.
-    Where the carrier turns out to be invalid before its build began, put its rejection in its place and ask
-    again: the messages it would have superseded are then decided without it.
+    Dry runs and rollbacks are decided alone, after everything before them. A message with an expected generation waits
+    until the changes before it are built: only then is the published generation known.
+    If the carrier proves invalid before its build began, put its rejection in its place and decide again: the messages
+    that it would have superseded are then decided without it.
     """
     plan = current
     verdicts: list[Verdict] = []
@@ -103,7 +101,7 @@ def decide(queue: Sequence[ParsedMessage], current: Plan, generation: int) -> De
             verdicts.append(_rejection(conflict))
             continue
         before, plan = plan, resolve(message, plan)
-        # One that repeats a change that waits asks for it too: should the build fail, it was not "unchanged".
+        # One that repeats a waiting change asks for it, too: if the build fails, it was not "unchanged".
         if plan != before or resolve(message, current) != current:
             if last is not None:
                 verdicts[last] = Verdict(Outcome.SUPERSEDED, "a later message was combined with it")
@@ -130,10 +128,10 @@ def _rejection(error: ControlRejected) -> Verdict:
 
 
 def replay(queue: Sequence[ParsedMessage], initial: Plan) -> Decision:
-    """What a control topic read from its start gives, where nothing is built yet: one plan, built once.
+    """Decide all messages of a control topic before the first build: one plan, built once.
 
-    Each message is applied in turn, a rollback takes back the change before it, and nothing is expected of a
-    generation that is not known. The last message that had a part in the plan carries its build.
+    Each message is applied in turn, and a rollback undoes the change before it; `expectedGeneration` is ignored, since
+    there is no generation yet. The last message that changed the plan carries its build.
     """
     plans = [initial]
     verdicts: list[Verdict] = []

@@ -1,10 +1,7 @@
-"""The tables of a generation: what each source and each view looks like under one plan.
+"""The tables of a generation: names, keys and columns of each source and each view under one plan.
 
-`config.tables` derives them from settings and plan alone, so that Spark, the store and the surfaces agree on names,
-types and order.
+`config.tables` makes them from settings and plan alone, so that Spark, the store and the surfaces agree.
 """
-
-from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -69,17 +66,17 @@ class ViewTable:
 
     @property
     def relations(self) -> dict[str, SourceTable]:
-        """What Spark knows the sources as when it runs the view."""
+        """The sources by their names in the SQL that Spark runs."""
         return {one.source if self.own else side(number): one for number, one in enumerate(self.sources)}
 
     @property
     def right_names(self) -> list[dict[str, str]]:
-        """For each right side the columns that it adds, and their names in the view."""
+        """For each right side: the columns that it adds, and their names in the view."""
         return list(_sides(self.sources).right_names().values())
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """The hidden columns that tell which rows of the sources a row is made of, or which of its key it is."""
+        """The hidden columns that identify a row: the ids of its source rows, or its number within its key."""
         return ("_nth",) if self.own else ("_id", *(right_id(number) for number in range(len(self.rights))))
 
 
@@ -108,7 +105,6 @@ def _sides(sources: Sequence[SourceTable]) -> ViewSides:
 
 
 def joined_view(name: str, sources: Sequence[SourceTable], join: Join, duplicates: Duplicates) -> ViewTable:
-    """A view that is a join."""
     left, *rights = sources
     sides = _sides(sources)
     columns = dict(left.columns)
@@ -129,6 +125,5 @@ def joined_view(name: str, sources: Sequence[SourceTable], join: Join, duplicate
 def own_view(
     name: str, sources: Sequence[SourceTable], key: str, columns: Mapping[str, ColumnType], text: str
 ) -> ViewTable:
-    """A view of somebody's own SQL."""
     sql = own_view_sql(text, key, {column: kind.spark for column, kind in columns.items()})
     return ViewTable(name, tuple(sources), key, columns, sql, sql, sql, pairs=True, own=True)

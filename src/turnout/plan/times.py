@@ -16,7 +16,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 CYCLE_YEARS = 400
 CYCLE_DAYS = 146_097
-"""The calendar repeats after so many years, which are so many days."""
+"""The calendar repeats after 400 years, which have as many days."""
 SECOND = 1_000_000
 DAY_MICROSECONDS = 86_400 * SECOND
 DAY_MILLISECONDS = 86_400_000
@@ -59,7 +59,7 @@ def holds_moment(microseconds: int) -> bool:
 
 
 def days_since_1970(year: int, month: int, day: int) -> int:
-    """In the calendar of today, carried back and forth; ValueError where there is no such day."""
+    """In the Gregorian calendar, extended both ways; ValueError if there is no such day."""
     cycles, within = divmod(year, CYCLE_YEARS)
     return date(within + CYCLE_YEARS, month, day).toordinal() - _EPOCH_DAY + (cycles - 1) * CYCLE_DAYS
 
@@ -94,7 +94,7 @@ def year_text(year: int) -> str:
 
 
 def parse_date(text: str) -> int:
-    """Days since 1970 of an ISO 8601 date, extended years too; ValueError for what is none, or has over 32 bits."""
+    """Days since 1970 of an ISO 8601 date, also of an extended year; ValueError for others, and beyond 32 bits."""
     plain, shifted = _shifted(text.strip())
     return _within(date.fromisoformat(plain).toordinal() - _EPOCH_DAY + shifted, -(2**31), 2**31 - 1)
 

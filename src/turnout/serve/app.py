@@ -3,8 +3,6 @@
 The calls are in `read_api.py`, `ask_api.py`, `saved_api.py` and `control_api.py`. Signals are the caller's business.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import secrets
@@ -40,7 +38,7 @@ from turnout.serve.openapi import document
 from turnout.serve.read_api import STOPPING, Api, Services
 from turnout.serve.reads import Reads
 from turnout.serve.responses import Answers, content_security_policy, on_any_error, on_http_error, on_turnout_error
-from turnout.serve.routes import CallRoute, call, routes_of
+from turnout.serve.routes import Call, CallRoute, routes_of
 from turnout.serve.saved_api import SavedApi
 from turnout.store.query.window_rows import DeltaQueries
 
@@ -110,7 +108,7 @@ def _description(calls: list[CallRoute], services: Services, access: Access) -> 
         public = PUBLIC if access.wants_token else None
         return to_json(document([*calls, route], services.sources, services.views, public))
 
-    @call("/api/openapi.json", "application/json")
+    @Call("/api/openapi.json", "application/json")
     async def describe(_: Request) -> Response:
         """This document."""
         made = await anyio.to_thread.run_sync(body)
@@ -123,7 +121,7 @@ def _description(calls: list[CallRoute], services: Services, access: Access) -> 
 def _page(file: Path) -> Callable[[Request], Awaitable[Response]]:
     """The page itself. Browsers ask for it each time, so that it never asks for parts of an older build."""
 
-    @call("/", "text/html", errors=("page_not_built",))
+    @Call("/", "text/html", errors=("page_not_built",))
     async def page(_: Request) -> Response:
         """The page."""
         try:

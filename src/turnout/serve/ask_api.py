@@ -4,8 +4,6 @@ Both are reads with a place in `reads.py`, and end when the client goes. What a 
 who may send one is `access.py`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -21,7 +19,7 @@ from turnout.serve.limits import Hold
 from turnout.serve.parameters import OF_SUMMARIES, summary_of
 from turnout.serve.reads import Reading
 from turnout.serve.responses import Answers
-from turnout.serve.routes import FILE, READING, call
+from turnout.serve.routes import FILE, READING, Call
 from turnout.serve.schemas import Groups, SqlQuestion, SqlRows
 from turnout.store.query.sql import SqlResult, read_sql
 from turnout.store.query.summary import Summary, read_summary
@@ -39,7 +37,7 @@ class AskApi:
     _sql_memory: str
     _check_sql: Callable[[Scope], None]
 
-    @call(
+    @Call(
         "/api/tables/{name}/summary",
         Groups,
         errors=(
@@ -58,7 +56,7 @@ class AskApi:
             request, lambda store: result_json(read_summary(store, summary)), large=summary.costly
         )
 
-    @call(
+    @Call(
         "/api/sql",
         SqlRows,
         errors=(*READING, *FILE, "bad_body", "sql_refused"),

@@ -1,7 +1,5 @@
 """Bodies of requests: read whole within a size and a time, and checked against their model."""
 
-from __future__ import annotations
-
 from typing import TypeVar
 
 import anyio

@@ -3,10 +3,9 @@
 A message goes to the control queue as it came; its sender waits here for the outcome.
 """
 
-from __future__ import annotations
-
 import json
 import time
+from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
@@ -22,7 +21,7 @@ from turnout.serve.bodies import read_body
 from turnout.serve.parameters import OF_MESSAGES, flag
 from turnout.serve.read_api import STOPPING, Services
 from turnout.serve.responses import error_response, json_response
-from turnout.serve.routes import call
+from turnout.serve.routes import Call
 from turnout.serve.schemas import Decided, Taken
 from turnout.store.query.windows import store_faults
 from turnout.swap.control_queue import Answer, QueuedMessage
@@ -38,16 +37,15 @@ _ERRORS = (
 _FIELDS_HINT = "send only the fields that change"
 
 
+@dataclass(slots=True)
 class ControlApi:
     """The calls, bound to their services."""
 
-    def __init__(self, services: Services) -> None:
-        self._orchestrator = services.orchestrator
-        self._wait_seconds = services.control_wait_seconds
-        self._submitters = CapacityLimiter(_SUBMITTERS)
-        self._waiting = 0
+    _services: Services
+    _submitters: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(_SUBMITTERS))
+    _waiting: int = 0
 
-    @call(
+    @Call(
         "/api/control",
         Decided,
         accepted=Taken,
@@ -60,7 +58,7 @@ class ControlApi:
         """Send a control message."""
         return await self._steer(request, await read_body(request, MAX_MESSAGE_BYTES, _FIELDS_HINT))
 
-    @call(
+    @Call(
         "/api/rollback",
         Decided,
         accepted=Taken,
@@ -88,7 +86,7 @@ class ControlApi:
 
     def _submit(self, raw: bytes, requester: str) -> QueuedMessage:
         with store_faults("written"):
-            return self._orchestrator.queue.submit(raw, requester)
+            return self._services.orchestrator.queue.submit(raw, requester)
 
     async def _outcome(self, request: Request, message: QueuedMessage) -> Answer | None:
         """The answer; None when it takes too long, too many wait already, the server stops, or the client has gone.
@@ -99,7 +97,7 @@ class ControlApi:
         if self._waiting >= MAX_WAITING:
             return None
         self._waiting += 1
-        deadline, pause = time.monotonic() + self._wait_seconds, _FIRST_PAUSE_SECONDS
+        deadline, pause = time.monotonic() + self._services.control_wait_seconds, _FIRST_PAUSE_SECONDS
         try:
             while not message.done.is_set() and time.monotonic() < deadline:
                 if request.scope.get(STOPPING, bool)() or await request.is_disconnected():

@@ -1,7 +1,5 @@
 """Rows as they leave the server: JSON answers, and CSV, Arrow and Parquet files. Arrow converts them by columns."""
 
-from __future__ import annotations
-
 import logging
 import tempfile
 from collections.abc import Callable

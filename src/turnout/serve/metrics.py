@@ -4,8 +4,6 @@ A scrape costs little, however large the tables are: it reads known counts, and 
 messages and swaps.
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Iterable, Iterator, Mapping

@@ -4,8 +4,6 @@ The WebSocket is not in it, because OpenAPI has no words for one: its messages a
 of the page.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from http import HTTPStatus

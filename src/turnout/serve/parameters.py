@@ -1,7 +1,5 @@
 """The query string of a request: the parameters that calls take, and their values."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple

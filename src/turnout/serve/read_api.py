@@ -3,8 +3,6 @@
 Threads do all work on the store (`reads.py`); the event loop only routes.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Protocol
@@ -23,7 +21,7 @@ from turnout.serve.limits import Viewers
 from turnout.serve.parameters import MAX_JSON_ROWS, OF_WINDOWS, window_of
 from turnout.serve.reads import Reading, Reads
 from turnout.serve.responses import Answers, json_response
-from turnout.serve.routes import FILE, READING, call
+from turnout.serve.routes import FILE, READING, Call
 from turnout.serve.threads import Threads
 from turnout.store.database import Database, Readable
 from turnout.store.query.where import MAX_SMALL_FILTER, weight
@@ -91,13 +89,13 @@ class Api:
     _probes: Threads = field(default_factory=lambda: Threads(_PROBES, "probe"))
     _topic_readers: Threads = field(default_factory=lambda: Threads(_TOPIC_READERS, "topics"))
 
-    @call("/api/tables", schemas.Tables, errors=READING)
+    @Call("/api/tables", schemas.Tables, errors=READING)
     async def list_tables(self, request: Request) -> Response:
         """Every table."""
         found = await self._answers.read(request, list_tables)
         return json_response({"tables": found})
 
-    @call(
+    @Call(
         "/api/tables/{name}/rows",
         schemas.Rows,
         errors=(*READING, *FILE, "bad_where", "bad_sort", "bad_columns", "unknown_table", "not_found"),
@@ -111,17 +109,17 @@ class Api:
             return await self._json(request, window)
         return await self._answers.file(request, lambda store, hold: window_file(store, window, export, hold))
 
-    @call("/api/swaps", schemas.Rows, errors=READING)
+    @Call("/api/swaps", schemas.Rows, errors=READING)
     async def list_swaps(self, request: Request) -> Response:
         """The history, oldest first."""
         return await self._json(request, Window("swaps", limit=MAX_JSON_ROWS))
 
-    @call("/api/status", schemas.Status, errors=READING)
+    @Call("/api/status", schemas.Status, errors=READING)
     async def read_status(self, request: Request) -> Response:
         """The status row, and more."""
         return json_response(await self._answers.read(request, self._services.status))
 
-    @call("/api/topics", schemas.Topics, errors=(*READING, "kafka_unreachable", "bad_config", "closed"))
+    @Call("/api/topics", schemas.Topics, errors=(*READING, "kafka_unreachable", "bad_config", "closed"))
     async def list_topics(self, _: Request) -> Response:
         """The names of topics, without Kafka's own."""
         with anyio.move_on_after(_TOPICS_SECONDS):
@@ -133,12 +131,12 @@ class Api:
             "check that the brokers run; `turnout check` says what is wrong",
         )
 
-    @call("/healthz", schemas.Alive)
+    @Call("/healthz", schemas.Alive)
     async def is_alive(self, _: Request) -> Response:
         """Whether the process answers."""
         return json_response({"status": "ok"})
 
-    @call("/readyz", schemas.Ready, errors=("building", *(subject.value[0] for subject in Subject)))
+    @Call("/readyz", schemas.Ready, errors=("building", *(subject.value[0] for subject in Subject)))
     async def is_ready(self, request: Request) -> Response:
         """Whether viewers can be sent here."""
         found = await self._probes.run(self._services.orchestrator.readiness)
@@ -150,7 +148,7 @@ class Api:
             raise TurnoutError(found.code, message, hint, status=503)
         return json_response({"status": "ready"} | ({"reason": found.reason} if trusted else {}))
 
-    @call("/metrics", metrics.CONTENT_TYPE, errors=READING)
+    @Call("/metrics", metrics.CONTENT_TYPE, errors=READING)
     async def metrics(self, _: Request) -> Response:
         """What is measured, for Prometheus."""
         viewers, subscriptions = self._viewers.count, dict(self._viewers.subscriptions)

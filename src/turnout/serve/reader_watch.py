@@ -1,7 +1,5 @@
 """Whether a client reads what waits for it. Slow is not stalled: as long as any byte moves, the connection stays."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import fcntl

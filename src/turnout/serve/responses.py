@@ -1,7 +1,5 @@
 """Answers of the HTTP server: JSON and files from the store, errors in their one shape, and the headers of all."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable

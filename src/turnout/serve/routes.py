@@ -4,12 +4,10 @@ The document of `openapi.py` is made of these declarations; its names and summar
 functions.
 """
 
-from __future__ import annotations
-
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from pydantic import BaseModel
 from starlette.requests import Request
@@ -36,19 +34,30 @@ _WITH_BODY = ("request_timeout", "message_too_large", "unsupported_media_type")
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call; `answers` has the model of a JSON answer, or another media type, for each status.
+    """One call, as a decorator of its function.
 
-    `body` is a model, or the name of a schema of control messages.
+    `answer` is a model, or a media type other than JSON; `accepted` is the model of a 202. `body` is a model, or the
+    name of a schema of control messages.
     """
 
     path: str
-    answers: Mapping[int, type[BaseModel] | str]
+    answer: type[BaseModel] | str
+    accepted: type[BaseModel] | None = None
     errors: tuple[str, ...] = ()
     parameters: tuple[Parameter, ...] = ()
     body: type[BaseModel] | str | None = None
     method: Literal["GET", "POST", "PUT", "DELETE"] = "GET"
     file_headers: tuple[str, ...] = ()
     """For a call that answers files, too: the numbers that these have as headers."""
+
+    def __call__(self, function: F) -> F:
+        setattr(function, "call", self)  # noqa: B010 - functions have no such attribute
+        return function
+
+    @property
+    def answers(self) -> dict[int, type[BaseModel] | str]:
+        """The answers by their status."""
+        return {200: self.answer} | ({202: self.accepted} if self.accepted else {})
 
     @property
     def checked(self) -> bool:
@@ -65,19 +74,6 @@ class Call:
             *self.errors,
             *_EVERY_CALL,
         )
-
-
-def call(
-    path: str, answer: type[BaseModel] | str, *, accepted: type[BaseModel] | None = None, **more: Any
-) -> Callable[[F], F]:
-    """Declare a function as a call; `more` are fields of `Call`."""
-    answers = {200: answer} if accepted is None else {200: answer, 202: accepted}
-
-    def declare(function: F) -> F:
-        setattr(function, "call", Call(path, answers, **more))  # noqa: B010 - functions have no such attribute
-        return function
-
-    return declare
 
 
 class CallRoute(Route):

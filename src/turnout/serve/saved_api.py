@@ -1,6 +1,6 @@
 """The HTTP calls of saved views: everybody who may look reads them, operators keep and remove them."""
 
-from __future__ import annotations
+from dataclasses import dataclass, field
 
 import anyio.to_thread
 from anyio import CapacityLimiter
@@ -11,7 +11,7 @@ from turnout.errors import TurnoutError
 from turnout.serve import bodies
 from turnout.serve.formats import json_object
 from turnout.serve.responses import Answers, json_response
-from turnout.serve.routes import READING, call
+from turnout.serve.routes import READING, Call
 from turnout.serve.schemas import Removed, SavedBody, SavedView, SavedViews
 from turnout.store.database import Database
 from turnout.store.query.values import show
@@ -24,22 +24,22 @@ _NOT_KEPT = {"Cache-Control": "no-store"}
 _SMALLER = "save fewer terms, or a simpler chart"
 
 
+@dataclass(frozen=True, slots=True)
 class SavedApi:
     """The calls, bound to the store."""
 
-    def __init__(self, database: Database, answers: Answers) -> None:
-        self._database = database
-        self._answers = answers
-        self._writers = CapacityLimiter(1)
+    _database: Database
+    _answers: Answers
+    _writers: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(1))
 
-    @call("/api/saved", SavedViews, errors=READING)
+    @Call("/api/saved", SavedViews, errors=READING)
     async def list_saved(self, request: Request) -> Response:
         """The views that operators keep."""
         found = await self._answers.read(request, list_saved)
         body = json_object({}, saved=b"[%s]" % b",".join(_named(name, view) for name, view in found.items()))
         return Response(body, media_type="application/json", headers=_NOT_KEPT)
 
-    @call(
+    @Call(
         "/api/saved/{name}",
         SavedView,
         errors=("store_unavailable", "not_found", "bad_body", "too_many_saved"),
@@ -55,7 +55,7 @@ class SavedApi:
         await anyio.to_thread.run_sync(save_view, self._database, name, view, limiter=self._writers)
         return Response(_named(name, view), media_type="application/json", headers=_NOT_KEPT)
 
-    @call(
+    @Call(
         "/api/saved/{name}",
         Removed,
         errors=("store_unavailable", "not_found", "unknown_saved"),

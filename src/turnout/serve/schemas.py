@@ -3,8 +3,6 @@
 Bodies are checked by their models. Answers are written from the store's own values, and only tests check them.
 """
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Any, Literal
 

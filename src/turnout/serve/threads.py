@@ -1,7 +1,5 @@
 """Threads for one kind of work, so that it never crowds out another; and turns for the clients of such work."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

@@ -3,8 +3,6 @@
 It refuses a plan that cannot be right before it makes anything, and removes everything of a build that fails.
 """
 
-from __future__ import annotations
-
 import contextlib
 import threading
 import time

@@ -4,8 +4,6 @@ The store keeps a message before anything else happens, so a crash loses none. `
 `swap_rules` which one is built.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Callable, Sequence

@@ -3,8 +3,6 @@
 The modules of `swap` report here; any thread may read the readiness.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass

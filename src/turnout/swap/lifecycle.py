@@ -4,8 +4,6 @@ Publisher and builder set the live and the building one. Only the orchestrator's
 threads may read `live`, `building` and `lingering`.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Metrics: counters of this process, and the state of one moment. `serve/metrics.py` writes them for Prometheus."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

@@ -4,8 +4,6 @@
 to `health` and tries again.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

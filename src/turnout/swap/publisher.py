@@ -3,8 +3,6 @@
 It knows the published plan and the previous one. It builds and decides nothing.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 The builder builds, the publisher switches and writes outcomes. All on the orchestrator's thread.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
