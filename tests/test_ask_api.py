@@ -131,7 +131,7 @@ def test_summary_of_no_table_is_not_found(url: str) -> None:
 
 
 def test_summary_of_too_many_groups_is_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("turnout.store.query.summary.MAX_GROUPS", 1)
+    monkeypatch.setattr("turnout.store.query.summary_read.MAX_GROUPS", 1)
     assert code(summary(url, by="name")) == (400, "too_many_groups")
 
 

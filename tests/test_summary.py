@@ -18,8 +18,9 @@ from filling import Filling
 from turnout.config import Settings
 from turnout.errors import TurnoutError
 from turnout.store.database import Database
-from turnout.store.query import summary as summaries
-from turnout.store.query.summary import Group, Summary, Value, parse_by, parse_values, read_summary
+from turnout.store.query import summary_read
+from turnout.store.query.summary import Group, Summary, Value, parse_by, parse_values
+from turnout.store.query.summary_read import read_summary
 from turnout.store.query.where import parse_sort, parse_terms
 from turnout.store.query.windows import Window, read_window
 
@@ -119,7 +120,7 @@ def test_where_is_the_filter_of_windows(filling: Filling) -> None:
 
 def test_too_many_groups_are_refused(filling: Filling, monkeypatch: pytest.MonkeyPatch) -> None:
     filling.swap(users=[row(n) for n in range(11)])
-    monkeypatch.setattr(summaries, "MAX_GROUPS", 10)
+    monkeypatch.setattr(summary_read, "MAX_GROUPS", 10)
     with pytest.raises(TurnoutError, match="11 groups, more than 10") as caught:
         groups(filling.database, "userId", limit=1)
     assert caught.value.code == "too_many_groups"

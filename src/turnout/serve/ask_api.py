@@ -23,7 +23,8 @@ from turnout.serve.reads import Reading
 from turnout.serve.routes import CallRoute
 from turnout.serve.schemas import SqlQuestion
 from turnout.store.query.sql import SqlResult, read_sql
-from turnout.store.query.summary import Summary, SummaryResult, read_summary
+from turnout.store.query.summary import Summary
+from turnout.store.query.summary_read import SummaryResult, read_summary
 
 MAX_BODY_BYTES = 512 * 1024
 _EXAMPLE = '{"sql": "select accountType, count(*) from final_ui group by all"}'

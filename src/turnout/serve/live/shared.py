@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -19,7 +19,9 @@ from turnout.serve.live.merging import Merger
 from turnout.serve.live.outbox import Subscription
 from turnout.serve.live.pace import Pace
 from turnout.serve.reads import Reads
+from turnout.serve.threads import Threads
 from turnout.store.feed import Delta, Wanted
+from turnout.store.query.summary_read import SummaryQueries
 from turnout.store.query.tracked_read import Positions
 from turnout.store.query.window_rows import DeltaQueries
 from turnout.store.query.windows import Window, split_name
@@ -47,6 +49,8 @@ class Readers:
     merger: Merger[Any]
     sql_memory: str = "512MB"
     pace: Pace = field(default_factory=Pace)
+    summaries: SummaryQueries = field(default_factory=SummaryQueries)
+    summing: Threads = field(default_factory=lambda: Threads(1, "summaries"))
 
 
 class Shared:
@@ -108,6 +112,14 @@ class Shared:
         self._told = position
         if not self._is_current():
             self._woken.set()
+
+    def _known_deltas(self, since: Position, columns: Collection[str]) -> list[Delta]:
+        """What led from `since` to where the table is; empty where a step, or a column of it, is not known."""
+        if self._told is None or self._told[0] != since[0]:
+            return []
+        found = [self._deltas.get((since[0], later)) for later in range(since[1] + 1, self._told[1] + 1)]
+        known = [delta for delta in found if delta is not None and delta.tells(columns)]
+        return known if len(known) == len(found) else []
 
     def _is_current(self) -> bool:
         """Whether all that was told has been sent: what is read can be newer than what was told."""
