@@ -103,13 +103,18 @@ def test_summaries_that_are_the_same_are_computed_once(
     filling: Filling, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     computed: list[object] = []
-    show = SummaryQueries.show
+    show, advance = SummaryQueries.show, SummaryQueries.advance
 
-    def counted(*arguments: Any) -> Any:
+    def shown(*arguments: Any) -> Any:
         computed.append(arguments)
         return show(*arguments)
 
-    monkeypatch.setattr(SummaryQueries, "show", counted)
+    def advanced(queries: SummaryQueries, kept: list[Any], *more: Any) -> Any:
+        computed.extend(kept)
+        return advance(queries, kept, *more)
+
+    monkeypatch.setattr(SummaryQueries, "show", shown)
+    monkeypatch.setattr(SummaryQueries, "advance", advanced)
     sockets = [Socket(url) for _ in range(10)]
     for socket in sockets:
         socket.send(type="summary", id="s", table="final_ui", by="name")

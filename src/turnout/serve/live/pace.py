@@ -65,11 +65,10 @@ class Lane:
 
 
 class Pace:
-    """A lane for quick computations, one for slow ones, and one for changes that are merged into what is kept."""
+    """A lane for quick computations, and one for slow ones."""
 
     def __init__(self) -> None:
         self._quick, self._slow = Lane("quick"), Lane("slow")
-        self.merging = Lane("merging")
 
     def lane(self, last_seconds: float) -> Lane:
         """For what took so long the last time."""

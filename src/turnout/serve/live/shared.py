@@ -18,10 +18,9 @@ from turnout.serve.live.encoding import problem_body, unexpected
 from turnout.serve.live.merging import Merger
 from turnout.serve.live.outbox import Subscription
 from turnout.serve.live.pace import Pace
+from turnout.serve.live.summary_rounds import SummaryRounds
 from turnout.serve.reads import Reads
-from turnout.serve.threads import Threads
 from turnout.store.feed import Delta, Wanted
-from turnout.store.query.summary_read import SummaryQueries
 from turnout.store.query.tracked_read import Positions
 from turnout.store.query.window_rows import DeltaQueries
 from turnout.store.query.windows import Window, split_name
@@ -49,8 +48,7 @@ class Readers:
     merger: Merger[Any]
     sql_memory: str = "512MB"
     pace: Pace = field(default_factory=Pace)
-    summaries: SummaryQueries = field(default_factory=SummaryQueries)
-    summing: Threads = field(default_factory=lambda: Threads(1, "summaries"))
+    rounds: SummaryRounds = field(default_factory=SummaryRounds)
 
 
 class Shared:

@@ -7,7 +7,7 @@ tell.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from turnout.serve.formats import json_object
@@ -18,8 +18,9 @@ from turnout.serve.live.pace import LEAST_PAUSE_SECONDS
 from turnout.serve.live.parsing import AskedSummary
 from turnout.serve.live.shared import Position, Readers, clients_of
 from turnout.serve.live.summary_history import MAX_POINT_GROUPS, SummaryHistory
+from turnout.serve.live.summary_rounds import Due
 from turnout.serve.reads import Reading
-from turnout.store.feed import Delta, Wanted
+from turnout.store.feed import Wanted
 from turnout.store.query import summary_read
 from turnout.store.query.summary_read import KeptGroups, SummaryResult, read_groups, read_summary
 
@@ -84,26 +85,23 @@ class SharedSummary(SharedComputed):
 
     async def _merged(self) -> _Shown | None:
         """What is shown after all changes that were told; None where the table has to be read."""
+        if self._shown is None or self._shown.kept is None:
+            return None
+        self.pause_seconds = LEAST_PAUSE_SECONDS
+        client = min(clients_of(self._subscriptions), default="")
+        return await self._readers.rounds.merge(client, self._due, lambda made: _shown(made[1], made[0]))
+
+    def _due(self) -> Due | None:
         if self._shown is None or (kept := self._shown.kept) is None:
             return None
-        async with self._readers.pace.merging.turn(min(clients_of(self._subscriptions), default="")):
-            told = self._told
-            deltas = self._known_deltas(kept.position, summary_read.columns_of(self._summary))
-            if told is None or not deltas:
-                return None
-            self.pause_seconds = LEAST_PAUSE_SECONDS
-            return await self._readers.summing.run(lambda: self._advanced(kept, deltas, told))
-
-    def _advanced(self, kept: KeptGroups, deltas: Sequence[Delta], position: Position) -> _Shown | None:
-        queries = self._readers.summaries
-        made = queries.advance(kept, deltas, position)
-        return None if made is None else _shown(queries.show(made), made)
+        deltas = self._known_deltas(kept.position, summary_read.columns_of(self._summary))
+        return (kept, deltas) if deltas else None
 
     def _read(self, store: Reading) -> _Shown:
         if self._keeps:
             kept = read_groups(store, self._summary)
             if kept is not None:
-                return _shown(self._readers.summaries.show(kept), kept)
+                return _shown(self._readers.rounds.queries.show(kept), kept)
             self._keeps = False  # not to read it twice each time
         return _shown(read_summary(store, self._summary), None)
 

@@ -7,8 +7,9 @@ table is read again.
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import duckdb
@@ -18,7 +19,7 @@ import pyarrow.compute as pc
 from turnout.store.database import Readable, registered
 from turnout.store.feed import MAX_DELTA_ROWS, Delta
 from turnout.store.query.summary import RECORD_TIME, Summary, bad
-from turnout.store.query.summary_sql import RECORD_MS, SIGN, TOTAL, Statement, compile_summary
+from turnout.store.query.summary_sql import NUMBER, RECORD_MS, SIGN, TOTAL, Statement, compile_summary
 from turnout.store.query.windows import Column, open_snapshot
 
 MAX_GROUPS = 100_000
@@ -49,6 +50,20 @@ class KeptGroups:
     position: tuple[int, int]
     groups: pa.Table
 
+    def advanced(self, merged: pa.Table, steps: int) -> Advanced | None:
+        """With groups as `Statement.merge` answers them, so many versions later; None where they are not sure."""
+        if merged.num_rows > MAX_KEPT_GROUPS or not _is_sure(self.statement, merged):
+            return None
+        generation, version = self.position
+        groups = merged.select(self.groups.column_names)
+        kept = KeptGroups(self.summary, self.statement, (generation, version + steps), groups)
+        shown = merged.slice(0, self.statement.limit).select([f"c{n}" for n in range(len(self.statement.columns))])
+        return kept, _result(self.summary, self.statement, kept.position, shown, merged.num_rows)
+
+
+Advanced = tuple[KeptGroups, SummaryResult]
+"""Groups after some changes, and what is shown of them."""
+
 
 def keepable(summary: Summary) -> bool:
     """Whether changed rows can tell what becomes of it: they have no times of records."""
@@ -72,7 +87,7 @@ def read_summary(database: Readable, summary: Summary) -> SummaryResult:
             found = snapshot.query(text, statement.parameters).to_arrow_table()
         except (duckdb.ConversionException, duckdb.OutOfRangeException) as error:
             raise _too_large() from error
-        return _result(summary, statement, (table.generation, snapshot.version(table)), found)
+        return _result(summary, statement, (table.generation, snapshot.version(table)), *_totalled(found))
 
 
 def read_groups(database: Readable, summary: Summary) -> KeptGroups | None:
@@ -96,7 +111,6 @@ class SummaryQueries(threading.local):
     def __init__(self) -> None:
         self._connection = duckdb.connect(config={"threads": 1})
         self._connection.execute("SET TimeZone = 'UTC'")
-        self._loaded: tuple[Delta, ...] = ()
 
     def show(self, kept: KeptGroups) -> SummaryResult:
         with registered(self._connection, kept=kept.groups):
@@ -104,26 +118,29 @@ class SummaryQueries(threading.local):
                 found = self._connection.execute(kept.statement.show("kept")).to_arrow_table()
             except (duckdb.ConversionException, duckdb.OutOfRangeException) as error:
                 raise _too_large() from error
-        return _result(kept.summary, kept.statement, kept.position, found)
+        return _result(kept.summary, kept.statement, kept.position, *_totalled(found))
 
-    def advance(self, kept: KeptGroups, deltas: Sequence[Delta], position: tuple[int, int]) -> KeptGroups | None:
-        """The groups after some changes; None where the table has to be read."""
+    def advance(self, kept: Sequence[KeptGroups], deltas: Sequence[Delta]) -> list[Advanced | None]:
+        """Several summaries after the same changes; None for those whose table has to be read.
+
+        Those of one shape are one query: most of the time of a small one is its planning.
+        """
         if sum(delta.size for delta in deltas) > MAX_DELTA_ROWS:
-            return None
-        self._load(tuple(deltas))
-        statement = kept.statement
-        with registered(self._connection, kept=kept.groups):
-            try:
-                text = statement.merge("kept", "changed")
-                groups = self._connection.execute(text, statement.parameters).to_arrow_table()
-            except (duckdb.ConversionException, duckdb.OutOfRangeException):
-                return None
-        return KeptGroups(kept.summary, statement, position, groups) if _is_sure(statement, groups) else None
+            return [None] * len(kept)
+        shapes: dict[Hashable, list[int]] = {}
+        for number, one in enumerate(kept):
+            shapes.setdefault((one.statement.shape, str(one.groups.schema)), []).append(number)
+        found: list[Advanced | None] = [None] * len(kept)
+        cells = self._load(deltas, kept)
+        for numbers in shapes.values():
+            # A sum that does not fit: reading tells which.
+            with contextlib.suppress(duckdb.ConversionException, duckdb.OutOfRangeException):
+                for number, made in zip(numbers, self._merge([kept[n] for n in numbers], cells), strict=True):
+                    found[number] = kept[number].advanced(made, len(deltas))
+        return found
 
-    def _load(self, deltas: tuple[Delta, ...]) -> None:
-        """Changed rows as a table of DuckDB: all summaries of a table use the same, and read it much faster."""
-        if len(deltas) == len(self._loaded) and all(map(lambda a, b: a is b, deltas, self._loaded)):
-            return
+    def _load(self, deltas: Sequence[Delta], kept: Sequence[KeptGroups]) -> Mapping[str, str]:
+        """Changed rows as a table, with a column for each SQL that summaries have of rows: planned once for all."""
         known = set.intersection(*(set(delta.removed.column_names) for delta in deltas))
         names = sorted(name for name in known if not name.startswith("_"))
         rows = pa.concat_tables(
@@ -131,9 +148,30 @@ class SummaryQueries(threading.local):
             for delta in deltas
             for side, sign in ((delta.removed, -1), (delta.added, 1))
         )
+        texts = dict.fromkeys(text for one in kept for text in one.statement.of_row.values())
+        cells = {text: f"_{number}" for number, text in enumerate(texts)}
+        made = ", ".join(["*", *(f"{text} AS {name}" for text, name in cells.items())])
         with registered(self._connection, coming=rows):
-            self._connection.execute("CREATE OR REPLACE TABLE changed AS FROM coming")
-        self._loaded = deltas
+            self._connection.execute(f"CREATE OR REPLACE TABLE changed AS SELECT {made} FROM coming")
+        return cells
+
+    def _merge(self, kept: Sequence[KeptGroups], cells: Mapping[str, str]) -> Iterator[pa.Table]:
+        """Summaries of one shape after the changes."""
+        rows, parameters = ["SELECT * FROM kept"], []
+        for number, one in enumerate(kept):
+            columns = [f"{number}", *(cells[text] for text in one.statement.of_row.values())]
+            rows.append(f"SELECT {', '.join(columns)} FROM changed WHERE {one.statement.where}")
+            parameters += one.statement.parameters
+        groups = pa.concat_tables(_numbered(one.groups, number) for number, one in enumerate(kept))
+        with registered(self._connection, kept=groups):
+            text = kept[0].statement.merge(" UNION ALL ".join(rows))
+            made = self._connection.execute(text, parameters).to_arrow_table().combine_chunks()
+        for number in range(len(kept)):
+            yield made.filter(pc.field(NUMBER) == number)
+
+
+def _numbered(groups: pa.Table, number: int) -> pa.Table:
+    return groups.add_column(0, NUMBER, pa.repeat(pa.scalar(number, pa.int32()), groups.num_rows))
 
 
 def _is_sure(statement: Statement, groups: pa.Table) -> bool:
@@ -144,8 +182,9 @@ def _is_sure(statement: Statement, groups: pa.Table) -> bool:
     return all(count is None or count > 0 for count in least) and not any(unsure)
 
 
-def _result(summary: Summary, statement: Statement, position: tuple[int, int], found: pa.Table) -> SummaryResult:
-    total = found.column(TOTAL)[0].as_py() if found.num_rows else 0
+def _result(
+    summary: Summary, statement: Statement, position: tuple[int, int], groups: pa.Table, total: int
+) -> SummaryResult:
     if total > MAX_GROUPS:
         raise bad(
             "by",
@@ -154,9 +193,14 @@ def _result(summary: Summary, statement: Statement, position: tuple[int, int], f
             "too_many_groups",
         )
     columns = tuple(Column(name, kind.name) for name, kind in statement.columns.items())
-    groups = found.drop_columns([TOTAL]).rename_columns([column.name for column in columns])
     by = tuple(group.name for group in summary.by)
+    groups = groups.rename_columns([column.name for column in columns])
     return SummaryResult(summary.table, *position, by, columns, groups, total)
+
+
+def _totalled(found: pa.Table) -> tuple[pa.Table, int]:
+    """Groups with their total in a column, apart."""
+    return found.drop_columns([TOTAL]), found.column(TOTAL)[0].as_py() if found.num_rows else 0
 
 
 def _too_large() -> Exception:

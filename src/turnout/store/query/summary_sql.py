@@ -8,7 +8,7 @@ order of the rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -23,6 +23,9 @@ RECORD_MS = "_ts"
 TOTAL = "_total"
 SIGN = "_sign"
 """1 in rows that came, -1 in rows that went."""
+
+NUMBER = "_number"
+"""Tells groups of several summaries apart."""
 
 MOST_COUNTED = 100
 """How many rows with the greatest value are counted when a table is read: as many may go until it is read again."""
@@ -87,38 +90,49 @@ class Statement:
 
     def show(self, groups: str) -> str:
         """What is shown of `groups`, in order, each with the number of all."""
-        chosen = ", ".join(
-            f"{text} AS c{number}"
-            for number, text in enumerate([*(f"g{n}" for n in range(len(self.groups))), *self.shown])
-        )
         return (
-            f"SELECT *, count(*) OVER () AS {TOTAL} FROM (SELECT {chosen} FROM {groups}) "
+            f"SELECT *, count(*) OVER () AS {TOTAL} FROM (SELECT {self._shown()} FROM {groups}) "
             f"ORDER BY {self.order} LIMIT {self.limit}"
         )
 
-    def merge(self, kept: str, changed: str) -> str:
-        """Groups as of `read_kept`, with rows that came and went; parameters: `parameters`."""
-        names = [f"g{n}" for n in range(len(self.groups))]
-        counts = [f"CASE WHEN {self.parts[n].row} IS NOT NULL THEN {SIGN} END AS k{n}" for n in self.ends]
-        columns = [*names, *(f"p{n}" for n in range(len(self.parts))), *(f"k{n}" for n in self.ends)]
-        rows = (
-            f"SELECT {', '.join(columns)} FROM {kept} UNION ALL "
-            f"SELECT {', '.join([*self._names(), *self._row_parts(), *counts])} FROM {changed} WHERE {self.where}"
-        )
+    @property
+    def shape(self) -> Hashable:
+        """Summaries of one shape, whose groups have the same types, can be merged by one query."""
+        return self.shown, self.order, tuple((part.merge, part.kind) for part in self.parts)
+
+    @property
+    def of_row(self) -> dict[str, str]:
+        """A row that came or went as a group of its own: the names of groups, parts and counts, and their SQL."""
+        made = {f"g{number}": text for number, text in enumerate(self.groups)}
+        for n, part in enumerate(self.parts):
+            signed = (
+                f"CASE WHEN {SIGN} > 0 THEN CAST({part.row} AS {part.kind}) ELSE -CAST({part.row} AS {part.kind}) END"
+            )
+            made[f"p{n}"] = part.row if part.is_end else signed
+        return made | {f"k{n}": f"CASE WHEN {self.parts[n].row} IS NOT NULL THEN {SIGN} END" for n in self.ends}
+
+    def merge(self, rows: str) -> str:
+        """Of kept groups and changed `rows`, of several summaries, groups as of `read_kept` and what is shown."""
+        names = [NUMBER, *(f"g{n}" for n in range(len(self.groups)))]
         made = [
             f"any_value(m{n}) AS p{n}" if part.is_end else f"CAST(sum(p{n}) AS {part.kind}) AS p{n}"
             for n, part in enumerate(self.parts)
         ]
-        if not self.ends:
-            return self._grouped([*names, *made], f"({rows})") + self._having("sum(p0)")
+        # A group without rows is none, but where there is only one.
+        some = " HAVING sum(p0) > 0" if self.groups else ""
         ends = [f"{self.parts[n].merge}(p{n}) FILTER (k{n} > 0) AS m{n}" for n in self.ends]
         made += [f"CAST(sum(k{n}) FILTER (p{n} = m{n}) AS BIGINT) AS k{n}" for n in self.ends]
-        same = " AND ".join(f"r.{name} IS NOT DISTINCT FROM e.{name}" for name in names) or "TRUE"
-        joined = self._grouped([*(f"r.{name}" for name in names), *made], f"r JOIN e ON {same}")
+        same = " AND ".join(f"r.{name} IS NOT DISTINCT FROM e.{name}" for name in names)
+        joined = f"r JOIN (SELECT {', '.join([*names, *ends])} FROM r GROUP BY ALL) e ON {same}" if ends else "r"
+        chosen = ", ".join([*(f"r.{name}" for name in names), *made])
         return (
-            f"WITH r AS MATERIALIZED ({rows}), e AS ({self._grouped([*names, *ends], 'r')}) "
-            f"{joined}{self._having('sum(r.p0)')}"
+            f"WITH r AS MATERIALIZED ({rows}) SELECT *, {self._shown()} "
+            f"FROM (SELECT {chosen} FROM {joined} GROUP BY ALL{some}) ORDER BY {NUMBER}, {self.order}"
         )
+
+    def _shown(self) -> str:
+        texts = [*(f"g{n}" for n in range(len(self.groups))), *self.shown]
+        return ", ".join(f"{text} AS c{number}" for number, text in enumerate(texts))
 
     def _names(self) -> list[str]:
         return [f"{text} AS g{number}" for number, text in enumerate(self.groups)]
@@ -129,20 +143,8 @@ class Statement:
             for n, part in enumerate(self.parts)
         ]
 
-    def _row_parts(self) -> list[str]:
-        return [
-            f"{part.row} AS p{n}"
-            if part.is_end
-            else f"CASE WHEN {SIGN} > 0 THEN CAST({part.row} AS {part.kind}) ELSE -CAST({part.row} AS {part.kind}) END"
-            for n, part in enumerate(self.parts)
-        ]
-
     def _grouped(self, columns: list[str], source: str) -> str:
         return f"SELECT {', '.join(columns)} FROM {source}{' GROUP BY ALL' if self.groups else ''}"
-
-    def _having(self, rows: str) -> str:
-        """A group without rows is none, but where there is only one."""
-        return f" HAVING {rows} > 0" if self.groups else ""
 
 
 def compile_summary(summary: Summary, columns: Mapping[str, ColumnType], dated: bool) -> Statement:
