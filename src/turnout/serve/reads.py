@@ -21,7 +21,7 @@ import duckdb
 from turnout.errors import TurnoutError
 from turnout.serve.limits import Buckets, Rate, one_less
 from turnout.serve.threads import Threads, Turns
-from turnout.store.database import Database
+from turnout.store.database import Database, Interruptible
 from turnout.store.query.kept_orders import KeptOrders
 
 T = TypeVar("T")
@@ -53,7 +53,7 @@ class Reading:
         self._database = database
         self.max_bytes = max_bytes
         self._lock = threading.Lock()
-        self._cursors: list[duckdb.DuckDBPyConnection] = []
+        self._cursors: list[Interruptible] = []
         self._ended: TurnoutError | None = None
 
     @contextlib.contextmanager
@@ -64,7 +64,7 @@ class Reading:
             yield cursor
 
     @contextlib.contextmanager
-    def ending(self, connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    def ending(self, connection: Interruptible) -> Iterator[None]:
         """Work on a connection, which ends where the read is ended."""
         # Under the lock, so that none is interrupted after it was closed.
         with self._lock:
