@@ -10,6 +10,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -320,6 +321,8 @@ ASKED: list[dict[str, Any]] = [
     {"by": "accountType", "values": "count,sum(balance),min(age)", "sort": "accountType"},
     {"by": "age:10,accountType", "values": "count,count(name),max(balance)"},
     {"where": "age>=30", "values": "count,sum(age),count_distinct(userId)"},
+    {"where": "balance>-5", "by": "accountType,age:20", "values": "avg(balance),max(balance),min(balance),avg(age)"},
+    {"where": "accountType is not null", "values": "max(age),min(balance),sum(balance),count"},
 ]
 
 
@@ -349,7 +352,7 @@ def _value(value: str, of: list[dict[str, Any]]) -> Any:
         return len(of)
     function, _, column = value.rstrip(")").partition("(")
     present = [row[column] for row in of if row[column] is not None]
-    functions: dict[str, Any] = {"sum": sum, "min": min, "max": max}
+    functions: dict[str, Any] = {"sum": sum, "min": min, "max": max, "avg": fmean}
     if function == "count":
         return len(present)
     if function == "count_distinct":

@@ -1,4 +1,4 @@
-"""The processes in which SELECTs run (`sql_worker.py`): started when one is needed, and one is kept for the next.
+"""The processes in which SELECTs run (`sql_worker.py`): the first is started when it is needed, and one is kept for the next.
 
 To a process go a line of JSON and the tables as Arrow streams, the last one while the query runs. From it come an empty
 line (it needs no more rows), a line of JSON and the rows.
@@ -113,11 +113,17 @@ def process() -> Iterator[SqlProcess]:
     try:
         yield taken
     except BaseException:
-        taken.close()
+        taken.interrupt()
         raise
+    finally:
+        _keep(taken)
+
+
+def _keep(taken: SqlProcess) -> None:
+    """Keep a process for the next query, or another one in its place, which is ready by then."""
     with _lock:
-        kept = taken.is_alive and not _idle
-        if kept:
-            _idle.append(taken)
+        if not _idle:
+            _idle.append(taken if taken.is_alive else SqlProcess())
+        kept = taken in _idle
     if not kept:
         taken.close()
