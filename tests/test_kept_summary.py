@@ -18,7 +18,7 @@ from turnout.config import Settings
 from turnout.store.database import Database
 from turnout.store.feed import Commit, Delta, Wanted
 from turnout.store.query import summary_read
-from turnout.store.query.summary import Summary, parse_by, parse_values
+from turnout.store.query.summary import Summary, parse_by, parse_order, parse_values
 from turnout.store.query.summary_read import (
     KeptGroups,
     SummaryQueries,
@@ -27,7 +27,7 @@ from turnout.store.query.summary_read import (
     read_groups,
     read_summary,
 )
-from turnout.store.query.where import parse_sort, parse_terms
+from turnout.store.query.where import parse_terms
 
 TABLE = "users_ui"
 COLUMNS = {
@@ -110,7 +110,7 @@ def row(key: int, **more: Any) -> dict[str, Any]:
 
 
 def summary(by: str = "", values: str = "count", where: str = "", sort: str = "") -> Summary:
-    return Summary(TABLE, parse_by(by), parse_values(values), parse_terms(where), parse_sort(sort), limit=1_000)
+    return Summary(TABLE, parse_by(by), parse_values(values), parse_terms(where), parse_order(sort), limit=1_000)
 
 
 DOUBLES = st.one_of(
@@ -158,7 +158,7 @@ def test_kept_summary_is_what_is_read(
     filling: Filling, before: list[Any], batches: list[Any], by: str, values: str, where: str, together: bool
 ) -> None:
     filling.swap(users=[record for batch in before for record in batch])
-    keeping = Keeping(filling, summary(by, values, where, sort=f'-"{values.split(",")[0]}"'))
+    keeping = Keeping(filling, summary(by, values, where, sort=f"-{values.split(',')[0]}"))
     try:
         for batch in batches:
             filling.batch(users=batch)

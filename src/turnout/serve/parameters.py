@@ -60,7 +60,7 @@ def summary_of(table: str, query: QueryParams) -> tuple[Export, summary.Summary]
         by=summary.parse_by(query.getlist("by")),
         values=summary.parse_values(query.getlist("values")),
         where=parse_terms(query.getlist("where")),
-        sort=parse_sort(query.getlist("sort")),
+        sort=summary.parse_order(query.getlist("sort")),
         limit=MAX_GROUPS if limit is None else limit,
     )
 

@@ -1,4 +1,4 @@
-"""The processes in which SELECTs run (`sql_worker.py`): the first is started when it is needed, and one is kept for the next.
+"""The processes in which SELECTs run (`sql_worker.py`): started when one is needed; one is kept for the next.
 
 To a process go a line of JSON and the tables as Arrow streams, the last one while the query runs. From it come an empty
 line (it needs no more rows), a line of JSON and the rows.

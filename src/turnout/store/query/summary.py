@@ -26,6 +26,7 @@ RECORD_TIME = "_time"
 UNIT_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _WIDTH = re.compile(r"\s*:\s*(?P<number>[0-9]{1,18}(?:\.[0-9]{1,12})?)(?P<unit>[smhd]?)\s*", re.ASCII)
 _OPEN = re.compile(r"\s*([a-z0-9_]+)\s*\(", re.ASCII | re.IGNORECASE)
+_SIGNED = re.compile(r"\s*([+-])")
 _COMMA = re.compile(r"\s*(,|$)\s*")
 PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 _FUNCTIONS = ("count", "sum", "avg", "min", "max", "count_distinct", *PERCENTILES)
@@ -113,26 +114,46 @@ def parse_values(raw: str | Sequence[str]) -> tuple[Value, ...]:
     return tuple(found.values()) or (Value("count"),)
 
 
-def _read_value(text: str, position: int) -> tuple[Value, int]:
+def parse_order(raw: str | Sequence[str]) -> tuple[SortKey, ...]:
+    """`-sum(balance),kind` as keys over the columns of a summary: a leading minus means descending."""
+    found: dict[str, SortKey] = {}
+    for text in (raw,) if isinstance(raw, str) else raw:
+        position = 0
+        while text[position:].strip():
+            signed = _SIGNED.match(text, position)
+            if signed is not None:
+                position = signed.end()
+            if _OPEN.match(text, position):
+                value, position = _read_value(text, position, "sort")
+                name = value.name
+            else:
+                name, position = read_name(text, position, "sort", stop="")
+            position = _after_comma("sort", text, position, "write columns of the answer: -count, -sum(balance)")
+            # A column that comes again can change nothing.
+            found.setdefault(name, SortKey(name, signed is not None and signed[1] == "-"))
+    return tuple(found.values())
+
+
+def _read_value(text: str, position: int, place: str = "values") -> tuple[Value, int]:
     opened = _OPEN.match(text, position)
     if opened is None:
-        name, position = read_name(text, position, "values", stop="")
+        name, position = read_name(text, position, place, stop="")
         if name.lower() != "count":
-            raise bad("values", f"{show(name)} is not a function of a column", _VALUES_HINT)
+            raise bad(place, f"{show(name)} is not a function of a column", _VALUES_HINT)
         return Value("count"), position
     function = opened[1].lower()
     if function not in _FUNCTIONS:
-        raise bad("values", f"no function {show(opened[1])}", _VALUES_HINT)
+        raise bad(place, f"no function {show(opened[1])}", _VALUES_HINT)
     rest = text[opened.end() :].lstrip()
     if function == "count" and rest[:1] in (")", "*"):
         end = text.find(")", opened.end())
         if end < 0:
-            raise bad("values", "count( is not closed by `)`", _VALUES_HINT)
+            raise bad(place, "count( is not closed by `)`", _VALUES_HINT)
         return Value("count"), end + 1
-    column, position = read_name(text, opened.end(), "values", stop="")
+    column, position = read_name(text, opened.end(), place, stop="")
     closed = re.compile(r"\s*\)").match(text, position)
     if closed is None:
-        raise bad("values", f"{function}({column} is not closed by `)`", _VALUES_HINT)
+        raise bad(place, f"{function}({column} is not closed by `)`", _VALUES_HINT)
     return Value(function, column), closed.end()
 
 
