@@ -1,11 +1,14 @@
 """SELECTs over published tables: what they answer, and that there is no way from one to anything else."""
 
 import resource
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
 import duckdb
+import psutil
 import pytest
 
 from filling import GOLD_1, USER_1, USER_2, Filling
@@ -14,6 +17,7 @@ from turnout.store.database import Database
 from turnout.store.query.sql import read_sql
 from turnout.store.query.sql_process import ProcessIdleError, SqlProcess, process
 from turnout.store.query.sql_worker import locked
+from turnout.testing import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -263,6 +267,30 @@ def test_a_process_that_ends_while_it_waits_is_not_noticed(database: Database, m
     monkeypatch.setattr(SqlProcess, "ask", late)
     assert rows(database, "select 1") == [(1,)]
     assert len(set(asked)) == 2
+
+
+def test_a_process_ends_with_the_one_that_started_it() -> None:
+    program = """
+import os, threading
+from turnout.store.query.sql_process import SqlProcess
+worker = SqlProcess()
+asked = {"sql": "select sum(i % 7) from range(1000000000000) t(i)", "copied": [], "streamed": None}
+asked |= {"limit": 1, "memory": "64MB", "bytes": 64000000, "max_bytes": None}
+threading.Thread(target=worker.ask, args=(asked, ()), daemon=True).start()
+print(worker._process.pid, flush=True)
+os.kill(os.getpid(), 9)
+"""
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    wait_until(lambda: not psutil.pid_exists(int(found.stdout)))
+
+
+def test_a_table_of_many_batches_is_read_no_further_than_needed(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("turnout.store.query.sql._BATCH_ROWS", 1)
+    for _ in range(3):
+        assert len(rows(database, "select name from users_ui limit 1")) == 1
+        assert rows(database, "select count(*) from users_ui") == [(2,)]
 
 
 def test_rows_that_are_not_needed_are_not_read(database: Database) -> None:

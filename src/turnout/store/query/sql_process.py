@@ -40,7 +40,7 @@ class SqlProcess:
     def __init__(self) -> None:
         # Nothing of ours: neither files that are open, nor variables.
         self._process = subprocess.Popen(
-            [sys.executable, str(Path(sql_worker.__file__))],
+            [sys.executable, str(Path(sql_worker.__file__)), str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -84,10 +84,13 @@ class SqlProcess:
             raise ended from error
 
     def _send(self, rows: pa.RecordBatchReader) -> None:
+        # Not select.select: a server with many connections has pipes with numbers above 1024.
+        answered = select.poll()
+        answered.register(self._coming, select.POLLIN)
         with pa.ipc.new_stream(self._going, rows.schema) as stream:
             for batch in rows:
                 stream.write_batch(batch)
-                if select.select([self._coming], [], [], 0)[0]:
+                if answered.poll(0):
                     return
 
     @property

@@ -46,7 +46,7 @@ def locked(memory: str) -> duckdb.DuckDBPyConnection:
 
 def main() -> None:
     coming, going = sys.stdin.buffer, sys.stdout.buffer
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    threading.Thread(target=_end_with, args=(int(sys.argv[1]),), daemon=True).start()
     with contextlib.suppress(OSError):
         os.nice(10)
     unlimited = _limit(None)
