@@ -20,7 +20,7 @@ from turnout.config import SqlAccess, load
 from turnout.config.settings import Role, ServerSettings
 from turnout.serve.access import Access, Identity, Tokens
 from turnout.serve.app import Services, create_app
-from turnout.store.query import sql as sql_module
+from turnout.store.query.sql_process import SqlProcess
 from turnout.testing import wait_until
 
 OPS, WALL = "operator-token-0123456789", "viewer-token-0123456789"
@@ -131,7 +131,7 @@ def test_summary_of_no_table_is_not_found(url: str) -> None:
 
 
 def test_summary_of_too_many_groups_is_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("turnout.store.query.summary.MAX_GROUPS", 1)
+    monkeypatch.setattr("turnout.store.query.summary_read.MAX_GROUPS", 1)
     assert code(summary(url, by="name")) == (400, "too_many_groups")
 
 
@@ -286,7 +286,7 @@ def test_sql_that_runs_for_ever_is_ended_and_nobody_else_notices(filling: Fillin
 
 def test_sql_ends_when_its_client_goes(filling: Filling, monkeypatch: pytest.MonkeyPatch) -> None:
     ended = threading.Event()
-    original = sql_module._rows
+    original = SqlProcess.ask
 
     def watched(*arguments: Any) -> Any:
         try:
@@ -294,7 +294,7 @@ def test_sql_ends_when_its_client_goes(filling: Filling, monkeypatch: pytest.Mon
         finally:
             ended.set()
 
-    monkeypatch.setattr(sql_module, "_rows", watched)
+    monkeypatch.setattr(SqlProcess, "ask", watched)
     with serving(application(filling.database)) as url:
         with pytest.raises(httpx.ReadTimeout):
             httpx.post(f"{url}/api/sql", json={"sql": FOREVER}, timeout=0.5)

@@ -1,14 +1,23 @@
 """SELECTs over published tables: what they answer, and that there is no way from one to anything else."""
 
+import resource
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
 
 import duckdb
+import psutil
 import pytest
 
 from filling import GOLD_1, USER_1, USER_2, Filling
 from turnout.errors import TurnoutError
 from turnout.store.database import Database
 from turnout.store.query.sql import read_sql
+from turnout.store.query.sql_process import ProcessIdleError, SqlProcess, process
+from turnout.store.query.sql_worker import locked
+from turnout.testing import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +103,31 @@ REFUSED = [
     *("from 'https://example.com/x.parquet'", "from 's3://bucket/x.parquet'", "install httpfs", "load httpfs"),
     *("update extensions", "force install httpfs", "create secret (type s3)", "from duckdb_secrets()"),
     *("from postgres_scan('', 'public', 't')", "from sqlite_scan('x.db', 't')", "from mysql_query('x', 'select 1')"),
+    *("copy users_ui to 's3://bucket/x.parquet'", "copy from database a to b", "attach ':memory:' as other"),
+    *("from iceberg_scan('x')", "from delta_scan('x')", "from read_avro('x')", "from duckdb_extensions()"),
+    *(
+        "create persistent secret s (type s3)",
+        "drop secret s",
+        "from which_secret('s3://x', 's3')",
+        "from shapefile_meta('x')",
+    ),
+    *(
+        "install spatial from community",
+        "attach 'ducklake:x'",
+        "attach 'postgres:dbname=x'",
+        "from load_aws_credentials()",
+    ),
     # settings
+    *("set disabled_filesystems = ''", "set enable_external_access = true", "set lock_configuration = false"),
+    *("set allow_unredacted_secrets = true", "set allow_community_extensions = true", "set temp_directory = '/tmp'"),
+    *("set allowed_directories = ['/']", "set allowed_paths = ['/etc/passwd']", "reset lock_configuration"),
+    *(
+        "set home_directory = '/'",
+        "set secret_directory = '/'",
+        "set extension_directory = '/'",
+        "set search_path = 'x'",
+    ),
+    *("set log_query_path = '/tmp/x'", "set profiling_output = '/tmp/x'", "set max_temp_directory_size = '1TB'"),
     *("set threads = 1", "reset threads", "pragma version", "pragma database_list", "pragma enable_profiling"),
     *("set variable x = 1", "from duckdb_settings()", "from duckdb_variables()", "set memory_limit = '1TB'"),
     *("call pragma_version()", "call enable_logging()", "checkpoint", "force checkpoint"),
@@ -163,10 +196,106 @@ def test_functions_find_nothing_of_the_store_or_the_machine(database: Database, 
     assert "turnout-data" not in found
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("from read_csv('/etc/passwd')", "from read_text('/etc/passwd')", "from glob('/etc/*')", "from '/etc/passwd'"),
+        *("copy (select 1) to '/tmp/x.csv'", "attach '/tmp/x.db'", "export database '/tmp/x'", "load '/tmp/x.so'"),
+        *("install httpfs", "load httpfs", "from read_parquet('https://example.com/x')", "from 's3://bucket/x.csv'"),
+        *("set threads = 2", "set memory_limit = '1TB'", "set enable_external_access = true", "reset temp_directory"),
+        *("set disabled_filesystems = ''", "set lock_configuration = false", "create persistent secret s (type s3)"),
+        *("set log_query_path = '/tmp/x'", "set profiling_output = '/tmp/x'", "select getenv('HOME')"),
+    ],
+)
+def test_the_database_of_a_query_refuses_what_the_parser_would_let_through(text: str) -> None:
+    with closing(locked("64MB")) as connection, pytest.raises(duckdb.Error):
+        connection.execute(text).fetchall()
+
+
 def test_a_query_that_takes_too_much_memory_is_refused(database: Database) -> None:
     with pytest.raises(TurnoutError, match="memory") as caught:
         read_sql(database, "select list(i) from range(100000000) t(i)", memory="64MB")
     assert caught.value.code == "sql_refused"
+
+
+# Each makes, while it runs, what DuckDB does not count as its memory.
+HUNGRY = [
+    "select sum(length(t)) from (select distinct repeat('x', 10000000 + i::int) as t from range(50) t(i))",
+    "select max(t) from (select repeat('x', 10000000) || i as t from range(50) t(i))",
+    "select list(repeat('x', 10000000) || i) from range(50) t(i)",
+    "select string_agg(repeat('x', 10000000), ',') from range(100)",
+    "select length(repeat('x', 4000000000))",
+    "select list_aggregate(range(100000000), 'sum')",
+    "with recursive n as (select 'x' t union all select t || t from n where length(t) < 1e9) select max(t) from n",
+]
+
+
+@pytest.mark.parametrize("text", HUNGRY)
+def test_memory_of_a_query_is_bounded_by_the_system(database: Database, text: str) -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(TurnoutError, match="memory") as caught:
+        read_sql(database, text, memory="64MB")
+    assert caught.value.code == "sql_refused"
+    assert rows(database, "select count(*) from users_ui") == [(2,)]
+    children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    assert max(children, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) < 400_000  # KB
+
+
+def test_a_process_is_used_again_and_one_that_has_gone_is_replaced(database: Database) -> None:
+    assert rows(database, "select 1") == [(1,)]
+    with process() as kept:
+        pass
+    assert rows(database, "select name from users_ui limit 1") == [("Ada",)]
+    with pytest.raises(TurnoutError, match="nothing"):
+        rows(database, "select nothing from users_ui")
+    with process() as same:
+        assert same is kept
+        same.interrupt()
+    assert rows(database, "select 1") == [(1,)]
+
+
+def test_a_process_that_ends_while_it_waits_is_not_noticed(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[SqlProcess] = []
+    ask = SqlProcess.ask
+
+    def late(worker: SqlProcess, *more: Any) -> Any:
+        asked.append(worker)
+        if len(asked) == 1:
+            raise ProcessIdleError
+        return ask(worker, *more)
+
+    monkeypatch.setattr(SqlProcess, "ask", late)
+    assert rows(database, "select 1") == [(1,)]
+    assert len(set(asked)) == 2
+
+
+def test_a_process_ends_with_the_one_that_started_it() -> None:
+    program = """
+import os, threading
+from turnout.store.query.sql_process import SqlProcess
+worker = SqlProcess()
+asked = {"sql": "select sum(i % 7) from range(1000000000000) t(i)", "copied": [], "streamed": None}
+asked |= {"limit": 1, "memory": "64MB", "bytes": 64000000, "max_bytes": None}
+threading.Thread(target=worker.ask, args=(asked, ()), daemon=True).start()
+print(worker._process.pid, flush=True)
+os.kill(os.getpid(), 9)
+"""
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    wait_until(lambda: not psutil.pid_exists(int(found.stdout)))
+
+
+def test_a_table_of_many_batches_is_read_no_further_than_needed(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("turnout.store.query.sql._BATCH_ROWS", 1)
+    for _ in range(3):
+        assert len(rows(database, "select name from users_ui limit 1")) == 1
+        assert rows(database, "select count(*) from users_ui") == [(2,)]
+
+
+def test_rows_that_are_not_needed_are_not_read(database: Database) -> None:
+    assert rows(database, "select 1 from users_ui limit 0") == []
+    assert rows(database, "select count(*) from users_ui, (from users_ui limit 1)") == [(2,)]
 
 
 def test_store_is_as_before(database: Database) -> None:

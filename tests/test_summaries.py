@@ -10,6 +10,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -29,7 +30,7 @@ from turnout.serve.app import Services, create_app
 from turnout.serve.live.pace import Lane
 from turnout.serve.live.summary_history import MAX_POINTS, SummaryHistory
 from turnout.store.query.sql import read_sql
-from turnout.store.query.summary import read_summary
+from turnout.store.query.summary_read import SummaryQueries, read_summary
 from turnout.testing import wait_until
 
 OPS, WALL = "operator-token-0123456789", "viewer-token-0123456789"
@@ -103,12 +104,18 @@ def test_summaries_that_are_the_same_are_computed_once(
     filling: Filling, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     computed: list[object] = []
+    show, advance = SummaryQueries.show, SummaryQueries.advance
 
-    def counted(*arguments: Any) -> Any:
+    def shown(*arguments: Any) -> Any:
         computed.append(arguments)
-        return read_summary(*arguments)
+        return show(*arguments)
 
-    monkeypatch.setattr("turnout.serve.live.summaries.read_summary", counted)
+    def advanced(queries: SummaryQueries, kept: list[Any], *more: Any) -> Any:
+        computed.extend(kept)
+        return advance(queries, kept, *more)
+
+    monkeypatch.setattr(SummaryQueries, "show", shown)
+    monkeypatch.setattr(SummaryQueries, "advance", advanced)
     sockets = [Socket(url) for _ in range(10)]
     for socket in sockets:
         socket.send(type="summary", id="s", table="final_ui", by="name")
@@ -136,7 +143,8 @@ def test_summary_that_takes_long_is_not_computed_all_the_time(
 
     monkeypatch.setattr("turnout.serve.live.summaries.read_summary", slow)
     with Socket(url) as socket:
-        socket.send(type="summary", id="s", table="users_ui")
+        # A percentile is read anew each time.
+        socket.send(type="summary", id="s", table="users_ui", values="count,p50(age)")
         total = groups(socket).groups[0][0]
         for number in range(3):
             filling.batch(users=[{**USER_1, "userId": f"n{number}"}])
@@ -206,7 +214,7 @@ def test_summary_of_too_many_groups_is_over_with_an_error(
     with Socket(url) as socket:
         socket.send(type="summary", id="s", table="users_ui", by="name")
         groups(socket)
-        monkeypatch.setattr("turnout.store.query.summary.MAX_GROUPS", 2)
+        monkeypatch.setattr("turnout.store.query.summary_read.MAX_GROUPS", 2)
         filling.batch(users=[{**USER_1, "name": "Third"}])
         assert problem(socket) == "too_many_groups"
 
@@ -313,6 +321,8 @@ ASKED: list[dict[str, Any]] = [
     {"by": "accountType", "values": "count,sum(balance),min(age)", "sort": "accountType"},
     {"by": "age:10,accountType", "values": "count,count(name),max(balance)"},
     {"where": "age>=30", "values": "count,sum(age),count_distinct(userId)"},
+    {"where": "balance>-5", "by": "accountType,age:20", "values": "avg(balance),max(balance),min(balance),avg(age)"},
+    {"where": "accountType is not null", "values": "max(age),min(balance),sum(balance),count"},
 ]
 
 
@@ -342,7 +352,7 @@ def _value(value: str, of: list[dict[str, Any]]) -> Any:
         return len(of)
     function, _, column = value.rstrip(")").partition("(")
     present = [row[column] for row in of if row[column] is not None]
-    functions: dict[str, Any] = {"sum": sum, "min": min, "max": max}
+    functions: dict[str, Any] = {"sum": sum, "min": min, "max": max, "avg": fmean}
     if function == "count":
         return len(present)
     if function == "count_distinct":
@@ -429,10 +439,11 @@ def test_summaries_of_clients_that_have_gone_are_computed_no_more(
     filling: Filling, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     computed = threading.Event()
+    advance = SummaryQueries.advance
 
     def counted(*arguments: Any) -> Any:
         computed.set()
-        return read_summary(*arguments)
+        return advance(*arguments)
 
     with Socket(url) as socket:
         socket.send(type="summary", id="s", table="users_ui")
@@ -440,7 +451,7 @@ def test_summaries_of_clients_that_have_gone_are_computed_no_more(
         socket.send(type="unsubscribe", id="s")
         socket.send(type="status", id="t")
         wait_until(lambda: json.loads(socket.raw.recv(SECONDS))["type"] == "status")
-        monkeypatch.setattr("turnout.serve.live.summaries.read_summary", counted)
+        monkeypatch.setattr(SummaryQueries, "advance", counted)
         filling.batch(users=[{**USER_1, "userId": "u5"}])
         assert not computed.wait(0.5)
 

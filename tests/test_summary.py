@@ -18,9 +18,10 @@ from filling import Filling
 from turnout.config import Settings
 from turnout.errors import TurnoutError
 from turnout.store.database import Database
-from turnout.store.query import summary as summaries
-from turnout.store.query.summary import Group, Summary, Value, parse_by, parse_values, read_summary
-from turnout.store.query.where import parse_sort, parse_terms
+from turnout.store.query import summary_read
+from turnout.store.query.summary import Group, Summary, Value, parse_by, parse_order, parse_values
+from turnout.store.query.summary_read import read_summary
+from turnout.store.query.where import SortKey, parse_terms
 from turnout.store.query.windows import Window, read_window
 
 COLUMNS = {
@@ -108,8 +109,9 @@ def test_record_time_is_there_for_tables_of_records_only(filling: Filling) -> No
 
 def test_sort_and_limit_choose_among_all_groups(filling: Filling) -> None:
     filling.swap(users=[row(n, kind="abc"[n % 3 if n < 6 else 2]) for n in range(10)])
-    found = read_summary(filling.database, Summary("users_ui", parse_by("kind"), sort=parse_sort("-count"), limit=1))
+    found = read_summary(filling.database, Summary("users_ui", parse_by("kind"), sort=parse_order("-count"), limit=1))
     assert (found.groups.to_pylist(), found.total) == ([{"kind": "c", "count": 6}], 3)
+    assert groups(filling.database, "kind", "sum(age),count", sort=parse_order("-sum(age),-count"))[0] == ("c", None, 6)
 
 
 def test_where_is_the_filter_of_windows(filling: Filling) -> None:
@@ -119,7 +121,7 @@ def test_where_is_the_filter_of_windows(filling: Filling) -> None:
 
 def test_too_many_groups_are_refused(filling: Filling, monkeypatch: pytest.MonkeyPatch) -> None:
     filling.swap(users=[row(n) for n in range(11)])
-    monkeypatch.setattr(summaries, "MAX_GROUPS", 10)
+    monkeypatch.setattr(summary_read, "MAX_GROUPS", 10)
     with pytest.raises(TurnoutError, match="11 groups, more than 10") as caught:
         groups(filling.database, "userId", limit=1)
     assert caught.value.code == "too_many_groups"
@@ -169,6 +171,17 @@ def test_texts_are_read_with_quotes_and_widths() -> None:
     )
     assert parse_values('COUNT, sum( "a)b" ), count(*)') == (Value("count"), Value("sum", "a)b"))
     assert parse_values("") == (Value("count"),)
+    assert parse_order('-SUM( balance ), +age:10, "a,b" ,-"sum(x)"') == (
+        *(SortKey("sum(balance)", descending=True), SortKey("age:10"), SortKey("a,b")),
+        SortKey("sum(x)", descending=True),
+    )
+
+
+@pytest.mark.parametrize("text", ["-sum(age", "nothing(age)", "age count", "-"])
+def test_an_order_that_is_wrong_is_refused_as_such(text: str) -> None:
+    with pytest.raises(TurnoutError, match=r"^sort") as caught:
+        parse_order(text)
+    assert caught.value.code == "bad_sort"
 
 
 NUMBERS = st.one_of(st.none(), st.integers(-50, 50))

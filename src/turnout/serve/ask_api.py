@@ -22,7 +22,8 @@ from turnout.serve.responses import Answers
 from turnout.serve.routes import FILE, READING, Call
 from turnout.serve.schemas import Groups, SqlQuestion, SqlRows
 from turnout.store.query.sql import SqlResult, read_sql
-from turnout.store.query.summary import Summary, read_summary
+from turnout.store.query.summary import Summary
+from turnout.store.query.summary_read import read_summary
 
 MAX_BODY_BYTES = 512 * 1024
 _EXAMPLE = '{"sql": "select accountType, count(*) from final_ui group by all"}'

@@ -19,7 +19,7 @@ from turnout.errors import TurnoutError
 from turnout.plan.arrow_columns import is_plain, is_time, iso_texts
 from turnout.serve.limits import Hold
 from turnout.serve.reads import Reading
-from turnout.store.query.summary import SummaryResult
+from turnout.store.query.summary_read import SummaryResult
 from turnout.store.query.windows import Window, WindowResult, open_window
 
 log = logging.getLogger(__name__)

@@ -9,6 +9,7 @@ from starlette.datastructures import QueryParams
 from turnout.errors import TurnoutError
 from turnout.serve.formats import Export, Format
 from turnout.store.query import summary
+from turnout.store.query.summary_read import MAX_GROUPS
 from turnout.store.query.values import show
 from turnout.store.query.where import parse_columns, parse_sort, parse_terms
 from turnout.store.query.windows import Window
@@ -97,8 +98,8 @@ def summary_of(table: str, query: QueryParams) -> tuple[Export, summary.Summary]
         by=summary.parse_by(query.getlist("by")),
         values=summary.parse_values(query.getlist("values")),
         where=parse_terms(query.getlist("where")),
-        sort=parse_sort(query.getlist("sort")),
-        limit=summary.MAX_GROUPS if limit is None else limit,
+        sort=summary.parse_order(query.getlist("sort")),
+        limit=MAX_GROUPS if limit is None else limit,
     )
 
 

@@ -22,7 +22,7 @@ from turnout.config.settings import ServerSettings
 from turnout.errors import TurnoutError
 from turnout.serve.limits import Buckets, Rate, one_less
 from turnout.serve.threads import Threads, Turns
-from turnout.store.database import Database
+from turnout.store.database import Database, Interruptible
 from turnout.store.query.kept_orders import KeptOrders
 
 T = TypeVar("T")
@@ -44,7 +44,7 @@ class Reading:
     _database: Database
     max_bytes: int | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _cursors: list[duckdb.DuckDBPyConnection] = field(default_factory=list)
+    _cursors: list[Interruptible] = field(default_factory=list)
     _ended: TurnoutError | None = None
 
     @contextlib.contextmanager
@@ -55,7 +55,7 @@ class Reading:
             yield cursor
 
     @contextlib.contextmanager
-    def ending(self, connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    def ending(self, connection: Interruptible) -> Iterator[None]:
         """Have the statements of a connection interrupted when the read is ended."""
         # Under the lock, so that none is interrupted after it was closed.
         with self._lock:

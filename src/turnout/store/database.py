@@ -60,6 +60,12 @@ PUBLISHED = "SELECT generation FROM turnout.published"
 _FETCHED_BY_ID = 1_000
 
 
+class Interruptible(Protocol):
+    """Work that can be ended from another thread: a connection, or a process."""
+
+    def interrupt(self) -> None: ...
+
+
 class Readable(Protocol):
     """What can be read: the store, or one read of it that others can end."""
 
@@ -70,8 +76,8 @@ class Readable(Protocol):
     def read(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
         """One snapshot: all that is read inside is of one moment."""
 
-    def ending(self, connection: duckdb.DuckDBPyConnection) -> AbstractContextManager[None]:
-        """Work on another connection, which ends where the read is ended."""
+    def ending(self, connection: Interruptible) -> AbstractContextManager[None]:
+        """Work elsewhere, which ends where the read is ended."""
 
 
 class Database:
@@ -143,7 +149,7 @@ class Database:
         with self.transaction() as cursor:
             yield cursor
 
-    def ending(self, connection: duckdb.DuckDBPyConnection) -> AbstractContextManager[None]:
+    def ending(self, connection: Interruptible) -> AbstractContextManager[None]:
         """Nobody ends a read of the store itself."""
         return nullcontext()
 

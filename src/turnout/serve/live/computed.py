@@ -6,15 +6,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TypeVar
 
 from turnout.serve.live.hub import Position, Readers, Shared, clients_of
 from turnout.serve.live.outbox import Subscription
 from turnout.serve.live.pace import LEAST_PAUSE_SECONDS, pause_seconds
 from turnout.serve.reads import Reading
-from turnout.store.feed import Delta
-from turnout.store.query.windows import Positions, Window
+from turnout.store.query.windows import Window
 
 T = TypeVar("T")
 
@@ -29,18 +28,11 @@ class SharedComputed(Shared):
         self._took_seconds = 0.0
         self._answered = False
 
-    @property
-    def wanted(self) -> None:
-        """Its tables are read again, so nobody has to collect what changed in them."""
-
     def join(self, subscription: Subscription, seen: Position | None) -> None:
         self._subscriptions[subscription] = seen
         if self._answered:
             self._send_to(subscription)
             self._count(self._size)
-
-    def look(self, positions: Positions, deltas: Mapping[str, Mapping[Position, Delta | None]]) -> None:
-        self.told(positions.of(self.window.table), {})
 
     async def _advance(self) -> None:
         if self._answered and self._is_current():

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,6 +22,7 @@ from turnout.serve.formats import to_json
 from turnout.serve.limits import HeldBytes
 from turnout.serve.live.outbox import Subscription, problem_body
 from turnout.serve.live.pace import Pace
+from turnout.serve.live.summary_rounds import SummaryRounds
 from turnout.serve.reads import Reads
 from turnout.serve.threads import Threads
 from turnout.store.database import Database
@@ -64,6 +65,7 @@ class Readers:
     large_merger: Merger[Any]
     sql_memory: str = "512MB"
     pace: Pace = field(default_factory=Pace)
+    rounds: SummaryRounds = field(default_factory=SummaryRounds)
 
 
 class Shared:
@@ -125,6 +127,14 @@ class Shared:
         self._told = position
         if not self._is_current():
             self._woken.set()
+
+    def _known_deltas(self, since: Position, columns: Collection[str]) -> list[Delta]:
+        """What led from `since` to where the table is; empty where a step, or a column of it, is not known."""
+        if self._told is None or self._told[0] != since[0]:
+            return []
+        found = [self._deltas.get((since[0], later)) for later in range(since[1] + 1, self._told[1] + 1)]
+        known = [delta for delta in found if delta is not None and delta.tells(columns)]
+        return known if len(known) == len(found) else []
 
     def _is_current(self) -> bool:
         """Whether all that was told has been sent: what is read can be newer than what was told."""

@@ -20,7 +20,7 @@ from turnout.messages import (
 )
 from turnout.serve.limits import Buckets, Rate
 from turnout.serve.threads import Threads
-from turnout.store.query.summary import Summary, parse_by, parse_values
+from turnout.store.query.summary import Summary, parse_by, parse_order, parse_values
 from turnout.store.query.where import Term, parse_columns, parse_sort, parse_terms
 from turnout.store.query.windows import Window
 
@@ -111,7 +111,9 @@ def _subject(asked: ClientMessage) -> Subject | None:
         return AskedSql(asked.sql, asked.limit, None if asked.live else next(_NUMBERS))
     if isinstance(asked, SummaryRequest):
         by, values, where = parse_by(asked.by), parse_values(asked.values), _terms(asked.where)
-        return AskedSummary(Summary(asked.table, by, values, where, parse_sort(asked.sort), asked.limit), asked.history)
+        return AskedSummary(
+            Summary(asked.table, by, values, where, parse_order(asked.sort), asked.limit), asked.history
+        )
     if not isinstance(asked, WindowRequest):
         return None
     return Window(

@@ -32,6 +32,10 @@ class SharedSql(SharedComputed):
         self._shown: _Shown | None = None
         self._positions: Positions | None = None
 
+    @property
+    def wanted(self) -> None:
+        """Its tables are read again, so nobody has to collect what changed in them."""
+
     def look(self, positions: Positions, deltas: Mapping[str, Mapping[Position, Delta | None]]) -> None:
         self._positions = positions
         if not self._is_current():

@@ -207,12 +207,8 @@ class SharedWindow(Shared):
         # Where rows can share a place in the order, held rows have no clear end.
         if shown is None or told is None or split_name(self.window.table)[0] in WITHOUT_ORDER:
             return None
-        (generation, version), columns = shown.position, shown.order.columns
-        found = [self._deltas.get((generation, later)) for later in range(version + 1, told[1] + 1)]
-        deltas = [delta for delta in found if delta is not None and delta.tells(columns)]
-        if generation != told[0] or not found or len(deltas) < len(found):
-            return None
-        return Due(shown.order, deltas, lambda sifted: self._advanced(shown, told, sifted))
+        deltas = self._known_deltas(shown.position, shown.order.columns)
+        return Due(shown.order, deltas, lambda sifted: self._advanced(shown, told, sifted)) if deltas else None
 
     def _advanced(self, shown: _Shown, position: Position, changes: Sequence[Sifted]) -> _Shown | None:
         """The window after some changes, without reading the table; None where it has to be read."""

@@ -1,14 +1,14 @@
-"""Somebody's own SELECT over the published tables, in a database of its own.
+"""Somebody's own SELECT over the published tables, in a database and a process of its own.
 
 The query never touches the store: the columns that it names are copied, of one moment, into a DuckDB in memory that has
-no files, no network, no settings to change and a bound of memory. So whatever a query finds a way to, nothing is there.
-DuckDB's own parser says which tables and columns it names, and that it is one SELECT.
+no files, no network, no settings to change and a bound of memory (`sql_worker.py`). So whatever a query finds a way to,
+nothing is there. DuckDB's own parser says which tables and columns it names, and that it is one SELECT.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +20,8 @@ from turnout.errors import TurnoutError
 from turnout.plan.columns import ColumnType
 from turnout.plan.joins import quoted
 from turnout.store.database import Readable
+from turnout.store.query.sql_process import ProcessEndedError, ProcessIdleError, process
+from turnout.store.query.sql_worker import locked
 from turnout.store.query.values import show
 from turnout.store.query.windows import Column, Snapshot, open_snapshot
 
@@ -30,16 +32,10 @@ DEFAULT_ROWS = 1_000
 # Table functions that need nothing but their arguments.
 _TABLE_FUNCTIONS = ("range", "generate_series", "unnest")
 _HINT = "write one SELECT over published tables; GET /api/tables lists them"
-_BATCH_ROWS = 2_000
-_SETTINGS = {
-    "enable_external_access": "false",
-    "autoinstall_known_extensions": "false",
-    "autoload_known_extensions": "false",
-    "python_enable_replacements": "false",
-    "temp_directory": "",
-    # One query takes one core at most: the others are for batches and viewers.
-    "threads": "1",
-}
+_BATCH_ROWS = 50_000
+# To read the text of a query, which is bounded.
+_PARSER_MEMORY = "64MB"
+_UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,25 +63,64 @@ class Query:
 
 def read_sql(database: Readable, text: str, limit: int = DEFAULT_ROWS, memory: str = "512MB") -> SqlResult:
     """The rows of a SELECT, `limit` at most."""
-    with closing(duckdb.connect(":memory:", config={**_SETTINGS, "memory_limit": memory})) as room:
-        room.execute("SET TimeZone = 'UTC'; SET lock_configuration = true")
-        with open_snapshot(database) as snapshot, database.ending(room):
-            query = parse_query(room, text, snapshot.names)
-            # Before the rows: another statement would end their stream.
-            versions = tuple(snapshot.version(snapshot.table(name)) for name in query.tables)
-            try:
-                _copy_tables(room, snapshot, query)
-                columns, rows = _rows(room, query.text, limit + 1, database.max_bytes)
-            except duckdb.OutOfMemoryException as error:
-                raise _refused(
-                    f"the query needs more than the {memory} of memory that one may have",
-                    "name only the columns that you need, narrow the rows, or group them",
-                ) from error
-            except duckdb.Error as error:
-                raise _refused(_first_line(error), _HINT) from error
-            tables = tuple(query.tables)
-            complete = rows.num_rows <= limit
-            return SqlResult(snapshot.published, columns, rows.slice(0, limit), complete, tables, versions)
+    with open_snapshot(database) as snapshot:
+        with closing(locked(_PARSER_MEMORY)) as parser:
+            query = parse_query(parser, text, snapshot.names)
+        # Before the rows: another statement would end their stream.
+        versions = tuple(snapshot.version(snapshot.table(name)) for name in query.tables)
+        # A table that is read once comes as a stream while the query runs, the last one of all.
+        streamed = next((name for name, times in query.tables.items() if times == 1), None)
+        copied = [name for name in query.tables if name != streamed]
+        asked = {
+            "sql": query.text,
+            "copied": copied,
+            "streamed": streamed,
+            "limit": limit + 1,
+            "memory": memory,
+            "bytes": _bytes(memory),
+            "max_bytes": database.max_bytes,
+        }
+        names = [*copied, *([] if streamed is None else [streamed])]
+        head, rows = _answer(database, asked, lambda: (_columns(snapshot, name, query) for name in names))
+        if rows is None:
+            raise _failed(head, memory, database.max_bytes)
+        columns, rows = _shown(rows, head["kinds"])
+        complete = rows.num_rows <= limit
+        return SqlResult(snapshot.published, columns, rows.slice(0, limit), complete, tuple(query.tables), versions)
+
+
+def _answer(
+    database: Readable, asked: Mapping[str, Any], tables: Callable[[], Iterable[pa.RecordBatchReader]]
+) -> tuple[dict[str, Any], pa.Table | None]:
+    while True:
+        try:
+            with process() as worker, database.ending(worker):
+                return worker.ask(asked, tables())
+        except ProcessIdleError:
+            continue
+        except ProcessEndedError:
+            return {"memory": True}, None
+
+
+def _failed(head: Mapping[str, Any], memory: str, max_bytes: int | None) -> TurnoutError:
+    if "error" in head:
+        return _refused(_first_line(head["error"]), _HINT)
+    if "too_large" in head:
+        return TurnoutError(
+            code="answer_too_large",
+            message=f"sql: the rows have more than the {(max_bytes or 0) // 1_000_000} MB allowed",
+            hint="ask for fewer rows or columns, or group them",
+        )
+    return _refused(
+        f"the query needs more than the {memory} of memory that one may have",
+        "name only the columns that you need, narrow the rows, or group them",
+    )
+
+
+def _bytes(memory: str) -> int:
+    """`512MB` as a number, as DuckDB reads it."""
+    number = memory.rstrip("BGKMTbgikmt ")
+    return int(float(number) * _UNITS[memory[len(number) :].strip().upper()])
 
 
 def parse_query(room: duckdb.DuckDBPyConnection, text: str, known: list[str]) -> Query:
@@ -179,43 +214,20 @@ class _Reader:
             )
 
 
-def _copy_tables(room: duckdb.DuckDBPyConnection, snapshot: Snapshot, query: Query) -> None:
-    """The tables of a query under their names. A table that is read once comes as a stream, the last one of all."""
-    streamed = next((name for name, times in query.tables.items() if times == 1), None)
-    for name in sorted(query.tables, key=lambda name: name == streamed):
-        table = snapshot.table(name)
-        chosen = [c for c in table.columns if query.all_columns or c.casefold() in query.names]
-        columns = ", ".join(quoted(column) for column in chosen or list(table.columns)[:1])
-        rows = snapshot.query(f"SELECT {columns} FROM {table.source}", []).to_arrow_reader(50_000)
-        if name == streamed:
-            room.register(name, rows)
-        else:
-            room.register("_copied", rows)
-            room.execute(f"CREATE TABLE {quoted(name)} AS FROM _copied")
-            room.unregister("_copied")
+def _columns(snapshot: Snapshot, name: str, query: Query) -> pa.RecordBatchReader:
+    """The rows of a table with the columns that a query can name."""
+    table = snapshot.table(name)
+    chosen = [c for c in table.columns if query.all_columns or c.casefold() in query.names]
+    columns = ", ".join(quoted(column) for column in chosen or list(table.columns)[:1])
+    return snapshot.query(f"SELECT {columns} FROM {table.source}", []).to_arrow_reader(_BATCH_ROWS)
 
 
-def _rows(
-    room: duckdb.DuckDBPyConnection, text: str, limit: int, max_bytes: int | None
-) -> tuple[tuple[Column, ...], pa.Table]:
-    reader = room.execute(text).to_arrow_reader(_BATCH_ROWS)
-    kinds = [ColumnType.from_duckdb(str(described[1])) for described in room.description or ()]
-    batches, taken, size = [], 0, 0
-    for batch in reader:
-        batches.append(batch.slice(0, limit - taken))
-        taken += batches[-1].num_rows
-        size += batches[-1].nbytes
-        if max_bytes is not None and size > max_bytes:
-            raise TurnoutError(
-                code="answer_too_large",
-                message=f"sql: the rows have more than the {max_bytes // 1_000_000} MB allowed",
-                hint="ask for fewer rows or columns, or group them",
-            )
-        if taken >= limit:
-            break
-    rows = pa.Table.from_batches(batches, reader.schema)
+def _shown(rows: pa.Table, kinds: Sequence[str]) -> tuple[tuple[Column, ...], pa.Table]:
+    """Rows with types and names that tables have."""
     names = list(_unique(rows.column_names))
-    shown = [_as_declarable(column, kind) for column, kind in zip(rows.columns, kinds, strict=True)]
+    shown = [
+        _as_declarable(column, ColumnType.from_duckdb(kind)) for column, kind in zip(rows.columns, kinds, strict=True)
+    ]
     columns = tuple(Column(name, kind) for name, (_, kind) in zip(names, shown, strict=True))
     return columns, pa.table([values for values, _ in shown], names=names)
 
@@ -247,7 +259,7 @@ def _unique(names: list[str]) -> Iterator[str]:
         yield made
 
 
-def _first_line(error: BaseException) -> str:
+def _first_line(error: object) -> str:
     return _shortened(str(error).strip().split("\n", 1)[0])
 
 

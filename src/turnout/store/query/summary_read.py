@@ -1,0 +1,207 @@
+"""Summaries of a table: read at once, or kept up to date by the rows that each batch removed and added.
+
+Kept groups are merged with changed rows in a small DuckDB beside the store, by the same SQL that reads them, so both
+are the same numbers. Where changed rows do not tell (the last row with the greatest value has gone, percentiles), the
+table is read again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from turnout.store.database import Readable, registered
+from turnout.store.feed import MAX_DELTA_ROWS, Delta
+from turnout.store.query.summary import RECORD_TIME, Summary, bad
+from turnout.store.query.summary_sql import NUMBER, RECORD_MS, SIGN, TOTAL, Statement, compile_summary
+from turnout.store.query.windows import Column, open_snapshot
+
+MAX_GROUPS = 100_000
+"""More groups than that are a mistake: nobody reads them, and each costs memory in the store."""
+
+MAX_KEPT_GROUPS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryResult:
+    """Groups of one moment; `total` counts all of them, not only these."""
+
+    table: str
+    generation: int
+    version: int
+    by: tuple[str, ...]
+    columns: tuple[Column, ...]
+    groups: pa.Table
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeptGroups:
+    """All groups of a summary with their parts, as they were at one position of its table."""
+
+    summary: Summary
+    statement: Statement
+    position: tuple[int, int]
+    groups: pa.Table
+
+    def advanced(self, merged: pa.Table, steps: int) -> Advanced | None:
+        """With groups as `Statement.merge` answers them, so many versions later; None where they are not sure."""
+        if merged.num_rows > MAX_KEPT_GROUPS or not _is_sure(self.statement, merged):
+            return None
+        generation, version = self.position
+        groups = merged.select(self.groups.column_names)
+        kept = KeptGroups(self.summary, self.statement, (generation, version + steps), groups)
+        shown = merged.slice(0, self.statement.limit).select([f"c{n}" for n in range(len(self.statement.columns))])
+        return kept, _result(self.summary, self.statement, kept.position, shown, merged.num_rows)
+
+
+Advanced = tuple[KeptGroups, SummaryResult]
+"""Groups after some changes, and what is shown of them."""
+
+
+def keepable(summary: Summary) -> bool:
+    """Whether changed rows can tell what becomes of it: they have no times of records."""
+    functions = {value.function for value in summary.values}
+    return functions <= {"count", "sum", "avg", "min", "max"} and all(g.column != RECORD_TIME for g in summary.by)
+
+
+def columns_of(summary: Summary) -> frozenset[str]:
+    """The columns that a row is counted by."""
+    values = (value.column for value in summary.values if value.column is not None)
+    return frozenset([*(group.column for group in summary.by), *values, *(term.column for term in summary.where)])
+
+
+def read_summary(database: Readable, summary: Summary) -> SummaryResult:
+    """What is shown, of one moment."""
+    with open_snapshot(database) as snapshot:
+        table = snapshot.table(summary.table)
+        statement = compile_summary(summary, table.columns, RECORD_MS in table.hidden)
+        text = statement.show(f"({statement.read(table.source)})")
+        try:
+            found = snapshot.query(text, statement.parameters).to_arrow_table()
+        except (duckdb.ConversionException, duckdb.OutOfRangeException) as error:
+            raise _too_large() from error
+        return _result(summary, statement, (table.generation, snapshot.version(table)), *_totalled(found))
+
+
+def read_groups(database: Readable, summary: Summary) -> KeptGroups | None:
+    """All groups, of one moment, to be kept; None where they are too many, or cannot be kept exactly."""
+    with open_snapshot(database) as snapshot:
+        table = snapshot.table(summary.table)
+        statement = compile_summary(summary, table.columns, RECORD_MS in table.hidden)
+        text = f"{statement.read_kept(table.source)} LIMIT {MAX_KEPT_GROUPS + 1}"
+        try:
+            groups = snapshot.query(text, statement.parameters).to_arrow_table()
+        except (duckdb.ConversionException, duckdb.OutOfRangeException) as error:
+            raise _too_large() from error
+        if groups.num_rows > MAX_KEPT_GROUPS or not _is_sure(statement, groups):
+            return None
+        return KeptGroups(summary, statement, (table.generation, snapshot.version(table)), groups)
+
+
+class SummaryQueries(threading.local):
+    """Calculations on kept groups; a database for each thread, so that none waits."""
+
+    def __init__(self) -> None:
+        self._connection = duckdb.connect(config={"threads": 1})
+        self._connection.execute("SET TimeZone = 'UTC'")
+
+    def show(self, kept: KeptGroups) -> SummaryResult:
+        with registered(self._connection, kept=kept.groups):
+            try:
+                found = self._connection.execute(kept.statement.show("kept")).to_arrow_table()
+            except (duckdb.ConversionException, duckdb.OutOfRangeException) as error:
+                raise _too_large() from error
+        return _result(kept.summary, kept.statement, kept.position, *_totalled(found))
+
+    def advance(self, kept: Sequence[KeptGroups], deltas: Sequence[Delta]) -> list[Advanced | None]:
+        """Several summaries after the same changes; None for those whose table has to be read.
+
+        Those of one shape are one query: most of the time of a small one is its planning.
+        """
+        if sum(delta.size for delta in deltas) > MAX_DELTA_ROWS:
+            return [None] * len(kept)
+        shapes: dict[Hashable, list[int]] = {}
+        for number, one in enumerate(kept):
+            shapes.setdefault((one.statement.shape, str(one.groups.schema)), []).append(number)
+        found: list[Advanced | None] = [None] * len(kept)
+        cells = self._load(deltas, kept)
+        for numbers in shapes.values():
+            # A sum that does not fit: reading tells which.
+            with contextlib.suppress(duckdb.ConversionException, duckdb.OutOfRangeException):
+                for number, made in zip(numbers, self._merge([kept[n] for n in numbers], cells), strict=True):
+                    found[number] = kept[number].advanced(made, len(deltas))
+        return found
+
+    def _load(self, deltas: Sequence[Delta], kept: Sequence[KeptGroups]) -> Mapping[str, str]:
+        """Changed rows as a table, with a column for each SQL that summaries have of rows: planned once for all."""
+        known = set.intersection(*(set(delta.removed.column_names) for delta in deltas))
+        names = sorted(name for name in known if not name.startswith("_"))
+        rows = pa.concat_tables(
+            side.select(names).append_column(SIGN, pa.repeat(pa.scalar(sign, pa.int64()), side.num_rows))
+            for delta in deltas
+            for side, sign in ((delta.removed, -1), (delta.added, 1))
+        )
+        texts = dict.fromkeys(text for one in kept for text in one.statement.of_row.values())
+        cells = {text: f"_{number}" for number, text in enumerate(texts)}
+        made = ", ".join(["*", *(f"{text} AS {name}" for text, name in cells.items())])
+        with registered(self._connection, coming=rows):
+            self._connection.execute(f"CREATE OR REPLACE TABLE changed AS SELECT {made} FROM coming")
+        return cells
+
+    def _merge(self, kept: Sequence[KeptGroups], cells: Mapping[str, str]) -> Iterator[pa.Table]:
+        """Summaries of one shape after the changes."""
+        rows, parameters = ["SELECT * FROM kept"], []
+        for number, one in enumerate(kept):
+            columns = [f"{number}", *(cells[text] for text in one.statement.of_row.values())]
+            rows.append(f"SELECT {', '.join(columns)} FROM changed WHERE {one.statement.where}")
+            parameters += one.statement.parameters
+        groups = pa.concat_tables(_numbered(one.groups, number) for number, one in enumerate(kept))
+        with registered(self._connection, kept=groups):
+            text = kept[0].statement.merge(" UNION ALL ".join(rows))
+            made = self._connection.execute(text, parameters).to_arrow_table().combine_chunks()
+        for number in range(len(kept)):
+            yield made.filter(pc.field(NUMBER) == number)
+
+
+def _numbered(groups: pa.Table, number: int) -> pa.Table:
+    return groups.add_column(0, NUMBER, pa.repeat(pa.scalar(number, pa.int32()), groups.num_rows))
+
+
+def _is_sure(statement: Statement, groups: pa.Table) -> bool:
+    """Whether all parts are known: each end still has a row, and all values were added exactly."""
+    # Null: there is no value.
+    least = (pc.min(groups[f"k{number}"]).as_py() for number in statement.ends)
+    unsure = (pc.max(groups[name]).as_py() for name in statement.unsure)
+    return all(count is None or count > 0 for count in least) and not any(unsure)
+
+
+def _result(
+    summary: Summary, statement: Statement, position: tuple[int, int], groups: pa.Table, total: int
+) -> SummaryResult:
+    if total > MAX_GROUPS:
+        raise bad(
+            "by",
+            f"{total} groups, more than {MAX_GROUPS}",
+            "group by a column with fewer values, or in wider bins; or use `where`",
+            "too_many_groups",
+        )
+    columns = tuple(Column(name, kind.name) for name, kind in statement.columns.items())
+    by = tuple(group.name for group in summary.by)
+    groups = groups.rename_columns([column.name for column in columns])
+    return SummaryResult(summary.table, *position, by, columns, groups, total)
+
+
+def _totalled(found: pa.Table) -> tuple[pa.Table, int]:
+    """Groups with their total in a column, apart."""
+    return found.drop_columns([TOTAL]), found.column(TOTAL)[0].as_py() if found.num_rows else 0
+
+
+def _too_large() -> Exception:
+    return bad("values", "a sum does not fit its type", "use avg, or a filter that leaves fewer or smaller numbers")

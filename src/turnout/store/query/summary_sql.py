@@ -1,0 +1,314 @@
+"""The SQL of a summary: the parts of each group, and what is shown of them.
+
+A *part* is a number of a group that rows can be added to and taken from: how many rows, a sum, the greatest value and
+how many have it. What is shown (`avg`) is calculated of parts, so a summary that is read and one that is kept up to
+date by changed rows (`summary_read.py`) are one calculation. Sums of doubles are exact, so they do not depend on the
+order of the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+
+from turnout.errors import TurnoutError
+from turnout.plan.columns import ColumnType
+from turnout.plan.joins import quoted
+from turnout.store.query.summary import BY_HINT, PERCENTILES, RECORD_TIME, UNIT_SECONDS, Group, Summary, Value, bad
+from turnout.store.query.values import show
+from turnout.store.query.where import compile_where
+
+RECORD_MS = "_ts"
+TOTAL = "_total"
+SIGN = "_sign"
+"""1 in rows that came, -1 in rows that went."""
+
+NUMBER = "_number"
+"""Tells groups of several summaries apart."""
+
+MOST_COUNTED = 100
+"""How many rows with the greatest value are counted when a table is read: as many may go until it is read again."""
+
+_INT64 = ColumnType.parse("int64")
+_DOUBLE = ColumnType.parse("double")
+_TIMESTAMP = ColumnType.parse("timestamp")
+_WHOLE = "DECIMAL(38,0)"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """`read` is calculated of all rows of a group; `row` is what one row adds to it, in the type `kind`.
+
+    `merge`: how two of them are one: sum, min or max; empty where changed rows do not tell it.
+    """
+
+    read: str
+    row: str = "NULL"
+    kind: str = "BIGINT"
+    merge: str = "sum"
+
+    @property
+    def is_end(self) -> bool:
+        """Whether it is the value at an end, which is lost when its last row goes."""
+        return self.merge in ("min", "max")
+
+
+_ROWS = Part("count(*)", "1")
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A summary over a table that is still to be named. `g0`, `p0`, `c0` stand for groups, parts and what is shown:
+    a name that was asked for may be anything."""
+
+    groups: tuple[str, ...]
+    parts: tuple[Part, ...]
+    shown: tuple[str, ...]
+    where: str
+    parameters: list[object]
+    order: str
+    limit: int
+    columns: Mapping[str, ColumnType]
+    unsure: tuple[str, ...]
+    """Parts that count values which cannot be added exactly."""
+
+    @property
+    def ends(self) -> list[int]:
+        return [number for number, part in enumerate(self.parts) if part.is_end]
+
+    def read(self, source: str) -> str:
+        """All groups with their parts; parameters: `parameters`."""
+        return self._grouped([*self._names(), *self._read_parts()], f"{source} WHERE {self.where}")
+
+    def read_kept(self, source: str) -> str:
+        """The same, to be kept: also how many rows have the value at each end, not more than were counted."""
+        tops = [f"{self.parts[n].merge}({self.parts[n].row}, {MOST_COUNTED}) AS k{n}" for n in self.ends]
+        groups = self._grouped([*self._names(), *self._read_parts(), *tops], f"{source} WHERE {self.where}")
+        counted = [f"CAST(nullif(len(list_filter(k{n}, lambda v: v = p{n})), 0) AS BIGINT) AS k{n}" for n in self.ends]
+        return f"SELECT * REPLACE ({', '.join(counted)}) FROM ({groups})" if counted else groups
+
+    def show(self, groups: str) -> str:
+        """What is shown of `groups`, in order, each with the number of all."""
+        return (
+            f"SELECT *, count(*) OVER () AS {TOTAL} FROM (SELECT {self._shown()} FROM {groups}) "
+            f"ORDER BY {self.order} LIMIT {self.limit}"
+        )
+
+    @property
+    def shape(self) -> Hashable:
+        """Summaries of one shape, whose groups have the same types, can be merged by one query."""
+        return self.shown, self.order, tuple((part.merge, part.kind) for part in self.parts)
+
+    @property
+    def of_row(self) -> dict[str, str]:
+        """A row that came or went as a group of its own: the names of groups, parts and counts, and their SQL."""
+        made = {f"g{number}": text for number, text in enumerate(self.groups)}
+        for n, part in enumerate(self.parts):
+            signed = (
+                f"CASE WHEN {SIGN} > 0 THEN CAST({part.row} AS {part.kind}) ELSE -CAST({part.row} AS {part.kind}) END"
+            )
+            made[f"p{n}"] = part.row if part.is_end else signed
+        return made | {f"k{n}": f"CASE WHEN {self.parts[n].row} IS NOT NULL THEN {SIGN} END" for n in self.ends}
+
+    def merge(self, rows: str) -> str:
+        """Of kept groups and changed `rows`, of several summaries, groups as of `read_kept` and what is shown."""
+        names = [NUMBER, *(f"g{n}" for n in range(len(self.groups)))]
+        made = [
+            f"any_value(m{n}) AS p{n}" if part.is_end else f"CAST(sum(p{n}) AS {part.kind}) AS p{n}"
+            for n, part in enumerate(self.parts)
+        ]
+        # A group without rows is none, but where there is only one.
+        some = " HAVING sum(p0) > 0" if self.groups else ""
+        ends = [f"{self.parts[n].merge}(p{n}) FILTER (k{n} > 0) AS m{n}" for n in self.ends]
+        made += [f"CAST(sum(k{n}) FILTER (p{n} = m{n}) AS BIGINT) AS k{n}" for n in self.ends]
+        same = " AND ".join(f"r.{name} IS NOT DISTINCT FROM e.{name}" for name in names)
+        joined = f"r JOIN (SELECT {', '.join([*names, *ends])} FROM r GROUP BY ALL) e ON {same}" if ends else "r"
+        chosen = ", ".join([*(f"r.{name}" for name in names), *made])
+        return (
+            f"WITH r AS MATERIALIZED ({rows}) SELECT *, {self._shown()} "
+            f"FROM (SELECT {chosen} FROM {joined} GROUP BY ALL{some}) ORDER BY {NUMBER}, {self.order}"
+        )
+
+    def _shown(self) -> str:
+        texts = [*(f"g{n}" for n in range(len(self.groups))), *self.shown]
+        return ", ".join(f"{text} AS c{number}" for number, text in enumerate(texts))
+
+    def _names(self) -> list[str]:
+        return [f"{text} AS g{number}" for number, text in enumerate(self.groups)]
+
+    def _read_parts(self) -> list[str]:
+        return [
+            f"{part.read} AS p{n}" if part.merge != "sum" else f"CAST({part.read} AS {part.kind}) AS p{n}"
+            for n, part in enumerate(self.parts)
+        ]
+
+    def _grouped(self, columns: list[str], source: str) -> str:
+        return f"SELECT {', '.join(columns)} FROM {source}{' GROUP BY ALL' if self.groups else ''}"
+
+
+def compile_summary(summary: Summary, columns: Mapping[str, ColumnType], dated: bool) -> Statement:
+    """The statement of a summary; `dated`: the table has the times of its records."""
+    condition, parameters = compile_where(summary.where, columns)
+    made: dict[str, ColumnType] = {}
+    groups: list[str] = []
+    for group in summary.by:
+        text, made[group.name] = _grouped(group, columns, dated)
+        groups.append(text)
+    parts, shown = _Parts(), []
+    for value in summary.values:
+        if value.name in made:
+            raise bad(
+                "values", f"{show(value.name)} is also a column of `by`", "give the column bins, or leave one out"
+            )
+        text, made[value.name] = _calculated(value, columns, parts)
+        shown.append(text)
+    return Statement(
+        tuple(groups),
+        tuple(parts.numbers),
+        tuple(shown),
+        condition,
+        parameters,
+        _order(summary, made),
+        summary.limit,
+        made,
+        tuple(parts.unsure),
+    )
+
+
+class _Parts:
+    """The parts of a summary, each once; the first counts the rows."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[Part, int] = {_ROWS: 0}
+        self.unsure: list[str] = []
+
+    def name(self, part: Part) -> str:
+        return f"p{self.numbers.setdefault(part, len(self.numbers))}"
+
+
+def _grouped(group: Group, columns: Mapping[str, ColumnType], dated: bool) -> tuple[str, ColumnType]:
+    if group.column == RECORD_TIME and RECORD_TIME not in columns:
+        if not dated:
+            raise bad("by", f"this table has no {RECORD_TIME}: its rows are not Kafka records", BY_HINT)
+        name, kind = f"make_timestamptz({RECORD_MS} * 1000)", _TIMESTAMP
+    else:
+        _known(group.column, columns, "by")
+        name, kind = quoted(group.column), columns[group.column]
+    if group.width is None:
+        return name, kind
+    if kind.name in ("timestamp", "date"):
+        return _time_bin(group, name, kind), kind
+    if not _is_number(kind) or group.unit:
+        what = "a number has a width without a unit" if _is_number(kind) else f"{kind.name} has no bins"
+        raise bad("by", f"{group.name}: {what}", BY_HINT)
+    return _number_bin(group.width, name, kind)
+
+
+def _time_bin(group: Group, name: str, kind: ColumnType) -> str:
+    width = group.width or Decimal(0)
+    if not group.unit:
+        raise bad("by", f"{group.name}: the width of a time has a unit", BY_HINT)
+    seconds = width * UNIT_SECONDS[group.unit]
+    if kind.name == "date":
+        if seconds % UNIT_SECONDS["d"]:
+            raise bad("by", f"{group.name}: a date has bins of whole days", BY_HINT)
+        days = int(seconds) // UNIT_SECONDS["d"]
+        number = f"date_diff('day', DATE '1970-01-01', {name})"
+        return f"(DATE '1970-01-01' + CAST({_floor(number, days)} AS INTEGER))"
+    microseconds = int(seconds * 1_000_000)
+    if not microseconds:
+        raise bad("by", f"{group.name}: a bin is a microsecond at least", BY_HINT)
+    return f"make_timestamptz({_floor(f'epoch_us({name})', microseconds)})"
+
+
+def _number_bin(width: Decimal, name: str, kind: ColumnType) -> tuple[str, ColumnType]:
+    """The lower end of a number's bin: whole where the numbers and the width are."""
+    if kind.name in ("int32", "int64") and width == width.to_integral_value():
+        return _floor(f"CAST({name} AS BIGINT)", int(width)), _INT64
+    digits = max(0, -int(width.as_tuple().exponent))
+    return f"round(floor(CAST({name} AS DOUBLE) / {width}) * {width}, {digits})", _DOUBLE
+
+
+def _floor(number: str, width: int) -> str:
+    """The greatest multiple of `width` that is not above the whole `number`."""
+    # DuckDB's remainder has the sign of the number.
+    return f"({number} - ((({number}) % {width}) + {width}) % {width})"
+
+
+def _calculated(value: Value, columns: Mapping[str, ColumnType], parts: _Parts) -> tuple[str, ColumnType]:
+    if value.column is None:
+        return parts.name(_ROWS), _INT64
+    _known(value.column, columns, "values")
+    name, kind = quoted(value.column), columns[value.column]
+    if value.function == "count_distinct":
+        return parts.name(Part(f"count(DISTINCT {name})", merge="")), _INT64
+    if value.function in ("min", "max"):
+        return parts.name(Part(f"{value.function}({name})", name, kind.duckdb, value.function)), kind
+    if value.function in PERCENTILES and kind.name in ("date", "timestamp"):
+        return parts.name(Part(f"quantile_disc({name}, {PERCENTILES[value.function]})", merge="")), kind
+    counted = Part(f"count({name})", f"({name} IS NOT NULL)")
+    if value.function == "count":
+        return parts.name(counted), _INT64
+    if not _is_number(kind):
+        numbers = ", ".join(column for column, other in columns.items() if _is_number(other)) or "none"
+        hint = f"columns that are numbers: {numbers}"
+        raise bad("values", f"{value.name} needs a number; {show(value.column)} is {kind.name}", hint)
+    if value.function in PERCENTILES:
+        quantile = f"quantile_cont(CAST({name} AS DOUBLE), {PERCENTILES[value.function]})"
+        return parts.name(Part(quantile, merge="")), _DOUBLE
+    count, (total, wide) = parts.name(counted), _sum(name, kind, parts)
+    if value.function == "avg":
+        return f"CASE WHEN {count} > 0 THEN CAST({total} AS DOUBLE) / {count} END", _DOUBLE
+    # Of no values it is null, also where there were some before.
+    return f"CASE WHEN {count} > 0 THEN CAST({total} AS {wide.duckdb}) END", wide
+
+
+def _sum(name: str, kind: ColumnType, parts: _Parts) -> tuple[str, ColumnType]:
+    if kind.name in ("int32", "int64"):
+        return parts.name(Part(f"sum({name})", name, _WHOLE)), _INT64
+    if kind.name.startswith("decimal"):
+        scale = kind.name.rpartition(",")[2].rstrip(")")
+        wide = ColumnType.parse(f"decimal(38,{scale})")
+        return parts.name(Part(f"sum({name})", name, wide.duckdb)), wide
+    return _exact_sum(f"CAST({name} AS DOUBLE)", parts), _DOUBLE
+
+
+def _exact_sum(number: str, parts: _Parts) -> str:
+    """The sum of doubles by whole numbers: 1024ths of them, and 2**60ths of what is left.
+
+    That is exact for all below 2**53 that have no bits below 2**-70. Where there are others, it is DuckDB's sum.
+    """
+    scaled = f"({number} * 1024)"
+    left = f"(({scaled} - floor({scaled})) * {2**60})"
+    fits = f"(abs({number}) < {2**53} AND {left} = floor({left}))"
+    upper, lower = (f"CASE WHEN {fits} THEN CAST({text} AS BIGINT) END" for text in (f"floor({scaled})", left))
+    unsure = parts.name(Part(f"count(*) FILTER (NOT {fits})", f"CAST(NOT {fits} AS TINYINT)"))
+    parts.unsure.append(unsure)
+    # No row adds to it: it is shown of groups that were just read only.
+    plain = parts.name(Part(f"sum({number})", "NULL", "DOUBLE"))
+    whole, rest = (parts.name(Part(f"sum({text})", text, _WHOLE)) for text in (upper, lower))
+    exact = f"CAST({whole} AS DOUBLE) / 1024 + CAST({rest} AS DOUBLE) / {2**70}"
+    return f"(CASE WHEN coalesce({unsure}, 0) = 0 THEN {exact} ELSE {plain} END)"
+
+
+def _order(summary: Summary, made: Mapping[str, ColumnType]) -> str:
+    """By what was asked, then by the groups themselves, so that the order is total."""
+    names = list(made)
+    parts = []
+    for key in summary.sort:
+        if key.column not in made:
+            hint = f"sort by: {', '.join(names)}"
+            raise TurnoutError(code="bad_sort", message=f"sort: no column {show(key.column)}", hint=hint)
+        parts.append(f"c{names.index(key.column)} {'DESC' if key.descending else 'ASC'} NULLS LAST")
+    parts += [f"c{number} ASC NULLS LAST" for number in range(len(summary.by))]
+    return ", ".join(parts) or "c0"
+
+
+def _is_number(kind: ColumnType) -> bool:
+    return kind.name in ("int32", "int64", "float", "double") or kind.name.startswith("decimal")
+
+
+def _known(name: str, columns: Mapping[str, ColumnType], place: str) -> None:
+    if name not in columns:
+        raise bad(place, f"no column {show(name)}", f"columns: {', '.join(columns)}")
