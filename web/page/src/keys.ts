@@ -10,6 +10,7 @@ export interface Keys {
   otherTable(step: number): void;
   clear(): void;
   columns(): void;
+  chart(): void;
 }
 
 const LISTED: [string, string][] = [
@@ -19,6 +20,7 @@ const LISTED: [string, string][] = [
   ["s", "go to the swap form"],
   ["[  ]", "table before, table after"],
   ["c", "choose columns"],
+  ["h", "open or close the chart"],
   ["x", "clear filters and order"],
   ["?", "this help"],
   ["↑ ↓ ← →", "move among cells; Ctrl goes to the edge, Page Up/Down, Home and End jump"],
@@ -52,6 +54,7 @@ function actionOf(key: string, keys: Keys): (() => void) | undefined {
     t: keys.toTables,
     s: keys.toSwap,
     c: keys.columns,
+    h: keys.chart,
     x: keys.clear,
   };
   return Object.hasOwn(actions, key) ? actions[key] : undefined;

@@ -1,7 +1,7 @@
 // The page, put together: one client, the parts that show what it tells, and the address. Nothing here can change a row.
 
 import { connect, type ConnectionState, type Status } from "@turnout/client";
-import { emptyView, fromHash, toHash, type View } from "./address";
+import { emptyView, fromHash, toHash, type Place, type View } from "./address";
 import { ConnectionSign } from "./connection";
 import { byId, say } from "./dom";
 import { downloadCsv } from "./download";
@@ -15,6 +15,7 @@ import { TableList } from "./tables";
 import { startTheme } from "./theme";
 import { HISTORY_SHOWN, showTimeline } from "./timeline";
 import { storedToken, TokenPrompt } from "./token";
+import "uplot/dist/uPlot.min.css";
 import "./page.css";
 
 const TABLES_MS = 2000;
@@ -30,7 +31,7 @@ const client = connect({ client: "page", ...(token === null ? {} : { token }) })
 const header = new Header();
 const sign = new ConnectionSign(client);
 const swap = new SwapForm(client);
-const list = new TableList((table) => open(emptyView(table)));
+const list = new TableList(openTable);
 const pane = new Pane(client, { onView: showAddress, onRows: onRows });
 const prompt = new TokenPrompt(token, (given) => {
   token = given;
@@ -47,10 +48,11 @@ startKeys({
   },
   otherTable: (step) => {
     const next = list.neighbour(pane.view.table, step);
-    if (next) open(emptyView(next));
+    if (next) openTable(next);
   },
   clear: () => pane.clear(),
   columns: () => pane.openColumns(),
+  chart: () => pane.toggleChart(),
 });
 startLayout();
 
@@ -61,23 +63,32 @@ client.window(
   { onRows: (rows, info) => onHistory(rows, info.columns), onError: () => undefined },
 );
 const linked = fromHash(location.hash);
-if (linked) open(linked);
+if (linked) open(linked.view);
 window.addEventListener("hashchange", () => {
-  const view = fromHash(location.hash);
-  if (view && toHash(view) !== toHash(pane.view)) open(view);
+  const place = fromHash(location.hash);
+  if (place && toHash(place) !== toHash(placeNow())) open(place.view);
 });
 document.addEventListener("visibilitychange", () => void readTables());
 
 function open(view: View): void {
   pane.open(view);
   list.choose(view.table);
-  showAddress(view);
+  showAddress();
 }
 
-function showAddress(view: View): void {
-  const hash = toHash(view);
+// Another table keeps a chart open: which one fits it is found anew.
+function openTable(table: string): void {
+  open({ ...emptyView(table), chart: pane.view.chart && "auto" });
+}
+
+function placeNow(): Place {
+  return { view: pane.view, sql: null };
+}
+
+function showAddress(): void {
+  const hash = toHash(placeNow());
   if (location.hash !== hash) history.replaceState(null, "", hash);
-  sign.showTab(view.table);
+  sign.showTab(pane.view.table);
 }
 
 function onConnection(state: ConnectionState): void {
