@@ -40,7 +40,7 @@ export const RECORD_TIME = "_time";
 
 const OF_NUMBERS = ["sum", "avg", "min", "max", "p50", "p95", "p99"];
 export const VALUES: readonly [string, string][] = [
-  ["count", "number of rows"],
+  ["count", "rows"],
   ["sum", "sum of"],
   ["avg", "average of"],
   ["min", "least"],
@@ -76,7 +76,7 @@ export function valueName({ value, of }: Chart): string {
 // For people: "number of rows by accountType".
 export function titleOf(chart: Chart): string {
   const value = VALUES.find(([name]) => name === chart.value)?.[1] ?? chart.value;
-  const what = chart.value === "count" ? value : `${value} ${chart.of}`;
+  const what = chart.value === "count" ? "number of rows" : `${value} ${chart.of}`;
   const by = chart.by === RECORD_TIME ? "time of the record" : chart.by;
   const bins = chart.kind === "histogram" && chart.width ? ` in steps of ${chart.width}` : "";
   const time = chart.kind === "line" ? `, last ${chart.minutes === 1 ? "minute" : `${chart.minutes} minutes`}` : "";

@@ -11,6 +11,7 @@ export interface Keys {
   clear(): void;
   columns(): void;
   chart(): void;
+  toSql(): void;
 }
 
 const LISTED: [string, string][] = [
@@ -21,6 +22,7 @@ const LISTED: [string, string][] = [
   ["[  ]", "table before, table after"],
   ["c", "choose columns"],
   ["h", "open or close the chart"],
+  ["q", "ask in SQL; there Ctrl+Enter runs, Ctrl+Space completes"],
   ["x", "clear filters and order"],
   ["?", "this help"],
   ["↑ ↓ ← →", "move among cells; Ctrl goes to the edge, Page Up/Down, Home and End jump"],
@@ -55,13 +57,14 @@ function actionOf(key: string, keys: Keys): (() => void) | undefined {
     s: keys.toSwap,
     c: keys.columns,
     h: keys.chart,
+    q: keys.toSql,
     x: keys.clear,
   };
   return Object.hasOwn(actions, key) ? actions[key] : undefined;
 }
 
 function isTyping(target: EventTarget | null): boolean {
-  return target instanceof HTMLElement && target.closest("input, textarea, select, [popover]") !== null;
+  return target instanceof HTMLElement && target.closest("input:not([type=radio], [type=checkbox]), textarea, select, [contenteditable], [popover]") !== null;
 }
 
 function openHelp(): void {

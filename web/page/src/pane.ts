@@ -98,6 +98,11 @@ export class Pane {
     this.ask();
   }
 
+  // What to look at later: nothing is asked for before it is opened.
+  prepare(view: View): void {
+    this.view = view;
+  }
+
   change(part: Partial<View>): void {
     this.view = { ...this.view, ...part };
     this.events.onView(this.view);

@@ -3,7 +3,7 @@
 
 import uPlot from "uplot";
 import { brief, clock, momentText, type Bars, type Bins, type Lines, type Shape } from "./shape";
-import { drawMarks } from "./marks";
+import { drawMarks, MARK_HEIGHT, markRows } from "./marks";
 import { colour, FONT, textWidth, lineColour } from "./ink";
 
 const BAR_HEIGHT = 34;
@@ -51,8 +51,7 @@ export class Plot {
 
   private get size(): { width: number; height: number } {
     const { clientWidth: width, clientHeight: height } = this.host;
-    // Taller than wide says no more, and is harder to read.
-    if (this.shape?.kind !== "bars") return { width, height: Math.min(height - 2, Math.max(260, width * 0.95)) };
+    if (this.shape?.kind !== "bars") return { width, height };
     const bars = Math.max(1, this.shape.values.length);
     return { width, height: Math.max(bars * LEAST_BAR_HEIGHT, Math.min(height - 2, bars * BAR_HEIGHT)) };
   }
@@ -204,7 +203,7 @@ function lineOptions(shape: () => Lines, lines: number): Part {
     return zeroBased(min, max);
   };
   return {
-    padding: [10, 14, 0, 0],
+    padding: [() => 10 + markRows(shape().swaps.length) * MARK_HEIGHT, 14, 0, 0],
     scales: { x: { time: true, range: () => [shape().from, shape().times.at(-1) ?? 0] }, y: { range: flat } },
     axes: [
       {
