@@ -11,6 +11,7 @@ export interface Keys {
   clear(): void;
   columns(): void;
   chart(): void;
+  views(): void;
   toSql(): void;
 }
 
@@ -22,6 +23,7 @@ const LISTED: [string, string][] = [
   ["[  ]", "table before, table after"],
   ["c", "choose columns"],
   ["h", "open or close the chart"],
+  ["v", "saved views"],
   ["q", "ask in SQL; there Ctrl+Enter runs, Ctrl+Space completes"],
   ["x", "clear filters and order"],
   ["?", "this help"],
@@ -57,6 +59,7 @@ function actionOf(key: string, keys: Keys): (() => void) | undefined {
     s: keys.toSwap,
     c: keys.columns,
     h: keys.chart,
+    v: keys.views,
     q: keys.toSql,
     x: keys.clear,
   };

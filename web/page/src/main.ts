@@ -1,6 +1,6 @@
 // The page, put together: one client, the parts that show what it tells, and the address. Nothing here can change a row.
 
-import { connect, type ConnectionState, type Status } from "@turnout/client";
+import { connect, type ConnectionState, type Status, type TableInfo } from "@turnout/client";
 import { emptyView, fromHash, toHash, type Place, type SqlText, type View } from "./address";
 import { ConnectionSign } from "./connection";
 import { byId, say } from "./dom";
@@ -9,6 +9,8 @@ import { startKeys } from "./keys";
 import { Pane } from "./pane";
 import { startPopover } from "./popover";
 import type { Rows } from "./rows";
+import { fromSaved, toSaved } from "./saved";
+import { SavedMenu } from "./saved-menu";
 import { SqlPane } from "./sql-pane";
 import { Header } from "./status";
 import { SwapForm } from "./swap";
@@ -28,6 +30,7 @@ let token = storedToken();
 let generation: number | null = null;
 let tablesTimer = 0;
 let sqlShown = false;
+let tables: readonly TableInfo[] = [];
 
 const client = connect({ client: "page", ...(token === null ? {} : { token }) });
 const header = new Header();
@@ -36,6 +39,10 @@ const swap = new SwapForm(client);
 const list = new TableList(openTable, () => openSql(null));
 const pane = new Pane(client, { onView: showAddress, onRows: onRows });
 const sql = new SqlPane(client, { onText: showAddress, token: () => token });
+const saved = new SavedMenu(client, {
+  make: (name) => toSaved(name, pane.view, columnsOf(pane.view.table)),
+  onOpen: (view) => open(fromSaved(view, columnsOf(view.table))),
+});
 const prompt = new TokenPrompt(token, (given) => {
   token = given;
   client.reconnect({ token: given });
@@ -60,6 +67,7 @@ startKeys({
   clear: onTable(() => pane.clear()),
   columns: onTable(() => pane.openColumns()),
   chart: onTable(() => pane.toggleChart()),
+  views: onTable(() => saved.open()),
   toSql: () => {
     if (!sqlShown) openSql(null);
     sql.focus();
@@ -111,6 +119,10 @@ function showTab(asSql: boolean): void {
 // Another table keeps a chart open: which one fits it is found anew.
 function openTable(table: string): void {
   open({ ...emptyView(table), chart: pane.view.chart && "auto" });
+}
+
+function columnsOf(table: string): string[] {
+  return tables.find(({ name }) => name === table)?.columns.map(({ name }) => name) ?? [];
 }
 
 function placeNow(): Place {
@@ -168,8 +180,8 @@ async function readTables(): Promise<void> {
   clearTimeout(tablesTimer);
   if (document.hidden || client.connection.state !== "live") return;
   try {
-    const tables = await client.tables();
-    list.show(tables);
+    tables = await client.tables();
+    list.show([...tables]);
     sql.setTables(tables);
     const first = list.first;
     if (!pane.view.table && first) {
