@@ -2,7 +2,7 @@
 // numbers of another one come, and through swaps.
 
 import { TurnoutError, type SummaryInfo, type SummarySubscription, type TurnoutClient } from "@turnout/client";
-import { changeKind, groupable, summaryOf, titleOf, type Chart, type Chosen, type Kind } from "./chart";
+import { changeKind, groupable, RECORD_TIME, summaryOf, titleOf, type Chart, type Chosen, type Kind } from "./chart";
 import { firstChart, firstWidth, type Question } from "./chart-first";
 import { ChartForm } from "./chart-form";
 import { showLegend, showNumbers } from "./chart-numbers";
@@ -10,7 +10,6 @@ import { byId, setText } from "./dom";
 import type { Plot } from "./plot";
 import { sameColumns, type Column } from "./rows";
 import { binText, brief, clock, exact, numbersOf, shapeOf, type Answer, type Shape } from "./shape";
-import { isOperation } from "./tables";
 
 const TICK_MS = 1000;
 
@@ -33,6 +32,7 @@ export class ChartPane {
   private current: Asked | null = null;
   private pending: Asked | null = null;
   private shown: { chart: Chart; answer: Answer; shape: Shape } | null = null;
+  private readonly withTimes = new Map<string, boolean>();
   private resolving = "";
   private numbersAt = 0;
   private skewMs = 0;
@@ -64,6 +64,7 @@ export class ChartPane {
     this.box.hidden = chosen === null;
     if (chosen === null) return this.close();
     void this.load();
+    this.findTimes();
     if (chosen !== "auto") this.fillForm(chosen);
     if (chosen === "auto" || (chosen.kind === "histogram" && !chosen.width)) void this.resolve(chosen);
     else this.ask(chosen);
@@ -79,7 +80,21 @@ export class ChartPane {
   }
 
   private get dated(): boolean {
-    return !isOperation(this.question.table);
+    return this.withTimes.get(this.question.table) ?? false;
+  }
+
+  // Whether the rows of a table are Kafka records, which have times, is not told: asked once.
+  private findTimes(): void {
+    const { table } = this.question;
+    if (this.withTimes.has(table)) return;
+    this.withTimes.set(table, false);
+    const answered = (dated: boolean): void => {
+      this.withTimes.set(table, dated);
+      sub.close();
+      if (dated && table === this.question.table && this.chosen && this.chosen !== "auto") this.fillForm(this.chosen);
+    };
+    const options = { table, by: `${RECORD_TIME}:365d`, limit: 1 };
+    const sub = this.client.liveSummary(options, { onRows: () => answered(true), onError: () => answered(false) });
   }
 
   private get known(): readonly Column[] | null {
@@ -101,7 +116,7 @@ export class ChartPane {
     this.resolving = asked;
     try {
       const chart = chosen === "auto" ? await firstChart(this.client, question.table, known) : chosen;
-      const column = groupable("histogram", known, this.dated).find(({ name }) => name === chart.by);
+      const column = groupable("histogram", known, true).find(({ name }) => name === chart.by);
       const width = chart.kind === "histogram" && column ? await firstWidth(this.client, question, column) : chart.width;
       // Somebody may have chosen something else meanwhile.
       if (this.chosen === chosen && this.question === question) this.onChart({ ...chart, width: width || "1" });
@@ -226,6 +241,8 @@ export class ChartPane {
   private toggleNumbers(): void {
     const on = this.box.classList.toggle("as-numbers");
     byId("chart-numbers").setAttribute("aria-pressed", String(on));
+    // What scrolls must be reached by keys.
+    byId("chart-scroll").tabIndex = on ? 0 : -1;
   }
 
   private fillForm(chart: Chart): void {

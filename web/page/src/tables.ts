@@ -42,8 +42,6 @@ export function exampleOf(table: string, columns: readonly Column[]): string {
   return [counted && `${counted.name} >= 30`, text && `${text.name} contains an`].filter(Boolean).join(", ");
 }
 
-export const isOperation = (table: string): boolean => OPERATIONS.includes(baseName(table));
-
 export const isJournal = (table: string): boolean => JOURNALS.includes(baseName(table));
 
 // The joined views first: they are what people come for. They are the tables that no source writes to.
