@@ -67,8 +67,8 @@ def test_chart_is_there_at_one_click_and_follows_data_filter_and_swap(visit: Vis
     site.fill(120)
     shows(visit, site, by="accountType", sort="-count", where="age<30")
     assert "bronze" not in visit.chart_numbers()
-    page.get_by_label("value").select_option("avg")
-    page.get_by_label("of", exact=True).select_option("age")
+    page.get_by_role("combobox", name="value", exact=True).select_option("avg")
+    page.get_by_role("combobox", name="of", exact=True).select_option("age")
     title(page, "average of age by accountType")
     wait_until(lambda: "accountType" in page.locator("#chart-table thead").inner_text(), what="the table")
     expect(page.locator("#chart-table thead")).to_contain_text("avg(age)")
@@ -85,15 +85,15 @@ def test_histogram_has_steps_that_fit_or_that_somebody_gives(visit: Visit, site:
     by_five = site.summary(by="age:5")
     first = next(iter(by_five))
     wait_until(lambda: visit.chart_numbers().get(f"{first} – {int(first) + 5}") == by_five[first], what="the bins")
-    page.get_by_label("steps of").fill("10x")
+    page.get_by_role("textbox", name="steps of").fill("10x")
     page.keyboard.press("Enter")
-    expect(page.get_by_label("steps of")).to_have_attribute("aria-invalid", "true")
-    page.get_by_label("steps of").fill("10")
+    expect(page.get_by_role("textbox", name="steps of")).to_have_attribute("aria-invalid", "true")
+    page.get_by_role("textbox", name="steps of").fill("10")
     page.keyboard.press("Enter")
     title(page, "number of rows by age in steps of 10")
     bins = {f"{low} – {int(low) + 10}": values for low, values in site.summary(by="age:10").items()}
     wait_until(lambda: visit.chart_numbers() == bins, what="wider bins")
-    page.get_by_label("by", exact=True).select_option("balance")
+    page.get_by_role("combobox", name="by", exact=True).select_option("balance")
     expect(page.locator("#chart-title")).to_contain_text("by balance in steps of")
     expect(page.locator("#chart-note")).to_contain_text("without balance")
     # The rows of a source are Kafka records, and have their times.
@@ -102,7 +102,7 @@ def test_histogram_has_steps_that_fit_or_that_somebody_gives(visit: Visit, site:
     expect(page.locator("#chart-title")).to_contain_text("number of rows by")
     page.get_by_text("Histogram").click()
     expect(page.locator("#chart-by option[value='_time']")).to_have_count(1)
-    page.get_by_label("by", exact=True).select_option("_time")
+    page.get_by_role("combobox", name="by", exact=True).select_option("_time")
     expect(page.locator("#chart-title")).to_contain_text("time of the record in steps of")
     expect(page.locator("#chart-table tbody tr").first).to_contain_text("2026-01-01")
 
@@ -135,7 +135,7 @@ def test_link_shows_the_same_in_another_browser(site: Asked) -> None:
     }
     with site.visit(place=place) as visit:
         visit.wait_for_rows()
-        visit.page.get_by_label("steps of").fill("5")
+        visit.page.get_by_role("textbox", name="steps of").fill("5")
         visit.page.keyboard.press("Enter")
         title(visit.page, "sum of balance by age in steps of 5")
         wait_until(lambda: "30 – 35" in visit.chart_numbers(), what="the bins")

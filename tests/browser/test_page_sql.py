@@ -122,7 +122,7 @@ def test_live_sql_follows_batches_and_swaps_and_other_sql_does_not(site: Asked) 
         site.fill(100)
         wait_until(lambda: cells(visit.page) == counts(site), what="the rows of the other generation")
         assert cells(still.page) == before
-        still.page.get_by_label("live").check()
+        still.page.get_by_role("checkbox", name="live").check()
         wait_until(lambda: cells(still.page) == counts(site), what="the rows of now")
         assert still.page.url == visit.page.url
 
