@@ -71,7 +71,7 @@ class Asked:
             tab.page.add_init_script(f"sessionStorage.setItem('turnout.token', '{token}')")
             tab.open(f"#{urlencode(texts(place))}" if place else "")
             yield tab
-            assert tab.console == []
+            assert tab.console == [], tab.console
 
 
 def texts(place: dict[str, Any]) -> dict[str, str]:

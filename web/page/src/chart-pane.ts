@@ -117,9 +117,11 @@ export class ChartPane {
     try {
       const chart = chosen === "auto" ? await firstChart(this.client, question.table, known) : chosen;
       const column = groupable("histogram", known, true).find(({ name }) => name === chart.by);
-      const width = chart.kind === "histogram" && column ? await firstWidth(this.client, question, column) : chart.width;
+      // A column that is not there has any width: the server says what is wrong.
+      const found = column ? () => firstWidth(this.client, question, column) : () => "1";
+      const width = chart.kind === "histogram" ? await found() : "";
       // Somebody may have chosen something else meanwhile.
-      if (this.chosen === chosen && this.question === question) this.onChart({ ...chart, width: width || "1" });
+      if (this.chosen === chosen && this.question === question) this.onChart({ ...chart, width });
     } catch (error) {
       if (this.question === question) this.showProblem(error);
     } finally {

@@ -19,6 +19,9 @@ import { startTheme } from "./theme";
 import { HISTORY_SHOWN, showTimeline } from "./timeline";
 import { storedToken, TokenPrompt } from "./token";
 import "uplot/dist/uPlot.min.css";
+import "./grid.css";
+import "./chart.css";
+import "./ask.css";
 import "./page.css";
 
 const TABLES_MS = 2000;

@@ -47,6 +47,21 @@ const LOOK = EditorView.theme({
   ".cm-completionMatchedText": { textDecoration: "none", fontWeight: "700" },
 });
 
+// Text typed over a selection is put in by us. A browser that does it keeps the look of what was there by a style of its
+// own, which the server's Content-Security-Policy refuses.
+const OVER_SELECTION = EditorView.domEventHandlers({
+  beforeinput(event, view) {
+    const { main } = view.state.selection;
+    const text = event.data;
+    if (event.inputType !== "insertText" || !text || main.empty || view.composing) return false;
+    const insert = () => view.state.update(view.state.replaceSelection(text), { userEvent: "input.type", scrollIntoView: true });
+    const handlers = view.state.facet(EditorView.inputHandler);
+    if (!handlers.some((handle) => handle(view, main.from, main.to, text, insert))) view.dispatch(insert());
+    event.preventDefault();
+    return true;
+  },
+});
+
 export class SqlEditor {
   private readonly view: EditorView;
   private readonly language = new Compartment();
@@ -68,6 +83,7 @@ export class SqlEditor {
         bracketMatching(),
         closeBrackets(),
         placeholder("select … from …"),
+        OVER_SELECTION,
         syntaxHighlighting(COLOURS),
         LOOK,
         this.language.of(this.support()),
