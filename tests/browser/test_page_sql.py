@@ -91,7 +91,7 @@ def test_sql_error_is_one_line_with_its_hint_and_the_rows_stay(visit: Visit, sit
     page = visit.page
     page.locator("#sql-open").click()
     write(page, BY_KIND)
-    page.get_by_role("button", name="Run").click()
+    page.get_by_role("button", name="Run", exact=True).click()
     wait_until(lambda: cells(page) == counts(site), what="the rows")
     problem = page.locator("#sql-problem")
     for text, said in (
@@ -125,7 +125,7 @@ def test_live_sql_follows_batches_and_swaps_and_other_sql_does_not(site: Asked) 
         assert cells(still.page) == before
         still.page.get_by_role("checkbox", name="live").check()
         wait_until(lambda: cells(still.page) == counts(site), what="the rows of now")
-        assert still.page.url == visit.page.url
+        assert still.page.url.partition("sql=")[2] == visit.page.url.partition("sql=")[2]
 
 
 def test_sql_is_sorted_here_opened_and_exported_in_every_format(visit: Visit, site: Asked, tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_sql_is_sorted_here_opened_and_exported_in_every_format(visit: Visit, si
             page.get_by_role("button", name=name, exact=True).click()
         assert download.value.suggested_filename == f"sql.{name.lower()}"
         download.value.save_as(tmp_path / name)
-    assert (tmp_path / "CSV").read_text().splitlines()[0] == "accountType,n"
+    assert (tmp_path / "CSV").read_text().splitlines()[0] == '"accountType","n"'
     answer = json.loads((tmp_path / "JSON").read_text())
     expected = [[str(row["accountType"] or "null"), str(row["n"])] for row in answer["rows"]]
     assert expected == counts(site)
@@ -195,7 +195,7 @@ def test_viewer_has_no_sql_and_is_told_why_when_a_link_has(site: Asked) -> None:
     with site.visit(VIEWER, {"sql": "select 1"}) as visit:
         expect(visit.page.locator("#sql-refused")).to_contain_text("access.sql")
         expect(visit.page.locator("#sql-editor")).to_be_hidden()
-        expect(visit.page.get_by_role("button", name="Run")).to_be_hidden()
+        expect(visit.page.get_by_role("button", name="Run", exact=True)).to_be_hidden()
         visit.page.locator("#tables [data-table='users_ui']").click()
         visit.wait_for_rows()
 

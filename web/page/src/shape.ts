@@ -76,14 +76,18 @@ function binsOf(chart: Chart, { groups, columns, by }: Answer): Bins {
 
 const binNumber = (start: number, width: number): number => Math.round(start / width);
 
-// The groups that are largest now, each over all moments; a group that was not there has a gap.
+// The groups that are largest now, then those that were there before, as another generation may have had others. Each
+// goes over all moments; where a group was not there it has a gap.
 function linesOf(chart: Chart, { groups, columns, by, past }: Answer, now: number): Lines {
   const points = past?.points ?? [];
   const end = Math.max(now, points.at(-1)?.time ?? 0);
   const from = end - chart.minutes * 60_000;
   const key = (group: readonly unknown[]): string => JSON.stringify(group.slice(0, by.length));
   const moments = points.map((point) => new Map(point.groups.map((group) => [key(group), numeric(group[by.length])])));
-  const lines = groups.slice(0, MOST_LINES).map((group) => {
+  const before = points.toReversed().flatMap((point) => point.groups);
+  const known = new Map<string, readonly unknown[]>();
+  for (const group of [...groups, ...before]) if (!known.has(key(group))) known.set(key(group), group);
+  const lines = [...known.values()].slice(0, MOST_LINES).map((group) => {
     const values = moments.map((moment) => moment.get(key(group)) ?? null);
     const name = by.length ? labelOf(group[0], columns[0]?.type ?? "") : valueName(chart);
     // Now is as the last moment was.

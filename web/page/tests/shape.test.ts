@@ -89,6 +89,14 @@ describe("lines", () => {
     expect(shape.swaps).toEqual([{ time: 1_090_500, generation: 2 }]);
   });
 
+  test("go on showing groups that only the generation before had", () => {
+    const shape = shapeOf(chart, { ...found, groups: [["b", 6]] }, 1_100_000) as Lines;
+    expect(shape.lines).toEqual([
+      { name: "b", values: [null, 5, 6, 6] },
+      { name: "a", values: [1, 2, null, null] },
+    ]);
+  });
+
   test("are read newest first, with the swap at its moment", () => {
     const numbers = numbersOf(chart, shapeOf(chart, found, 1_100_000), found);
     expect(numbers.head).toEqual(["time", "b", "a", "swap"]);
