@@ -50,7 +50,7 @@ export class ChartForm {
       radio.disabled = kind === "histogram" && kind !== chart.kind && groupable(kind, columns, dated).length === 0;
     }
     const names = groupable(chart.kind, columns, dated).map(({ name }) => [name, name === RECORD_TIME ? "time of the record" : name]);
-    setOptions(this.by, chart.kind === "line" ? [["", "nothing (all rows)"], ...names] : names, chart.by);
+    setOptions(this.by, chart.kind === "line" ? [["", "all rows"], ...names] : names, chart.by);
     setOptions(this.value, VALUES.filter(([value]) => value === "count" || countable(value, columns).length > 0), chart.value);
     setOptions(this.of, countable(chart.value, columns).map(({ name }) => [name, name]), chart.of);
     byId("chart-of-field").hidden = chart.value === "count";
