@@ -56,6 +56,61 @@ _PROBE = (
 )
 
 
+# The same for a chart: frames without any ink on its canvas.
+_CHART_PROBE = """() => {
+  const probe = { frames: 0, empty: 0 };
+  window.chartProbe = probe;
+  const small = new OffscreenCanvas(24, 24).getContext("2d", { willReadFrequently: true });
+  const look = () => {
+    small.clearRect(0, 0, 24, 24);
+    for (const canvas of document.querySelectorAll("#chart-plot canvas")) small.drawImage(canvas, 0, 0, 24, 24);
+    probe.frames += 1;
+    if (!small.getImageData(0, 0, 24, 24).data.some((value) => value > 0)) probe.empty += 1;
+    requestAnimationFrame(look);
+  };
+  requestAnimationFrame(look);
+}"""
+
+# The numbers of the chart, as those who hear the page have them: by the first cell of each row.
+_CHART_NUMBERS = """() => Object.fromEntries([...document.querySelectorAll("#chart-table tbody tr")]
+  .map((row) => [...row.children].map((cell) => cell.textContent))
+  .map(([name, ...values]) => [name, values]))"""
+
+# The texts on the screen with a contrast below 4.5 to what is behind them (3 for large ones).
+FAINT = """() => {
+  const parse = (text) => text.match(/[\\d.]+/g).map(Number);
+  const light = ([r, g, b]) => {
+    const part = (value) => (value /= 255) <= 0.03928 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
+    return 0.2126 * part(r) + 0.7152 * part(g) + 0.0722 * part(b);
+  };
+  const behind = (element) => {
+    for (let at = element; at; at = at.parentElement) {
+      const colour = parse(getComputedStyle(at).backgroundColor);
+      if (colour[3] === undefined || colour[3] === 1) return colour;
+    }
+    return [255, 255, 255];
+  };
+  const faint = [];
+  for (const element of document.querySelectorAll("body *")) {
+    const own = [...element.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
+    const style = getComputedStyle(element);
+    if (!own || !element.checkVisibility({ opacityProperty: true })) continue;
+    if (element.closest("[disabled], [aria-disabled=true]")) continue;
+    const [a, b] = [light(parse(style.color)), light(behind(element))].sort((x, y) => y - x);
+    const ratio = (a + 0.05) / (b + 0.05);
+    const text = element.textContent.trim().slice(0, 30);
+    if (ratio < 4.5) faint.push(`${element.tagName} ${element.className} ${text} ${ratio.toFixed(2)}`);
+  }
+  return faint;
+}"""
+
+# Controls that nobody could name to somebody who does not see them.
+NAMELESS = """() => [...document.querySelectorAll("button, input, select, textarea, dialog, aside, nav, main")]
+  .filter((element) => !(element.labels?.length || element.getAttribute("aria-label") || element.textContent.trim()
+    || element.getAttribute("aria-labelledby") || element.closest("#popover")))
+  .map((element) => element.outerHTML.slice(0, 120))"""
+
+
 @contextmanager
 def chromium() -> Iterator[Browser]:
     """One browser for many visits."""
@@ -79,6 +134,7 @@ class Visit:
     url: str
     errors: list[str] = field(default_factory=list)
     foreign: list[str] = field(default_factory=list)
+    console: list[str] = field(default_factory=list)
 
     def open(self, hash_: str = "") -> Page:
         self.page.goto(f"{self.url}/{hash_}")
@@ -89,6 +145,17 @@ class Visit:
 
     def frames(self) -> dict[str, Any]:
         found: dict[str, Any] = self.page.evaluate("window.probe")
+        return found
+
+    def watch_chart(self) -> None:
+        self.page.evaluate(_CHART_PROBE)
+
+    def chart_frames(self) -> dict[str, int]:
+        found: dict[str, int] = self.page.evaluate("window.chartProbe")
+        return found
+
+    def chart_numbers(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = self.page.evaluate(_CHART_NUMBERS)
         return found
 
     def keys(self) -> list[str]:
@@ -142,6 +209,7 @@ def visiting(browser: Browser, url: str, **options: Any) -> Iterator[Visit]:
     visit.page.on(
         "console", lambda said: visit.errors.append(said.text) if "Content Security Policy" in said.text else None
     )
+    visit.page.on("console", lambda said: visit.console.append(said.text) if said.type == "error" else None)
     try:
         yield visit
         assert visit.errors == []

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from looking import PHONE, Visit, chromium, visiting
+from looking import FAINT, NAMELESS, PHONE, Visit, chromium, visiting
 from playwright.sync_api import Browser, Locator, Page, expect
 from playwright.sync_api import TimeoutError as PlaywrightTimeoutError
 
@@ -301,6 +301,30 @@ def test_swap_leaves_no_empty_frame_and_never_mixes_generations(visit: Visit, si
     expect(page.locator("#place")).to_contain_text(f"generation {generation + 1},")
 
 
+def test_chart_moves_with_the_data_and_through_a_swap_without_an_empty_frame(visit: Visit, site: Site) -> None:
+    def by_kind() -> dict[str, list[str]]:
+        answer = site.turnout.get("/api/tables/final_ui/summary?by=accountType&sort=-count")
+        return {
+            str(group["accountType"]).replace("None", "null"): [f"{group['count']:,}"] for group in answer["groups"]
+        }
+
+    page = visit.page
+    site.show("a")
+    visit.wait_for_rows("a")
+    page.get_by_role("button", name="Chart").click()
+    expect(page.locator("#chart-title")).to_have_text("number of rows by accountType")
+    wait_until(lambda: visit.chart_numbers() == by_kind(), what="the numbers of the chart")
+    visit.watch_chart()
+    site.write("accounts", "a", {"ID": "a00003", "accountType": "bronze", "balance": 1.0})
+    wait_until(lambda: "bronze" in visit.chart_numbers(), what="a new group")
+    site.show("b")
+    visit.wait_for_rows("b")
+    wait_until(lambda: "bronze" not in visit.chart_numbers(), what="the numbers of the other generation")
+    assert visit.chart_numbers() == by_kind()
+    visit.wait_for("window.chartProbe.frames > 5", "some frames")
+    assert visit.chart_frames()["empty"] == 0, visit.chart_frames()
+
+
 def test_swap_form_completes_topics_tries_without_swapping_and_rolls_back(page: Page, site: Site) -> None:
     site.show("b")
     site.show("a")
@@ -390,14 +414,14 @@ def test_texts_have_enough_contrast_and_controls_have_names(browser: Browser, si
     with visiting(browser, site.url, color_scheme=scheme, reduced_motion="reduce") as visit:
         page = visit.open()
         visit.wait_for_rows("b")
-        visit.wait_for_none(_FAINT)
-        visit.wait_for_none(_NAMELESS)
+        visit.wait_for_none(FAINT)
+        visit.wait_for_none(NAMELESS)
         for role in ("banner", "navigation", "main", "complementary"):
             expect(page.get_by_role(role).first).to_be_attached()
         page.locator("#theme").click()
         other = "light" if scheme == "dark" else "dark"
         expect(page.locator("html")).to_have_attribute("data-theme", other)
-        visit.wait_for_none(_FAINT)
+        visit.wait_for_none(FAINT)
         page.reload()
         expect(page.locator("html")).to_have_attribute("data-theme", other)
 
@@ -469,38 +493,3 @@ def test_killed_server_is_said_its_data_stays_and_it_comes_back(visit: Visit, si
     site.write("users", "b", {**user("b", 7_777), "ID": "b-after"})
     page.locator("#where").fill("ID = b-after")
     expect(page.locator("#total")).to_have_text("1 row")
-
-
-# The texts on the screen with a contrast below 4.5 to what is behind them (3 for large ones).
-_FAINT = """() => {
-  const parse = (text) => text.match(/[\\d.]+/g).map(Number);
-  const light = ([r, g, b]) => {
-    const part = (value) => (value /= 255) <= 0.03928 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
-    return 0.2126 * part(r) + 0.7152 * part(g) + 0.0722 * part(b);
-  };
-  const behind = (element) => {
-    for (let at = element; at; at = at.parentElement) {
-      const colour = parse(getComputedStyle(at).backgroundColor);
-      if (colour[3] === undefined || colour[3] === 1) return colour;
-    }
-    return [255, 255, 255];
-  };
-  const faint = [];
-  for (const element of document.querySelectorAll("body *")) {
-    const own = [...element.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
-    const style = getComputedStyle(element);
-    if (!own || !element.checkVisibility({ opacityProperty: true })) continue;
-    if (element.closest("[disabled], [aria-disabled=true]")) continue;
-    const [a, b] = [light(parse(style.color)), light(behind(element))].sort((x, y) => y - x);
-    const ratio = (a + 0.05) / (b + 0.05);
-    const text = element.textContent.trim().slice(0, 30);
-    if (ratio < 4.5) faint.push(`${element.tagName} ${element.className} ${text} ${ratio.toFixed(2)}`);
-  }
-  return faint;
-}"""
-
-# Controls that nobody could name to somebody who does not see them.
-_NAMELESS = """() => [...document.querySelectorAll("button, input, select, textarea, dialog, aside, nav, main")]
-  .filter((element) => !(element.labels?.length || element.getAttribute("aria-label") || element.textContent.trim()
-    || element.getAttribute("aria-labelledby") || element.closest("#popover")))
-  .map((element) => element.outerHTML.slice(0, 120))"""

@@ -1,5 +1,6 @@
 // What is looked at, kept in the address after `#`, so that a link or a reload shows the same. Never a token.
 
+import { readChart, writeChart, type Chosen } from "./chart";
 import type { Filter, SortKey } from "./where";
 
 export interface View {
@@ -10,6 +11,18 @@ export interface View {
   // False: the table's usual order, which for journals is newest first.
   sorted: boolean;
   hidden: string[];
+  chart: Chosen;
+}
+
+// The SQL that is looked at in place of a table.
+export interface SqlText {
+  text: string;
+  live: boolean;
+}
+
+export interface Place {
+  view: View;
+  sql: SqlText | null;
 }
 
 export const emptyView = (table: string): View => ({
@@ -19,24 +32,34 @@ export const emptyView = (table: string): View => ({
   sort: [],
   sorted: false,
   hidden: [],
+  chart: null,
 });
 
-export function toHash(view: View): string {
+export function toHash({ view, sql }: Place): string {
   const state = new URLSearchParams();
-  state.set("table", view.table);
+  if (view.table) state.set("table", view.table);
   if (view.where) state.set("where", view.where);
   if (view.filters.length) state.set("filters", JSON.stringify(view.filters));
   if (view.sorted) state.set("sort", JSON.stringify(view.sort.map((key) => [key.column, key.descending])));
   if (view.hidden.length) state.set("hidden", JSON.stringify(view.hidden));
+  if (view.chart) state.set("chart", view.chart === "auto" ? view.chart : JSON.stringify(writeChart(view.chart)));
+  if (sql) state.set("sql", sql.text);
+  if (sql?.live) state.set("live", "1");
   return `#${state}`;
 }
 
 // Anything in an address can have been written by anybody: what is no view is left out.
-export function fromHash(hash: string): View | null {
+export function fromHash(hash: string): Place | null {
   const state = new URLSearchParams(hash.replace(/^#/, ""));
-  const table = state.get("table");
-  if (!table) return null;
+  const table = state.get("table") ?? "";
+  const text = state.get("sql");
+  if (!table && text === null) return null;
+  return { view: viewOf(table, state), sql: text === null ? null : { text, live: state.get("live") === "1" } };
+}
+
+function viewOf(table: string, state: URLSearchParams): View {
   const sort = list(state.get("sort")).filter(isSortKey);
+  const chart = state.get("chart");
   return {
     table,
     where: state.get("where") ?? "",
@@ -44,15 +67,20 @@ export function fromHash(hash: string): View | null {
     sort: sort.map(([column, descending]) => ({ column, descending })),
     sorted: state.has("sort"),
     hidden: list(state.get("hidden")).filter((name) => typeof name === "string"),
+    chart: chart === "auto" ? chart : readChart(parsed(chart)),
   };
 }
 
 function list(text: string | null): unknown[] {
+  const value = parsed(text);
+  return Array.isArray(value) ? value : [];
+}
+
+function parsed(text: string | null): unknown {
   try {
-    const value: unknown = JSON.parse(text ?? "[]");
-    return Array.isArray(value) ? value : [];
+    return JSON.parse(text ?? "null");
   } catch {
-    return [];
+    return null;
   }
 }
 

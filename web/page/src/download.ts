@@ -1,4 +1,4 @@
-// The rows that are looked at, as a CSV file. Fetched rather than linked: a link cannot carry a token.
+// What is looked at, as a file. Fetched rather than linked: a link can carry neither a token nor a SELECT.
 
 import { TurnoutError } from "@turnout/client";
 import type { Term } from "./where";
@@ -13,10 +13,22 @@ export async function downloadCsv(asked: Asked, token: string | null): Promise<v
   const query = new URLSearchParams({ format: "csv" });
   for (const term of asked.where) query.append("where", typeof term === "string" ? term : JSON.stringify([term]));
   for (const key of asked.sort) query.append("sort", key);
-  const headers = new Headers(token === null ? {} : { Authorization: `Bearer ${token}` });
-  const answer = await fetch(`/api/tables/${encodeURIComponent(asked.table)}/rows?${query}`, { headers });
-  if (!answer.ok) throw await errorOf(answer);
+  const answer = await fetched(`/api/tables/${encodeURIComponent(asked.table)}/rows?${query}`, token, {});
   save(await answer.blob(), `${asked.table.replace(/[^\w@.-]/g, "_")}.csv`);
+}
+
+export async function downloadSql(sql: string, format: string, limit: number, token: string | null): Promise<void> {
+  const headers = { "Content-Type": "application/json" };
+  const answer = await fetched("/api/sql", token, { method: "POST", headers, body: JSON.stringify({ sql, format, limit }) });
+  save(await answer.blob(), `sql.${format}`);
+}
+
+async function fetched(path: string, token: string | null, init: RequestInit): Promise<Response> {
+  const headers = new Headers(init.headers);
+  if (token !== null) headers.set("Authorization", `Bearer ${token}`);
+  const answer = await fetch(path, { ...init, headers });
+  if (!answer.ok) throw await errorOf(answer);
+  return answer;
 }
 
 async function errorOf(answer: Response): Promise<TurnoutError> {

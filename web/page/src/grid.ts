@@ -19,7 +19,7 @@ import {
   type IHeaderComp,
   type IHeaderParams,
 } from "ag-grid-community";
-import { element } from "./dom";
+import { element, nonce } from "./dom";
 import { columnWidth, copyText, isNumeric, valueText, type Value } from "./format";
 import { inReadingOrder } from "./tables";
 import { cellAt, changedCells, idAt, sameColumns, type Column, type Rows, type Viewport } from "./rows";
@@ -62,11 +62,6 @@ const THEME = createTheme().withParams({
   headerColumnResizeHandleColor: "var(--line)",
 });
 
-// The server lets the grid make its styles by a word that is new for each visit.
-function styleNonce(): { styleNonce?: string } {
-  const nonce = document.querySelector<HTMLMetaElement>('meta[name="csp-nonce"]')?.content;
-  return nonce ? { styleNonce: nonce } : {};
-}
 
 export interface Order {
   place: number;
@@ -77,7 +72,8 @@ export interface Order {
 export interface GridEvents {
   onScroll(): void;
   onSort(column: string, add: boolean): void;
-  onFilter(column: Column, anchor: HTMLElement): void;
+  // Where there are no filters, columns have no button for one.
+  onFilter?(column: Column, anchor: HTMLElement): void;
   onOpen(index: number): void;
   orderOf(column: string): Order | null;
   isFiltered(column: string): boolean;
@@ -104,7 +100,7 @@ export class Grid {
     return {
       theme: THEME,
       loadThemeGoogleFonts: false,
-      ...styleNonce(),
+      ...(nonce() ? { styleNonce: nonce() } : {}),
       rowModelType: "infinite",
       rowHeight: ROW_HEIGHT,
       headerHeight: HEADER_HEIGHT,
@@ -291,7 +287,8 @@ class HeaderCell implements IHeaderComp {
     this.order.setAttribute("aria-hidden", "true");
     this.sort.append(element("span", "head-name", info.name), element("small", "", info.type), this.order);
     this.sort.addEventListener("click", (event) => events.onSort(info.name, event.shiftKey || event.ctrlKey));
-    this.filter.addEventListener("click", () => events.onFilter(info, this.filter));
+    this.filter.addEventListener("click", () => events.onFilter?.(info, this.filter));
+    this.filter.hidden = !events.onFilter;
     this.filter.setAttribute("aria-label", `Filter ${info.name}`);
     this.filter.title = "Filter (F)";
     for (const made of [this.sort, this.filter]) {
@@ -300,7 +297,7 @@ class HeaderCell implements IHeaderComp {
     }
     this.gui.classList.toggle("number", isNumeric(info.type));
     this.gui.append(this.sort, this.filter);
-    eGridHeader.setAttribute("aria-description", "Enter sorts, Shift+Enter adds to the order, F filters");
+    eGridHeader.setAttribute("aria-description", `Enter sorts, Shift+Enter adds to the order${events.onFilter ? ", F filters" : ""}`);
     eGridHeader.addEventListener("keydown", this.onKey);
     headers.add(this);
     this.update();
@@ -333,7 +330,7 @@ class HeaderCell implements IHeaderComp {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const { info, events } = this.params;
     if (event.key === "Enter") events.onSort(info.name, event.shiftKey);
-    else if (event.key === "f" || event.key === "F") events.onFilter(info, this.filter);
+    else if (/^f$/i.test(event.key) && events.onFilter) events.onFilter(info, this.filter);
     else return;
     event.preventDefault();
     event.stopPropagation();

@@ -10,6 +10,9 @@ export interface Keys {
   otherTable(step: number): void;
   clear(): void;
   columns(): void;
+  chart(): void;
+  views(): void;
+  toSql(): void;
 }
 
 const LISTED: [string, string][] = [
@@ -19,6 +22,9 @@ const LISTED: [string, string][] = [
   ["s", "go to the swap form"],
   ["[  ]", "table before, table after"],
   ["c", "choose columns"],
+  ["h", "open or close the chart"],
+  ["v", "saved views"],
+  ["q", "ask in SQL; there Ctrl+Enter runs, Ctrl+Space completes"],
   ["x", "clear filters and order"],
   ["?", "this help"],
   ["↑ ↓ ← →", "move among cells; Ctrl goes to the edge, Page Up/Down, Home and End jump"],
@@ -52,13 +58,16 @@ function actionOf(key: string, keys: Keys): (() => void) | undefined {
     t: keys.toTables,
     s: keys.toSwap,
     c: keys.columns,
+    h: keys.chart,
+    v: keys.views,
+    q: keys.toSql,
     x: keys.clear,
   };
   return Object.hasOwn(actions, key) ? actions[key] : undefined;
 }
 
 function isTyping(target: EventTarget | null): boolean {
-  return target instanceof HTMLElement && target.closest("input, textarea, select, [popover]") !== null;
+  return target instanceof HTMLElement && target.closest("input:not([type=radio], [type=checkbox]), textarea, select, [contenteditable], [popover]") !== null;
 }
 
 function openHelp(): void {

@@ -1,7 +1,7 @@
 // The page, put together: one client, the parts that show what it tells, and the address. Nothing here can change a row.
 
-import { connect, type ConnectionState, type Status } from "@turnout/client";
-import { emptyView, fromHash, toHash, type View } from "./address";
+import { connect, type ConnectionState, type Status, type TableInfo } from "@turnout/client";
+import { emptyView, fromHash, toHash, type Place, type SqlText, type View } from "./address";
 import { ConnectionSign } from "./connection";
 import { byId, say } from "./dom";
 import { downloadCsv } from "./download";
@@ -9,12 +9,19 @@ import { startKeys } from "./keys";
 import { Pane } from "./pane";
 import { startPopover } from "./popover";
 import type { Rows } from "./rows";
+import { fromSaved, toSaved } from "./saved";
+import { SavedMenu } from "./saved-menu";
+import { SqlPane } from "./sql-pane";
 import { Header } from "./status";
 import { SwapForm } from "./swap";
 import { TableList } from "./tables";
 import { startTheme } from "./theme";
 import { HISTORY_SHOWN, showTimeline } from "./timeline";
 import { storedToken, TokenPrompt } from "./token";
+import "uplot/dist/uPlot.min.css";
+import "./grid.css";
+import "./chart.css";
+import "./ask.css";
 import "./page.css";
 
 const TABLES_MS = 2000;
@@ -25,21 +32,32 @@ startPopover();
 let token = storedToken();
 let generation: number | null = null;
 let tablesTimer = 0;
+let sqlShown = false;
+let tables: readonly TableInfo[] = [];
 
 const client = connect({ client: "page", ...(token === null ? {} : { token }) });
 const header = new Header();
 const sign = new ConnectionSign(client);
 const swap = new SwapForm(client);
-const list = new TableList((table) => open(emptyView(table)));
+const list = new TableList(openTable, () => openSql(null));
 const pane = new Pane(client, { onView: showAddress, onRows: onRows });
+const sql = new SqlPane(client, { onText: showAddress, token: () => token });
+const saved = new SavedMenu(client, {
+  make: (name) => toSaved(name, pane.view, columnsOf(pane.view.table)),
+  onOpen: (view) => open(fromSaved(view, columnsOf(view.table))),
+});
 const prompt = new TokenPrompt(token, (given) => {
   token = given;
   client.reconnect({ token: given });
 });
 
+// What works on the table that is looked at, and on nothing else.
+const onTable = (act: () => void) => () => {
+  if (!sqlShown) act();
+};
 startKeys({
-  toFilter: () => pane.focusFilter(),
-  toRows: () => pane.focusRows(),
+  toFilter: onTable(() => pane.focusFilter()),
+  toRows: () => (sqlShown ? sql.focusRows() : pane.focusRows()),
   toTables: () => byId("tables").querySelector<HTMLElement>("[aria-current]")?.focus(),
   toSwap: () => {
     setSide(true);
@@ -47,10 +65,16 @@ startKeys({
   },
   otherTable: (step) => {
     const next = list.neighbour(pane.view.table, step);
-    if (next) open(emptyView(next));
+    if (next) openTable(next);
   },
-  clear: () => pane.clear(),
-  columns: () => pane.openColumns(),
+  clear: onTable(() => pane.clear()),
+  columns: onTable(() => pane.openColumns()),
+  chart: onTable(() => pane.toggleChart()),
+  views: onTable(() => saved.open()),
+  toSql: () => {
+    if (!sqlShown) openSql(null);
+    sql.focus();
+  },
 });
 startLayout();
 
@@ -61,23 +85,61 @@ client.window(
   { onRows: (rows, info) => onHistory(rows, info.columns), onError: () => undefined },
 );
 const linked = fromHash(location.hash);
-if (linked) open(linked);
+if (linked) openPlace(linked);
 window.addEventListener("hashchange", () => {
-  const view = fromHash(location.hash);
-  if (view && toHash(view) !== toHash(pane.view)) open(view);
+  const place = fromHash(location.hash);
+  if (place && toHash(place) !== toHash(placeNow())) openPlace(place);
 });
 document.addEventListener("visibilitychange", () => void readTables());
 
-function open(view: View): void {
-  pane.open(view);
-  list.choose(view.table);
-  showAddress(view);
+function openPlace(place: Place): void {
+  if (!place.sql) return open(place.view);
+  pane.prepare(place.view);
+  openSql(place.sql);
 }
 
-function showAddress(view: View): void {
-  const hash = toHash(view);
+function open(view: View): void {
+  showTab(false);
+  pane.open(view);
+  list.choose(view.table);
+  showAddress();
+}
+
+function openSql(given: SqlText | null): void {
+  showTab(true);
+  sql.open(given, pane.view.table);
+  list.choose(null);
+  showAddress();
+}
+
+function showTab(asSql: boolean): void {
+  sqlShown = asSql;
+  byId("table-view").hidden = asSql;
+  byId("sql-view").hidden = !asSql;
+  byId("main").setAttribute("aria-labelledby", asSql ? "sql-title" : "table-name");
+}
+
+// Another table keeps a chart open: which one fits it is found anew.
+function openTable(table: string): void {
+  open({ ...emptyView(table), chart: pane.view.chart && "auto" });
+}
+
+function columnsOf(table: string): string[] {
+  return tables.find(({ name }) => name === table)?.columns.map(({ name }) => name) ?? [];
+}
+
+function placeNow(): Place {
+  return { view: pane.view, sql: sqlShown ? sql.sql : null };
+}
+
+function showAddress(): void {
+  const hash = toHash(placeNow());
   if (location.hash !== hash) history.replaceState(null, "", hash);
-  sign.showTab(view.table);
+  sign.showTab(nameNow());
+}
+
+function nameNow(): string {
+  return sqlShown ? "SQL" : pane.view.table;
 }
 
 function onConnection(state: ConnectionState): void {
@@ -85,6 +147,8 @@ function onConnection(state: ConnectionState): void {
   if (state.state === "live") {
     prompt.accepted();
     swap.setRole(state.role);
+    sql.setAllowed(state.sql);
+    list.setSql(state.sql);
     void readTables();
   } else if (state.state === "refused" && state.error.status === 401) {
     prompt.ask([state.error.message, state.error.hint].filter(Boolean).join("; "));
@@ -96,7 +160,7 @@ function onConnection(state: ConnectionState): void {
 function onStatus(status: Status): void {
   header.show(status);
   swap.show(status);
-  sign.showTab(pane.view.table, status);
+  sign.showTab(nameNow(), status);
   // Counts of another generation are other counts.
   if (generation !== null && generation !== status.generation) void readTables();
   generation = status.generation;
@@ -119,11 +183,15 @@ async function readTables(): Promise<void> {
   clearTimeout(tablesTimer);
   if (document.hidden || client.connection.state !== "live") return;
   try {
-    const tables = await client.tables();
-    list.show(tables);
+    tables = await client.tables();
+    list.show([...tables]);
+    sql.setTables(tables);
     const first = list.first;
-    if (!pane.view.table && first) open(emptyView(first));
-    list.choose(pane.view.table);
+    if (!pane.view.table && first) {
+      if (sqlShown) pane.prepare(emptyView(first));
+      else open(emptyView(first));
+    }
+    list.choose(sqlShown ? null : pane.view.table);
   } catch (error) {
     console.warn("the list of tables could not be read:", String(error));
   }

@@ -3,6 +3,8 @@
 
 import { rowId, TurnoutError, type TurnoutClient, type WindowInfo, type WindowSubscription } from "@turnout/client";
 import { emptyView, type View } from "./address";
+import type { Chosen } from "./chart";
+import { ChartPane } from "./chart-pane";
 import { byId, say, setText } from "./dom";
 import { openColumns, openFilter, showChips } from "./filters";
 import { count, number } from "./format";
@@ -41,6 +43,7 @@ export class Pane {
   private readonly events: PaneEvents;
   private readonly grid: Grid;
   private readonly row: RowPanel;
+  private readonly chart: ChartPane;
   private readonly where = byId<HTMLInputElement>("where");
   private shown: Rows | null = null;
   private current: Query | null = null;
@@ -62,6 +65,7 @@ export class Pane {
       orderOf: (column) => this.orderOf(column),
       isFiltered: (column) => this.view.filters.some((filter) => filter.column === column),
     });
+    this.chart = new ChartPane(client, (chart) => this.setChart(chart));
     this.listen();
   }
 
@@ -94,6 +98,11 @@ export class Pane {
     this.ask();
   }
 
+  // What to look at later: nothing is asked for before it is opened.
+  prepare(view: View): void {
+    this.view = view;
+  }
+
   change(part: Partial<View>): void {
     this.view = { ...this.view, ...part };
     this.events.onView(this.view);
@@ -110,6 +119,10 @@ export class Pane {
 
   showProblemOf(error: unknown): void {
     this.showProblem(error instanceof TurnoutError ? error : new TurnoutError({ code: "failed", message: String(error), hint: "" }));
+  }
+
+  toggleChart(): void {
+    this.chart.toggle();
   }
 
   focusRows(): void {
@@ -146,6 +159,7 @@ export class Pane {
     this.pending = query;
     this.setBusy(true);
     this.showChips();
+    this.showChart();
     query.sub = this.client.window(
       { ...this.asked, ...span },
       {
@@ -174,6 +188,7 @@ export class Pane {
     this.shown = rows;
     this.grid.show(rows, this.view.hidden);
     this.row.follow(rows);
+    this.chart.setColumns(rows.table, rows.columns);
     this.where.placeholder = exampleOf(rows.table, rows.columns);
     if (rows.table === PANEL_TABLE) showQuality(byId("panel"), rows);
     this.showPanel();
@@ -237,6 +252,18 @@ export class Pane {
     this.grid.setHidden(hidden);
     this.events.onView(this.view);
     this.showChips();
+  }
+
+  private setChart(chart: Chosen): void {
+    this.view = { ...this.view, chart };
+    this.events.onView(this.view);
+    this.showChart();
+  }
+
+  // The chart has the filter of the rows.
+  private showChart(): void {
+    const { table, where } = this.asked;
+    this.chart.show(this.view.chart, { table, where });
   }
 
   private orderOf(column: string): { place: number; of: number; descending: boolean } | null {

@@ -59,17 +59,23 @@ export function grouped(tables: readonly TableInfo[]): { data: TableInfo[]; oper
 export class TableList {
   private readonly nav = byId("tables");
   private readonly onChoose: (table: string) => void;
-  private readonly lists = { data: list("Data"), operations: list("Operations") };
+  private readonly lists = { data: list("Data"), ask: list("Ask"), operations: list("Operations") };
+  private readonly sql = element("button", "", element("span", "table-name", "SQL"));
 
-  constructor(onChoose: (table: string) => void) {
+  constructor(onChoose: (table: string) => void, onSql: () => void) {
     this.onChoose = onChoose;
-    this.nav.append(this.lists.data.group, this.lists.operations.group);
+    this.sql.id = "sql-open";
+    this.sql.type = "button";
+    this.sql.addEventListener("click", onSql);
+    this.lists.ask.items.append(element("li", "", this.sql));
+    this.lists.ask.group.hidden = true;
+    this.nav.append(this.lists.data.group, this.lists.ask.group, this.lists.operations.group);
     this.nav.addEventListener("keydown", (event) => this.move(event));
   }
 
   // What to look at when nothing was asked for.
   get first(): string | undefined {
-    return this.buttons()[0]?.dataset["table"];
+    return this.tables()[0]?.dataset["table"];
   }
 
   show(tables: TableInfo[]): void {
@@ -83,13 +89,14 @@ export class TableList {
 
   // A count that is newer than the list.
   setCount(table: string, rows: number): void {
-    const item = this.buttons().find((one) => one.dataset["table"] === table);
+    const item = this.tables().find((one) => one.dataset["table"] === table);
     if (item) setCount(item, rows);
   }
 
-  choose(table: string): void {
+  // Null: the SQL tab.
+  choose(table: string | null): void {
     for (const item of this.buttons()) {
-      const chosen = item.dataset["table"] === table;
+      const chosen = table === null ? item === this.sql : item.dataset["table"] === table;
       if (chosen) item.setAttribute("aria-current", "true");
       else item.removeAttribute("aria-current");
       if (chosen && item.offsetParent && this.nav.scrollWidth > this.nav.clientWidth) {
@@ -100,12 +107,20 @@ export class TableList {
 
   // The next table up or down, for a key that works from anywhere.
   neighbour(table: string, step: number): string | undefined {
-    const names = this.buttons().map((item) => item.dataset["table"] ?? "");
+    const names = this.tables().map((item) => item.dataset["table"] ?? "");
     return names[(names.indexOf(table) + step + names.length) % names.length];
   }
 
+  setSql(allowed: boolean): void {
+    this.lists.ask.group.hidden = !allowed;
+  }
+
+  private tables(): HTMLElement[] {
+    return this.buttons().filter((item) => item !== this.sql);
+  }
+
   private buttons(): HTMLElement[] {
-    return [...this.nav.querySelectorAll<HTMLElement>("button")];
+    return [...this.nav.querySelectorAll<HTMLElement>(".group:not([hidden]) button")];
   }
 
   private item(): HTMLElement {

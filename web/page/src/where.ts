@@ -1,5 +1,7 @@
 // What people choose in a column's filter, as terms of `where`, and as words. Pure.
 
+import { quoted } from "./names";
+
 export interface Term {
   column: string;
   op: string;
@@ -132,11 +134,6 @@ export function nextSort(sort: readonly SortKey[], column: string, add: boolean)
   return sort.flatMap((key) => (key.column === column ? (next ? [next] : []) : [key]));
 }
 
-// Names that are no plain words are quoted, with `\` before quotes and itself.
 export function sortText(sort: readonly SortKey[]): string[] {
   return sort.map(({ column, descending }) => `${descending ? "-" : ""}${quoted(column)}`);
-}
-
-function quoted(name: string): string {
-  return /^[A-Za-z0-9_]+$/.test(name) ? name : `"${name.replace(/["\\]/g, "\\$&")}"`;
 }

@@ -1,5 +1,4 @@
 import { describe, expect, test } from "vitest";
-import { fromHash, toHash } from "../src/address";
 import { canShow, cellAt, changedCells, clamp, shouldMove, spanFor, type Rows } from "../src/rows";
 
 function rows(part: Partial<Rows> = {}, count = 100): Rows {
@@ -97,26 +96,5 @@ describe("changedCells", () => {
     expect(changedCells(before, rows({ ...changed, query: 2 }))).toEqual([]);
     expect(changedCells(null, rows(changed))).toEqual([]);
     expect(changedCells(before, rows(changed))).toHaveLength(2);
-  });
-});
-
-describe("the address", () => {
-  const view = {
-    table: "final_ui",
-    where: "name = 'a&b#c'",
-    filters: [{ column: "age", op: "between", values: ["1", "2"] }],
-    sort: [{ column: "age", descending: true }],
-    sorted: true,
-    hidden: ["email"],
-  };
-
-  test("brings back what was looked at", () => {
-    expect(fromHash(toHash(view))).toEqual(view);
-  });
-
-  test("leaves out what is no view", () => {
-    expect(fromHash("")).toBeNull();
-    const odd = fromHash('#table=t&filters=[1,{"column":2},null]&sort={"a":1}&hidden=[1,"a"]&token=secret');
-    expect(odd).toEqual({ table: "t", where: "", filters: [], sort: [], sorted: true, hidden: ["a"] });
   });
 });

@@ -1,0 +1,216 @@
+"""The SQL tab in a real browser, over a real server and real batches and swaps."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from asking import VIEWER, Asked, account, asked
+from looking import FAINT, NAMELESS, PHONE, Visit, chromium
+from playwright.sync_api import Page, expect
+
+from turnout.testing import wait_until
+
+BY_KIND = "select accountType, count(*) as n\nfrom final_ui group by all order by n desc, 1"
+
+_CELLS = """() => [...document.querySelectorAll("#sql-grid .ag-row")]
+  .sort((a, b) => a.getAttribute("row-index") - b.getAttribute("row-index"))
+  .map((row) => [...row.querySelectorAll(".ag-cell")]
+    .sort((a, b) => a.getAttribute("aria-colindex") - b.getAttribute("aria-colindex"))
+    .map((cell) => cell.textContent))"""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
+    with chromium() as browser, asked(tmp_path_factory.mktemp("sql"), browser) as running:
+        yield running
+
+
+@pytest.fixture
+def visit(site: Asked) -> Iterator[Visit]:
+    with site.visit() as tab:
+        tab.wait_for_rows()
+        yield tab
+
+
+def cells(page: Page) -> list[list[str]]:
+    found: list[list[str]] = page.evaluate(_CELLS)
+    return found
+
+
+def counts(site: Asked) -> list[list[str]]:
+    groups = site.summary(by="accountType", sort="-count,accountType")
+    return [[name, value] for name, [value] in groups.items()]
+
+
+def write(page: Page, text: str) -> None:
+    """Put a text in place of what is in the editor."""
+    page.locator("#sql-editor .cm-content").click()
+    page.keyboard.press("Control+a")
+    page.keyboard.insert_text(text)
+
+
+def accept(visit: Visit, wanted: str) -> None:
+    """Take what is offered first. The list takes no key in its first 75 ms, so that nobody chooses by accident."""
+    expect(visit.page.locator(".cm-tooltip-autocomplete li[aria-selected]")).to_contain_text(wanted)
+    offered = visit.page.evaluate("performance.now()")
+    visit.wait_for(f"performance.now() > {offered} + 75", "the list to take keys")
+    visit.page.keyboard.press("Enter")
+    expect(visit.page.get_by_role("textbox", name="SQL")).to_contain_text(wanted)
+
+
+def test_sql_is_written_with_completion_and_run_by_keyboard_alone(visit: Visit, site: Asked) -> None:
+    page, press = visit.page, visit.page.keyboard.press
+    press("q")
+    editor = page.get_by_role("textbox", name="SQL")
+    expect(editor).to_be_focused()
+    expect(editor).to_contain_text("from final_ui")
+    press("Control+a")
+    page.keyboard.type("select * from acc")
+    accept(visit, "accounts_ui")
+    page.keyboard.type(" where bal")
+    accept(visit, "balance")
+    page.keyboard.type(" > 100 and accounts_ui.use")
+    accept(visit, "userId")
+    page.keyboard.type(" < 'u0090' order by userId")
+    press("Escape")
+    press("Control+Enter")
+    wait_until(lambda: bool(cells(page)) and cells(page)[0][0] == "u0067", what="the rows")
+    expect(page.locator("#sql-problem")).to_be_hidden()
+    expect(page.locator("#sql-total")).to_contain_text("rows")
+    expect(page).to_have_title("SQL · 1 · Turnout")
+    press("Tab")
+    assert not editor.evaluate("(element) => element === document.activeElement"), "Tab leaves the editor"
+
+
+def test_sql_error_is_one_line_with_its_hint_and_the_rows_stay(visit: Visit, site: Asked) -> None:
+    page = visit.page
+    page.locator("#sql-open").click()
+    write(page, BY_KIND)
+    page.get_by_role("button", name="Run", exact=True).click()
+    wait_until(lambda: cells(page) == counts(site), what="the rows")
+    problem = page.locator("#sql-problem")
+    for text, said in (
+        ("select nothing from final_ui", "nothing"),
+        ("select\n*\nfrom read_csv('/etc/passwd')", "read_csv"),
+        ("drop table final_ui", "SELECT"),
+        ("select 1; select 2", "one"),
+        ("select * from <img src=x onerror=alert(1)>", "<"),
+    ):
+        write(page, text)
+        page.keyboard.press("Escape")
+        page.keyboard.press("Control+Enter")
+        expect(problem).to_contain_text(said)
+        assert "\n" not in problem.inner_text()
+        assert cells(page) == counts(site)
+    write(page, BY_KIND + " limit 1")
+    page.keyboard.press("Control+Enter")
+    expect(problem).to_be_hidden()
+    wait_until(lambda: len(cells(page)) == 1, what="one row")
+
+
+def test_live_sql_follows_batches_and_swaps_and_other_sql_does_not(site: Asked) -> None:
+    with site.visit(place={"sql": BY_KIND}) as still, site.visit(place={"sql": BY_KIND, "live": "1"}) as visit:
+        wait_until(lambda: cells(visit.page) == counts(site), what="the rows")
+        wait_until(lambda: cells(still.page) == counts(site), what="the rows")
+        before = cells(still.page)
+        site.filling.batch(accounts=[account(number, "bronze") for number in range(4)])
+        wait_until(lambda: ["bronze", "4"] in cells(visit.page), what="a new group")
+        site.fill(100)
+        wait_until(lambda: cells(visit.page) == counts(site), what="the rows of the other generation")
+        assert cells(still.page) == before
+        still.page.get_by_role("checkbox", name="live").check()
+        wait_until(lambda: cells(still.page) == counts(site), what="the rows of now")
+        assert still.page.url.partition("sql=")[2] == visit.page.url.partition("sql=")[2]
+
+
+def test_sql_is_sorted_here_opened_and_exported_in_every_format(visit: Visit, site: Asked, tmp_path: Path) -> None:
+    page = visit.page
+    page.locator("#sql-open").click()
+    write(page, BY_KIND)
+    page.keyboard.press("Control+Enter")
+    wait_until(lambda: cells(page) == counts(site), what="the rows")
+    header = page.locator("#sql-grid .ag-header-cell").first
+    header.locator(".head-sort").click()
+    expect(header).to_have_attribute("aria-sort", "ascending")
+    by_name = sorted(counts(site), key=lambda row: (row[0] == "null", row[0]))
+    wait_until(lambda: cells(page) == by_name, what="the rows by name, null last")
+    page.locator("#sql-grid .ag-cell").first.dblclick()
+    expect(page.locator("#sql-row")).to_contain_text(by_name[0][0])
+    page.keyboard.press("Escape")
+    expect(page.locator("#sql-row")).to_be_hidden()
+    for name in ("CSV", "JSON", "Arrow", "Parquet"):
+        page.get_by_role("button", name="Export").click()
+        with page.expect_download() as download:
+            page.get_by_role("button", name=name, exact=True).click()
+        assert download.value.suggested_filename == f"sql.{name.lower()}"
+        download.value.save_as(tmp_path / name)
+    assert (tmp_path / "CSV").read_text().splitlines()[0] == '"accountType","n"'
+    answer = json.loads((tmp_path / "JSON").read_text())
+    expected = [[str(row["accountType"] or "null"), str(row["n"])] for row in answer["rows"]]
+    assert expected == counts(site)
+    with pa.ipc.open_stream((tmp_path / "Arrow").read_bytes()) as reader:
+        assert reader.read_all().num_rows == len(expected)
+    assert (tmp_path / "Parquet").read_bytes()[:4] == b"PAR1"
+
+
+def test_link_to_sql_shows_the_same_in_another_browser_and_the_table_behind_it(site: Asked) -> None:
+    text = "select userId, age from users_ui where age > 40 -- 100 % & more\norder by userId limit 7"
+    with site.visit(place={"table": "accounts_ui", "where": "balance > 10"}) as visit:
+        visit.wait_for_rows()
+        visit.page.keyboard.press("q")
+        write(visit.page, text)
+        visit.page.keyboard.press("Escape")
+        visit.page.keyboard.press("Control+Enter")
+        wait_until(lambda: len(cells(visit.page)) == 7, what="the rows")
+        with site.visit() as other:
+            other.page.goto(visit.page.url)
+            other.page.reload()
+            wait_until(lambda: cells(other.page) == cells(visit.page), what="the same rows")
+            expect(other.page.get_by_role("textbox", name="SQL")).to_contain_text("100 % & more")
+            other.page.locator("#tables [data-table='users_ui']").click()
+            other.wait_for_rows()
+            other.page.locator("#sql-open").click()
+            expect(other.page.get_by_role("textbox", name="SQL")).to_contain_text("100 % & more")
+            wait_until(lambda: cells(other.page) == cells(visit.page), what="the same rows")
+
+
+def test_more_rows_are_shown_when_somebody_asks(site: Asked) -> None:
+    with site.visit(place={"sql": "select range as n from range(2500) order by n"}) as visit:
+        page = visit.page
+        expect(page.locator("#sql-range")).to_have_text("The first 1,000 rows")
+        page.get_by_role("button", name="Show 10,000").click()
+        expect(page.locator("#sql-total")).to_have_text("2,500 rows")
+        expect(page.locator("#sql-more")).to_be_hidden()
+
+
+def test_viewer_has_no_sql_and_is_told_why_when_a_link_has(site: Asked) -> None:
+    with site.visit(VIEWER) as visit:
+        visit.wait_for_rows()
+        expect(visit.page.locator("#sql-open")).to_be_hidden()
+    with site.visit(VIEWER, {"sql": "select 1"}) as visit:
+        expect(visit.page.locator("#sql-refused")).to_contain_text("access.sql")
+        expect(visit.page.locator("#sql-editor")).to_be_hidden()
+        expect(visit.page.get_by_role("button", name="Run", exact=True)).to_be_hidden()
+        visit.page.locator("#tables [data-table='users_ui']").click()
+        visit.wait_for_rows()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_sql_is_readable_in_both_themes_and_fits_a_phone(site: Asked, scheme: Any) -> None:
+    place = {"sql": BY_KIND + " -- 'text'", "live": "1"}
+    with site.visit(place=place, color_scheme=scheme, reduced_motion="reduce") as visit:
+        wait_until(lambda: cells(visit.page) == counts(site), what="the rows")
+        expect(visit.page.get_by_role("textbox", name="SQL")).to_be_visible()
+        visit.wait_for_none(FAINT)
+        visit.wait_for_none(NAMELESS)
+    phone = {"viewport": PHONE, "has_touch": True, "is_mobile": True, "color_scheme": scheme}
+    with site.visit(place=place, **phone) as visit:
+        wait_until(lambda: cells(visit.page) == counts(site), what="the rows")
+        expect(visit.page.locator("#sql-run")).to_be_in_viewport()
+        fits = "document.documentElement.scrollWidth === document.documentElement.clientWidth"
+        visit.wait_for(fits, "the page to fit")

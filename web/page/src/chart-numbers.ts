@@ -1,0 +1,48 @@
+// The numbers of a chart as a table of the document: for those who hear the page, and for all who ask for it.
+
+import { byId, element, fit, setText } from "./dom";
+import type { Numbered } from "./shape";
+
+export function showNumbers(title: string, { head, rows }: Numbered): void {
+  const table = byId<HTMLTableElement>("chart-table");
+  setText(table.caption ?? table.createCaption(), title);
+  const top = table.tHead ?? table.createTHead();
+  const cells = fit(top.rows[0] ?? top.insertRow(), head.length, () => {
+    const made = element("th");
+    made.scope = "col";
+    return made;
+  });
+  head.forEach((text, i) => setText(cells[i]!, text));
+  const body = table.tBodies[0] ?? table.createTBody();
+  const lines = fit(body, rows.length, () => element("tr"));
+  rows.forEach((row, i) => setRow(lines[i]!, row));
+}
+
+function setRow(line: HTMLElement, row: readonly string[]): void {
+  if (line.firstElementChild === null) {
+    const name = element("th");
+    name.scope = "row";
+    line.append(name);
+  }
+  const cells = fit(line, row.length, () => element("td"));
+  row.forEach((text, i) => setText(cells[i]!, text));
+}
+
+export interface Entry {
+  name: string;
+  value: string;
+}
+
+// The names of lines, each with its colour and its value at the moment that is pointed at.
+export function showLegend(entries: readonly Entry[], moment: string): void {
+  const legend = byId("chart-legend");
+  legend.hidden = entries.length === 0;
+  const items = fit(legend, entries.length, () => element("li", "", element("i"), element("span"), element("strong")));
+  entries.forEach(({ name, value }, i) => {
+    const [, label, number] = [...items[i]!.children];
+    items[i]!.dataset["line"] = String(i + 1);
+    setText(label!, name);
+    setText(number!, value);
+  });
+  setText(byId("chart-moment"), moment);
+}

@@ -1,0 +1,264 @@
+// The chart beside the rows: one live summary with the filter of the rows. The chart before stays until the first
+// numbers of another one come, and through swaps.
+
+import { TurnoutError, type SummaryInfo, type SummarySubscription, type TurnoutClient } from "@turnout/client";
+import { changeKind, groupable, RECORD_TIME, summaryOf, titleOf, type Chart, type Chosen, type Kind } from "./chart";
+import { firstChart, firstWidth, type Question } from "./chart-first";
+import { ChartForm } from "./chart-form";
+import { showLegend, showNumbers } from "./chart-numbers";
+import { byId, setText } from "./dom";
+import type { Plot } from "./plot";
+import { sameColumns, type Column } from "./rows";
+import { binText, brief, clock, exact, numbersOf, shapeOf, type Answer, type Shape } from "./shape";
+
+const TICK_MS = 1000;
+
+interface Asked {
+  key: string;
+  chart: Chart;
+  sub: SummarySubscription | null;
+}
+
+export class ChartPane {
+  private readonly client: TurnoutClient;
+  private readonly onChart: (chart: Chosen) => void;
+  private readonly form: ChartForm;
+  private readonly box = byId("chart");
+  private readonly canvas = byId("chart-plot");
+  private plot: Plot | null = null;
+  private chosen: Chosen = null;
+  private question: Question = { table: "", where: [] };
+  private columns: { table: string; columns: readonly Column[] } = { table: "", columns: [] };
+  private current: Asked | null = null;
+  private pending: Asked | null = null;
+  private shown: { chart: Chart; answer: Answer; shape: Shape } | null = null;
+  private readonly withTimes = new Map<string, boolean>();
+  private resolving = "";
+  private numbersAt = 0;
+  private skewMs = 0;
+
+  constructor(client: TurnoutClient, onChart: (chart: Chosen) => void) {
+    this.client = client;
+    this.onChart = onChart;
+    this.form = new ChartForm({ onChart, onKind: (kind) => void this.changeKind(kind) });
+    byId("chart-close").addEventListener("click", () => {
+      onChart(null);
+      byId("chart-open").focus();
+    });
+    byId("chart-open").addEventListener("click", () => this.toggle());
+    byId("chart-numbers").addEventListener("click", () => this.toggleNumbers());
+    client.onStatus(({ time }) => {
+      if (typeof time === "string") this.skewMs = Date.parse(time) - Date.now();
+    });
+    setInterval(() => this.tick(), TICK_MS);
+  }
+
+  toggle(): void {
+    this.onChart(this.chosen ? null : "auto");
+  }
+
+  show(chosen: Chosen, question: Question): void {
+    this.chosen = chosen;
+    this.question = question;
+    byId("chart-open").setAttribute("aria-pressed", String(chosen !== null));
+    this.box.hidden = chosen === null;
+    if (chosen === null) return this.close();
+    void this.load();
+    this.findTimes();
+    if (chosen !== "auto") this.fillForm(chosen);
+    if (chosen === "auto" || (chosen.kind === "histogram" && !chosen.width)) void this.resolve(chosen);
+    else this.ask(chosen);
+  }
+
+  // The columns of the rows that came: the choice of a chart waits for them.
+  setColumns(table: string, columns: readonly Column[]): void {
+    const known = this.columns.table === table && sameColumns(this.columns.columns, columns);
+    this.columns = { table, columns };
+    if (known || this.chosen === null || table !== this.question.table) return;
+    if (this.chosen === "auto" || (this.chosen.kind === "histogram" && !this.chosen.width)) void this.resolve(this.chosen);
+    else this.fillForm(this.chosen);
+  }
+
+  private get dated(): boolean {
+    return this.withTimes.get(this.question.table) ?? false;
+  }
+
+  // Whether the rows of a table are Kafka records, which have times, is not told: asked once.
+  private findTimes(): void {
+    const { table } = this.question;
+    if (this.withTimes.has(table)) return;
+    this.withTimes.set(table, false);
+    const answered = (dated: boolean): void => {
+      this.withTimes.set(table, dated);
+      sub.close();
+      if (dated && table === this.question.table && this.chosen && this.chosen !== "auto") this.fillForm(this.chosen);
+    };
+    const options = { table, by: `${RECORD_TIME}:365d`, limit: 1 };
+    const sub = this.client.liveSummary(options, { onRows: () => answered(true), onError: () => answered(false) });
+  }
+
+  private get known(): readonly Column[] | null {
+    return this.columns.table === this.question.table ? this.columns.columns : null;
+  }
+
+  private async load(): Promise<void> {
+    if (this.plot) return;
+    const { Plot } = await import("./plot");
+    this.plot ??= new Plot(this.canvas, (index) => this.point(index));
+    this.draw();
+  }
+
+  // A chart that is not wholly chosen yet: the rest follows from what is in the table.
+  private async resolve(chosen: Chart | "auto"): Promise<void> {
+    const { question, known } = this;
+    const asked = JSON.stringify([question, chosen]);
+    if (!known || asked === this.resolving) return;
+    this.resolving = asked;
+    try {
+      const chart = chosen === "auto" ? await firstChart(this.client, question.table, known) : chosen;
+      const column = groupable("histogram", known, true).find(({ name }) => name === chart.by);
+      // A column that is not there has any width: the server says what is wrong.
+      const found = column ? () => firstWidth(this.client, question, column) : () => "1";
+      const width = chart.kind === "histogram" ? await found() : "";
+      // Somebody may have chosen something else meanwhile.
+      if (this.chosen === chosen && this.question === question) this.onChart({ ...chart, width });
+    } catch (error) {
+      if (this.question === question) this.showProblem(error);
+    } finally {
+      if (this.resolving === asked) this.resolving = "";
+    }
+  }
+
+  private async changeKind(kind: Kind): Promise<void> {
+    const { chosen: chart, known, question } = this;
+    if (!chart || chart === "auto" || !known) return;
+    try {
+      const binned = chart.kind === "histogram" || (kind === "bars" && !chart.by);
+      const usual = binned ? (await firstChart(this.client, question.table, known)).by : "";
+      const named = usual || (known.find(({ type }) => type === "string") ?? known[0])?.name || "";
+      if (this.chosen === chart) this.onChart(changeKind(chart, kind, known, this.dated, named));
+    } catch (error) {
+      this.showProblem(error);
+    }
+  }
+
+  private ask(chart: Chart): void {
+    const options = { ...this.question, ...summaryOf(chart) };
+    const key = JSON.stringify(options);
+    if (key === (this.pending ?? this.current)?.key) return;
+    this.pending?.sub?.close();
+    const asked: Asked = { key, chart, sub: null };
+    this.pending = asked;
+    asked.sub = this.client.liveSummary(options, {
+      onRows: (groups, info) => this.arrived(asked, groups, info),
+      onError: (error) => this.failed(asked, error),
+    });
+  }
+
+  private arrived(asked: Asked, groups: readonly Record<string, unknown>[], info: SummaryInfo): void {
+    if (asked !== this.pending && asked !== this.current) return;
+    if (asked === this.pending) {
+      this.current?.sub?.close();
+      this.current = asked;
+      this.pending = null;
+      this.numbersAt = 0;
+      this.showProblem(null);
+    }
+    const cells = groups.map((group) => info.columns.map(({ name }) => group[name]));
+    const { columns, by, total, past } = info;
+    const answer = { columns, by, total, past, groups: cells };
+    this.shown = { chart: asked.chart, answer, shape: shapeOf(asked.chart, answer, this.now) };
+    this.draw();
+  }
+
+  private failed(asked: Asked, error: TurnoutError): void {
+    if (this.client.connection.state === "refused") return;
+    if (asked === this.pending) this.pending = null;
+    else if (asked === this.current) this.current = null;
+    else return;
+    this.showProblem(error);
+  }
+
+  private close(): void {
+    this.pending?.sub?.close();
+    this.current?.sub?.close();
+    this.pending = this.current = this.shown = null;
+    this.plot?.clear();
+    this.showProblem(null);
+  }
+
+  private get now(): number {
+    return Date.now() + this.skewMs;
+  }
+
+  // A line goes on while nothing changes, but not while nothing can come.
+  private tick(): void {
+    if (this.box.hidden || !this.shown || document.hidden) return;
+    const { chart, answer } = this.shown;
+    if (chart.kind === "line" && this.client.connection.state === "live") {
+      this.shown = { chart, answer, shape: shapeOf(chart, answer, this.now) };
+      this.draw();
+    } else {
+      this.showNumbers();
+    }
+  }
+
+  private draw(): void {
+    if (!this.plot || !this.shown || this.box.hidden) return;
+    const { chart, shape } = this.shown;
+    const title = titleOf(chart);
+    setText(byId("chart-title"), title);
+    this.canvas.setAttribute("aria-label", `Chart: ${title}. The same numbers follow as a table.`);
+    this.box.dataset["kind"] = chart.kind;
+    this.box.dataset["by"] = chart.by;
+    this.plot.show(shape);
+    this.point(null);
+    this.showNumbers();
+  }
+
+  // Not with every change: a table that is rewritten ten times a second can be neither read nor heard.
+  private showNumbers(): void {
+    if (!this.shown || performance.now() - this.numbersAt < TICK_MS) return;
+    this.numbersAt = performance.now();
+    const { chart, shape, answer } = this.shown;
+    const numbers = numbersOf(chart, shape, answer);
+    showNumbers(titleOf(chart), numbers);
+    const none = answer.groups.length === 0;
+    setText(byId("chart-note"), none ? "No rows to show." : numbers.note);
+  }
+
+  // The value that is pointed at; of lines the newest otherwise.
+  private point(index: number | null): void {
+    if (!this.shown) return;
+    const { shape } = this.shown;
+    if (shape.kind === "line") {
+      const at = index ?? shape.times.length - 1;
+      const entries = shape.lines.map(({ name, values }) => ({ name, value: shortOf(values[at]) }));
+      return showLegend(entries, index === null ? "" : clock(shape.times[at]!));
+    }
+    const bin = shape.kind === "histogram" && index !== null ? `${binText(shape.starts[index]!, shape)}: ${exact(shape.values[index])}` : "";
+    showLegend([], bin);
+  }
+
+  private toggleNumbers(): void {
+    const on = this.box.classList.toggle("as-numbers");
+    byId("chart-numbers").setAttribute("aria-pressed", String(on));
+    // What scrolls must be reached by keys.
+    byId("chart-scroll").tabIndex = on ? 0 : -1;
+  }
+
+  private fillForm(chart: Chart): void {
+    this.form.show(chart, this.known ?? [], this.dated);
+  }
+
+  private showProblem(error: unknown): void {
+    const problem = byId("chart-problem");
+    const text = error instanceof TurnoutError ? [error.message, error.hint].filter(Boolean).join("; ") : String(error ?? "");
+    setText(problem, text);
+    problem.hidden = !text;
+  }
+}
+
+function shortOf(value: number | null | undefined): string {
+  return value === null || value === undefined ? "none" : brief(value);
+}

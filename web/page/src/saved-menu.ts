@@ -1,0 +1,126 @@
+// The menu of saved views: those that operators keep in the server for everybody, and those of this browser.
+
+import { TurnoutError, type SavedView, type TurnoutClient } from "@turnout/client";
+import { button, byId, element, say } from "./dom";
+import { closePopover, openPopover } from "./popover";
+import { isSaved } from "./saved";
+
+const KEY = "turnout.views";
+const LONGEST_NAME = 64;
+
+export interface SavedEvents {
+  // The view that is looked at, under this name.
+  make(name: string): SavedView;
+  onOpen(saved: SavedView): void;
+}
+
+export class SavedMenu {
+  private readonly client: TurnoutClient;
+  private readonly events: SavedEvents;
+  private readonly input = element("input");
+  private readonly problem = element("p", "bad small");
+  private readonly lists = element("div", "saved-lists");
+
+  constructor(client: TurnoutClient, events: SavedEvents) {
+    this.client = client;
+    this.events = events;
+    this.input.maxLength = LONGEST_NAME;
+    this.input.required = true;
+    this.input.placeholder = "name of this view";
+    this.input.setAttribute("aria-label", "Name of this view");
+    this.problem.setAttribute("role", "alert");
+    byId("views").addEventListener("click", () => this.open());
+  }
+
+  open(): void {
+    const form = element("form", "filter-form");
+    form.autocomplete = "off";
+    const keeps = element("small", "quiet", this.isOperator ? "kept in the server, for everybody" : "kept in this browser, for you");
+    form.append(this.input, element("div", "actions", element("button", "button primary", "Save view")), keeps);
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      void this.try(() => this.save(this.input.value.trim()));
+    });
+    this.input.value = "";
+    this.problem.textContent = "";
+    openPopover(byId("views"), "Saved views", [form, this.problem, this.lists]);
+    void this.try(() => this.show());
+  }
+
+  private get isOperator(): boolean {
+    const { connection } = this.client;
+    return connection.state === "live" && connection.role === "operator";
+  }
+
+  private async save(name: string): Promise<void> {
+    if (!name) return;
+    const view = this.events.make(name);
+    if (this.isOperator) await this.client.save(view);
+    else keep([...kept().filter((one) => one.name !== name), view]);
+    closePopover();
+    say(`View ${name} is saved`);
+  }
+
+  private async show(): Promise<void> {
+    const ours = await this.client.saved();
+    const remove = async ({ name }: SavedView): Promise<void> => this.client.unsave(name);
+    const groups = [
+      this.group("In the server", ours, this.isOperator ? remove : null),
+      this.group("In this browser", kept(), async ({ name }) => keep(kept().filter((one) => one.name !== name))),
+    ].filter((group) => group !== null);
+    this.lists.replaceChildren(...(groups.length ? groups : [element("p", "quiet small", "No view is saved yet.")]));
+  }
+
+  private group(title: string, views: readonly SavedView[], remove: ((view: SavedView) => Promise<void>) | null): HTMLElement | null {
+    if (!views.length) return null;
+    const list = element("ul");
+    list.setAttribute("aria-label", title);
+    for (const view of views) {
+      const open = button("menu-item", "", () => {
+        closePopover();
+        this.events.onOpen(view);
+      });
+      open.append(element("span", "", view.name), element("small", "quiet", view.table));
+      const item = element("li", "", open);
+      if (remove) {
+        const gone = button("button icon plain", "✕", () => void this.try(() => this.remove(view, remove)));
+        gone.setAttribute("aria-label", `Remove the view ${view.name}`);
+        item.append(gone);
+      }
+      list.append(item);
+    }
+    return element("section", "saved", element("h3", "", title), list);
+  }
+
+  private async remove(view: SavedView, remove: (view: SavedView) => Promise<void>): Promise<void> {
+    await remove(view);
+    say(`View ${view.name} is removed`);
+    await this.show();
+    this.input.focus();
+  }
+
+  private async try(act: () => Promise<void>): Promise<void> {
+    try {
+      this.problem.textContent = "";
+      await act();
+    } catch (error) {
+      const known = error instanceof TurnoutError;
+      this.problem.textContent = known ? [error.message, error.hint].filter(Boolean).join("; ") : String(error);
+    }
+  }
+}
+
+function kept(): SavedView[] {
+  try {
+    const found: unknown = JSON.parse(localStorage.getItem(KEY) ?? "[]");
+    return Array.isArray(found) ? found.filter(isSaved) : [];
+  } catch {
+    return [];
+  }
+}
+
+function keep(views: SavedView[]): void {
+  const sorted = [...views].sort((one, other) => (one.name < other.name ? -1 : 1));
+  if (sorted.length) localStorage.setItem(KEY, JSON.stringify(sorted));
+  else localStorage.removeItem(KEY);
+}

@@ -1,0 +1,100 @@
+// A view as it is kept under a name, in the server or in this browser, and back. Pure.
+
+import type { SavedView } from "@turnout/client";
+import { emptyView, type View } from "./address";
+import { readChart, writeChart } from "./chart";
+import { quoted, unquoted } from "./names";
+import { choicesFor, listOf, sortText, whereOf, type Filter, type SortKey, type Term } from "./where";
+
+// `columns`: the names of all columns of the table, as far as they are known.
+export function toSaved(name: string, view: View, columns: readonly string[]): SavedView {
+  const { table, where, filters, sort, sorted, hidden, chart } = view;
+  const shown = columns.filter((column) => !hidden.includes(column));
+  return {
+    name,
+    table,
+    where: whereOf(where, filters),
+    sort: sorted ? sortText(sort) : [],
+    columns: hidden.length && shown.length ? shown : null,
+    chart: chart && chart !== "auto" ? writeChart(chart) : null,
+  };
+}
+
+// Programs save views, too: texts and terms of any shape become what the page shows them by.
+export function fromSaved(saved: SavedView, columns: readonly string[]): View {
+  const given = saved.where ?? [];
+  const parts = Array.isArray(given) ? given : [given];
+  const texts: string[] = [];
+  const filters: Filter[] = [];
+  for (const part of parts) {
+    const filter = typeof part === "string" ? null : filterOf(part, filters);
+    if (typeof part === "string") texts.push(part.trim());
+    else if (filter) filters.push(filter);
+    else texts.push(textOf(part));
+  }
+  const sort = sortKeys(saved.sort ?? []);
+  const shown = saved.columns ?? [];
+  return {
+    ...emptyView(saved.table),
+    where: texts.filter(Boolean).join(", "),
+    filters,
+    sort,
+    sorted: sort.length > 0,
+    hidden: shown.length ? columns.filter((column) => !shown.includes(column)) : [],
+    chart: readChart(saved.chart),
+  };
+}
+
+// A term as the filter of a column; null where no filter says it. The two ends of a range were two terms.
+function filterOf({ column, op, value }: Term, before: Filter[]): Filter | null {
+  if (op === "is null" || op === "is not null") return { column, op, values: [] };
+  if (op === "=" && typeof value === "boolean") return { column, op: String(value), values: [] };
+  if (op === "in" || op === "not in") {
+    const items = Array.isArray(value) ? value.map(String) : [];
+    const text = items.join(", ");
+    return items.length && JSON.stringify(listOf(text)) === JSON.stringify(items) ? { column, op, values: [text] } : null;
+  }
+  if (typeof value !== "string" && typeof value !== "number") return null;
+  const last = before.at(-1);
+  if (op === "<=" && last?.column === column && last.op === ">=") {
+    before.pop();
+    return { column, op: "between", values: [last.values[0] ?? "", String(value)] };
+  }
+  const known = [...choicesFor("string"), ...choicesFor("int64")].some((choice) => choice.op === op);
+  return known && String(value) !== "" ? { column, op, values: [String(value)] } : null;
+}
+
+function textOf({ column, op, value }: Term): string {
+  const text = (item: unknown): string => (typeof item === "string" ? `"${item.replace(/["\\]/g, "\\$&")}"` : String(item));
+  const values = Array.isArray(value) ? `(${value.map(text).join(", ")})` : value === undefined ? "" : text(value);
+  return `${quoted(column)} ${op} ${values}`.trim();
+}
+
+const KEY = /\s*([+-]?)("(?:[^"\\]|\\.)*"|[^,]+?)\s*(?:,|$)/gsy;
+
+function sortKeys(sort: string | string[]): SortKey[] {
+  const texts = Array.isArray(sort) ? sort : [sort];
+  return texts.flatMap((text) =>
+    [...text.matchAll(KEY)].map((found) => ({ column: unquoted(found[2]!), descending: found[1] === "-" })),
+  );
+}
+
+// What this browser keeps may be of an older page, or of anybody.
+export function isSaved(found: unknown): found is SavedView {
+  if (typeof found !== "object" || found === null) return false;
+  const { name, table, where, sort, columns } = found as Partial<SavedView>;
+  const texts = (value: unknown): boolean => Array.isArray(value) && value.every((item) => typeof item === "string");
+  const terms = Array.isArray(where) && where.every((term) => typeof term === "string" || isTerm(term));
+  return (
+    typeof name === "string" &&
+    typeof table === "string" &&
+    (where === undefined || typeof where === "string" || terms) &&
+    (sort === undefined || typeof sort === "string" || texts(sort)) &&
+    (columns === undefined || columns === null || texts(columns))
+  );
+}
+
+const isTerm = (term: unknown): boolean => {
+  const { column, op } = (term ?? {}) as Partial<Term>;
+  return typeof column === "string" && typeof op === "string";
+};

@@ -1,0 +1,188 @@
+// A summary as what is drawn and what is read: bars, bins or lines, and the same numbers as a table. Pure.
+
+import type { SummaryInfo } from "@turnout/client";
+import { widthOf } from "./bins";
+import { isTime, MOST_BARS, MOST_BINS, MOST_LINES, valueName, type Chart } from "./chart";
+import { compact, number, valueText, type Value } from "./format";
+
+type Numbers = (number | null)[];
+
+export interface Bars {
+  kind: "bars";
+  labels: string[];
+  values: Numbers;
+}
+
+export interface Bins {
+  kind: "histogram";
+  starts: number[];
+  width: number;
+  time: boolean;
+  values: Numbers;
+}
+
+export interface Lines {
+  kind: "line";
+  // Milliseconds; the last is now.
+  times: number[];
+  from: number;
+  lines: { name: string; values: Numbers }[];
+  swaps: readonly { time: number; generation: number }[];
+}
+
+export type Shape = Bars | Bins | Lines;
+
+// The numbers of a shape, for those who read or hear them.
+export interface Numbered {
+  head: string[];
+  rows: string[][];
+  // What is not drawn.
+  note: string;
+}
+
+export type Answer = Pick<SummaryInfo, "columns" | "by" | "total" | "past"> & { groups: readonly (readonly unknown[])[] };
+
+export function shapeOf(chart: Chart, answer: Answer, now: number): Shape {
+  if (chart.kind === "line") return linesOf(chart, answer, now);
+  return chart.kind === "bars" ? barsOf(answer) : binsOf(chart, answer);
+}
+
+function barsOf({ groups, columns, by }: Answer): Bars {
+  const labels = groups.map((group) => labelOf(group[0], columns[0]?.type ?? ""));
+  return { kind: "bars", labels, values: groups.map((group) => numeric(group[by.length])) };
+}
+
+// Bins that no row is in are not in the answer: for a count or a sum they are nought, else there is no bar.
+function binsOf(chart: Chart, { groups, columns, by }: Answer): Bins {
+  const time = isTime(columns[0]?.type ?? "");
+  const width = widthOf(chart.width);
+  const known = new Map(
+    groups.map((group) => [binNumber(place(group[0], time), width), numeric(group[by.length])] as const),
+  );
+  known.delete(NaN);
+  const numbers = [...known.keys()].sort((one, other) => one - other);
+  const [first = 0, last = -1] = [numbers[0], numbers.at(-1)];
+  const whole = last - first < MOST_BINS;
+  const shown = whole ? Array.from({ length: last - first + 1 }, (_, i) => first + i) : numbers;
+  const none = ["count", "sum", "count_distinct"].includes(chart.value) ? 0 : null;
+  return {
+    kind: "histogram",
+    starts: shown.map((bin) => Number((bin * width).toPrecision(15))),
+    width,
+    time,
+    values: shown.map((bin) => known.get(bin) ?? none),
+  };
+}
+
+const binNumber = (start: number, width: number): number => Math.round(start / width);
+
+// The groups that are largest now, then those that were there before, as another generation may have had others. Each
+// goes over all moments; where a group was not there it has a gap.
+function linesOf(chart: Chart, { groups, columns, by, past }: Answer, now: number): Lines {
+  const points = past?.points ?? [];
+  const end = Math.max(now, points.at(-1)?.time ?? 0);
+  const from = end - chart.minutes * 60_000;
+  const key = (group: readonly unknown[]): string => JSON.stringify(group.slice(0, by.length));
+  const moments = points.map((point) => new Map(point.groups.map((group) => [key(group), numeric(group[by.length])])));
+  const before = points.toReversed().flatMap((point) => point.groups);
+  const known = new Map<string, readonly unknown[]>();
+  for (const group of [...groups, ...before]) if (!known.has(key(group))) known.set(key(group), group);
+  const lines = [...known.values()].slice(0, MOST_LINES).map((group) => {
+    const values = moments.map((moment) => moment.get(key(group)) ?? null);
+    const name = by.length ? labelOf(group[0], columns[0]?.type ?? "") : valueName(chart);
+    // Now is as the last moment was.
+    return { name, values: [...values, values.at(-1) ?? null] };
+  });
+  const times = [...points.map((point) => Math.max(point.time, from)), end];
+  return { kind: "line", times, from, lines, swaps: (past?.swaps ?? []).filter(({ time }) => time >= from) };
+}
+
+export function numbersOf(chart: Chart, shape: Shape, answer: Answer): Numbered {
+  const value = valueName(chart);
+  const note = noteOf(chart, shape, answer);
+  if (shape.kind === "bars") {
+    return { head: [chart.by, value], rows: shape.labels.map((label, i) => [label, exact(shape.values[i])]), note };
+  }
+  if (shape.kind === "histogram") {
+    const rows = shape.starts.map((start, i) => [binText(start, shape), exact(shape.values[i])]);
+    return { head: [chart.by, value], rows, note };
+  }
+  const marks = new Map<number, string>();
+  for (const { time, generation } of shape.swaps) {
+    const at = shape.times.findLastIndex((moment) => moment <= time);
+    marks.set(Math.max(at, 0), `generation ${generation}`);
+  }
+  const rows = shape.times.slice(0, -1).map((time, i) => {
+    return [clock(time), ...shape.lines.map(({ values }) => exact(values[i])), marks.get(i) ?? ""];
+  });
+  // The newest first: that is what one comes for.
+  return { head: ["time", ...shape.lines.map(({ name }) => name), "swap"], rows: rows.reverse(), note };
+}
+
+function noteOf({ kind, by }: Chart, shape: Shape, { groups, total }: Answer): string {
+  const notes: string[] = [];
+  const most = { bars: MOST_BARS, histogram: MOST_BINS, line: MOST_LINES }[kind];
+  const what = kind === "histogram" ? "bins" : "groups";
+  const which = kind === "histogram" ? "first" : "largest";
+  if (by && total > most) notes.push(`the ${which} ${number(most)} of ${number(total)} ${what}`);
+  const empty = shape.kind === "histogram" ? groups.find((group) => group[0] === null) : undefined;
+  if (empty) notes.push(`without ${by}: ${exact(numeric(empty[1]))}`);
+  return notes.join("; ");
+}
+
+export const clock = (time: number): string => new Date(time).toLocaleTimeString([], { hourCycle: "h23" });
+
+export function binText(start: number, { width, time }: Bins): string {
+  if (!time) return `${plain(start)} – ${plain(Number((start + width).toPrecision(15)))}`;
+  return momentText(start, width);
+}
+
+// A moment as short as its steps allow.
+export function momentText(time: number, step: number): string {
+  const text = new Date(time).toISOString();
+  if (step >= 86_400_000) return text.slice(0, 10);
+  return `${text.slice(0, 10)} ${text.slice(11, step >= 60_000 ? 16 : 19)}`;
+}
+
+function place(value: unknown, time: boolean): number {
+  if (value === null) return NaN;
+  return time ? Date.parse(String(value)) : Number(value);
+}
+
+function labelOf(value: unknown, type: string): string {
+  if (value === null) return "null";
+  return value === "" ? "(empty text)" : valueText(value as Value, type);
+}
+
+// Decimals and large whole numbers come as texts.
+function numeric(value: unknown): number | null {
+  if (value === null || value === undefined) return null;
+  const found = Number(value);
+  return Number.isFinite(found) ? found : null;
+}
+
+const plain = (value: number): string => String(value);
+
+export function exact(value: number | null | undefined): string {
+  if (value === null || value === undefined) return "none";
+  return value.toLocaleString("en-US", { maximumFractionDigits: Math.abs(value) < 100 ? 4 : 2 });
+}
+
+// Short, for the ends of bars and for axes: 1,234; 12.3k; 0.25.
+export function brief(value: number): string {
+  const size = Math.abs(value);
+  if (size >= 1e15 || (size > 0 && size < 1e-4)) return value.toExponential(1);
+  if (size >= 10_000) return `${value < 0 ? "-" : ""}${compact(size)}`;
+  return value.toLocaleString("en-US", { maximumFractionDigits: size < 1 ? 4 : size < 100 ? 2 : 1 });
+}
+
+// Which row each label is in: one that would lie over its neighbour goes below it; null where there is no row left.
+export function labelRows(spans: readonly (readonly [number, number])[], rows: number): (number | null)[] {
+  const ends: number[] = [];
+  return spans.map(([left, right]) => {
+    const free = Array.from({ length: rows }, (_, row) => row).find((row) => (ends[row] ?? -Infinity) <= left);
+    if (free === undefined) return null;
+    ends[free] = right;
+    return free;
+  });
+}

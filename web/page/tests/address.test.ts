@@ -1,0 +1,47 @@
+import { describe, expect, test } from "vitest";
+import { emptyView, fromHash, toHash, type Place } from "../src/address";
+
+const place: Place = {
+  view: {
+    table: "final_ui",
+    where: "name = 'a&b#c'",
+    filters: [{ column: "age", op: "between", values: ["1", "2"] }],
+    sort: [{ column: "age", descending: true }],
+    sorted: true,
+    hidden: ["email"],
+    chart: { kind: "histogram", by: "age", width: "10", value: "sum", of: "balance", minutes: 10 },
+  },
+  sql: null,
+};
+
+describe("the address", () => {
+  test("brings back what was looked at", () => {
+    expect(fromHash(toHash(place))).toEqual(place);
+  });
+
+  test("brings back a chart that is still to be found", () => {
+    const auto: Place = { view: { ...emptyView("t"), chart: "auto" }, sql: null };
+    expect(fromHash(toHash(auto))).toEqual(auto);
+  });
+
+  test("brings back SQL as it was written, and the table beside it", () => {
+    const text = "select *\nfrom \"a b\" -- 100 % & more #1\nwhere x = 'ü+='";
+    const sql: Place = { ...place, sql: { text, live: true } };
+    expect(fromHash(toHash(sql))).toEqual(sql);
+    const alone: Place = { view: emptyView(""), sql: { text: "", live: false } };
+    expect(fromHash(toHash(alone))).toEqual(alone);
+  });
+
+  test("leaves out what is no view", () => {
+    expect(fromHash("")).toBeNull();
+    const odd = fromHash('#table=t&filters=[1,{"column":2},null]&sort={"a":1}&hidden=[1,"a"]&token=secret&chart={"kind":"pie"}');
+    expect(odd).toEqual({ view: { ...emptyView("t"), sorted: true, hidden: ["a"] }, sql: null });
+  });
+
+  test.each(["[", "null", "1", "[]", '{"kind":"bars"}', '{"kind":"bars","by":7}', '{"kind":"line","minutes":1e9}', '{"kind":"bars","by":"a","value":"drop"}'])(
+    "takes %s for no chart",
+    (text) => {
+      expect(fromHash(`#table=t&chart=${encodeURIComponent(text)}`)?.view.chart).toBeNull();
+    },
+  );
+});
