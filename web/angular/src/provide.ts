@@ -3,7 +3,6 @@
 import { isPlatformBrowser } from "@angular/common";
 import {
   DestroyRef,
-  DOCUMENT,
   EnvironmentInjector,
   type EnvironmentProviders,
   inject,
@@ -30,21 +29,16 @@ export function provideTurnout(options: TurnoutOptions | (() => TurnoutOptions) 
 function makeClient(options: TurnoutOptions): TurnoutClient {
   const injector = inject(EnvironmentInjector);
   const { token } = options;
+  // The address of a request is not taken: whoever makes it could say where the token goes.
+  const onServer = { url: options.url ?? "http://localhost", WebSocket: SilentSocket };
   const client = connect({
     client: "angular",
     ...options,
-    // On a server it is the address of the request, where the platform has one.
-    url: options.url ?? originOf(inject(DOCUMENT)),
     token: typeof token === "function" ? () => runInInjectionContext(injector, token) : token,
-    ...(isPlatformBrowser(inject(PLATFORM_ID)) ? {} : { WebSocket: SilentSocket }),
+    ...(isPlatformBrowser(inject(PLATFORM_ID)) ? {} : onServer),
   });
   inject(DestroyRef).onDestroy(() => client.close());
   return client;
-}
-
-function originOf(document: Document): string {
-  const origin = document.location?.origin;
-  return origin && /^https?:/.test(origin) ? origin : "http://localhost";
 }
 
 /** Where pages are rendered on a server nobody watches: whatever is subscribed there waits, and no connection is made. */
