@@ -5,12 +5,21 @@ import { Component, inject, provideZonelessChangeDetection } from "@angular/core
 import { bootstrapApplication, type BootstrapContext } from "@angular/platform-browser";
 import { renderApplication, provideServerRendering } from "@angular/platform-server";
 import { provideTurnout, Turnout, TurnoutSwap } from "@turnout/angular";
-import { afterEach, beforeEach, expect, test } from "vitest";
+import { TurnoutTable } from "@turnout/angular/ag-grid";
+import { AgGridAngular } from "ag-grid-angular";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { TestServer } from "../../client/tests/server";
 
 @Component({
   selector: "app-page",
-  template: `<p>{{ turnout.connection().state }}, {{ rows.rows().length }} rows, {{ turnout.tables().length }} tables, {{ swaps.progress() === null }}</p>`,
+  imports: [AgGridAngular, TurnoutTable],
+  // AG Grid itself is for browsers only.
+  template: `<p>{{ turnout.connection().state }}, {{ rows.rows().length }} rows, {{ turnout.tables().length }} tables, {{ swaps.progress() === null }}</p>
+    @defer {
+      <ag-grid-angular turnoutTable="final_ui" />
+    } @placeholder {
+      <p>a grid, later</p>
+    }`,
 })
 class Page {
   readonly turnout = inject(Turnout);
@@ -26,6 +35,16 @@ class Page {
   }
 }
 
+/** Node's own, which counts. */
+class Counted extends WebSocket {
+  static made = 0;
+
+  constructor(url: string, protocols: string[]) {
+    super(url, protocols);
+    Counted.made += 1;
+  }
+}
+
 const clients: Turnout["client"][] = [];
 let server: TestServer;
 
@@ -34,6 +53,7 @@ function fail(error: unknown): never {
 }
 
 beforeEach(async () => {
+  vi.stubGlobal("WebSocket", Counted);
   server = await TestServer.start();
 });
 
@@ -48,6 +68,7 @@ function rendered(url?: string): Promise<string> {
 test.each(["with an address", "without one"])("a page is rendered %s, and no connection is made", async (kind) => {
   const html = await rendered(kind === "with an address" ? server.url : undefined);
   expect(html).toContain("<p>connecting, 0 rows, 0 tables, true</p>");
-  expect(server.handshakes + server.calls.length).toBe(0);
+  expect(html).toContain("<p>a grid, later</p>");
+  expect(Counted.made + server.handshakes + server.calls.length).toBe(0);
   expect(clients.at(-1)!.connection.state).toBe("closed");
 });
