@@ -75,7 +75,7 @@ $(ANGULAR_STAMP): web/angular/package-lock.json web/angular/package.json web/ang
 	@touch $(ANGULAR_STAMP)
 
 $(ANGULAR): $(call web_sources,angular) $(CLIENT) $(ANGULAR_STAMP)
-	$(call step,Build of the Angular package,cd web/angular && $(NPM) run --silent build >build.log 2>&1 || { cat build.log; false; })
+	$(call step,Build of the Angular package,cd web/angular && $(NPM) run --silent build >node_modules/.build.log 2>&1 || { cat node_modules/.build.log; false; })
 	@touch $(ANGULAR)
 
 packages: $(WEB_PACKAGES) ## dist/*.tgz: the TypeScript client and the Angular package, for npm install

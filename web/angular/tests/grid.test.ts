@@ -106,6 +106,17 @@ test("a swap replaces all rows in one step, and nothing flashes", async () => {
   expect(updates).toEqual([false, false]);
 });
 
+test("a table grows and shrinks within a block of the grid's cache", async () => {
+  const { ids } = await opened({ a: ["u1", 40], b: ["u2", 50] });
+  const { id } = await server.hears("window");
+  server.rows(id, { c: ["u3", 60], a: ["u1", 40], b: ["u2", 50] }, { version: 2 });
+  await until(() => ids().join() === "c,a,b");
+  server.rows(id, { b: ["u2", 50] }, { version: 3 });
+  await until(() => ids().join() === "b");
+  server.rows(id, { a: ["u1", 40], b: ["u2", 50] }, { version: 4 });
+  await until(() => ids().join() === "a,b");
+});
+
 test("a selection stays with its row when rows come before it", async () => {
   const { api, nodes, ids } = await opened({ a: ["u1", 40], b: ["u2", 50] });
   nodes()[1]!.setSelected(true);

@@ -27,10 +27,9 @@ export class Places<Row extends object> {
     return this.shown?.info.total ?? 0;
   }
 
-  /** The rows of some places, as a block of the grid's cache wants them. */
+  /** The rows of a block of the grid's cache; also of places that the table has not yet, which the grid does not show. */
   block(start: number, end: number): Row[] {
-    const count = Math.max(0, Math.min(end, this.total) - start);
-    return Array.from({ length: count }, (_, index) => this.at(start + index) ?? waitingRow<Row>(start + index));
+    return Array.from({ length: end - start }, (_, index) => this.at(start + index) ?? waitingRow<Row>(start + index));
   }
 
   /** Everything in one step: a frame shows the rows before, or these. */
@@ -47,7 +46,7 @@ export class Places<Row extends object> {
 
   private put(node: IRowNode<Row>, sameGeneration: boolean): void {
     const before = node.data;
-    // A place without a row is one that the grid is about to ask for.
+    // A place without a row is of a block that the grid is about to ask for.
     if (before === undefined || node.rowIndex === null) return;
     const row = this.at(node.rowIndex);
     if (row === before || (row === undefined && isWaiting(before))) return;
