@@ -12,7 +12,7 @@ interface AccountTypes {
 
 /** `final_ui` in a grid that the server sorts and filters, with the swap beside it. */
 @Component({
-  selector: 'app-final',
+  selector: 'app-root',
   imports: [AgGridAngular, SwapComponent, TurnoutTable],
   templateUrl: './final.component.html',
   styleUrl: './final.component.css',
