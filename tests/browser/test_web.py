@@ -106,7 +106,7 @@ def built_angular() -> Path:
         installed.unlink()
         npm(ANGULAR, "ci")
         changed(installed, sources)
-    sources += sorted(file for file in (*ANGULAR.glob("*.json"), *ANGULAR.rglob("src/**/*")) if file.is_file())
+    sources += sorted(file for file in (*ANGULAR.glob("*.json"), *(ANGULAR / "src").rglob("*")) if file.is_file())
     if changed(built, sources):
         built.unlink()
         npm(ANGULAR, "run", "build", "--", "--progress=false")
