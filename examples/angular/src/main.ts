@@ -1,4 +1,6 @@
 import { bootstrapApplication } from '@angular/platform-browser';
+import { provideTurnout } from '@turnout/angular';
 import { FinalComponent } from './app/final.component';
 
-bootstrapApplication(FinalComponent).catch((error: unknown) => console.error(error));
+// No address: the server that the page came from (`ng serve` passes /api on to it).
+bootstrapApplication(FinalComponent, { providers: [provideTurnout()] }).catch((error: unknown) => console.error(error));

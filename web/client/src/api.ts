@@ -163,12 +163,32 @@ export interface ControlOptions {
   signal?: AbortSignal;
 }
 
+/** A token, or a function that gives the one of the moment. */
+export type Token = string | null | undefined | (() => GivenToken | Promise<GivenToken>);
+type GivenToken = string | null | undefined;
+
 export interface Access {
   /** The server's address, without a slash at its end. */
   readonly base: string;
   readonly fetch: typeof fetch;
   readonly client: string;
-  token: string | null;
+  token: Token;
+}
+
+/** The token for one call or one connection; a promise only where the function gives one. Throws a TurnoutError. */
+export function tokenNow({ token }: Access): string | null | Promise<string | null> {
+  if (typeof token !== "function") return token || null;
+  try {
+    const given = token();
+    return given instanceof Promise ? given.then((text) => text || null, noToken) : given || null;
+  } catch (error) {
+    return noToken(error);
+  }
+}
+
+function noToken(cause: unknown): never {
+  const hint = "the function that was given as token failed: see the cause";
+  throw new TurnoutError({ code: "no_token", message: `there is no token: ${String(cause)}`, hint }, null, { cause });
 }
 
 export class Api {
@@ -239,7 +259,8 @@ export class Api {
 
   private async call<Answer>(path: string, init: RequestInit = {}): Promise<Answer> {
     const headers = new Headers(init.headers);
-    if (this.access.token !== null) headers.set("Authorization", `Bearer ${this.access.token}`);
+    const token = await tokenNow(this.access);
+    if (token !== null) headers.set("Authorization", `Bearer ${token}`);
     const { response, text } = await this.fetched(path, { ...init, headers });
     const body = parsed(text);
     if (response.ok && body !== undefined) return body as Answer;

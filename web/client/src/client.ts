@@ -13,6 +13,7 @@ import {
   type Swap,
   type TableInfo,
   type TableRows,
+  type Token,
 } from "./api.js";
 import {
   type ComputedCallbacks,
@@ -33,7 +34,8 @@ import { type WindowCallbacks, type WindowOptions, WindowSubscription } from "./
 export interface ConnectOptions {
   /** The server's address, such as `http://127.0.0.1:10000`; in a browser, the page's own server when left out. */
   url?: string | URL;
-  token?: string;
+  /** A function is asked before each call and each connection, and may give a promise. */
+  token?: Token;
   /** Who asks for a change, in the history: a word of lower-case letters, digits, `-` and `_`. */
   client?: string;
   /** Where the global ones are not wanted. */
@@ -54,7 +56,7 @@ export class TurnoutClient {
       base: baseOf(options.url),
       fetch: (input, init) => fetcher(input, init),
       client: options.client ?? "typescript",
-      token: options.token || null,
+      token: options.token,
     };
     this.api = new Api(this.access);
     this.live = new Connection(this.access, this.api, options.WebSocket ?? globalThis.WebSocket ?? null);
@@ -72,8 +74,8 @@ export class TurnoutClient {
   }
 
   /** Connect anew now: after a refusal, with another token, or instead of waiting for the next try. */
-  reconnect(options: { token?: string | null } = {}): void {
-    if (options.token !== undefined) this.access.token = options.token || null;
+  reconnect(options: { token?: Token } = {}): void {
+    if (options.token !== undefined) this.access.token = options.token;
     this.live.reconnect();
   }
 

@@ -1,7 +1,7 @@
 // One WebSocket for all subscriptions of a client: opens it, opens it again when it is lost, and starts every subscription
 // anew with what it has seen. What a subscription makes of its messages is its own business (window.ts, mirror.ts).
 
-import type { Access, Api } from "./api.js";
+import { type Access, type Api, tokenNow } from "./api.js";
 import { TurnoutError, unheard } from "./errors.js";
 import { MAX_MESSAGE_BYTES, PROTOCOL, TOKEN_PROTOCOL } from "./messages.js";
 import type {
@@ -82,6 +82,8 @@ export class Connection {
   private liveSince: number | null = null;
   private heardAt = 0;
   private expectsStatus = false;
+  /** Counts what `drop` ended: a token that comes later is not used. */
+  private attempt = 0;
 
   constructor(access: Access, api: Api, Socket: SocketMaker | null) {
     this.access = access;
@@ -142,10 +144,25 @@ export class Connection {
   private open(): void {
     clearTimeout(this.timer);
     this.become({ state: "connecting" });
-    if (this.Socket === null) return this.refuse(noSocket());
+    const Socket = this.Socket;
+    if (Socket === null) return this.refuse(noSocket());
+    const attempt = this.attempt;
+    const failed = (error: unknown): void => {
+      if (attempt === this.attempt) this.retryLater(error instanceof Error ? error.message : String(error));
+    };
+    try {
+      const token = tokenNow(this.access);
+      if (token instanceof Promise) token.then((text) => attempt === this.attempt && this.dial(Socket, text), failed);
+      else this.dial(Socket, token);
+    } catch (error) {
+      failed(error);
+    }
+  }
+
+  private dial(Socket: SocketMaker, token: string | null): void {
     let socket: Socket;
     try {
-      socket = new this.Socket(liveUrl(this.access.base), protocols(this.access.token));
+      socket = new Socket(liveUrl(this.access.base), protocols(token));
     } catch (error) {
       return this.refuse(cannotConnect(this.access.base, error));
     }
@@ -279,6 +296,7 @@ export class Connection {
     const socket = this.socket;
     // A server that lets us in and throws us out at once is not asked ever faster.
     if (this.liveSince !== null && performance.now() - this.liveSince > LONGEST_DELAY_MS) this.failures = 0;
+    this.attempt += 1;
     this.socket = null;
     this.liveSince = null;
     this.expectsStatus = false;

@@ -32,5 +32,6 @@ export type {
   Swap,
   TableInfo,
   TableRows,
+  Token,
 } from "./api.js";
 export * from "./messages.js";

@@ -45,6 +45,47 @@ describe("connection", () => {
     other.close();
   });
 
+  test("asks a function for the token of each connection and each call", async () => {
+    let turn = 0;
+    const other = connect({ url: server.url, token: () => Promise.resolve(`token-${++turn}`) });
+    other.onStatus(() => undefined);
+    await until(() => server.protocols.length === 1);
+    await other.tables().catch(() => undefined);
+    expect(server.calls[0]!.headers.authorization).toBe("Bearer token-2");
+    server.hangUp();
+    await until(() => server.protocols.length === 2);
+    const given = server.protocols.map((text) => Buffer.from(text.split("turnout.token.")[1]!, "base64url").toString());
+    expect(given).toEqual(["token-1", "token-3"]);
+    other.close();
+  });
+
+  test("tries again later when the function for the token fails", async () => {
+    let failing = true;
+    const token = (): string => {
+      if (failing) throw new Error("not signed in");
+      return "t0ken";
+    };
+    const other = connect({ url: server.url, token });
+    other.onStatus(() => undefined);
+    expect(other.connection).toMatchObject({ state: "away", reason: expect.stringContaining("not signed in") });
+    await expect(other.tables()).rejects.toMatchObject({ name: "TurnoutError", code: "no_token" });
+    expect(server.handshakes + server.calls.length).toBe(0);
+    failing = false;
+    await until(() => other.connection.state === "live");
+    other.close();
+  });
+
+  test("does not connect with a token that comes after close", async () => {
+    let give = (_: string): void => undefined;
+    const other = connect({ url: server.url, token: () => new Promise<string>((resolve) => (give = resolve)) });
+    other.onStatus(() => undefined);
+    other.close();
+    give("late");
+    await new Promise((resolve) => setTimeout(resolve));
+    expect(other.connection.state).toBe("closed");
+    expect(server.handshakes).toBe(0);
+  });
+
   test("comes back after a restart of the server, by itself", async () => {
     const seen = states(client);
     client.window({ table: "users_ui" });

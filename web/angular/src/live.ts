@@ -1,0 +1,101 @@
+// A subscription of the client as signals: it follows its options, and ends with its injector.
+
+import { computed, DestroyRef, effect, type Injector, type Signal, signal, untracked } from "@angular/core";
+import type { TurnoutError } from "@turnout/client";
+
+/** Options, or a function of signals that gives them; null asks for nothing. */
+export type Reactive<Options> = Options | (() => Options | null);
+
+/** Rows that follow the server. */
+export interface LiveRows<Row, Info> {
+  /** Frozen; one that did not change is the same object as before. Empty until the first come. */
+  readonly rows: Signal<readonly Row[]>;
+  /** What belongs to the rows; null until the first come. */
+  readonly info: Signal<Info | null>;
+  /** Why it is over, for example because of a wrong `where`. The rows before stay; other options start it again. */
+  readonly error: Signal<TurnoutError | null>;
+  /** Ask again with the same options. */
+  reload(): void;
+}
+
+/** Rows and what belongs to them, as one value. */
+export interface LiveStep<Row, Info> {
+  readonly rows: readonly Row[];
+  readonly info: Info;
+}
+
+export interface Callbacks<Row, Info> {
+  onRows(rows: readonly Row[], info: Info): void;
+  onError(error: TurnoutError): void;
+}
+
+interface Subscription<Options> {
+  move(options: Options): void;
+  close(): void;
+}
+
+export type Open<Row, Info, Options> = (options: Options, callbacks: Callbacks<Row, Info>) => Subscription<Options>;
+
+/** Rows that never come: where pages are rendered on a server. */
+export function noRows<Row, Info>(): LiveRows<Row, Info> {
+  return { rows: signal([]), info: signal(null), error: signal(null), reload: () => undefined };
+}
+
+export function liveRows<Row, Info, Options extends object>(
+  open: Open<Row, Info, Options>,
+  options: Reactive<Options>,
+  injector: Injector,
+): LiveRows<Row, Info> {
+  const shown = signal<LiveStep<Row, Info> | null>(null);
+  const error = signal<TurnoutError | null>(null);
+  let asked: Options | null = null;
+  let subscription: Subscription<Options> | null = null;
+
+  const close = (): void => {
+    subscription?.close();
+    subscription = null;
+  };
+  const ask = (wanted: Options | null): void => {
+    if (wanted === null) {
+      close();
+      shown.set(null);
+      error.set(null);
+    } else if (subscription !== null && asked !== null) {
+      subscription.move(whole(asked, wanted));
+    } else {
+      subscription = open(wanted, {
+        onRows: (rows, info) => {
+          shown.set({ rows, info });
+          error.set(null);
+        },
+        onError: (reason) => error.set(reason),
+      });
+    }
+    asked = wanted;
+  };
+
+  // Options that are made anew in each computation are mostly the same ones.
+  const wanted = computed(typeof options === "function" ? options : () => options, {
+    equal: (one, other) => JSON.stringify(one) === JSON.stringify(other),
+  });
+  effect(
+    () => {
+      const next = wanted();
+      untracked(() => ask(next));
+    },
+    { injector },
+  );
+  injector.get(DestroyRef).onDestroy(close);
+  return {
+    rows: computed(() => shown()?.rows ?? []),
+    info: computed(() => shown()?.info ?? null),
+    error: error.asReadonly(),
+    reload: () => ask(asked),
+  };
+}
+
+/** `move` keeps what it is not given: what is in the options no more is given as undefined. */
+function whole<Options extends object>(before: Options, wanted: Options): Options {
+  const cleared = Object.fromEntries(Object.keys(before).map((name) => [name, undefined]));
+  return { ...cleared, ...wanted };
+}

@@ -1,0 +1,8 @@
+// Live Kafka views of Turnout in Angular. The client and the types of all messages come with it.
+
+export * from "@turnout/client";
+export { provideTurnout, type TurnoutOptions } from "./provide";
+export type { TurnoutConnection } from "./connection";
+export type { LiveRows, LiveStep, Reactive } from "./live";
+export { Turnout } from "./turnout";
+export { TurnoutSwap, type SwapState } from "./swap";

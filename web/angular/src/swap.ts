@@ -1,0 +1,90 @@
+// Asking for other topics or another join. What is shown follows by itself; here is only what became of the question.
+
+import { computed, DestroyRef, inject, Injectable, type Signal, signal } from "@angular/core";
+import {
+  type ControlMessage,
+  type ControlOptions,
+  type Outcome,
+  type Progress,
+  type Swap,
+  TurnoutError,
+} from "@turnout/client";
+import { Turnout } from "./turnout";
+
+/** What became of the last question of this service. */
+export type SwapState =
+  | { readonly state: "idle" }
+  | { readonly state: "running" }
+  | { readonly state: "done"; readonly outcome: Outcome }
+  | { readonly state: "failed"; readonly error: TurnoutError };
+
+@Injectable()
+export class TurnoutSwap {
+  private readonly turnout = inject(Turnout);
+  private readonly stateNow = signal<SwapState>({ state: "idle" });
+  private readonly topicsNow = signal<readonly string[]>([]);
+  private readonly ended = new AbortController();
+  private asked = 0;
+
+  readonly state = this.stateNow.asReadonly();
+  /** What is built now, whoever asked for it; null when nothing is. */
+  readonly progress: Signal<Progress | null> = computed(() => this.turnout.status()?.progress ?? null);
+  /** Whether the server takes swaps from this client. */
+  readonly allowed: Signal<boolean> = computed(() => {
+    const connection = this.turnout.connection();
+    return connection.state === "live" && connection.role === "operator";
+  });
+  /** The topics to choose from, as `loadTopics` found them last. */
+  readonly topics = this.topicsNow.asReadonly();
+
+  constructor() {
+    inject(DestroyRef).onDestroy(() => this.ended.abort());
+  }
+
+  /** Move to other topics or another join. Answers with the outcome; every refusal and failure is a TurnoutError. */
+  swap(message: ControlMessage, options: ControlOptions = {}): Promise<Outcome> {
+    return this.ask((wait) => this.turnout.client.control(message, wait), options);
+  }
+
+  /** Go back to the plan before. */
+  rollback(
+    message: Pick<ControlMessage, "requestId" | "expectedGeneration" | "dryRun"> = {},
+    options: ControlOptions = {},
+  ): Promise<Outcome> {
+    return this.ask((wait) => this.turnout.client.rollback(message, wait), options);
+  }
+
+  async loadTopics(): Promise<readonly string[]> {
+    const topics = await this.turnout.client.topics().catch(asTurnoutError);
+    this.topicsNow.set(topics);
+    return topics;
+  }
+
+  /** The history, oldest first. */
+  history(): Promise<Swap[]> {
+    return this.turnout.client.swaps().catch(asTurnoutError);
+  }
+
+  private async ask(call: (options: ControlOptions) => Promise<Outcome>, options: ControlOptions): Promise<Outcome> {
+    const number = ++this.asked;
+    const become = (state: SwapState): void => {
+      if (number === this.asked) this.stateNow.set(state);
+    };
+    become({ state: "running" });
+    const signals = [this.ended.signal, ...(options.signal ? [options.signal] : [])];
+    try {
+      const outcome = await call({ ...options, signal: AbortSignal.any(signals) }).catch(asTurnoutError);
+      become({ state: "done", outcome });
+      return outcome;
+    } catch (error) {
+      become({ state: "failed", error: error as TurnoutError });
+      throw error;
+    }
+  }
+}
+
+function asTurnoutError(cause: unknown): never {
+  if (cause instanceof TurnoutError) throw cause;
+  const hint = "the server goes on with it: its status and history tell what becomes of it";
+  throw new TurnoutError({ code: "not_awaited", message: `the answer was not awaited: ${String(cause)}`, hint }, null, { cause });
+}

@@ -1,0 +1,15 @@
+import { fileURLToPath } from "node:url";
+import { defineConfig } from "vitest/config";
+
+const path = (name: string): string => fileURLToPath(new URL(name, import.meta.url));
+
+// The tests are of the package as it is shipped: what is not compiled to the end is compiled when it is loaded.
+export default defineConfig({
+  resolve: {
+    alias: {
+      "@turnout/angular/ag-grid": path("dist/fesm2022/turnout-angular-ag-grid.mjs"),
+      "@turnout/angular": path("dist/fesm2022/turnout-angular.mjs"),
+    },
+  },
+  test: { include: ["tests/**/*.test.ts"] },
+});
