@@ -20,10 +20,14 @@ def table(columns: Sequence[Mapping[str, str]], rows: Iterable[Mapping[str, Any]
     return f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def _cell(value: object) -> str:
+def text(value: object) -> str | None:
+    """A value as people read it, cut where it is long; None is null."""
     if value is None:
-        return "<td><i>null</i></td>"
-    text = str(value).lower() if isinstance(value, bool) else str(value)
-    if len(text) > _MAX_CHARACTERS:
-        text = text[: _MAX_CHARACTERS - 3] + "..."
-    return f"<td>{escape(text)}</td>"
+        return None
+    whole = str(value).lower() if isinstance(value, bool) else str(value)
+    return whole if len(whole) <= _MAX_CHARACTERS else whole[: _MAX_CHARACTERS - 3] + "..."
+
+
+def _cell(value: object) -> str:
+    shown = text(value)
+    return "<td><i>null</i></td>" if shown is None else f"<td>{escape(shown)}</td>"
