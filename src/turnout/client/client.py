@@ -200,14 +200,16 @@ class Table:
         frames._need("anywidget", "window()")
         from turnout.client.widgets import TableWidget
 
-        return TableWidget(partial(self.window, **window))
+        follow = partial(self.window, **window)
+        return TableWidget(follow, follow())
 
     def chart(self, **summary: Unpack[LiveSummaryOptions]) -> ChartWidget:
         """A summary in a notebook as bars, and with `history` also as lines; it stays live. Needs `anywidget`."""
         frames._need("anywidget", "live_summary()")
         from turnout.client.widgets import ChartWidget
 
-        return ChartWidget(partial(self.live_summary, **summary))
+        follow = partial(self.live_summary, **summary)
+        return ChartWidget(follow, follow())
 
     def changes(self, columns: Texts = ()) -> ChangesSubscription:
         """All rows now, then every change; its `mirror` is the table as it is."""

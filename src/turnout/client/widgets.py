@@ -39,14 +39,13 @@ class LiveWidget(anywidget.AnyWidget, Generic[E]):
     _shown = traitlets.Dict().tag(sync=True)
     _state = traitlets.Dict().tag(sync=True)
 
-    def __init__(self, follow: Callable[[], NewestSubscription[E]]) -> None:
-        """`follow` opens the subscription; it is called again when the widget is shown again."""
+    def __init__(self, follow: Callable[[], NewestSubscription[E]], live: NewestSubscription[E]) -> None:
+        """`follow` opens another subscription as `live`, for when the widget is shown again."""
         self._follow: Callable[[], NewestSubscription[E]] = follow
+        self.live: NewestSubscription[E] = live
         self._views = 0
         self._paused = False
-        # Before the widget is there: an option that is wrong must not leave one behind.
-        self.live: NewestSubscription[E] = follow()
-        super().__init__(_state=_state(self.live.state, ""))
+        super().__init__(_state=_state(live.state, ""))
         self.on_msg(self._count_views)
         self._start()
 
