@@ -24,7 +24,7 @@ step = @echo "$(1) ..."; began=$$(date +%s); { $(2); } || exit 1; echo "$(1): $$
 APT_INSTALL := apt-get update -qq >/dev/null && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends
 
 .DEFAULT_GOAL := help
-.PHONY: help setup venv java browser page docs types demo test test-fast test-web test-long faults faketime soak lint audit format lock wheel bench clean
+.PHONY: help setup venv java browser page docs types demo test test-fast test-web test-long faults faketime soak lint audit format lock wheel release bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.* ## /\1\t/p' Makefile | expand -t 10
@@ -115,7 +115,7 @@ demo: setup ## broker, sample data, orchestrator and web page (ARGS="--port 8080
 	$(BIN)/turnout demo $(ARGS)
 
 test: setup browser ## what a change must pass: lint and the audit, then all tests (ARGS="-k swap" for some)
-	@$(MAKE) --no-print-directory -j 3 lint audit test-web
+	@$(MAKE) --no-print-directory -j 3 lint audit test-web docs
 	$(PYTEST) $(ARGS)
 
 test-fast: $(STAMP) page ## the tests without a broker, Spark and a browser: under 40 seconds
@@ -169,6 +169,13 @@ $(DOCS_STAMP): docs/site/requirements.lock $(STAMP)
 # The builder asks no other host for anything; a warning, such as a link to nowhere, ends it.
 docs: $(DOCS_STAMP) ## build the documentation site into the package: served under /docs
 	$(call step,Documentation site,NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict -f docs/site/mkdocs.yml)
+
+# The client's packed file can be installed by npm from anywhere.
+release: $(STAMP) page docs $(CLIENT) ## dist/: wheel, sdist, npm packages, the site, a bill of materials, checksums
+	rm -rf dist && mkdir dist
+	$(call step,Wheel and sdist,$(BIN)/python -m hatchling build)
+	$(call step,npm packages,cd web && $(NPM) pack --silent --workspace client --pack-destination ../dist >/dev/null)
+	$(call step,Bill of materials and checksums,$(BIN)/python scripts/release.py)
 
 bench: setup ## measure, beside the peers (bench/README.md; ARGS="--only latency" for some)
 	$(BIN)/python bench/run.py $(ARGS)

@@ -1,10 +1,12 @@
 """What the site takes from outside of docs/: the README as its first page, other pages of the repository, the icon.
 
 Links are written so that they hold in the repository; a link that leaves docs/ leads to where the site has its target.
+Turnout serves the site with a policy that lets no page run a script inside itself, so the theme's few go into files.
 """
 
 from __future__ import annotations
 
+import hashlib
 import posixpath
 import re
 from pathlib import Path
@@ -25,6 +27,7 @@ PAGES = {
 ASSETS = {"web/page/public/icon.svg": "icon.svg", "docs/site/site.css": "site.css", "LICENSE": "LICENSE.txt"}
 PLACES = {**PAGES, **ASSETS}
 SOURCES = {place: path for path, place in PLACES.items()}
+SCRIPT = re.compile(r"<script>(.+?)</script>", re.DOTALL)
 LINK = re.compile(r"(\]\()([^)\s#:]+)(?=[)#])")
 
 
@@ -44,3 +47,14 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         return link[1] + posixpath.relpath(there, posixpath.dirname(place) or ".")
 
     return LINK.sub(moved, markdown)
+
+
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    def filed(script: re.Match[str]) -> str:
+        place = f"assets/javascripts/{hashlib.sha256(script[1].encode()).hexdigest()[:8]}.js"
+        file = Path(config.site_dir, place)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(script[1], encoding="utf-8")
+        return f'<script src="{posixpath.relpath(place, posixpath.dirname(page.file.dest_uri) or ".")}"></script>'
+
+    return SCRIPT.sub(filed, output)
