@@ -20,14 +20,13 @@ def table(columns: Sequence[Mapping[str, str]], rows: Iterable[Mapping[str, Any]
     return f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def text(value: object) -> str | None:
-    """A value as people read it, cut where it is long; None is null."""
+def _cell(value: object) -> str:
     if value is None:
-        return None
+        return "<td><i>null</i></td>"
+    return f"<td>{escape(text(value))}</td>"
+
+
+def text(value: object) -> str:
+    """A value as people read it, cut where it is long."""
     whole = str(value).lower() if isinstance(value, bool) else str(value)
     return whole if len(whole) <= _MAX_CHARACTERS else whole[: _MAX_CHARACTERS - 3] + "..."
-
-
-def _cell(value: object) -> str:
-    shown = text(value)
-    return "<td><i>null</i></td>" if shown is None else f"<td>{escape(shown)}</td>"

@@ -118,7 +118,7 @@ def _state(state: str, reason: str) -> Json:
 
 def _texts(columns: Columns, rows: Iterable[Mapping[str, Any]]) -> list[list[str | None]]:
     names = [column["name"] for column in columns]
-    return [[html.text(row[name]) for name in names] for row in rows]
+    return [[None if row[name] is None else html.text(row[name]) for name in names] for row in rows]
 
 
 def _lines(event: Summary, point: HistoryPoint, ids: list[str]) -> list[list[str | None] | None]:
