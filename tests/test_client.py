@@ -244,7 +244,7 @@ def test_missing_package_is_told_with_its_remedy() -> None:
     project = tomllib.loads(Path(__file__).parent.parent.joinpath("pyproject.toml").read_text(encoding="utf-8"))
     assert remedy is not None
     extra = " ".join(project["project"]["optional-dependencies"][remedy[1]])
-    assert "pandas" in extra and "polars" in extra
+    assert "pandas" in extra and "polars" in extra and "anywidget" in extra
 
 
 def test_error_of_an_arrow_download_is_the_servers(client: Client) -> None:
@@ -331,7 +331,7 @@ def test_package_has_connect_and_loads_the_client_only_then() -> None:
 
 
 def test_client_loads_nothing_that_its_calls_do_not_need() -> None:
-    heavy = {"pyarrow", "websockets", "pandas", "polars", "pydantic", "duckdb", "starlette"}
+    heavy = {"anywidget", "pyarrow", "websockets", "pandas", "polars", "pydantic", "duckdb", "starlette"}
     code = f"import sys; import turnout.client; print(sorted({heavy!r} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

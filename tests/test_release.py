@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 SCRIPTS = ROOT / "scripts"
-OF_EXTRAS = {"pandas", "polars", "protobuf", "grpcio-tools"}
+OF_EXTRAS = {"anywidget", "traitlets", "pandas", "polars", "protobuf", "grpcio-tools"}
 
 
 def imported(source: str) -> set[str]:

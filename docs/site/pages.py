@@ -24,7 +24,12 @@ PAGES = {
     "CONTRIBUTING.md": "how-to-contribute.md",
     "SECURITY.md": "security.md",
 }
-ASSETS = {"web/page/public/icon.svg": "icon.svg", "docs/site/site.css": "site.css", "LICENSE": "LICENSE.txt"}
+ASSETS = {
+    "web/page/public/icon.svg": "icon.svg",
+    "docs/site/site.css": "site.css",
+    "LICENSE": "LICENSE.txt",
+    "examples/notebook/live-tables.ipynb": "how-to/live-tables.ipynb",
+}
 PLACES = {**PAGES, **ASSETS}
 SOURCES = {place: path for path, place in PLACES.items()}
 SCRIPT = re.compile(r"<script>(.+?)</script>", re.DOTALL)

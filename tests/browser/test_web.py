@@ -472,4 +472,5 @@ def test_wheel_has_the_page(tmp_path: Path) -> None:
     assets = [name.rpartition("/")[2] for name in names if name.startswith("turnout/serve/static/assets/")]
     assert assets, "run `make page`"
     assert all(asset in index for asset in assets if asset.startswith("index-"))
+    assert {"turnout/client/widget.js", "turnout/client/widget.css"} <= set(names)
     assert not [name for name in names if "node_modules" in name or name.endswith(".ts")]

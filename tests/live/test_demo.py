@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from ending import ending_with_us
+from kernel import code_cells, running_kernel
 from lengths import LONG
 from running import lives
 from turnout.client import connect
@@ -39,6 +40,25 @@ def installed(folder: Path) -> Path:
         pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-deps", str(wheel)]
         subprocess.run(pip, check=True)
     return environment / "bin/turnout"
+
+
+def run_notebook(notebook: Path, url: str, folder: Path) -> None:
+    """Run its cells as a reader does, who looks at what each shows; swaps come to the widgets by themselves."""
+    with running_kernel(folder) as kernel:
+
+        def generations() -> list[int]:
+            return [state["_shown"].get("generation", 0) for state in kernel.widgets.values() if "_shown" in state]
+
+        for cell in code_cells(notebook):
+            before = generations()
+            shown = kernel.run(cell.replace("http://127.0.0.1:10000", url))
+            if widget := shown.get("application/vnd.jupyter.widget-view+json"):
+                state = kernel.widgets[widget["model_id"]]
+                kernel.wait_for(lambda shown: len(shown["_shown"].get("rows", ())) > 1, state)
+            elif cell.startswith(("client.control(", "client.rollback(")):
+                assert len(before) == 2
+                kernel.wait_for(lambda old: not set(old) & set(generations()), before)
+        assert before == [], "closed widgets are gone"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT], ids=["ctrl-c"])
@@ -70,6 +90,7 @@ def test_demo_shows_joined_rows_moves_them_and_leaves_no_process(tmp_path: Path,
         assert not moved & emails
         assert client.rollback()["outcome"] == "rolled_back"
         client.close()
+        run_notebook(ROOT / "examples" / "notebook" / "live-tables.ipynb", f"http://127.0.0.1:{port}", tmp_path)
     finally:
         family = psutil.Process(demo.pid).children(recursive=True)
         demo.send_signal(number)

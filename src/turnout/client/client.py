@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 from urllib.parse import quote
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     import pandas  # type: ignore[import-untyped,import-not-found,unused-ignore]
     import polars  # type: ignore[import-not-found,unused-ignore]
     import pyarrow
+
+    from turnout.client.widgets import ChartWidget, TableWidget
 
 
 def connect(url: str = DEFAULT_URL, token: str | None = None, *, name: str = "python") -> Client:
@@ -175,6 +178,22 @@ class Table:
     def live_summary(self, **options: Unpack[LiveSummaryOptions]) -> SummarySubscription:
         """A summary now, and again whenever it changes; `history` also has how it was in the last seconds."""
         return self._live.add(SummarySubscription(self._live, self.name, options))
+
+    def widget(self, **window: Unpack[WindowOptions]) -> TableWidget:
+        """These rows in a notebook, where they stay live. Needs `anywidget`."""
+        frames._need("anywidget", "window()")
+        from turnout.client.widgets import TableWidget
+
+        follow = partial(self.window, **window)
+        return TableWidget(follow, follow())
+
+    def chart(self, **summary: Unpack[LiveSummaryOptions]) -> ChartWidget:
+        """A summary in a notebook as bars, and with `history` also as lines; it stays live. Needs `anywidget`."""
+        frames._need("anywidget", "live_summary()")
+        from turnout.client.widgets import ChartWidget
+
+        follow = partial(self.live_summary, **summary)
+        return ChartWidget(follow, follow())
 
     def changes(self, columns: Texts = ()) -> ChangesSubscription:
         """All rows now, then every change; its `mirror` is the table as it is."""

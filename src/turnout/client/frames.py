@@ -86,13 +86,13 @@ def _array(values: list[Any], type_name: str) -> pyarrow.Array:
     return pa.array([value if value is None or isinstance(value, str) else json.dumps(value) for value in values])
 
 
-def _need(package: str) -> Any:
+def _need(package: str, instead: str = "to_arrow()") -> Any:
     try:
         return importlib.import_module(package)
     except ImportError as error:
         raise TurnoutError(
             code="missing_package",
             message=f"{package} is not installed",
-            hint="pip install 'turnout[notebook]'; to_arrow() works without it",
+            hint=f"pip install 'turnout[notebook]'; {instead} works without it",
             status=501,
         ) from error

@@ -29,7 +29,10 @@ def caption(table: str, *facts: str) -> str:
 def _cell(value: object) -> str:
     if value is None:
         return "<td><i>null</i></td>"
-    text = str(value).lower() if isinstance(value, bool) else str(value)
-    if len(text) > _MAX_CHARACTERS:
-        text = text[: _MAX_CHARACTERS - 3] + "..."
-    return f"<td>{escape(text)}</td>"
+    return f"<td>{escape(text(value))}</td>"
+
+
+def text(value: object) -> str:
+    """A value as people read it, cut where it is long."""
+    whole = str(value).lower() if isinstance(value, bool) else str(value)
+    return whole if len(whole) <= _MAX_CHARACTERS else whole[: _MAX_CHARACTERS - 3] + "..."

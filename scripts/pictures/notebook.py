@@ -1,0 +1,53 @@
+"""docs/notebook.png: a live table and a live chart below their cells, as a notebook shows them.
+
+`PYTHONPATH=tests:tests/browser python scripts/pictures/notebook.py [URL]`, of a running demo; it swaps there and back.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from looking import chromium
+from widget_page import showing
+
+from turnout.client import connect
+from turnout.client.http import DEFAULT_URL
+
+PICTURE = Path(__file__).resolve().parents[2] / "docs" / "notebook.png"
+STYLE = """
+body { width: 900px; margin: 0; padding: 18px 22px; box-sizing: border-box; }
+pre { margin: 0 0 6px; padding: 8px 12px; border: 1px solid #dfe3e8; border-radius: 4px; background: #f6f8fa;
+  font: 13px/1.5 ui-monospace, "DejaVu Sans Mono", monospace; }
+div + pre { margin-top: 16px; }
+"""
+# The cells of docs/how-to/notebook.md.
+TABLE = 'final.widget(sort="-balance", limit=6)'
+CHART = 'final.chart(by="accountType", values="count,avg(balance)", sort="accountType", history=600)'
+POINTS = 12
+"""So many seconds with a change make a line that shows something."""
+
+
+def main(url: str) -> None:
+    with connect(url) as client, chromium() as browser, showing(browser, STYLE, device_scale_factor=2) as notebook:
+        final = client.table("final_ui")
+        table = final.widget(sort="-balance", limit=6)
+        chart = final.chart(by="accountType", values="count,avg(balance)", sort="accountType", history=600)
+        notebook.show(table, TABLE)
+        notebook.show(chart, CHART)
+
+        def is_at(points: int) -> bool:
+            return len(chart._shown.get("points", ())) >= points and len(table._shown.get("rows", ())) == 6
+
+        notebook.wait_for(lambda: is_at(POINTS), what="a line")
+        client.control({"joinType": "inner"})
+        now = len(chart._shown["points"])
+        notebook.wait_for(lambda: is_at(now + POINTS // 2), what="a line after the swap")
+        client.rollback()
+        now = len(chart._shown["points"])
+        notebook.wait_for(lambda: is_at(now + POINTS // 2), what="a line after the rollback")
+        notebook.page.screenshot(path=PICTURE, full_page=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1] if len(sys.argv) > 1 else DEFAULT_URL)
