@@ -6,6 +6,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 PREPARED := .venv/.prepared
+DOCS_STAMP := .venv/.docs
 NPM := PATH="$(CURDIR)/$(BIN):$$PATH" npm
 WEB_STAMP := web/node_modules/.installed
 CLIENT := web/client/dist/index.js
@@ -23,7 +24,7 @@ step = @echo "$(1) ..."; began=$$(date +%s); { $(2); } || exit 1; echo "$(1): $$
 APT_INSTALL := apt-get update -qq >/dev/null && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends
 
 .DEFAULT_GOAL := help
-.PHONY: help setup venv java browser page types demo test test-fast test-web test-long faults faketime soak lint audit format lock wheel bench clean
+.PHONY: help setup venv java browser page docs types demo test test-fast test-web test-long faults faketime soak lint audit format lock wheel release bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.* ## /\1\t/p' Makefile | expand -t 10
@@ -114,7 +115,7 @@ demo: setup ## broker, sample data, orchestrator and web page (ARGS="--port 8080
 	$(BIN)/turnout demo $(ARGS)
 
 test: setup browser ## what a change must pass: lint and the audit, then all tests (ARGS="-k swap" for some)
-	@$(MAKE) --no-print-directory -j 3 lint audit test-web
+	@$(MAKE) --no-print-directory -j 3 lint audit test-web docs
 	$(PYTEST) $(ARGS)
 
 test-fast: $(STAMP) page ## the tests without a broker, Spark and a browser: under 40 seconds
@@ -150,19 +151,36 @@ format: $(STAMP) ## put the code in its format
 	$(BIN)/ruff format .
 
 # --universal with the oldest Python: one lock for every platform and version. Where packages came from stays out of it.
-lock: $(STAMP) ## write requirements.lock from pyproject.toml (ARGS=--upgrade takes new versions)
+lock: $(STAMP) ## write both requirements.lock from pyproject.toml (ARGS=--upgrade takes new versions)
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
 	  --group dev --output-file requirements.lock $(ARGS) pyproject.toml
-	@! grep -nE '://|^ *-(i|f)|^ *--(find-links|index-url|extra-index-url)|@ ' requirements.lock || \
-	  { echo "error: requirements.lock names a place packages came from; remove it" >&2; exit 1; }
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
+	  --group docs --constraints requirements.lock --output-file docs/site/requirements.lock $(ARGS)
+	@! grep -nE '://|^ *-(i|f)|^ *--(find-links|index-url|extra-index-url)|@ ' requirements.lock docs/site/requirements.lock || \
+	  { echo "error: a lock names a place packages came from; remove it" >&2; exit 1; }
 
 wheel: $(STAMP) page ## dist/*.whl, with the page inside
 	$(BIN)/python -m hatchling build --target wheel
+
+$(DOCS_STAMP): docs/site/requirements.lock $(STAMP)
+	$(call step,Packages of the documentation site,$(PIP) --require-hashes -r docs/site/requirements.lock)
+	@touch $(DOCS_STAMP)
+
+# The builder asks no other host for anything; a warning, such as a link to nowhere, ends it.
+docs: $(DOCS_STAMP) ## build the documentation site into the package: served under /docs
+	$(call step,Documentation site,NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict -f docs/site/mkdocs.yml)
+
+# The client's packed file can be installed by npm from anywhere.
+release: $(STAMP) page docs $(CLIENT) ## dist/: wheel, sdist, npm packages, the site, a bill of materials, checksums
+	rm -rf dist && mkdir dist
+	$(call step,Wheel and sdist,$(BIN)/python -m hatchling build)
+	$(call step,npm packages,cd web && $(NPM) pack --silent --workspace client --pack-destination ../dist >/dev/null)
+	$(call step,Bill of materials and checksums,$(BIN)/python scripts/release.py)
 
 bench: setup ## measure, beside the peers (bench/README.md; ARGS="--only latency" for some)
 	$(BIN)/python bench/run.py $(ARGS)
 
 clean: ## remove what make made; data folders stay
 	rm -rf .venv dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
-	rm -rf src/turnout/serve/static web/node_modules web/client/dist examples/angular/node_modules examples/angular/dist examples/angular/.angular tests/oidc/node_modules
+	rm -rf src/turnout/serve/static src/turnout/serve/site web/node_modules web/client/dist examples/angular/node_modules examples/angular/dist examples/angular/.angular tests/oidc/node_modules
 	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,10 +1,12 @@
-"""The demo, as a stranger starts and ends it."""
+"""The demo, as a stranger starts and ends it: from the wheel, in an environment of its own."""
 
 from __future__ import annotations
 
 import signal
 import subprocess
 import sys
+import sysconfig
+import venv
 from pathlib import Path
 
 import httpx
@@ -12,10 +14,31 @@ import psutil
 import pytest
 
 from ending import ending_with_us
+from lengths import LONG
 from running import lives
 from turnout.client import connect
 from turnout.local.broker import free_port
 from turnout.testing import patience, wait_until
+
+ROOT = Path(__file__).parents[2]
+
+
+def installed(folder: Path) -> Path:
+    """A program `turnout` of the wheel; what it needs is installed with it in the long form, and borrowed otherwise."""
+    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = folder.glob("*.whl")
+    environment = folder / "env"
+    venv.create(environment, with_pip=LONG)
+    python = environment / "bin/python"
+    if LONG:
+        subprocess.run([python, "-m", "pip", "install", "--quiet", str(wheel)], check=True)
+    else:
+        borrowed = next(environment.glob("lib/python*/site-packages")) / "borrowed.pth"
+        borrowed.write_text(sysconfig.get_path("purelib"))
+        pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-deps", str(wheel)]
+        subprocess.run(pip, check=True)
+    return environment / "bin/turnout"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT], ids=["ctrl-c"])
@@ -24,15 +47,18 @@ def test_demo_shows_joined_rows_moves_them_and_leaves_no_process(tmp_path: Path,
     output = tmp_path / "demo.log"
     with output.open("wb") as log:
         demo = subprocess.Popen(
-            [sys.executable, "-m", "turnout", "demo", "--port", str(port)],
+            [installed(tmp_path), "demo", "--port", str(port)],
+            cwd=tmp_path,
             stdout=log,
             stderr=log,
             start_new_session=True,
             **ending_with_us(),
         )
     try:
-        wait_until(lambda: "Turnout is running" in output.read_text(), what=f"the banner of {output}")
+        wait_until(lambda: "Turnout is running" in output.read_text() or demo.poll() is not None, what="the banner")
+        assert demo.poll() is None, output.read_text()
         assert "text/html" in httpx.get(f"http://127.0.0.1:{port}/", timeout=patience()).headers["content-type"]
+        assert "Turnout" in httpx.get(f"http://127.0.0.1:{port}/docs/", timeout=patience()).text
         client = connect(f"http://127.0.0.1:{port}")
         joined = client.rows("final_ui", where="accountType is not null")
         assert joined.total > 100

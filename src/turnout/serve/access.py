@@ -32,10 +32,10 @@ from turnout.serve.responses import SECURITY_HEADERS, error_response
 IDENTITY = "turnout.identity"
 """In the scope of an admitted request: its Identity. The page and the probes are served without one, too."""
 
-PUBLIC = ("/", "/healthz", "/readyz")
+PUBLIC = ("/", "/docs", "/healthz", "/readyz")
 """Paths that everybody may read."""
 
-_PUBLIC_FOLDER = "/static/"
+_PUBLIC_FOLDERS = ("/static/", "/docs/")
 _READING = ("GET", "HEAD", "OPTIONS")
 # A read whose question does not fit an address; `Access.check_sql` says who may.
 _ASKING = "/api/sql"
@@ -271,7 +271,7 @@ def subprotocol_of(scope: Scope) -> str | None:
 
 def _is_public(scope: Scope) -> bool:
     path: str = scope["path"]
-    return scope["type"] == "http" and (path in PUBLIC or path.startswith(_PUBLIC_FOLDER))
+    return scope["type"] == "http" and (path in PUBLIC or path.startswith(_PUBLIC_FOLDERS))
 
 
 def _client_name(headers: Headers) -> str:

@@ -19,8 +19,8 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
-from starlette.routing import Mount, WebSocketRoute
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
@@ -46,6 +46,7 @@ from turnout.serve.saved_api import SavedApi
 __all__ = ["Server", "Services", "create_app"]
 
 _STATIC = Path(__file__).parent / "static"
+_SITE = Path(__file__).parent / "site"
 _NONCE = "__CSP_NONCE__"
 # As many are accepted in one go, while nobody else is served.
 _BACKLOG = 256
@@ -92,6 +93,8 @@ def create_app(services: Services, access: Access | None = None, static: Path = 
             WebSocketRoute("/api/live", Live(hub, services.database.identity(), viewers, access.check_sql).connect),
             WebSocketRoute("/{path:path}", _no_socket),
             Mount("/static", _Static(directory=static, check_dir=False)),
+            Route("/docs", RedirectResponse("/docs/")),
+            Mount("/docs", _Static(directory=_SITE, html=True, check_dir=False)),
         ],
         exception_handlers={
             TurnoutError: on_turnout_error,
@@ -141,10 +144,10 @@ def _page(file: Path) -> Callable[[Request], Awaitable[Response]]:
 
 
 class _Static(StaticFiles):
-    """The parts of the page. Browsers keep those whose name changes with their content, and ask for others again."""
+    """The parts of the page, and the documentation. Browsers keep files whose name changes with their content."""
 
     async def check_config(self) -> None:
-        """A page that is not built has no parts: each is just not found."""
+        """What is not built has no files: each is just not found."""
 
     def file_response(self, full_path: Any, *args: Any, **kwargs: Any) -> Response:
         response = super().file_response(full_path, *args, **kwargs)

@@ -1,0 +1,64 @@
+"""The documentation site as Turnout serves it: search works, no page asks another host, and no token is needed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from looking import chromium, visiting
+from playwright.sync_api import Browser, expect
+
+import turnout.serve
+from serving import HTTP, Steering, serving, small_store
+from turnout.config import Role
+from turnout.serve.access import Access, Identity, Tokens
+from turnout.serve.app import Services, create_app
+
+SITE = Path(turnout.serve.__file__).parent / "site"
+# What a browser loads by itself; a link is followed only by a reader.
+LOADED = re.compile(r'<(?:script|img|iframe|link)\b[^>]*\b(?:src|href)="([a-z]*:?//[^"]*)"')
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    assert (SITE / "index.html").exists(), "the site is not built: make docs"
+    access = Access(Tokens([(Identity("ops", Role.OPERATOR), "operator-token-0123456789")]))
+    with (
+        small_store(tmp_path_factory.mktemp("store")) as database,
+        serving(create_app(Services(database, Steering()), access)) as address,  # type: ignore[arg-type]
+    ):
+        yield address
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as running:
+        yield running
+
+
+def test_every_page_of_docs_is_in_the_site_and_loads_nothing_from_elsewhere(url: str) -> None:
+    docs = Path(__file__).parents[2] / "docs"
+    pages = [path.relative_to(docs).with_suffix(".html").as_posix() for path in docs.rglob("*.md")]
+    assert len(pages) > 20
+    for page in ["", *pages]:
+        answer = HTTP.get(f"{url}/docs/{page}")
+        assert answer.status_code == 200, page
+        assert LOADED.findall(answer.text) == [], page
+
+
+def test_reader_comes_by_the_short_address_searches_and_follows_what_is_found(browser: Browser, url: str) -> None:
+    with visiting(browser, url, color_scheme="dark") as visit:
+        page = visit.page
+        page.goto(f"{url}/docs")
+        expect(page.get_by_role("heading", name="Turnout", exact=False).first).to_be_visible()
+        expect(page.locator("body")).to_have_attribute("data-md-color-scheme", "slate")
+        page.get_by_role("textbox", name="Search").fill("linger")
+        page.locator(".md-search-result__link").first.click()
+        expect(page.locator("article")).to_contain_text("linger")
+        assert "/docs/" in page.url
+
+
+def test_page_that_is_not_there_is_not_found(url: str) -> None:
+    assert HTTP.get(f"{url}/docs/nope.html").status_code == 404
