@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
 from pydantic.json_schema import models_json_schema
@@ -84,6 +85,7 @@ def _error(codes: list[str]) -> dict[str, Any]:
     }
 
 
+@cache
 def _schemas(sources: tuple[str, ...], views: tuple[str, ...]) -> dict[str, Any]:
     answers, bodies = Answer.__subclasses__(), Body.__subclasses__()
     _, made = models_json_schema(
