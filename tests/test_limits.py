@@ -259,8 +259,13 @@ def test_one_client_has_so_many_subscriptions(quiet: Filling) -> None:
         assert [answer.error.code for answer in told if isinstance(answer, Problem)] == ["too_many_subscriptions"]
 
 
-def test_connections_of_one_client_are_bounded_and_others_and_probes_are_answered(quiet: Filling) -> None:
-    doorkeeper = Doorkeeper(most=8, share=4)
+def test_connections_of_one_client_are_bounded_and_others_and_probes_are_answered(
+    quiet: Filling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # However slow the machine is, connections stay until the test has looked.
+    monkeypatch.setattr("turnout.serve.connections._REFUSAL_SECONDS", SECONDS)
+    monkeypatch.setattr("turnout.serve.bodies.BODY_SECONDS", SECONDS)
+    doorkeeper = Doorkeeper(most=8, share=4, request_seconds=SECONDS)
     with serving(app(quiet), doorkeeper=doorkeeper) as url, client(url) as other, ExitStack() as held:
         host = httpx.URL(url).netloc.decode()
         for _ in range(4):
