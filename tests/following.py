@@ -20,7 +20,7 @@ class Socket:
         address = url.replace("http", "ws", 1) + "/api/live"
         # Where messages are read as they come, a socket closes at once, also with many that nobody asked for.
         options = {"max_queue": None, "open_timeout": SECONDS, "ping_interval": None, **options}
-        self._opened = connect(address, max_size=None, compression=None, ping_interval=None, **options)
+        self._opened = connect(address, max_size=None, compression=None, **options)
         self.raw: ClientConnection = self._opened.__enter__()
         hello = self.receive()
         assert isinstance(hello, Hello)
