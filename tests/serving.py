@@ -63,9 +63,12 @@ def serving(
 ) -> Iterator[str]:
     """Serve while the block runs; gives the address.
 
+    Without `open_connections`, an idle one stays open, and a pong may come late: a slow machine takes its time.
     `send_buffer` is how many bytes the kernel takes for a client that does not read; left alone, it takes megabytes.
     """
-    server = Server(app, "127.0.0.1", port, open_connections, trusted_proxies)
+    patient = OpenConnections(request_seconds=SECONDS, proxies=trusted_proxies)
+    server = Server(app, "127.0.0.1", port, open_connections or patient, trusted_proxies)
+    server._uvicorn.config.ws_ping_timeout = SECONDS
     if send_buffer is not None:  # its connections have the same
         server._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
     ready = threading.Event()

@@ -987,8 +987,10 @@ def test_request_that_waits_for_its_outcome_is_not_idle(tmp_path: Path) -> None:
     assert waiting.result(SECONDS).status_code == 202  # told at the stop
 
 
-def test_connection_beyond_the_limit_is_refused_at_once(tmp_path: Path) -> None:
-    with ThreadPoolExecutor(2) as pool, site(tmp_path, open_connections=OpenConnections(most=2)) as running:
+def test_connection_beyond_the_limit_is_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "_REFUSAL_SECONDS", SECONDS)  # a slow client has its answer too
+    full = OpenConnections(most=2, request_seconds=SECONDS)
+    with ThreadPoolExecutor(2) as pool, site(tmp_path, open_connections=full) as running:
         running.queue.holds = True
         waiting = [pool.submit(httpx.post, f"{running.url}/api/control", json={}, timeout=SECONDS) for _ in range(2)]
         wait_until(lambda: len(running.queue.requesters) == 2)
@@ -1027,7 +1029,7 @@ def test_client_that_never_reads_is_given_up(tmp_path: Path, monkeypatch: pytest
 
 
 def test_answers_do_not_wait_for_acknowledgements(tmp_path: Path) -> None:
-    open_connections = OpenConnections()
+    open_connections = OpenConnections(request_seconds=SECONDS)
     with site(tmp_path, open_connections=open_connections) as running, idle_sockets(running.port, 1):
         wait_until(lambda: len(open_connections.idle) == 1)
         (connection,) = open_connections.idle
@@ -1036,7 +1038,7 @@ def test_answers_do_not_wait_for_acknowledgements(tmp_path: Path) -> None:
 
 
 def test_connection_is_used_again(tmp_path: Path) -> None:
-    with site(tmp_path, open_connections=OpenConnections(most=1)) as running:
+    with site(tmp_path, open_connections=OpenConnections(most=1, request_seconds=SECONDS)) as running:
         for _ in range(50):
             assert running.get().status_code == 200
 

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from filling import GOLD_1, USER_1, USER_2, Filling, filled
-from lengths import BATCHES_EXAMPLES
+from lengths import ORDERS_EXAMPLES
 from test_live import settings_of
 from turnout.errors import TurnoutError
 from turnout.plan.joins import Join
@@ -241,7 +241,7 @@ _READ = st.tuples(st.just("read"), st.sampled_from(_WINDOWS))
 _STEPS = st.lists(st.one_of(_BATCH, _BATCH, _READ, _READ, _READ, _SWAP, st.just(("rollback",))), max_size=25)
 
 
-@settings(max_examples=BATCHES_EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=ORDERS_EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     rows=st.sampled_from(["all", "latest"]),
     max_rows=st.sampled_from([None, 3]),

@@ -195,14 +195,21 @@ def test_held_objects_count_while_they_live() -> None:
     assert (held.of("a"), held.has_room("a")) == (0, True)
 
 
-def test_downloads_that_nobody_reads_are_bounded_for_each_client(filling: Filling) -> None:
+def test_downloads_that_nobody_reads_are_bounded_for_each_client(
+    filling: Filling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("turnout.serve.connections._STALLED_SECONDS", SECONDS)  # they stay, however slow the machine is
     filling.batch(users=[user(number, 1000) for number in range(3000)])
-    with serving(app(filling, max_download_megabytes_per_client=10)) as url, client(url) as other, ExitStack() as held:
+    limited = app(filling, max_download_megabytes_per_client=10)
+    # Left alone, a kernel may take a whole answer for a client that does not read: then nothing is held for it.
+    with serving(limited, send_buffer=250_000) as url, client(url) as other, ExitStack() as held:
         request = f"GET /api/tables/users_ui/rows?format=csv HTTP/1.1\nHost: {httpx.URL(url).netloc.decode()}\n\n"
         for _ in range(3):
-            held.callback(raw(url, request).close)
+            download = raw(url, request)
+            held.callback(download.close)
+            assert download.recv(12) == b"HTTP/1.1 200"  # its file is made, and counts
         path, query = "/api/tables/users_ui/rows", {"format": "csv"}
-        wait_until(lambda: HTTP.get(f"{url}{path}", params=query).status_code == 429, what="too much unread")
+        assert HTTP.get(f"{url}{path}", params=query).status_code == 429
         assert other.get(path, params=query).status_code == 200
         held.close()
         wait_until(lambda: HTTP.get(f"{url}{path}", params=query).status_code == 200, what="given back")
@@ -251,8 +258,13 @@ def test_one_client_has_so_many_subscriptions(quiet: Filling) -> None:
         assert [answer.error.code for answer in told if isinstance(answer, Problem)] == ["too_many_subscriptions"]
 
 
-def test_connections_of_one_client_are_bounded_and_others_and_probes_are_answered(quiet: Filling) -> None:
-    open_connections = OpenConnections(most=8, share=4)
+def test_connections_of_one_client_are_bounded_and_others_and_probes_are_answered(
+    quiet: Filling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # However slow the machine is, connections stay until the test has looked.
+    monkeypatch.setattr("turnout.serve.connections._REFUSAL_SECONDS", SECONDS)
+    monkeypatch.setattr("turnout.serve.bodies.BODY_SECONDS", SECONDS)
+    open_connections = OpenConnections(most=8, share=4, request_seconds=SECONDS)
     with serving(app(quiet), open_connections=open_connections) as url, client(url) as other, ExitStack() as held:
         host = httpx.URL(url).netloc.decode()
         for _ in range(4):

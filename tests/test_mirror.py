@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lengths import MIRROR_EXAMPLES
 from turnout.client.changes import MAX_EVENTS, MAX_ROWS, ChangesSubscription, Delta
 from turnout.client.events import Changes
 from turnout.client.live import Live
@@ -162,7 +163,7 @@ def step(viewer: Viewer, sent: list[dict[str, Any]], kind: str, given: Any) -> l
     return [*sent, *(message for message in new if message["type"] == "changes")]
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=MIRROR_EXAMPLES)
 @given(st.lists(STEPS, max_size=40), st.integers(1, 4), st.integers(1, 12))
 def test_mirror_and_consumer_have_exactly_the_servers_table(steps: list[Any], events: int, rows: int) -> None:
     viewer = Viewer(Table(), events, rows)

@@ -31,7 +31,7 @@ from turnout.serve.live.pace import Lane
 from turnout.serve.live.summary_history import MAX_POINTS, SummaryHistory
 from turnout.store.query.sql import read_sql
 from turnout.store.query.summary_read import SummaryQueries, read_summary
-from turnout.testing import wait_until
+from turnout.testing import patience, wait_until
 
 OPS, WALL = "operator-token-0123456789", "viewer-token-0123456789"
 FOREVER = "select sum(i % 7) from range(1000000000000) t(i)"
@@ -274,7 +274,7 @@ def test_sql_that_is_refused_is_over_with_an_error(url: str, text: str) -> None:
 
 
 def test_sql_that_runs_for_ever_is_ended_and_nobody_else_notices(filling: Filling) -> None:
-    limits = ServerSettings(query_timeout_seconds=1.0)
+    limits = ServerSettings(query_timeout_seconds=patience(3))  # others are read in less
     app = create_app(Services(filling.database, Steering(), limits=limits))  # type: ignore[arg-type]
     with serving(app) as url, Socket(url) as asking, Socket(url) as other:
         asking.send(type="sql", id="q", sql=FOREVER, live=True)

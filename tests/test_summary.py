@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from filling import Filling
+from lengths import SUMMARY_EXAMPLES
 from turnout.config import Settings
 from turnout.errors import TurnoutError
 from turnout.store.database import Database
@@ -192,7 +193,7 @@ PEOPLE = st.lists(
 
 
 @given(PEOPLE, st.sampled_from([1, 3, 10]))
-@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=SUMMARY_EXAMPLES, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_groups_are_those_of_a_plain_computation(filling: Filling, people: list[Any], width: int) -> None:
     filling.swap(users=[row(n, kind=kind, age=age, price=price) for n, (kind, age, price) in enumerate(people)])
     expected: dict[Any, list[Any]] = defaultdict(list)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import duckdb
 import pyarrow as pa
@@ -168,9 +169,11 @@ class Sifted:
 class DeltaQueries(threading.local):
     """Calculations on what changed: small inputs, so one core; a database for each thread, so that none waits."""
 
-    def __init__(self) -> None:
-        self._connection = duckdb.connect(config={"threads": 1})
-        self._connection.execute("SET TimeZone = 'UTC'")
+    @cached_property
+    def _connection(self) -> duckdb.DuckDBPyConnection:
+        connection = duckdb.connect(config={"threads": 1})
+        connection.execute("SET TimeZone = 'UTC'")
+        return connection
 
     def change_set(self, delta: Delta, columns: Sequence[str]) -> tuple[pa.Table, pa.Table, list[str]]:
         """Rows to insert and to update, of the chosen columns and with their ids in the last; and ids to delete."""
