@@ -159,6 +159,19 @@ def test_client_needs_no_package() -> None:
     assert "peerDependencies" not in manifest
 
 
+def test_packages_have_one_version() -> None:
+    """Their packed files are named by it, in the example and in the how-to."""
+    packages = [json.loads((ROOT / "web" / name / "package.json").read_text()) for name in ("client", "angular")]
+    assert len({package["version"] for package in packages}) == 1
+    version = packages[0]["version"]
+    assert packages[1]["peerDependencies"]["@turnout/client"] == f"^{version}"
+    named = json.loads((ANGULAR / "package.json").read_text())["dependencies"]
+    how_to = (ROOT / "docs" / "how-to" / "angular.md").read_text()
+    for name in ("client", "angular"):
+        assert named[f"@turnout/{name}"] == f"file:../../dist/turnout-{name}-{version}.tgz"
+        assert f"dist/turnout-{name}-{version}.tgz" in how_to
+
+
 # -- the client against the real server
 
 
