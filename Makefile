@@ -34,7 +34,7 @@ step = @echo "$(1) ..."; began=$$(date +%s); { $(2); } || exit 1; echo "$(1): $$
 APT_INSTALL := apt-get update -qq >/dev/null && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends
 
 .DEFAULT_GOAL := help
-.PHONY: help setup venv java browser page packages docs types demo test test-fast test-web test-angular test-long faults faketime soak lint audit format lock wheel release bench clean
+.PHONY: help setup venv java browser page packages docs types demo test test-fast test-web test-angular test-long faults faketime soak lint audit format lock wheel release pictures bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.* ## /\1\t/p' Makefile | expand -t 10
@@ -206,6 +206,9 @@ release: $(STAMP) page docs $(ANGULAR) ## dist/: wheel, sdist, npm packages, the
 	$(call step,Wheel and sdist,$(BIN)/python -m hatchling build)
 	$(call step,npm packages,$(MAKE) --no-print-directory packages >/dev/null)
 	$(call step,Bill of materials and checksums,$(BIN)/python scripts/release.py)
+
+pictures: setup browser ## the pictures of the docs, of a demo that runs for some minutes
+	PYTHONPATH=tests:tests/browser $(BIN)/python scripts/pictures
 
 bench: setup ## measure, beside the peers (bench/README.md; ARGS="--only latency" for some)
 	$(BIN)/python bench/run.py $(ARGS)

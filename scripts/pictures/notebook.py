@@ -1,18 +1,13 @@
-"""docs/notebook.png: a live table and a live chart below their cells, as a notebook shows them.
-
-`PYTHONPATH=tests:tests/browser python scripts/pictures/notebook.py [URL]`, of a running demo; it swaps there and back.
-"""
+"""docs/notebook.png: a live table and a live chart below their cells, as a notebook shows them, through two swaps."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from looking import chromium
 from widget_page import showing
 
 from turnout.client import connect
-from turnout.client.http import DEFAULT_URL
 
 PICTURE = Path(__file__).resolve().parents[2] / "docs" / "notebook.png"
 STYLE = """
@@ -47,7 +42,3 @@ def main(url: str) -> None:
         now = len(chart._shown["points"])
         notebook.wait_for(lambda: is_at(now + POINTS // 2), what="a line after the rollback")
         notebook.page.screenshot(path=PICTURE, full_page=True)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else DEFAULT_URL)

@@ -1,0 +1,102 @@
+"""The tutorial, step by step: files are saved, commands run in their order, and what they print is what the page says.
+
+A comment before a block says what is special about it: `file: NAME` saves it, `stays, until: TEXT` starts a program
+that goes on and waits for a text of it, `fails` expects an exit code other than 0. A line `...` stands for any lines.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ending import ending_with_us
+from turnout.local.broker import free_port
+from turnout.testing import patience, wait_until
+
+PAGE = Path(__file__).parents[2] / "docs/tutorial.md"
+BLOCK = re.compile(r"(?:<!-- (?P<note>[^\n]*) -->\n)?```(?P<language>\w*)\n(?P<text>.*?)```", re.DOTALL)
+# Done by the test in its own way: its folder and its environment are there already.
+ELSEWHERE = (". .venv/bin/activate", "mkdir -p tutorial")
+
+
+@dataclass
+class Reader:
+    """Somebody who follows the page in one folder."""
+
+    folder: Path
+    environment: dict[str, str]
+    programs: ExitStack
+
+    def follow(self, note: str, text: str) -> None:
+        kind, _, rest = note.partition(": ")
+        if kind == "file":
+            (self.folder / rest).write_text(text, encoding="utf-8")
+        elif kind == "stays, until":
+            self.programs.enter_context(self.staying(text.removeprefix("$ ").strip(" &\n"), rest))
+        else:
+            for command, told in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", text, re.MULTILINE):
+                if not command.startswith(ELSEWHERE):
+                    self.run(command, told, fails=note == "fails")
+
+    def run(self, command: str, told: str, *, fails: bool) -> None:
+        done = subprocess.run(
+            ["bash", "-c", command],
+            cwd=self.folder,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=patience(),
+        )
+        assert (done.returncode != 0) == fails, f"{command}: {done.stdout}"
+        wanted = ".*".join(map(re.escape, told.split("...\n")))
+        assert re.fullmatch(wanted, done.stdout, re.DOTALL), f"{command}: {done.stdout}"
+
+    @contextmanager
+    def staying(self, command: str, text: str) -> Iterator[None]:
+        output = self.folder / f"output-{len(list(self.folder.glob('output-*')))}.txt"
+        with output.open("wb") as log:
+            program = subprocess.Popen(
+                ["bash", "-c", f"exec {command}"],
+                cwd=self.folder,
+                env=self.environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                **ending_with_us(),
+            )
+        try:
+            wait_until(lambda: text in output.read_text() or program.poll() is not None, what=f"{text!r} of {command}")
+            assert program.poll() is None, output.read_text()
+            yield
+        finally:
+            program.send_signal(signal.SIGINT)
+            program.wait(patience())
+
+
+def test_all_steps_of_the_tutorial_work_as_written(tmp_path: Path) -> None:
+    broker, page = str(free_port()), str(free_port())
+    text = PAGE.read_text(encoding="utf-8").replace("localhost:9092", f"localhost:{broker}")
+    text = text.replace("localhost:10000", f"localhost:{page}").replace(
+        "turnout broker", f"turnout broker --port {broker}"
+    )
+    environment = {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "TURNOUT_SERVER__PORT": page,
+        "TURNOUT_URL": f"http://127.0.0.1:{page}",
+        "COLUMNS": "120",
+    }
+    blocks = list(BLOCK.finditer(text))
+    assert len(blocks) > 10
+    with ExitStack() as programs:
+        reader = Reader(tmp_path, environment, programs)
+        for block in blocks:
+            reader.follow(block["note"] or "", block["text"])
