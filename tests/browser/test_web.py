@@ -68,21 +68,26 @@ def npm(folder: Path, *arguments: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def make(target: str) -> None:
+    """Make what is older than what it is made from."""
+    # Without what an outer make says about its own run.
+    environment = {
+        name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")
+    }
+    done = subprocess.run(["make", target], cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.fixture(scope="session")
 def built_client() -> Path:
     """The client as it is published."""
-    npm(ROOT / "web", "run", "build", "--workspace", "client")
+    make("web/client/dist/index.js")
     return ROOT / "web" / "client" / "dist"
 
 
 def packed() -> list[Path]:
     """The packed files that the example names, made when they are not of what they are packed from."""
-    # Without what an outer make says about its own run.
-    environment = {
-        name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")
-    }
-    done = subprocess.run(["make", "packages"], cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+    make("packages")
     named = json.loads((ANGULAR / "package.json").read_text())["dependencies"]
     return [ANGULAR / named[f"@turnout/{name}"].removeprefix("file:") for name in ("angular", "client")]
 
