@@ -54,7 +54,11 @@ def test_reader_comes_by_the_short_address_searches_and_follows_what_is_found(br
         page.goto(f"{url}/docs")
         expect(page.get_by_role("heading", name="Turnout", exact=False).first).to_be_visible()
         expect(page.locator("body")).to_have_attribute("data-md-color-scheme", "slate")
-        page.get_by_role("textbox", name="Search").fill("linger")
+        search = page.get_by_role("textbox", name="Search")
+        # The index is loaded when the field is entered; what is typed before that finds nothing.
+        search.click()
+        expect(page.locator(".md-search-result__meta")).to_contain_text("Type to start searching")
+        search.press_sequentially("linger")
         page.locator(".md-search-result__link").first.click()
         expect(page.locator("article")).to_contain_text("linger")
         assert "/docs/" in page.url
