@@ -6,11 +6,13 @@ that goes on and waits for a text of it, `fails` expects an exit code other than
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -61,24 +63,37 @@ class Reader:
 
     @contextmanager
     def staying(self, command: str, text: str) -> Iterator[None]:
-        output = self.folder / f"output-{len(list(self.folder.glob('output-*')))}.txt"
-        with output.open("wb") as log:
-            program = subprocess.Popen(
-                ["bash", "-c", f"exec {command}"],
-                cwd=self.folder,
-                env=self.environment,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                **ending_with_us(),
-            )
+        """On a terminal, as a reader has it: some programs show nothing elsewhere."""
+        ours, theirs = os.openpty()
+        program = subprocess.Popen(
+            ["bash", "-c", f"exec {command}"],
+            cwd=self.folder,
+            env=self.environment,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+            **ending_with_us(),
+        )
+        os.close(theirs)
+        shown = bytearray()
+        reading = threading.Thread(target=_read_all, args=(ours, shown))
+        reading.start()
         try:
-            wait_until(lambda: text in output.read_text() or program.poll() is not None, what=f"{text!r} of {command}")
-            assert program.poll() is None, output.read_text()
+            wait_until(lambda: text.encode() in shown or program.poll() is not None, what=f"{text!r} of {command}")
+            assert program.poll() is None, shown.decode()
             yield
         finally:
             program.send_signal(signal.SIGINT)
             program.wait(patience())
+            reading.join(patience())
+            os.close(ours)
+
+
+def _read_all(terminal: int, into: bytearray) -> None:
+    # A terminal that nobody writes to any more is an error of its reader.
+    with contextlib.suppress(OSError):
+        while part := os.read(terminal, 65536):
+            into += part
 
 
 def test_all_steps_of_the_tutorial_work_as_written(tmp_path: Path) -> None:
