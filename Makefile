@@ -147,7 +147,7 @@ test: java $(STAMP) browser ## what a change must pass: lint and the audit, then
 	@$(MAKE) --no-print-directory -j 4 setup lint audit test-web test-angular docs
 	$(PYTEST) -n $(WORKERS) $(ARGS)
 
-test-fast: $(STAMP) page ## the tests without a broker, Spark and a browser: under 40 seconds
+test-fast: $(STAMP) page ## the tests without a broker, Spark and a browser: about a minute
 	$(PYTEST) -n $(FAST_WORKERS) tests/test_*.py $(ARGS)
 
 test-web: $(CLIENT) ## the tests of the web parts alone

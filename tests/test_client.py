@@ -98,6 +98,12 @@ def test_rows_are_those_of_the_window(client: Client) -> None:
     assert client.rows("users_ui", offset=2).rows[0]["userId"] == "u3"
 
 
+def test_unknown_option_is_an_error_of_the_call(client: Client) -> None:
+    for call in (client.rows, client.arrow):
+        with pytest.raises(TypeError, match="wher"):
+            call("users_ui", wher="age > 30")  # type: ignore[call-arg]
+
+
 def test_rows_as_json_have_the_shape_of_the_api(client: Client) -> None:
     assert list(client.rows("users_ui").as_json()) == ["table", "generation", "version", "total", "columns", "rows"]
 

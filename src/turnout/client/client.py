@@ -138,14 +138,14 @@ class Table:
 
     def rows(self, **window: Unpack[WindowOptions]) -> Rows:
         """A window, of one moment; 100 rows unless `limit` is given."""
-        return event_of(Rows, self._http.get(self._path, query_of(window)))
+        return event_of(Rows, self._http.get(self._path, query_of(window, WindowOptions)))
 
     def summary(
         self, by: Texts = (), values: Texts = "count", where: Where = (), sort: Texts = (), limit: int = 100
     ) -> Summary:
         """Groups of the rows, of one moment: `by="accountType"`, `values="count,sum(balance)"`."""
         asked: SummaryOptions = {"by": by, "values": values, "where": where, "sort": sort, "limit": limit}
-        return event_of(Summary, self._http.get(self._summary_path, query_of(asked)))
+        return event_of(Summary, self._http.get(self._summary_path, query_of(asked, SummaryOptions)))
 
     @property
     def schema(self) -> dict[str, str]:
@@ -158,7 +158,7 @@ class Table:
 
     def to_arrow(self, **window: Unpack[WindowOptions]) -> pyarrow.Table:
         """All rows, or a window of them, of one moment. The schema's metadata has generation, version and total."""
-        return self._http.arrow(self._path, query_of(window))
+        return self._http.arrow(self._path, query_of(window, WindowOptions))
 
     def to_pandas(self, **window: Unpack[WindowOptions]) -> pandas.DataFrame:
         return frames.to_pandas(self.to_arrow(**window))

@@ -113,8 +113,10 @@ class Http:
         )
 
 
-def query_of(given: Mapping[str, Any]) -> Query:
+def query_of(given: Mapping[str, Any], options: type) -> Query:
     """Parameters of a call: one for each item of a list, conditions of `where` as JSON, none for None."""
+    if unknown := given.keys() - options.__annotations__.keys():
+        raise TypeError(f"unknown option {min(unknown)!r}; options: {', '.join(options.__annotations__)}")
     query: Query = []
     for name, value in given.items():
         items = [value] if isinstance(value, (str, int, Mapping)) else value or ()
