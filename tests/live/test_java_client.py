@@ -13,7 +13,7 @@ from py4j.protocol import Py4JError
 from turnout.config import AuthSettings, KafkaSettings
 from turnout.errors import TurnoutError
 from turnout.kafka.security import java_properties
-from turnout.spark.java_client import JavaClient, java_client
+from turnout.spark.java_client import JavaClient, causes, java_client
 
 # Whatever YAML and the environment can hold: everything but surrogates and the null character.
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"))
@@ -66,6 +66,16 @@ def test_jaas_of_tokens_is_read_by_kafka_as_it_was_written(client: JavaClient, s
 def test_java_client_that_cannot_connect_says_all_causes(client: JavaClient) -> None:
     with pytest.raises(TurnoutError, match="No resolvable bootstrap urls"):
         client.topics({"bootstrap.servers": "no-such-host.invalid:9092"}, [])
+
+
+def test_causes_are_those_behind_an_error_of_pyspark(client: JavaClient) -> None:
+    """PySpark, in a process with a session, asks its own JVM for the text of an exception that is another's."""
+    with pytest.raises(Py4JError) as raised:
+        try:
+            client.jvm.java.lang.Integer.parseInt("x")
+        except Py4JError:
+            raise Py4JError("An error occurred while calling z:org.apache.spark.util.Utils.exceptionString")  # noqa: B904
+    assert causes(raised.value) == 'NumberFormatException: For input string: "x"'
 
 
 def test_java_client_whose_jvm_ended_says_what_py4j_says() -> None:

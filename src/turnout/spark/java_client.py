@@ -116,9 +116,12 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def causes(error: Py4JError) -> str:
     """The words of an exception and of all its causes; of an error of py4j itself, its first line."""
-    if not isinstance(error, Py4JJavaError):
-        return first_line(error)
-    return "; ".join(words_of(error.java_exception))
+    # Where a Spark session was started in this process, PySpark asks Spark's classes for an exception's text, and this
+    # JVM has none of them: what they were asked about is the error behind that one.
+    for found in (error, error.__context__):
+        if isinstance(found, Py4JJavaError):
+            return "; ".join(words_of(found.java_exception))
+    return first_line(error)
 
 
 def _failed(error: Py4JError) -> TurnoutError:
