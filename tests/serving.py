@@ -52,6 +52,9 @@ class Steering:
     def metrics(self) -> Metrics:
         return Metrics(self.readiness())
 
+    def topics(self) -> list[str]:
+        return ["users"]
+
 
 @contextmanager
 def serving(

@@ -66,9 +66,6 @@ class DecidingQueue:
 class Steered(Steering):
     queue = DecidingQueue()
 
-    def topics(self) -> list[str]:
-        return ["users"]
-
     def status(self) -> dict[str, Any]:
         more = {"start": "latest", "records": 3, "recordsPerSecond": 0.5, "progress": None, "lingering": []}
         return {**STATUS, **more, "sources": SOURCES, "joins": list(Join), "ready": True, "reason": "published"}

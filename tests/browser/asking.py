@@ -14,32 +14,14 @@ from looking import Visit, visiting
 from playwright.sync_api import Browser
 
 from filling import Filling
-from serving import HTTP, STATUS, serving
+from serving import HTTP, Steering, serving
 from turnout.config import Role
 from turnout.serve.access import Access, Identity, Tokens
 from turnout.serve.app import Services, create_app
 from turnout.store.database import Database
-from turnout.swap.health import Readiness
-from turnout.swap.metrics import Metrics
 
 OPERATOR, VIEWER = "operator-token-0123456789", "viewer-token-0123456789"
 KINDS = ("gold", "silver", "silver", "platinum")
-
-
-class _Steering:
-    """Stands where the orchestrator will: swaps are done by hand here."""
-
-    def status(self) -> dict[str, Any]:
-        return dict(STATUS)
-
-    def readiness(self) -> Readiness:
-        return Readiness(True, "generation 1 is published")
-
-    def metrics(self) -> Metrics:
-        return Metrics(self.readiness())
-
-    def topics(self) -> list[str]:
-        return ["users"]
 
 
 @dataclass(frozen=True)
@@ -99,7 +81,7 @@ def _text(value: object) -> str:
 def asked(folder: Path, browser: Browser) -> Iterator[Asked]:
     database = Database.open(folder)
     tokens = Tokens([(Identity("ops", Role.OPERATOR), OPERATOR), (Identity("wall", Role.VIEWER), VIEWER)])
-    app = create_app(Services(database, _Steering()), Access(tokens))  # type: ignore[arg-type]
+    app = create_app(Services(database, Steering()), Access(tokens))  # type: ignore[arg-type]
     try:
         with serving(app) as url:
             found = Asked(url, Filling(database), browser)

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from looking import Visit, chromium, visiting
 from playwright.sync_api import Browser, expect
 
-from serving import STATUS, serving, small_store
+from serving import Steering, serving, small_store
 from turnout.config import load
 from turnout.serve.access import Access
 from turnout.serve.app import Services, create_app
-from turnout.swap.health import Readiness
-from turnout.swap.metrics import Metrics
 
 OPERATOR, VIEWER = "operator-token-0123456789", "viewer-token-0123456789"
 ACCESS = f"""
@@ -24,22 +21,6 @@ access:
     - {{name: ops, role: operator, token: {OPERATOR}}}
     - {{name: wall, role: viewer, token: {VIEWER}}}
 """
-
-
-class Steering:
-    """Stands where the orchestrator will: nothing is swapped here."""
-
-    def status(self) -> dict[str, Any]:
-        return dict(STATUS)
-
-    def readiness(self) -> Readiness:
-        return Readiness(True, "generation 1 is published")
-
-    def metrics(self) -> Metrics:
-        return Metrics(self.readiness())
-
-    def topics(self) -> list[str]:
-        return ["users"]
 
 
 @pytest.fixture(scope="module")
