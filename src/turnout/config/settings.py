@@ -6,6 +6,7 @@ Each is checked by itself here; how they fit together is `checks.py`, and readin
 import ipaddress
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -292,6 +293,29 @@ def default_views() -> dict[str, Any]:
     return {"final_ui": {"left": "users", "right": "accounts", "on": "userId"}}
 
 
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class FileOrigin:
+    """What settings were read from. It holds secrets, so it shows none of itself.
+
+    All are equal: settings are compared by what they say, wherever they came from.
+    """
+
+    document: Mapping[str, Any]
+    """The file, with the default sources and views where it has none."""
+    given: Mapping[str, Any]
+    """With what the environment gives in place of settings."""
+    filled: Mapping[str, Any]
+    """With variables and secrets in place."""
+    folder: Path
+    environ: Mapping[str, str]
+    path: Path | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return other is None or isinstance(other, FileOrigin)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
 class Settings(Section):
     """The whole configuration; `Settings()` is the default one."""
 
@@ -310,6 +334,7 @@ class Settings(Section):
     log: LogSettings = Field(default_factory=LogSettings)
     data_dir: Located = Field(Path("turnout-data"), validate_default=True)
     _secret_variables: frozenset[str] = PrivateAttr(default=frozenset())
+    _origin: FileOrigin | None = PrivateAttr(default=None)
 
     @property
     def control_kafka(self) -> KafkaSettings:
@@ -325,3 +350,8 @@ class Settings(Section):
     def secret_variables(self) -> frozenset[str]:
         """The environment variables that secrets came from; programs that Turnout starts must not see them."""
         return self._secret_variables
+
+    @property
+    def origin(self) -> FileOrigin | None:
+        """What they were read from; None for settings that were made in code."""
+        return self._origin

@@ -34,6 +34,11 @@ INSERT INTO turnout.counter SELECT 0 WHERE NOT EXISTS (FROM turnout.counter);
 CREATE TABLE IF NOT EXISTS turnout.versions (name VARCHAR, version BIGINT);
 CREATE TABLE IF NOT EXISTS turnout.generations (
     generation INTEGER, plan VARCHAR, layout VARCHAR, start_offsets VARCHAR, target_offsets VARCHAR);
+ALTER TABLE turnout.published ADD COLUMN IF NOT EXISTS previous_sections VARCHAR;
+ALTER TABLE turnout.generations ADD COLUMN IF NOT EXISTS sections VARCHAR;
+CREATE TABLE IF NOT EXISTS turnout.config_history (
+    _id BIGINT, ts TIMESTAMP WITH TIME ZONE, generation INTEGER, requester VARCHAR, requestId VARCHAR,
+    outcome VARCHAR, changes VARCHAR, document VARCHAR, on_disk VARCHAR);
 CREATE TABLE IF NOT EXISTS turnout.orchestrator_logs (
     _id BIGINT, ts TIMESTAMP WITH TIME ZONE, level VARCHAR, msg VARCHAR);
 CREATE TABLE IF NOT EXISTS turnout.control_raw (
