@@ -1,21 +1,27 @@
-"""A changed file is taken while running: built beside what is shown, published in one moment, and undone by a rollback."""
+"""A changed file is taken while running: built beside what is shown, published in one moment, undone by a rollback."""
 
 from __future__ import annotations
 
 import copy
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 import yaml
 
+import killing
 from following import Socket
-from orchestrated import Orchestrated, orchestrated
+from orchestrated import Orchestrated
+from running import RunningTurnout
 from serving import HTTP, serving
+from turnout.config import load
 from turnout.local.broker import EmbeddedBroker
-from turnout.messages import Problem, ServerMessage, Snapshot, StatusNow, SummaryGroups, WindowRows
+from turnout.messages import Problem, ServerMessage, Snapshot, SummaryGroups, WindowRows
 from turnout.serve.app import Services, create_app
 from turnout.testing import create_topic, produce, wait_until
 
@@ -77,7 +83,9 @@ class Topics:
         for topic in (self.users, self.users2):
             produce(bootstrap, topic, [self.user(topic, i) for i in range(20)])
         produce(
-            bootstrap, self.accounts, [{"userId": f"k{i}", "accountType": "gold", "balance": i} for i in range(0, 20, 2)]
+            bootstrap,
+            self.accounts,
+            [{"userId": f"k{i}", "accountType": "gold", "balance": i} for i in range(0, 20, 2)],
         )
         produce(bootstrap, self.orders, [{"orderId": f"o{i}", "userId": f"k{i}", "amount": i} for i in range(5)])
 
@@ -108,13 +116,21 @@ def topics(broker: EmbeddedBroker, topic_name: Callable[[str], str]) -> Topics:
 
 @contextmanager
 def served(folder: Path, spark: SparkSession, document: dict[str, Any]) -> Iterator[Served]:
-    others = {name: value for name, value in document.items() if name not in ("kafka", "data_dir")}
-    with orchestrated(folder, spark, document["kafka"]["bootstrap_servers"], **others) as running:
-        services = Services(running.database, running.orchestrator)
-        services.adopt(running.orchestrator.configuration.settings)
-        app = create_app(services, configuration=running.orchestrator.configuration)
-        with serving(app) as url:
+    """Serve with `document` as the file on disk, until the block ends; the same folder again is a restart."""
+    path = folder / "turnout.yaml"
+    path.write_text(yaml.safe_dump(document, sort_keys=False))
+    running = Orchestrated(load(path, {}), spark)
+    configuration = running.orchestrator.configuration
+    services = Services(running.database, running.orchestrator)
+    services.adopt(configuration.settings)
+    running.orchestrator.start()
+    try:
+        running.wait_ready()
+        with serving(create_app(services, configuration=configuration)) as url:
             yield Served(running, url, document)
+    finally:
+        running.orchestrator.stop()
+        running.database.close()
 
 
 class Viewer:
@@ -170,7 +186,11 @@ def test_apply_of_columns_sources_and_views_reaches_viewers_in_one_message(
         sources = {"users": topics.source("users", columns), "accounts": server.document["sources"]["accounts"]}
         dry = server.put(server.document | {"sources": sources}, dryRun="true")
         change = {"path": "sources.users.columns.phone", "from": None, "to": "string", "needs": "generation"}
-        assert (dry["outcome"], dry["changes"], dry["records"]) == ("unchanged", [change], {"users": 20, "accounts": 10})
+        assert (dry["outcome"], dry["changes"], dry["records"]) == (
+            "unchanged",
+            [change],
+            {"users": 20, "accounts": 10},
+        )
         answer = server.apply(sources=sources)
         assert answer["changes"] == [change] and answer["generation"] == 2
         viewer.until(viewer.all_at(2, "window", "changes", "summary", "sql", "status", "mail"))
@@ -226,3 +246,194 @@ def test_apply_of_columns_sources_and_views_reaches_viewers_in_one_message(
         swaps = server.get("/api/swaps")["rows"]
         assert [swap["outcome"] for swap in swaps] == ["applied"] * 6
         assert "sources.users.columns.phone" in swaps[1]["detail"]
+
+
+def test_apply_that_cannot_be_leaves_everything_as_it_is(
+    spark: SparkSession, topics: Topics, tmp_path: Path, topic_name: Callable[[str], str]
+) -> None:
+    empty = topic_name("empty")
+    with served(tmp_path, spark, topics.document(tmp_path)) as server, Socket(server.url) as socket:
+        viewer = Viewer(socket, window={"type": "window", "table": "users_ui"})
+        viewer.until(viewer.all_at(1, "window"))
+        before, document = server.file(), server.document
+
+        def refused(code: str, *words: str, **sections: Any) -> dict[str, Any]:
+            answer = server.put(document | sections)
+            assert (answer["outcome"], answer["generation"]) == ("rejected", 1)
+            assert answer["error"]["code"] == code and all(word in answer["error"]["message"] for word in words), answer
+            return answer
+
+        def users(**settings: Any) -> dict[str, Any]:
+            return document["sources"] | {"users": document["sources"]["users"] | settings}
+
+        # All faults at once; a setting that needs a restart, beside others that do not.
+        refused(
+            "config_invalid",
+            "server.prot: unknown",
+            "sources.users.key: no",
+            server={"prot": 1},
+            sources=users(key="x"),
+        )
+        answer = refused(
+            "restart_needed", "kafka.bootstrap_servers", kafka={"bootstrap_servers": "x:1"}, server={"max_viewers": 3}
+        )
+        assert {one["path"]: one["needs"] for one in answer["changes"]} == {
+            "kafka.bootstrap_servers": "restart",
+            "server.max_viewers": "nothing",
+        }
+        # What only Kafka and Spark can tell: a topic that is not there, a sample that does not fit, SQL that is wrong.
+        answer = refused("unknown_topic", empty, sources=users(topic=empty))
+        assert [one["path"] for one in answer["changes"]] == ["sources.users.topic"]
+        create_topic(topics.bootstrap, empty, 1)
+        produce(topics.bootstrap, empty, [b"no JSON"] * 3)
+        refused("bad_sample", empty, sources=users(topic=empty))
+        own = {"on": "userId", "sources": ["users"], "sql": "select userId, nothing as x from users"}
+        wrong = {"sums": own | {"columns": {"userId": "string", "x": "int64"}}}
+        refused("bad_view", "nothing", views=document["views"] | wrong)
+        conflict = server.put(document | {"start": "latest"}, expectedGeneration="7")
+        assert (conflict["outcome"], conflict["error"]["code"]) == ("rejected", "generation_conflict")
+
+        # A build that does not come to its end.
+        slow = server.put(document | {"swap": {"catch_up_timeout_seconds": 0.0001}})
+        assert slow["outcome"] == "applied" and slow["generation"] == 1, "a limit needs no generation"
+        late = document | {
+            "swap": {"catch_up_timeout_seconds": 0.0001},
+            "sources": users(columns={**USERS, "phone": "string"}),
+        }
+        failed = server.put(late)
+        assert (failed["outcome"], failed["error"]["code"]) == ("failed", "build_timeout")
+        assert [one["path"] for one in failed["changes"]] == ["sources.users.columns.phone"]
+        assert server.put(document)["outcome"] == "applied"
+        assert server.put(document)["outcome"] == "unchanged"
+
+        # Nobody saw anything of it.
+        assert server.file() == before and server.columns("users_ui") == [*USERS]
+        produce(topics.bootstrap, topics.users, [topics.user(topics.users, 20)])
+        viewer.until(lambda: any(len(one.rows) == 21 for one in viewer.sent["window"] if isinstance(one, WindowRows)))
+        assert {one.generation for one in viewer.take(WindowRows)["window"]} == {1}
+        assert [one["outcome"] for one in server.get("/api/config/history")["history"]] == ["applied"] * 2 + ["started"]
+        told = server.running.rows("control_raw")
+        assert len(told) == 10 and all(row["outcome"] for row in told)
+        assert [row["outcome"] for row in server.get("/api/swaps")["rows"]] == [
+            "applied",
+            "applied",
+            "failed",
+            "applied",
+        ]
+
+
+def test_rollback_brings_back_the_sections_of_its_generation(
+    spark: SparkSession, topics: Topics, tmp_path: Path
+) -> None:
+    with served(tmp_path, spark, topics.document(tmp_path)) as server:
+        first = server.file()
+        # Another key, another view, another mode, and a limit.
+        users = {
+            "topic": topics.users,
+            "table": "people_ui",
+            "key": "code",
+            "columns": {"code": "string", "age": "int64"},
+        }
+        users["rows"] = "latest"
+        server.apply(sources={"users": users}, views={}, server={"max_viewers": 7})
+        assert {"people_ui"} == {name for name in server.tables() if name.endswith("_ui")}
+        assert [(row["code"], row["age"]) for row in server.running.rows("people_ui")] == [("c0", 18), ("c1", 19)]
+        settings = server.running.orchestrator.configuration.settings
+        assert settings.server.max_viewers == 7
+        # A message of the sources of before, and one of the sources of now.
+        assert server.running.send(accountsTopic="x").outcome == "unchanged", "an unknown field is ignored"
+
+        # At once while it lingers, with other tables and the limit of now.
+        assert server.running.send(action="rollback").outcome == "rolled_back"
+        assert server.get("/api/status")["generation"] == 1
+        assert server.file() == {**first, "server": {"max_viewers": 7}}
+        assert server.columns("users_ui") == [*USERS] and "people_ui" not in server.tables()
+        assert len(server.running.rows("final_ui")) == 20
+        assert server.running.send(usersTopic=topics.users2, accountsTopic=topics.accounts).generation == 3
+
+        # By a build when it is gone; and once more over it, to the newest file.
+        server.apply(sources={"users": users}, views={}, swap={"linger_seconds": 0, "max_linger_generations": 0})
+        wait_until(lambda: server.get("/api/status")["lingering"] == [], what="an end of lingering")
+        answer = server.running.send(action="rollback")
+        assert (answer.outcome, answer.generation) == ("rolled_back", 5)
+        assert server.file()["sources"] == first["sources"]
+        assert {row["name"] for row in server.running.rows("final_ui")} == {topics.users2}
+        wait_until(lambda: server.get("/api/status")["lingering"] == [], what="an end of lingering")
+        assert server.running.send(action="rollback").generation == 6
+        assert server.file()["sources"] == {"users": users} and len(server.running.rows("people_ui")) == 2
+        history = server.get("/api/config/history")["history"]
+        assert [one["outcome"] for one in history] == [
+            *("rolled_back", "rolled_back", "applied", "rolled_back", "applied", "started")
+        ]
+        assert history[0]["requester"] == "test" and history[0]["changes"]
+        # It reads on, from the topic that the message set: the file did not change that.
+        produce(topics.bootstrap, topics.users2, [{"code": "c9", "age": 1}])
+        wait_until(lambda: len(server.running.rows("people_ui")) == 3, what="a row of the generation rolled back to")
+
+
+def test_applied_file_goes_on_after_a_restart_unless_the_one_on_disk_has_changed(
+    spark: SparkSession, topics: Topics, tmp_path: Path
+) -> None:
+    document = topics.document(tmp_path)
+    more = {"users": topics.source("users", {**USERS, "phone": "string"}), "orders": topics.source("orders", ORDERS)}
+    with served(tmp_path, spark, document) as server:
+        assert server.running.send(usersTopic=topics.users2).generation == 2
+        server.apply(sources=document["sources"] | more, server={"max_viewers": 9})
+        shown = server.running.rows("final_ui")
+    with served(tmp_path, spark, document) as server:
+        status = server.get("/api/status")
+        assert (status["generation"], status["usersTopic"], status["ordersTopic"]) == (3, topics.users2, topics.orders)
+        assert server.running.rows("final_ui") == shown and server.columns("users_ui") == [*USERS, "phone"]
+        assert server.running.orchestrator.configuration.settings.server.max_viewers == 9
+        assert any("has not changed since" in row["msg"] for row in server.running.rows("orchestrator_logs"))
+        # Also back to the plan and the file from before it.
+        assert server.running.send(action="rollback").generation == 4
+        assert server.columns("users_ui") == [*USERS] and "orders_ui" not in server.tables()
+    # The file on disk is changed: a topic, and a column.
+    document["sources"]["users"] = topics.source("users", {**USERS, "code": "string"})
+    document["sources"]["users"]["topic"] = topics.users
+    document["sources"]["accounts"]["topic"] = topics.orders
+    with served(tmp_path, spark, document) as server:
+        assert server.columns("users_ui") == [*USERS, "code"] and "orders_ui" not in server.tables()
+        status = server.get("/api/status")
+        assert (status["generation"], status["usersTopic"], status["accountsTopic"]) == (
+            5,
+            topics.users2,
+            topics.orders,
+        )
+        assert server.get("/api/config/history")["history"][0]["outcome"] == "started"
+        assert server.file()["sources"] == document["sources"]
+
+
+def test_kill_in_the_transaction_of_an_apply_loses_neither_the_file_nor_a_row(
+    broker: EmbeddedBroker, topics: Topics, tmp_path: Path
+) -> None:
+    document = topics.document(tmp_path)
+    sections = {name: document[name] for name in ("control", "sources", "start", "swap")}
+    turnout, flag = RunningTurnout(tmp_path, broker.bootstrap_servers, **sections), tmp_path / "flag"
+    turnout.command = [sys.executable, str(Path(killing.__file__)), str(flag)]
+    with turnout:
+        changed = yaml.safe_load(turnout.config.read_text())
+        changed["sources"]["users"]["columns"]["phone"] = "string"
+        changed["sources"]["orders"] = topics.source("orders", ORDERS)
+        flag.write_text("publishing")
+        with pytest.raises(httpx.HTTPError):
+            turnout.http.put("/api/config", content=yaml.safe_dump(changed, sort_keys=False))
+        turnout.wait_killed()
+        flag.unlink()
+        turnout.start()
+        wait_until(lambda: turnout.status()["generation"] > 2, what="the apply that was killed")
+        assert [row["outcome"] for row in turnout.rows("control_raw")] == ["applied"]
+        assert {row["phone"] for row in turnout.rows("users_ui")} == {f"+{i}" for i in range(20)}
+        assert turnout.total("final_ui") == 20 and turnout.total("orders_ui") == 5
+        assert yaml.safe_load(turnout.http.get("/api/config").text)["sources"] == changed["sources"]
+        history = turnout.get("/api/config/history")["history"]
+        assert [one["outcome"] for one in history] == ["applied", "started"]
+        # The command line shows the same, and what a wrong file would be.
+        changed["server"]["port"] = 1
+        wrong = tmp_path / "wrong.yaml"
+        wrong.write_text(yaml.safe_dump(changed, sort_keys=False))
+        command = [sys.executable, "-m", "turnout", "apply", "-c", str(wrong), "--url", str(turnout.http.base_url)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 1 and "server.port" in done.stdout and "restart" in done.stdout
+        assert "error: server.port: a change of this needs a restart" in done.stderr

@@ -9,7 +9,6 @@ from rich.table import Table
 from turnout.cli import options, output
 from turnout.cli.app import app
 from turnout.cli.swap import BAD_OUTCOMES, ExpectedOption, RequestOption
-from turnout.client.wire import problem
 from turnout.errors import ConfigError, TurnoutError
 
 _NEEDS_STYLES = {"generation": "yellow", "restart": "red", "nothing": "green"}
@@ -64,8 +63,7 @@ def _show(answer: dict[str, Any], dry_run: bool) -> None:
     style = output.OUTCOME_STYLES.get(outcome, "yellow") + " bold"
     if "error" in answer:
         screen.print(output.cell(outcome, style))
-        error = problem(answer, 400)
-        output.print_error(error or TurnoutError("failed", answer["detail"]), as_json=False)
+        output.print_error(TurnoutError(**answer["error"]), as_json=False)
     elif dry_run:
         screen.print(output.cell(_would(changes, answer.get("records")), "bold"))
     else:

@@ -53,7 +53,7 @@ class ConfigApi:
         Applied,
         accepted=Taken,
         refused=Refused,
-        errors=(*ERRORS, "config_invalid", "restart_needed", "building"),
+        errors=(*ERRORS, "config_invalid", "restart_needed"),
         parameters=OF_APPLIES,
         body="ConfigFile",
         body_kind=YAML,

@@ -28,7 +28,7 @@ CREATE SCHEMA IF NOT EXISTS turnout;
 CREATE TABLE IF NOT EXISTS turnout.store (id VARCHAR);
 INSERT INTO turnout.store SELECT CAST(uuid() AS VARCHAR) WHERE NOT EXISTS (FROM turnout.store);
 CREATE TABLE IF NOT EXISTS turnout.published (generation INTEGER, previous VARCHAR);
-INSERT INTO turnout.published SELECT 0, NULL WHERE NOT EXISTS (FROM turnout.published);
+INSERT INTO turnout.published (generation) SELECT 0 WHERE NOT EXISTS (FROM turnout.published);
 CREATE TABLE IF NOT EXISTS turnout.counter (generation INTEGER);
 INSERT INTO turnout.counter SELECT 0 WHERE NOT EXISTS (FROM turnout.counter);
 CREATE TABLE IF NOT EXISTS turnout.versions (name VARCHAR, version BIGINT);

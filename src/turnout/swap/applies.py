@@ -23,6 +23,8 @@ STARTED = "started"
 """The outcome of a configuration that came into force by a start."""
 
 _SHOWN_CHANGES = 20
+_KEPT_APPLY = json.dumps({"action": Action.APPLY.value})[:-1]
+"""How the text of an apply begins in the store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,10 @@ def messages_of(
         refused = _invalid(error, asked.request_id)
         return MessageRecord(json.dumps(kept), requester, refused=str(refused)), refused
     return MessageRecord(text, requester), asked
+
+
+def is_kept_apply(raw: str | None) -> bool:
+    return (raw or "").startswith(_KEPT_APPLY)
 
 
 def kept_apply(raw: str | None) -> ControlMessage | None:

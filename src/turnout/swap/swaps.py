@@ -15,7 +15,7 @@ from turnout.plan.swap_rules import Decision, SwapState, Verdict, Work, decide, 
 from turnout.spark.engine import is_gone
 from turnout.store.config_history import as_json
 from turnout.store.database import is_store_failure
-from turnout.swap.applies import Apply, apply_of, is_apply
+from turnout.swap.applies import Apply, apply_of, is_apply, is_kept_apply
 from turnout.swap.builder import Builder
 from turnout.swap.control_queue import Answer, ControlQueue, QueuedMessage
 from turnout.swap.health import Say
@@ -87,7 +87,9 @@ class Swaps:
             self._say("INFO", f"{message.record.requester} sent a configuration to apply")
             return
         if isinstance(parsed, ControlRejected):
-            self._say("ERROR", f"control message rejected: {parsed} (raw: {shown})")
+            # A file has a line for each fault, and its text says nothing more.
+            told = f"configuration rejected: {parsed}" if is_kept_apply(message.record.raw) else ""
+            self._say("ERROR", told.replace("\n", "; ") or f"control message rejected: {parsed} (raw: {shown})")
             return
         for warning in parsed.warnings:
             self._say("WARNING", f"control message: {warning}")
