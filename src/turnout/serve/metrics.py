@@ -88,7 +88,7 @@ class _Scrape(Collector):
 
     def _rows(self, cursor: duckdb.DuckDBPyConnection) -> Metric:
         own = cursor.execute(_ROWS, [f"g{self.metrics.published}"]).fetchall()
-        rows = {table: count for table, count in own if table not in BOOKS_OF_GENERATION}
+        rows = {table: count for table, count in own if table.partition(":")[0] not in BOOKS_OF_GENERATION}
         shared = cursor.execute(_ROWS, ["turnout"]).fetchall()
         rows |= {table: count for table, count in shared if table in SHOWN_OF_STORE[1:]}  # the status is one row
         return _gauges("turnout_table_rows", "Rows of a table, about: DuckDB's estimate", ["table"], rows)

@@ -27,6 +27,7 @@ from turnout.plan.joins import Join
 from turnout.plan.offsets import Offsets
 from turnout.plan.retries import growing_pause
 from turnout.plan.swap_rules import SwapState
+from turnout.sink.sinks import Sinks
 from turnout.spark.engine import Engine, is_gone
 from turnout.spark.views.own_sql import check_own_views
 from turnout.store.database import Database, is_store_failure
@@ -64,6 +65,7 @@ class Orchestrator:
         lost = LostRecords(lambda: Topics(settings.kafka))
         self._clients = Clients(Topics(settings.kafka), EndWatch(settings.kafka), lost)
         self._lag = LagMeter(settings.kafka, self._shown)
+        self.sinks = Sinks(database, settings.kafka, settings.schema_registry, self.say)
         self._health = Health(self.say, "starting")
         self._counters = Counters()
         self._lifecycle = Lifecycle(settings.swap, self._health, self.say)
@@ -78,6 +80,7 @@ class Orchestrator:
         self._thread = threading.Thread(target=self._run, name="turnout-orchestrator", daemon=True)
 
     def start(self) -> None:
+        self.sinks.change(self._settings.sinks)
         self._thread.start()
 
     def stop(self, timeout_seconds: float = STOP_SECONDS) -> None:
@@ -90,7 +93,8 @@ class Orchestrator:
         deadline = time.monotonic() + timeout_seconds
         clients = self._clients
         kafka = [self._lag.stop, clients.lost_records.stop, clients.topics.close, clients.end_watch.close]
-        ending = _each_on_a_thread([self._engine.cancel, self.queue.close, *kafka])
+        sinks = partial(self.sinks.stop, timeout_seconds)
+        ending = _each_on_a_thread([self._engine.cancel, self.queue.close, sinks, *kafka])
         _join([self._thread], deadline)  # after this no generation is made any more
         _join([*ending, *self._stop_queries(timeout_seconds)], deadline)
 
@@ -118,6 +122,7 @@ class Orchestrator:
             "recordsPerSecond": self._lag.reading.records_per_second,
             "progress": building.progress() if building else None,
             "lingering": [generation.number for generation in self._lifecycle.lingering],
+            "sinks": self.sinks.status(),
             "ready": readiness.ready,
             "reason": readiness.reason,
         }
