@@ -114,6 +114,10 @@ class SummaryQueries(threading.local):
     def __init__(self) -> None:
         self._connection = duckdb.connect(config={"threads": 1})
         self._connection.execute("SET TimeZone = 'UTC'")
+        # Of few rows the planning takes longest, and these steps of it gain nothing there.
+        self._connection.execute(
+            "SET disabled_optimizers = 'join_order,statistics_propagation,cte_inlining,common_subplan'"
+        )
 
     def show(self, kept: KeptGroups) -> SummaryResult:
         with registered(self._connection, kept=kept.groups):
