@@ -11,7 +11,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -115,7 +115,11 @@ def _report(command: list[str], folder: Path) -> dict[str, Any]:
 
 def main() -> int:
     failed = False
-    asked = {"Python": ask_python, "web": partial(ask_web, WEB), "Angular": partial(ask_web, WEB / "angular")}
+    asked: dict[str, Callable[[], list[Finding]]] = {
+        "Python": ask_python,
+        "web": partial(ask_web, WEB),
+        "Angular": partial(ask_web, WEB / "angular"),
+    }
     for name, ask in asked.items():
         try:
             found = ask()
