@@ -43,7 +43,7 @@ class SunkTopic:
             }
         )
         found = self._consumer.list_topics(topic, timeout=patience()).topics[topic]
-        self._next = {partition: 0 for partition in found.partitions}
+        self._next = dict.fromkeys(found.partitions, 0)
         self.records: list[SunkRecord] = []
         self.table: dict[str, dict[str, Any]] = {}
         """What the records fold to: key -> row."""
@@ -90,8 +90,13 @@ def bag(rows: Iterable[Mapping[str, Any]]) -> Counter[str]:
 def _record(message: Message) -> SunkRecord:
     value, key = message.value(), message.key()
     assert isinstance(key, bytes)
-    headers = {name: bytes(text).decode() for name, text in message.headers() or []}  # type: ignore[arg-type]
+    headers = {name: text.decode() for name, text in _headers(message)}
     return SunkRecord(key.decode(), None if value is None else json.loads(value), headers)
+
+
+def _headers(message: Message) -> list[tuple[str, bytes]]:
+    found: Any = message.headers()
+    return list(found or ())
 
 
 def swaps(records: Sequence[SunkRecord]) -> list[str]:

@@ -23,13 +23,16 @@ ELSEWHERE = {
     "test_client_computed.py": "client/newest",
     "test_mirror.py": "client/changes",
     # turnout.yaml as a whole: each rule is seen by what is said about a wrong file.
-    "test_config_loading.py": "config/checks config/config_errors config/document config/settings",
+    "test_config_loading.py": "config/checks config/config_errors config/document config/settings config/sink_rules",
     "test_security.py": "config/auth kafka/keystores",
     "test_plan.py": "config/tables plan/tables",
     "test_control.py": "config/topic_rules plan/control_parsing plan/control_schema",
     # Decoders agree with each other, whatever the record.
     "test_decode_formats.py": "decode/avro decode/protobuf decode/shape",
     "test_decoder.py": "decode/columns decode/exact_reader",
+    # Sinks: what is written, by what a topic folds to.
+    "live/test_sinks.py": "sink/failures sink/sink sink/status sink/topic_reader sink/topic_state sink/topic_writer "
+    "sink/values cli/sink_check",
     # Parts that only a real Kafka, Spark or process can show.
     "live/test_formats.py": "decode/record_decoder",
     "live/test_catching_up.py": "kafka/end_watch",

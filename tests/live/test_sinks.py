@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,9 +14,9 @@ from filling import Filling
 from sunk import SunkTopic, bag, swaps
 from turnout.config import Delivery, KafkaSettings, SinkSettings
 from turnout.local.broker import EmbeddedBroker
-from turnout.plan.joins import Join
 from turnout.serve.formats import json_rows
 from turnout.sink.sinks import Sinks
+from turnout.sink.status import SinkState, SinkStatus
 from turnout.store.database import Database
 from turnout.store.query.windows import Window, read_window
 from turnout.testing import create_topic, wait_until
@@ -40,12 +38,15 @@ class Sunk:
         rows: list[dict[str, Any]] = json.loads(json_rows(read_window(self.database, Window(table)).rows))
         return rows
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> SinkStatus:
         [status] = self.sinks.status()
         return status
 
     def wait_written(self) -> None:
-        wait_until(lambda: self.status()["waitingVersions"] == 0 and self.status()["state"] == "writing", what=lambda: str(self.status()))
+        wait_until(lambda: self._written(self.status()), what=lambda: f"the sink is done: {self.status()}")
+
+    def _written(self, status: SinkStatus) -> bool:
+        return status.state is SinkState.WRITING and status.waiting_versions == 0
 
     def close(self) -> None:
         self.sinks.stop()
@@ -82,7 +83,9 @@ def user(number: int, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("delivery", list(Delivery))
-def test_sink_writes_batches_and_swaps_as_differences(tmp_path: Path, broker: EmbeddedBroker, topic: str, delivery: Delivery) -> None:
+def test_sink_writes_batches_and_swaps_as_differences(
+    tmp_path: Path, broker: EmbeddedBroker, topic: str, delivery: Delivery
+) -> None:
     with sunk(tmp_path, broker) as running, reading(broker, topic) as reader:
         filling = running.filling
         filling.swap(users=[user(n) for n in range(10)])
@@ -107,4 +110,4 @@ def test_sink_writes_batches_and_swaps_as_differences(tmp_path: Path, broker: Em
         running.wait_written()
         difference = reader.read()
         assert bag(reader.table.values()) == bag(running.shown())
-        print([ (r.key, r.value) for r in difference])
+        print([(r.key, r.value) for r in difference])

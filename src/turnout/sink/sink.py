@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 import duckdb
 
@@ -20,7 +19,8 @@ from turnout.config import KafkaSettings, SinkSettings
 from turnout.errors import TurnoutError
 from turnout.plan.retries import growing_pause
 from turnout.sink.failures import failure
-from turnout.sink.topic_reader import TopicReader
+from turnout.sink.status import SinkState, SinkStatus
+from turnout.sink.topic_reader import TopicReader, policy_complaint
 from turnout.sink.topic_state import TopicState, Written, moment
 from turnout.sink.topic_writer import Header, Record, TopicWriter
 from turnout.sink.values import Values
@@ -70,6 +70,7 @@ class Sink:
         self._partitions: tuple[int, ...] = ()
         self._values: Values | None = None
         self._noted_at = 0.0
+        self._policy_seen = False
         self._failures = 0
         self._position()
         self._thread = threading.Thread(target=self._run, name=f"turnout-sink-{name}", daemon=True)
@@ -88,25 +89,10 @@ class Sink:
         self._thread.join(timeout_seconds)
         self._around.database.sinks.remove(self.name)
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> SinkStatus:
         """What is known without asking anybody."""
-        state = "failing" if self.error else "writing" if self.ready else "starting"
-        settings = self.settings
-        return {
-            "name": self.name,
-            "table": settings.table,
-            "topic": settings.topic,
-            "format": settings.format.value,
-            "delivery": settings.delivery.value,
-            "state": state,
-            "error": str(self.error) if self.error else None,
-            "generation": self.written.generation,
-            "version": self.written.version,
-            "records": self.records,
-            "lastWritten": self.last_written.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-            if self.last_written
-            else None,
-        }
+        state = SinkState.FAILING if self.error else SinkState.WRITING if self.ready else SinkState.STARTING
+        return SinkStatus(self.name, self.settings, state, self.error, self.written, self.records, self.last_written)
 
     def _run(self) -> None:
         while not self._stopped.is_set():
@@ -133,6 +119,7 @@ class Sink:
         settings, around = self.settings, self._around
         self._values = around.values(settings)
         found = self._reader.find()
+        self._warn_of_policy()
         writer = TopicWriter(around.kafka, settings.topic, settings.delivery, self._stopped.is_set)
         try:
             writer.open()
@@ -149,6 +136,14 @@ class Sink:
         self._writer, self._partitions, self.written = writer, found.partitions, written
         self._position()
         self.ready = True
+
+    def _warn_of_policy(self) -> None:
+        """A topic that is not compacted keeps every change, and loses rows that do not change for long."""
+        if self._policy_seen:
+            return
+        self._policy_seen = True
+        if complaint := policy_complaint(self.settings.topic, self._reader.cleanup_policy()):
+            self._around.say("WARNING", f"sink {self.name}: {'; '.join(complaint)}")
 
     def _write(self) -> bool:
         """Write what waits, if anything does."""

@@ -6,13 +6,16 @@ import contextlib
 import threading
 import time
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
 
 import duckdb
 
 from turnout.config import Format, KafkaSettings, RegistrySettings, SinkSettings
+from turnout.decode.registry import SchemaRegistry
 from turnout.errors import TurnoutError
+from turnout.sink.avro_values import AvroValues
 from turnout.sink.sink import Say, Sink, Surroundings
+from turnout.sink.status import SinkStatus
 from turnout.sink.topic_state import forget_others
 from turnout.sink.values import JsonValues, Values
 from turnout.sink.waiting import Lag, lag
@@ -25,7 +28,7 @@ class Sinks:
 
     def __init__(self, database: Database, kafka: KafkaSettings, registry: RegistrySettings | None, say: Say) -> None:
         self._database = database
-        self._registry = registry
+        self._registry = None if registry is None else SchemaRegistry(registry)
         self._around = Surroundings(database, kafka, self._values, say)
         self._lock = threading.Lock()
         self._running: dict[str, Sink] = {}
@@ -50,15 +53,19 @@ class Sinks:
     def stop(self, timeout_seconds: float = 5.0) -> None:
         self._database.feed.leave(self._committed)
         self._stop(list(self._running.values()), timeout_seconds)
+        if self._registry is not None:
+            self._registry.close()
 
-    def status(self) -> list[dict[str, Any]]:
+    def status(self) -> list[SinkStatus]:
         """Each sink, with what waits for it; asks the store."""
         with self._lock:
             running = list(self._running.values())
         lags = self._lags(running)
-        return [{**sink.status(), **_waiting(lags.get(sink.name))} for sink in running]
+        return [_with_lag(sink.status(), lags.get(sink.name)) for sink in running]
 
     def _lags(self, sinks: list[Sink]) -> dict[str, Lag]:
+        if not sinks:
+            return {}
         try:
             with self._database.read() as cursor:
                 return {sink.name: lag(cursor, sink.settings.table, sink.written) for sink in sinks}
@@ -77,11 +84,10 @@ class Sinks:
             sink.stop(max(0.0, deadline - time.monotonic()))
 
     def _values(self, sink: SinkSettings) -> Values:
-        if sink.format is Format.AVRO:
-            raise NotImplementedError
+        if sink.format is Format.AVRO and self._registry is not None:
+            return AvroValues(self._registry, sink.topic)
         return JsonValues()
 
 
-def _waiting(found: Lag | None) -> dict[str, int | None]:
-    """Null where the store does not answer."""
-    return {"waitingVersions": found.versions if found else None, "waitingRows": found.rows if found else None}
+def _with_lag(status: SinkStatus, found: Lag | None) -> SinkStatus:
+    return status if found is None else replace(status, waiting_versions=found.versions, waiting_rows=found.rows)

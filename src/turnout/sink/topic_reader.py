@@ -23,10 +23,10 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
-from confluent_kafka.admin._listoffsets import LatestSpec
+from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from turnout.config import KafkaSettings
-from turnout.kafka.clients import client_properties, consumer_properties, set_up
+from turnout.kafka.clients import AT_END, client_properties, consumer_properties, set_up
 from turnout.sink.topic_state import TopicIdentity
 
 FINGERPRINT = "turnout.fingerprint"
@@ -35,6 +35,7 @@ VERSION = "turnout.version"
 _ROLE = "sinks"
 _TIMEOUT_SECONDS = 10.0
 _CHUNK = 20_000
+_RIGHTS = ("READ", "WRITE")
 _RECORDS = pa.schema([("record", pa.string()), ("fingerprint", pa.string())])
 
 
@@ -42,6 +43,8 @@ _RECORDS = pa.schema([("record", pa.string()), ("fingerprint", pa.string())])
 class FoundTopic:
     identity: TopicIdentity
     partitions: tuple[int, ...]
+    missing_rights: tuple[str, ...]
+    """What Turnout's identity may not do with it; empty where the broker does not tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +57,18 @@ class TopicReader:
 
     def find(self) -> FoundTopic:
         admin = self._admin()  # it must live until the answer is there
-        asked = admin.describe_topics(TopicCollection([self.topic]), request_timeout=_TIMEOUT_SECONDS)
+        asked = admin.describe_topics(
+            TopicCollection([self.topic]), include_authorized_operations=True, request_timeout=_TIMEOUT_SECONDS
+        )
         found = asked[self.topic].result(_TIMEOUT_SECONDS + 1)
         identity = TopicIdentity(self.topic, str(found.topic_id))
-        return FoundTopic(identity, tuple(sorted(part.id for part in found.partitions)))
+        rights = {right.name for right in found.authorized_operations or ()}
+        missing = tuple(right for right in _RIGHTS if right not in rights) if rights else ()
+        return FoundTopic(identity, tuple(sorted(part.id for part in found.partitions)), missing)
 
     def ends(self, partitions: tuple[int, ...]) -> dict[int, int]:
         """The offset after the last record of each partition that is committed."""
-        wanted = {TopicPartition(self.topic, partition): LatestSpec() for partition in partitions}
+        wanted = {TopicPartition(self.topic, partition): OffsetSpec.for_timestamp(AT_END) for partition in partitions}
         admin = self._admin()
         asked = admin.list_offsets(
             wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_TIMEOUT_SECONDS
@@ -119,6 +126,14 @@ class TopicReader:
             "queued.min.messages": 100_000,
         }
         return set_up(Consumer, properties)
+
+
+def policy_complaint(topic: str, policy: str | None) -> tuple[str, str] | None:
+    """What is wrong with a topic's cleanup.policy, and what to do; None where nothing is, or it is not known."""
+    if policy is None or "compact" in policy.split(","):
+        return None
+    what = f"topic {topic!r} has cleanup.policy={policy}, so Kafka removes rows that do not change for long"
+    return what, "set cleanup.policy=compact on the topic"
 
 
 def _record(message: Message) -> list[tuple[str, str | None]]:

@@ -122,7 +122,7 @@ class Orchestrator:
             "recordsPerSecond": self._lag.reading.records_per_second,
             "progress": building.progress() if building else None,
             "lingering": [generation.number for generation in self._lifecycle.lingering],
-            "sinks": self.sinks.status(),
+            "sinks": [sink.to_json() for sink in self.sinks.status()],
             "ready": readiness.ready,
             "reason": readiness.reason,
         }
@@ -142,7 +142,7 @@ class Orchestrator:
         return Readiness(True, f"generation {live.number} is published")
 
     def metrics(self) -> Metrics:
-        """Counters, and the state as last seen; asks neither the store nor Kafka."""
+        """Counters, and the state as last seen; asks the store for what waits for sinks, and Kafka nothing."""
         reading, living = self._lag.reading, self._lifecycle.all()
         live, building = self._lifecycle.live, self._lifecycle.building
         return Metrics(
@@ -158,6 +158,7 @@ class Orchestrator:
             control_read=self.queue.trouble is None,
             waiting_messages=len(self.queue.waiting()),
             spark_starts=self._engine.starts,
+            sinks=self.sinks.status(),
         )
 
     def topics(self) -> list[str]:
