@@ -14,9 +14,11 @@ import httpx
 from starlette.types import ASGIApp
 
 from turnout.config.settings import ServerSettings
+from turnout.plan.control import ControlMessage
 from turnout.serve.app import Server, Services, create_app
 from turnout.serve.connections import OpenConnections
 from turnout.store.database import Database
+from turnout.swap.control_queue import QueuedMessage
 from turnout.swap.health import Readiness
 from turnout.swap.metrics import Metrics
 from turnout.testing import patience
@@ -54,6 +56,9 @@ class Steering:
 
     def topics(self) -> list[str]:
         return ["users"]
+
+    def apply(self, asked: ControlMessage, requester: str) -> QueuedMessage:
+        raise NotImplementedError
 
 
 @contextmanager

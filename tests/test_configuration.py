@@ -25,7 +25,7 @@ from turnout.store.database import Database
 from turnout.swap.applies import in_force_at_start
 
 ENVIRON = {"OPS_TOKEN": "token-of-the-environment", "GROUP": "readers"}
-SECRETS = {
+SECRETS: dict[str, Any] = {
     "kafka": {
         "auth": {"protocol": "SASL_PLAINTEXT", "mechanism": "PLAIN", "username": "u", "password": "hunter2-literal"},
         "properties": {"client.id": "hunter2-property"},
@@ -92,8 +92,8 @@ def test_text_that_is_shown_changes_nothing_when_it_is_sent_back() -> None:
     in_force = Configuration(settings(SECRETS))
     proposed = in_force.proposed(file_text(in_force.settings))
     assert proposed.changes == ()
-    password = proposed.settings.kafka.auth and proposed.settings.kafka.auth.password
-    assert password is not None and password.get_secret_value() == "hunter2-literal"
+    auth = proposed.settings.kafka.auth
+    assert auth is not None and auth.password is not None and auth.password.get_secret_value() == "hunter2-literal"
 
 
 def test_secret_that_differs_needs_a_restart_and_does_not_show() -> None:
@@ -142,13 +142,30 @@ def test_configuration_that_came_from_no_file_takes_none() -> None:
 def test_generation_has_the_sections_that_it_was_built_by() -> None:
     old, new = settings({}), settings({"start": "earliest", "views": {}, "server": {"max_viewers": 7}})
     in_force = Configuration(old)
-    plan, heard = in_force.first_plan(), []
+    plan = in_force.first_plan()
+    heard: list[Settings] = []
     in_force.listen(heard.append)
     in_force.adopt(new)
     assert heard == [new] and in_force.of(in_force.first_plan()) is new
     assert in_force.of(plan).views == old.views and in_force.of(plan).start == old.start
     assert in_force.of(plan).server.max_viewers == 7, "limits are those of now"
     assert in_force.of(plan) is in_force.of(plan)
+
+
+def test_sinks_follow_their_tables_when_a_generation_comes_back() -> None:
+    users = settings({}).origin.document["sources"]["users"]  # type: ignore[union-attr]
+    sinks = {name: {"table": name, "topic": f"{name}-out"} for name in ("users_ui", "final_ui")}
+    in_force = Configuration(settings({"sinks": sinks}))
+    plan = in_force.first_plan()
+    more = {"users": users, "people": {**users, "table": "people_ui"}}
+    others = {"sinks": {"a": {"table": "users_ui", "topic": "b"}, "c": {"table": "people_ui", "topic": "d"}}}
+    in_force.adopt(settings({"sources": more, "views": {}, **others}))
+    # The table of one is gone, that of another came back; the third was changed while its table stayed.
+    found = in_force.of(plan).sinks
+    assert {name: (sink.table, sink.topic) for name, sink in found.items()} == {
+        "final_ui": ("final_ui", "final_ui-out"),
+        "a": ("users_ui", "b"),
+    }
 
 
 def test_plan_after_an_apply_keeps_what_messages_changed_unless_the_file_does() -> None:

@@ -52,6 +52,22 @@ BEYOND_SCHEMA = re.compile(
 NOT_OF_CALLS = {"bad_handshake", "method_not_allowed", "too_many_viewers"}
 OF_SUBSCRIPTIONS = {"bad_message", "too_many_subscriptions", "table_gone"}
 
+SINK = {
+    "name": "final_out",
+    "table": "final_ui",
+    "topic": "final-joined",
+    "format": "json",
+    "delivery": "exactly_once",
+    "state": "failing",
+    "error": "topic 'final-joined' does not exist; create it",
+    "generation": 1,
+    "version": 3,
+    "records": 12,
+    "lastWritten": None,
+    "waitingVersions": 2,
+    "waitingRows": 7,
+}
+
 
 class DecidingQueue:
     """Rejects what the rules of control messages reject, and applies the rest at once."""
@@ -89,6 +105,7 @@ class Steered(Steering):
 
     def status(self) -> dict[str, Any]:
         more = {"start": "latest", "records": 3, "recordsPerSecond": 0.5, "progress": None, "lingering": []}
+        more |= {"sinks": [SINK]}
         return {**STATUS, **more, "sources": SOURCES, "joins": list(Join), "ready": True, "reason": "published"}
 
 

@@ -18,12 +18,13 @@ ROOMS = {
     "kafka": "config plan java",
     "decode": "config plan",
     "store": "config plan decode",
+    "sink": "config plan kafka decode store",
     "spark": "config plan java kafka decode store",
-    "swap": "config plan kafka decode store spark",
+    "swap": "config plan kafka decode store sink spark",
     "serve": "config plan store swap",
     "client": "plan",
     "local": "config plan java kafka",
-    "cli": "client config plan java kafka decode spark local",
+    "cli": "client config plan java kafka decode sink spark local",
 }
 # At the top: what all may import, and what stands above all rooms.
 SHARED = {"errors", "messages", "logs", "testing"}

@@ -264,7 +264,7 @@ def test_apply_that_cannot_be_leaves_everything_as_it_is(
             return answer
 
         def users(**settings: Any) -> dict[str, Any]:
-            return document["sources"] | {"users": document["sources"]["users"] | settings}
+            return {**document["sources"], "users": document["sources"]["users"] | settings}
 
         # All faults at once; a setting that needs a restart, beside others that do not.
         refused(

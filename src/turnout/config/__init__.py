@@ -4,10 +4,12 @@ from turnout.config.auth import AuthSettings, RegistrySettings
 from turnout.config.loading import default_text, load, parse
 from turnout.config.settings import (
     AccessSettings,
+    Delivery,
     Format,
     KafkaSettings,
     Role,
     Settings,
+    SinkSettings,
     SourceSettings,
     SparkSettings,
     SqlAccess,
@@ -17,11 +19,13 @@ from turnout.config.settings import (
 __all__ = [
     "AccessSettings",
     "AuthSettings",
+    "Delivery",
     "Format",
     "KafkaSettings",
     "RegistrySettings",
     "Role",
     "Settings",
+    "SinkSettings",
     "SourceSettings",
     "SparkSettings",
     "SqlAccess",

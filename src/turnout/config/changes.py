@@ -34,8 +34,9 @@ _SETTINGS = {
     "spark store.memory_limit log data_dir",
     # Tables, and what fills them.
     Needs.GENERATION: "sources views start",
-    # Limits are looked at each time.
-    Needs.NOTHING: "control.topics swap server.max_connections server.max_connections_per_client server.max_viewers "
+    # Limits are looked at each time; a sink starts, stops or starts anew.
+    Needs.NOTHING: "sinks control.topics swap "
+    "server.max_connections server.max_connections_per_client server.max_viewers "
     "server.max_viewers_per_client server.max_subscriptions_per_client server.max_reads_per_client "
     "server.query_timeout_seconds server.max_answer_megabytes server.sql_memory_limit "
     "server.max_held_megabytes_per_client server.max_download_megabytes_per_client "
@@ -44,8 +45,8 @@ _SETTINGS = {
 NEEDS: Mapping[str, Needs] = {name: needs for needs, names in _SETTINGS.items() for name in names.split()}
 """What each setting needs: itself, or the section that it is in."""
 
-SECTIONS = ("sources", "views", "start")
-"""The sections that belong to a generation: a rollback brings them back."""
+SECTIONS = ("sources", "views", "start", "sinks")
+"""The sections that are kept with a generation: a rollback brings them back, sinks with their tables."""
 
 # Their order is that of tables, of columns, and of the fields of messages.
 _ORDERED = ("sources", "views", "columns")

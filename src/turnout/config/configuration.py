@@ -53,6 +53,18 @@ class Proposed:
         return [change for change in self.changes if change.needs is needs]
 
 
+def _with_sinks(sections: dict[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """The sections of a generation with the sinks in force, where it has their tables, and its own of other tables."""
+    tables, shown = _tables(sections), _tables(now)
+    sinks = {name: sink for name, sink in (sections.get("sinks") or {}).items() if sink["table"] not in shown}
+    sinks |= {name: sink for name, sink in (now.get("sinks") or {}).items() if sink["table"] in tables}
+    return {**sections, "sinks": sinks}
+
+
+def _tables(document: Mapping[str, Any]) -> set[str]:
+    return {*(source["table"] for source in document["sources"].values()), *(document.get("views") or {})}
+
+
 class Configuration:
     """The settings in force. The orchestrator's thread changes them; any thread may read."""
 
@@ -84,9 +96,9 @@ class Configuration:
             return self.settings
         found = self._others.get(plan.sections)
         if found is None:
-            origin = self._origin()
-            others = {name: value for name, value in origin.document.items() if name not in SECTIONS}
-            found = self._others[plan.sections] = self._parsed({**others, **json.loads(plan.sections)})
+            now = self._origin().document
+            others = {name: value for name, value in now.items() if name not in SECTIONS}
+            found = self._others[plan.sections] = self._parsed(others | _with_sinks(json.loads(plan.sections), now))
             while len(self._others) > _KEPT:
                 self._others.popitem(last=False)
         return found

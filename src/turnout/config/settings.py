@@ -196,6 +196,23 @@ class ViewSettings(Section):
         return self.sources if self.left is None else (self.left, *self.right)
 
 
+class Delivery(StrEnum):
+    """Whether a sink writes in Kafka's transactions."""
+
+    EXACTLY_ONCE = "exactly_once"
+    AT_LEAST_ONCE = "at_least_once"
+
+
+class SinkSettings(Section):
+    """A table whose changes are written to a topic."""
+
+    table: str
+    topic: Topic
+    format: Format = Format.JSON
+    delivery: Delivery = Delivery.EXACTLY_ONCE
+    max_waiting_rows: Whole = Field(200_000, ge=1)
+
+
 class SwapSettings(Section):
     """How long a build may take, and how long a replaced generation stays."""
 
@@ -324,6 +341,7 @@ class Settings(Section):
     schema_registry: RegistrySettings | None = None
     sources: dict[str, SourceSettings] = Field(default_factory=default_sources, validate_default=True)
     views: dict[str, ViewSettings] = Field(default_factory=default_views, validate_default=True)
+    sinks: dict[str, SinkSettings] = Field(default_factory=dict)
     start: StartAt = Field(default_factory=Start)
     dead_letter_topic: Topic | None = None
     swap: SwapSettings = Field(default_factory=SwapSettings)

@@ -71,8 +71,22 @@ class _Scrape(Collector):
         yield _gauge("turnout_control_up", text, now.control_read)
         yield _gauge("turnout_control_waiting", "Control messages without an outcome yet", now.waiting_messages)
         yield CounterMetricFamily("turnout_spark_starts", "How often Spark was started", now.spark_starts)
+        yield from self._sinks()
         yield _gauge("turnout_viewers", "Open connections of WS /api/live", self.viewers)
         yield _gauges("turnout_subscriptions", "Open subscriptions", ["kind"], self.subscriptions)
+
+    def _sinks(self) -> Iterator[Metric]:
+        sinks = self.metrics.sinks
+        up = {sink.name: float(sink.state == "writing") for sink in sinks}
+        yield _gauges("turnout_sink_up", "1 where a sink writes to its topic", ["sink"], up)
+        versions = {sink.name: sink.waiting_versions for sink in sinks if sink.waiting_versions is not None}
+        yield _gauges(
+            "turnout_sink_waiting_versions", "Versions of its table that a sink has not written yet", ["sink"], versions
+        )
+        rows = {sink.name: sink.waiting_rows for sink in sinks if sink.waiting_rows is not None}
+        yield _gauges("turnout_sink_waiting_rows", "Rows that wait for a sink, about", ["sink"], rows)
+        written = {sink.name: sink.records for sink in sinks}
+        yield _counts("turnout_sink_records", "Records that a sink has written", "sink", written)
 
     def _store(self) -> Iterator[Metric]:
         found: list[Metric] = []
@@ -88,7 +102,7 @@ class _Scrape(Collector):
 
     def _rows(self, cursor: duckdb.DuckDBPyConnection) -> Metric:
         own = cursor.execute(_ROWS, [f"g{self.metrics.published}"]).fetchall()
-        rows = {table: count for table, count in own if table not in BOOKS_OF_GENERATION}
+        rows = {table: count for table, count in own if table.partition(":")[0] not in BOOKS_OF_GENERATION}
         shared = cursor.execute(_ROWS, ["turnout"]).fetchall()
         rows |= {table: count for table, count in shared if table in SHOWN_OF_STORE[1:]}  # the status is one row
         return _gauges("turnout_table_rows", "Rows of a table, about: DuckDB's estimate", ["table"], rows)

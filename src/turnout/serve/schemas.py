@@ -117,6 +117,24 @@ class Progress(Answer):
     percent: float
 
 
+class Sink(Answer):
+    """One sink: what it writes, how far it has come, and what waits for it."""
+
+    name: str
+    table: str
+    topic: str
+    format: str
+    delivery: str
+    state: Literal["starting", "writing", "failing"]
+    error: str | None
+    generation: int
+    version: int
+    records: int
+    lastWritten: str | None  # noqa: N815
+    waitingVersions: int | None  # noqa: N815
+    waitingRows: int | None  # noqa: N815
+
+
 class Status(Answer):
     """The status row, and more about now. It also has the topic of each source, as `usersTopic`."""
 
@@ -133,6 +151,7 @@ class Status(Answer):
     recordsPerSecond: float  # noqa: N815
     progress: Progress | None
     lingering: list[int]
+    sinks: list[Sink]
     ready: bool
     reason: str
     newestRecord: str | None  # noqa: N815

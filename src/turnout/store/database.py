@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from turnout.errors import TurnoutError, first_line
 from turnout.store.feed import Feed
+from turnout.store.outgoing import SinkPositions
 
 FILE_NAME = "store.duckdb"
 
@@ -94,6 +95,7 @@ class Database:
         self.path = path
         self._memory_limit = memory_limit
         self.feed = Feed()
+        self.sinks = SinkPositions()
         self._shared = threading.RLock()
         self._connection = self._connect()
 

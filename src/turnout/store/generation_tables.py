@@ -15,6 +15,7 @@ from turnout.store import identity
 from turnout.store.affected import hash_sql, shown_sql
 from turnout.store.batches import Batch, Progress
 from turnout.store.database import Database, scalar
+from turnout.store.outgoing import create_book
 
 _HASHING = "SELECT " + hash_sql("'turnout'") + " AS probe"
 """Tells one hash function from another."""
@@ -63,6 +64,7 @@ class GenerationTables:
             quality = f"INSERT INTO {self.schema}.join_quality VALUES (?, ?, 0, 0, 0, 0, 0, 0, 0)"
             cursor.execute(quality, [index, view.table])
         self._create_lives(cursor)
+        create_book(cursor, self.schema, self.layout)
 
     def _create_lives(self, cursor: duckdb.DuckDBPyConnection) -> None:
         """How often partitions were deleted, of those that were."""
@@ -73,6 +75,7 @@ class GenerationTables:
         """Bring tables of another version up to this one: all keys are hashed again if DuckDB's hash has changed."""
         with self.database.transaction() as cursor:
             self._create_lives(cursor)
+            create_book(cursor, self.schema, self.layout)
             known = "SELECT count(*) FROM duckdb_tables() WHERE schema_name = ? AND table_name = 'hashing'"
             if (
                 scalar(cursor, known, [self.schema])

@@ -1,11 +1,12 @@
 """Metrics: counters of this process, and the state of one moment. `serve/metrics.py` writes them for Prometheus."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from prometheus_client import Counter, Histogram, disable_created_metrics
 from prometheus_client.registry import Collector
 
+from turnout.sink.status import SinkStatus
 from turnout.swap.health import Readiness
 
 # They would double the number of series, and say no more than process_start_time_seconds.
@@ -61,3 +62,4 @@ class Metrics:
     control_read: bool = True
     waiting_messages: int = 0
     spark_starts: int = 0
+    sinks: Sequence[SinkStatus] = ()

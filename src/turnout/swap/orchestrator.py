@@ -29,6 +29,7 @@ from turnout.plan.joins import Join
 from turnout.plan.offsets import Offsets
 from turnout.plan.retries import growing_pause
 from turnout.plan.swap_rules import SwapState
+from turnout.sink.sinks import Sinks
 from turnout.spark.engine import Engine, is_gone
 from turnout.store.database import Database, is_store_failure
 from turnout.store.generation_tables import GenerationTables
@@ -68,6 +69,7 @@ class Orchestrator:
         lost = LostRecords(lambda: Topics(settings.kafka))
         self._clients = Clients(Topics(settings.kafka), EndWatch(settings.kafka), lost)
         self._lag = LagMeter(settings.kafka, self._shown)
+        self.sinks = Sinks(database, settings.kafka, settings.schema_registry, self.say)
         self._health = Health(self.say, "starting")
         self._counters = Counters()
         self._lifecycle = Lifecycle(settings.swap, self._health, self.say)
@@ -85,6 +87,7 @@ class Orchestrator:
     def start(self) -> None:
         if self._in_force.said:
             self.say("INFO", self._in_force.said)
+        self.sinks.change(self.configuration.settings.sinks)
         self._thread.start()
 
     def _adopt(self, settings: Settings) -> None:
@@ -92,6 +95,7 @@ class Orchestrator:
         self.queue.adopt(settings)
         self._lifecycle.settings = settings.swap
         self._retention.keep(settings.store)
+        self.sinks.change(settings.sinks)
         for generation in self._lifecycle.all():
             generation.tables.bad_rows = settings.store.bad_rows
 
@@ -109,7 +113,8 @@ class Orchestrator:
         deadline = time.monotonic() + timeout_seconds
         clients = self._clients
         kafka = [self._lag.stop, clients.lost_records.stop, clients.topics.close, clients.end_watch.close]
-        ending = _each_on_a_thread([self._engine.cancel, self.queue.close, *kafka])
+        sinks = partial(self.sinks.stop, timeout_seconds)
+        ending = _each_on_a_thread([self._engine.cancel, self.queue.close, sinks, *kafka])
         _join([self._thread], deadline)  # after this no generation is made any more
         _join([*ending, *self._stop_queries(timeout_seconds)], deadline)
 
@@ -137,6 +142,7 @@ class Orchestrator:
             "recordsPerSecond": self._lag.reading.records_per_second,
             "progress": building.progress() if building else None,
             "lingering": [generation.number for generation in self._lifecycle.lingering],
+            "sinks": [sink.to_json() for sink in self.sinks.status()],
             "ready": readiness.ready,
             "reason": readiness.reason,
         }
@@ -156,7 +162,7 @@ class Orchestrator:
         return Readiness(True, f"generation {live.number} is published")
 
     def metrics(self) -> Metrics:
-        """Counters, and the state as last seen; asks neither the store nor Kafka."""
+        """Counters, and the state as last seen; asks the store for what waits for sinks, and Kafka nothing."""
         reading, living = self._lag.reading, self._lifecycle.all()
         live, building = self._lifecycle.live, self._lifecycle.building
         return Metrics(
@@ -172,6 +178,7 @@ class Orchestrator:
             control_read=self.queue.trouble is None,
             waiting_messages=len(self.queue.waiting()),
             spark_starts=self._engine.starts,
+            sinks=self.sinks.status(),
         )
 
     def topics(self) -> list[str]:

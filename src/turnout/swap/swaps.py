@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from turnout.config.configuration import Configuration
-from turnout.errors import TurnoutError
+from turnout.errors import ConfigError, TurnoutError
 from turnout.logs import about
 from turnout.plan.control import Action, ControlMessage, ControlRejected, Outcome, resolve
 from turnout.plan.swap_rules import Decision, SwapState, Verdict, Work, decide, replay
@@ -167,6 +167,11 @@ class Swaps:
         if faults := self._queue.rules.faults(plan.topics.values()):
             message, hint = faults[0]
             self._reject(messages[0], TurnoutError("bad_control", message, hint))
+            return
+        try:
+            self._configuration.of(plan)
+        except ConfigError as error:
+            self._reject(messages[0], TurnoutError("config_invalid", error.message, "apply a file instead"))
             return
         lingering = [g for g in self._lifecycle.lingering if g.plan == plan and g.query is not None and g.query.running]
         target = replace(decision, plan=plan, work=Work.BUILD)
