@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import gc
+import itertools
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
+import psutil
 import pytest
 import yaml
 
 import killing
-from following import Socket
+from beside import beside
+from following import Follower, Socket, place_of, sorted_rows_of
+from lengths import APPLIES
 from orchestrated import Orchestrated
 from running import RunningTurnout
 from serving import HTTP, serving
+from sunk import SunkTopic, bag
 from turnout.config import load
 from turnout.local.broker import EmbeddedBroker
-from turnout.messages import Problem, ServerMessage, Snapshot, SummaryGroups, WindowRows
+from turnout.messages import Problem, ServerMessage, Snapshot, StatusNow, SummaryGroups, WindowRows
 from turnout.serve.app import Services, create_app
 from turnout.testing import create_topic, produce, wait_until
+from writing import writing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -437,3 +446,137 @@ def test_kill_in_the_transaction_of_an_apply_loses_neither_the_file_nor_a_row(
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 1 and "server.port" in done.stdout and "restart" in done.stdout
         assert "error: server.port: a change of this needs a restart" in done.stderr
+
+
+class Watcher(threading.Thread):
+    """A viewer on a thread of its own, with one subscription; it notes what must not be."""
+
+    def __init__(self, url: str, kind: str) -> None:
+        super().__init__(name=f"watcher-{kind}")
+        self.kind = kind
+        self.follower = Follower("final_ui")
+        self.last: Any = None
+        self.generation = 0
+        self.fault: BaseException | None = None
+        self.ending = threading.Event()
+        self.socket = Socket(url)
+        subjects: dict[str, dict[str, Any]] = {
+            "window": {"table": "users_ui", "sort": "-age", "limit": 10},
+            "summary": {"table": "final_ui", "by": "accountType", "values": "count,sum(balance)"},
+            "sql": {"sql": "select count(*) as n, max(age) as age from users_ui", "live": True},
+            "changes": {"table": "final_ui"},
+            "status": {},
+        }
+        self.socket.send(type=kind, id="f", **subjects[kind])
+        self.start()
+
+    def run(self) -> None:
+        try:
+            while not self.ending.is_set():
+                with contextlib.suppress(TimeoutError):
+                    self.take(self.socket.receive(0.2))
+        except BaseException as error:
+            self.fault = error
+
+    def take(self, message: ServerMessage) -> None:
+        assert not isinstance(message, Problem), message
+        generation = (
+            message.status["generation"] if isinstance(message, StatusNow) else getattr(message, "generation", 0)
+        )
+        assert generation >= self.generation, "an older generation after a newer one"
+        if self.kind == "changes":
+            self.follower.apply(message)
+            shown: Any = self.follower.rows.values() if self.follower.place else [[]]
+        else:
+            shown = getattr(message, "rows", None) or getattr(message, "groups", None) or [message]
+            assert not hasattr(message, "rows") or message.rows, "an empty frame"
+            assert not hasattr(message, "groups") or message.groups, "an empty frame"
+        assert shown, "an empty frame"
+        if hasattr(message, "columns") and self.kind != "changes":
+            assert {len(row) for row in shown} == {len(message.columns)}
+        self.last, self.generation = message, generation
+
+    def stop(self) -> None:
+        self.ending.set()
+        self.join()
+        self.socket.raw.close()
+
+
+def changed(topics: Topics, document: dict[str, Any], number: int) -> dict[str, Any]:
+    """The document with some of four things in it: a column, a source with a view, another mode of rows, a sink."""
+    made = copy.deepcopy(document)
+    if number & 1:
+        made["sources"]["users"]["columns"]["phone"] = "string"
+    if number & 2:
+        made["sources"]["orders"] = topics.source("orders", ORDERS)
+        made["views"]["orders_of"] = {"left": "orders", "right": "users", "on": "userId"}
+    if number & 4:
+        made["sources"]["accounts"]["rows"] = "latest"
+    if number & 8:
+        made["sinks"]["users_out"] = {"table": "users_ui", "topic": topics.control + "-users"}
+    made["server"] = {"max_viewers": 100 + number}
+    return made
+
+
+def held() -> list[int]:
+    """Files and threads of this process."""
+    gc.collect()
+    return [psutil.Process().num_fds(), threading.active_count()]
+
+
+def no_more_than(before: list[int]) -> bool:
+    return all(now <= then for now, then in zip(held(), before, strict=True))
+
+
+def test_applies_under_load_disturb_no_viewer_and_leave_nothing_behind(
+    spark: SparkSession, topics: Topics, tmp_path: Path
+) -> None:
+    for name in ("final", "users"):
+        create_topic(topics.bootstrap, f"{topics.control}-{name}", 1)
+    document = topics.document(tmp_path, swap={"linger_seconds": 0.1, "max_linger_generations": 1})
+    document["sinks"] = {"final_out": {"table": "final_ui", "topic": f"{topics.control}-final"}}
+    written = itertools.count(20)
+
+    def load(stopped: threading.Event) -> None:
+        with writing(topics.bootstrap) as writer:
+            while not stopped.wait(0.1):
+                number = next(written)
+                writer.write(topics.users, [topics.user(topics.users, number)])
+                writer.write(topics.accounts, [{"userId": f"k{number % 40}", "accountType": "new", "balance": number}])
+
+    def settled(server: Served) -> bool:
+        return server.get("/api/status")["lingering"] == [] and len(spark.streams.active) == 1
+
+    with served(tmp_path, spark, document) as server:
+        watchers = [Watcher(server.url, kind) for kind in ("window", "summary", "sql", "changes", "status") * 4]
+        try:
+            wait_until(lambda: all(one.last or one.fault for one in watchers), what="the first messages")
+            with beside(load):
+                before: list[int] = []
+                for number in range(1, APPLIES + 1):
+                    answer = server.put(changed(topics, document, number))
+                    assert (answer["outcome"], answer["generation"]) == ("applied", answer["generation"]), answer
+                    if number == 4:
+                        wait_until(lambda: settled(server), what="an end of lingering")
+                        before = held()
+            generation = server.get("/api/status")["generation"]
+            wait_until(lambda: settled(server), what="an end of lingering")
+            wait_until(lambda: no_more_than(before), what=f"threads and files as before: {before}")
+            assert [one.fault for one in watchers if one.fault] == []
+            wait_until(lambda: all(one.generation == generation for one in watchers), what="the last generation")
+            place = place_of(server.url, "final_ui")
+            wait_until(
+                lambda: all(one.follower.place == place for one in watchers if one.kind == "changes"),
+                what="all changes",
+            )
+            shown = sorted_rows_of(server.url, "final_ui")
+            assert len(shown) == next(written)
+            assert all(one.follower.sorted_rows() == shown for one in watchers if one.kind == "changes")
+            topic = SunkTopic(topics.bootstrap, f"{topics.control}-final")
+            rows = bag(server.get("/api/tables/final_ui/rows?limit=100000")["rows"])
+            wait_until(lambda: topic.rows() == rows, what="the table in the topic of the sink")
+            topic.close()
+            assert [one.fault for one in watchers if one.fault] == []
+        finally:
+            for one in watchers:
+                one.stop()
