@@ -122,6 +122,7 @@ def test_secret_file_that_changed_is_the_same_while_it_is_written_alike(tmp_path
     [
         ("sources: [", "the file: line 1, column 11: not YAML"),
         ("- a", "the file: must be a mapping of settings, got a list"),
+        ("# nothing", "the file: has no settings"),
         ("server: {prot: 1}", "server.prot: unknown setting"),
         ("views: {final_ui: {left: users, right: nobody, on: userId}}", "views.final_ui.right: no source 'nobody'"),
     ],
@@ -135,7 +136,7 @@ def test_text_with_faults_is_refused_with_them(text: str, fault: str) -> None:
 def test_configuration_that_came_from_no_file_takes_none() -> None:
     in_force = Configuration(Settings())
     with pytest.raises(TurnoutError, match="not started with a file"):
-        in_force.proposed("{}")
+        in_force.proposed("start: earliest")
     assert sections_of(in_force.settings) == file_text(in_force.settings) == ""
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 import turnout.serve
 from lengths import API_EXAMPLES, LONG
-from serving import STATUS, Steering, small_store
-from turnout.config import parse
-from turnout.config.configuration import Configuration
+from serving import STATUS, Configured, small_store
 from turnout.errors import ERRORS
 from turnout.plan.control import ControlMessage, ControlRejected, Outcome
 from turnout.plan.control_parsing import parse_message
@@ -29,10 +26,8 @@ from turnout.serve.app import Services, create_app
 from turnout.serve.control_api import ControlApi
 from turnout.serve.limits import Rate, Rates
 from turnout.serve.routes import Call
-from turnout.store.config_history import as_json
 from turnout.store.database import Database
 from turnout.store.ledger import MessageRecord
-from turnout.swap.applies import apply_of, messages_of
 from turnout.swap.control_queue import Answer, QueuedMessage
 
 if TYPE_CHECKING:
@@ -84,24 +79,8 @@ class DecidingQueue:
         return ticket
 
 
-class Steered(Steering):
+class Steered(Configured):
     queue = DecidingQueue()
-    configuration = Configuration(parse({}, Path(), {}))
-
-    def apply(self, asked: ControlMessage, requester: str) -> QueuedMessage:
-        """As the orchestrator decides, with nothing to build."""
-        record, parsed = messages_of(self.configuration, asked, requester)
-        answer = Answer(Outcome.UNCHANGED, "no change", 1)
-        try:
-            if isinstance(parsed, ControlRejected):
-                raise parsed
-            changes = apply_of(self.configuration, parsed, self.configuration.first_plan()).changes
-            answer = replace(answer, outcome=Outcome.APPLIED, report={"changes": as_json(changes)})
-        except ControlRejected as error:
-            answer = Answer(Outcome.REJECTED, str(error), 1, error, error.report)
-        ticket = QueuedMessage(record, parsed, answer=answer)
-        ticket.done.set()
-        return ticket
 
     def status(self) -> dict[str, Any]:
         more = {"start": "latest", "records": 3, "recordsPerSecond": 0.5, "progress": None, "lingering": []}

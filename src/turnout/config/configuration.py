@@ -22,6 +22,7 @@ BODY = "the file"
 """How a text that was sent is named in its faults."""
 
 _KEPT = 8
+_MOST_VALUES = 50_000
 
 
 def file_text(settings: Settings) -> str:
@@ -51,6 +52,18 @@ class Proposed:
 
     def needs(self, needs: Needs) -> list[Change]:
         return [change for change in self.changes if change.needs is needs]
+
+
+def _is_small(document: Any) -> bool:
+    """Whether it is small also when it is written out: an anchor in a list of anchors is a few bytes, and many values."""
+    waiting, values = [document], 0
+    while waiting:
+        node = waiting.pop()
+        values += 1
+        if values + len(waiting) > _MOST_VALUES:
+            return False
+        waiting += node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+    return True
 
 
 def _with_sinks(sections: dict[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
@@ -105,7 +118,12 @@ class Configuration:
 
     def proposed(self, text: str) -> Proposed:
         """What a text would put in force; ConfigError has all its faults."""
-        settings = self._parsed(document_of(text, BODY))
+        document = document_of(text, BODY)
+        if not document:
+            raise ConfigError([f"{BODY}: has no settings; send the whole turnout.yaml"])
+        if not _is_small(document):
+            raise ConfigError([f"{BODY}: has more than {_MOST_VALUES:,} values; write less, without anchors"])
+        settings = self._parsed(document)
         return Proposed(settings, compare(self.settings, settings))
 
     def on_disk(self) -> str | None:
