@@ -55,7 +55,7 @@ class Proposed:
 
 
 def _is_small(document: Any) -> bool:
-    """Whether it is small also when it is written out: an anchor in a list of anchors is a few bytes, and many values."""
+    """Whether it is small also when it is written out: a list of anchors is a few bytes, and may be many values."""
     waiting, values = [document], 0
     while waiting:
         node = waiting.pop()
