@@ -11,7 +11,7 @@ import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 
-from turnout.config.settings import ServerSettings
+from turnout.config.server import ServerSettings
 from turnout.errors import ERRORS, TurnoutError
 from turnout.plan.times import iso_text
 from turnout.serve import metrics, schemas

@@ -1,0 +1,49 @@
+"""The reference pages, generated from the code that defines what they tell.
+
+A page has regions between `<!-- generated: NAME -->` and `<!-- end of NAME -->`; the rest of it is written by hand.
+`make reference` writes the regions, also over the marks of a merge conflict; a test fails while a region is not what
+the code says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from reference import settings
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "docs" / "reference"
+REGION = re.compile(r"<!-- generated: (?P<name>[^\n]+) -->\n.*?<!-- end of (?P=name) -->", re.DOTALL)
+
+REGIONS: Mapping[str, Callable[[], str]] = {
+    "settings": settings.tables,
+    "template": settings.template,
+}
+"""What makes the text of each region."""
+
+
+def pages() -> list[Path]:
+    return sorted(page for page in FOLDER.glob("*.md") if REGION.search(page.read_text(encoding="utf-8")))
+
+
+def generated(text: str) -> str:
+    """A page as the code says."""
+
+    def region(found: re.Match[str]) -> str:
+        name = found["name"]
+        if name not in REGIONS:
+            raise SystemExit(f"error: no region {name!r} (known: {', '.join(REGIONS)})")
+        return f"<!-- generated: {name} -->\n\n{REGIONS[name]().strip()}\n\n<!-- end of {name} -->"
+
+    return REGION.sub(region, text)
+
+
+def write() -> None:
+    """Write what is not as the code says."""
+    for page in pages():
+        before = page.read_text(encoding="utf-8")
+        if (after := generated(before)) != before:
+            page.write_text(after, encoding="utf-8")
+            print(f"wrote {page.relative_to(ROOT)}")

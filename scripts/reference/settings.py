@@ -1,0 +1,97 @@
+"""Every setting of turnout.yaml: a table for each section, in the order of the types in `turnout.config`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from enum import Enum
+from pathlib import Path
+from typing import Any, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from reference.text import attribute_texts, first_sentences, table
+from turnout.config import Settings, default_text
+from turnout.config.config_errors import is_model, plain
+
+_DEFAULT = re.compile(r"(?<=\.) Default: (.*)\.$")
+
+
+def tables() -> str:
+    return "\n\n".join(_sections(Settings, "", {}))
+
+
+def template() -> str:
+    return f"```yaml\n{default_text()}```"
+
+
+def _sections(model: type[BaseModel], path: str, told: dict[type[BaseModel], str]) -> Iterator[str]:
+    """The section of a model, then those of the models in it; one that was told already is only named."""
+    told[model] = path
+    texts = attribute_texts(model)
+    below: list[tuple[type[BaseModel], str]] = []
+    rows = []
+    for name, field in model.model_fields.items():
+        setting = f"{path}.{name}".lstrip(".")
+        inner, place = _inner(field, setting)
+        text = texts.get(name) or (first_sentences(inner) if inner else "")
+        if not text:
+            raise SystemExit(f"error: {model.__name__}.{name} has no text below it that says what it means")
+        shown, meaning = f"`{setting}`", _DEFAULT.sub("", text)
+        if inner and inner in told:
+            meaning += f" Its settings are those of {_link(told[inner])}."
+        elif inner:
+            below.append((inner, place))
+            shown = f"[{shown}](#{_anchor(place)})"
+        rows.append([shown, _default(field, text), meaning])
+    heading = f"### `{path}`\n\n{first_sentences(model)}" if path else "### The file"
+    yield f"{heading}\n\n{table(['setting', 'default', 'meaning'], rows)}"
+    for inner, place in below:
+        yield from _sections(inner, place, told)
+
+
+def _inner(field: FieldInfo, path: str) -> tuple[type[BaseModel] | None, str]:
+    """The model that a setting has, alone, by names or in a list, and where its own settings are."""
+    kind: Any = plain(field.annotation)
+    if is_model(kind):
+        return kind, path
+    arguments = get_args(kind)
+    held = plain(arguments[-1] if get_origin(kind) is dict else arguments[0]) if arguments else None
+    return (held, f"{path}.NAME" if get_origin(kind) is dict else path) if is_model(held) else (None, path)
+
+
+def _default(field: FieldInfo, text: str) -> str:
+    if (told := _DEFAULT.search(text)) is not None:
+        return told[1]
+    if field.is_required():
+        return "required"
+    return _shown(field.get_default(call_default_factory=True, validated_data={}))
+
+
+def _shown(value: Any) -> str:
+    match value:
+        case None:
+            return "none"
+        case BaseModel():
+            return ""
+        case Enum():
+            return f"`{value.value}`"
+        case bool():
+            return f"`{value}`".lower()
+        case float():
+            return f"`{value:g}`"
+        case tuple():
+            return f"`[{', '.join(map(str, value))}]`"
+        case Path():
+            return f"`./{value}`"
+        case _:
+            return f"`{value}`"
+
+
+def _link(place: str) -> str:
+    return f"[`{place}`](#{_anchor(place)})"
+
+
+def _anchor(heading: str) -> str:
+    return re.sub(r"[^\w-]", "", heading.lower())
