@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from reference import settings
+from reference import errors, metrics, settings
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "reference"
@@ -20,6 +20,9 @@ REGION = re.compile(r"<!-- generated: (?P<name>[^\n]+) -->\n.*?<!-- end of (?P=n
 REGIONS: Mapping[str, Callable[[], str]] = {
     "settings": settings.tables,
     "template": settings.template,
+    "errors of calls": errors.of_calls,
+    "errors of programs": errors.of_programs,
+    "metrics": metrics.definitions,
 }
 """What makes the text of each region."""
 
