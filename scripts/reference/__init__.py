@@ -11,7 +11,8 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from reference import errors, metrics, settings
+from reference import cli, errors, http, metrics, settings
+from turnout.serve.schemas import Report, SavedBody, SqlQuestion, Status
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "reference"
@@ -22,7 +23,18 @@ REGIONS: Mapping[str, Callable[[], str]] = {
     "template": settings.template,
     "errors of calls": errors.of_calls,
     "errors of programs": errors.of_programs,
+    "shared options": cli.shared,
+    "commands": cli.commands,
     "metrics": metrics.definitions,
+    "calls": http.calls,
+    "errors of each call": http.errors,
+    "parameters of rows": lambda: http.parameters("readRows"),
+    "parameters of summaries": lambda: http.parameters("readSummary"),
+    "body of sql": lambda: http.body(SqlQuestion),
+    "body of saved": lambda: http.body(SavedBody),
+    "status": lambda: http.answer(Status),
+    "parameters of control": lambda: http.parameters("control"),
+    "report": lambda: http.answer(Report),
 }
 """What makes the text of each region."""
 

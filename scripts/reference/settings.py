@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from enum import Enum
-from pathlib import Path
 from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from reference.text import attribute_texts, first_sentences, table
+from reference.text import attribute_texts, first_sentences, shown, split_default, table
 from turnout.config import Settings, default_text
 from turnout.config.config_errors import is_model, plain
-
-_DEFAULT = re.compile(r"(?<=\.) Default: (.*)\.$")
 
 
 def tables() -> str:
@@ -38,13 +34,13 @@ def _sections(model: type[BaseModel], path: str, told: dict[type[BaseModel], str
         text = texts.get(name) or (first_sentences(inner) if inner else "")
         if not text:
             raise SystemExit(f"error: {model.__name__}.{name} has no text below it that says what it means")
-        shown, meaning = f"`{setting}`", _DEFAULT.sub("", text)
+        cell, (meaning, default) = f"`{setting}`", split_default(text, _default(field))
         if inner and inner in told:
             meaning += f" Its settings are those of {_link(told[inner])}."
         elif inner:
             below.append((inner, place))
-            shown = f"[{shown}](#{_anchor(place)})"
-        rows.append([shown, _default(field, text), meaning])
+            cell = f"[{cell}](#{_anchor(place)})"
+        rows.append([cell, default, meaning])
     heading = f"### `{path}`\n\n{first_sentences(model)}" if path else "### The file"
     yield f"{heading}\n\n{table(['setting', 'default', 'meaning'], rows)}"
     for inner, place in below:
@@ -61,32 +57,8 @@ def _inner(field: FieldInfo, path: str) -> tuple[type[BaseModel] | None, str]:
     return (held, f"{path}.NAME" if get_origin(kind) is dict else path) if is_model(held) else (None, path)
 
 
-def _default(field: FieldInfo, text: str) -> str:
-    if (told := _DEFAULT.search(text)) is not None:
-        return told[1]
-    if field.is_required():
-        return "required"
-    return _shown(field.get_default(call_default_factory=True, validated_data={}))
-
-
-def _shown(value: Any) -> str:
-    match value:
-        case None:
-            return "none"
-        case BaseModel():
-            return ""
-        case Enum():
-            return f"`{value.value}`"
-        case bool():
-            return f"`{value}`".lower()
-        case float():
-            return f"`{value:g}`"
-        case tuple():
-            return f"`[{', '.join(map(str, value))}]`"
-        case Path():
-            return f"`./{value}`"
-        case _:
-            return f"`{value}`"
+def _default(field: FieldInfo) -> str:
+    return "required" if field.is_required() else shown(field.get_default(call_default_factory=True, validated_data={}))
 
 
 def _link(place: str) -> str:

@@ -8,14 +8,19 @@ import itertools
 import re
 import textwrap
 from collections.abc import Iterable, Sequence
-from pathlib import PurePosixPath
+from enum import Enum
+from pathlib import Path, PurePosixPath
+from typing import Any
 
+from pydantic import BaseModel
+
+_DEFAULT = re.compile(r"(.*?)(?: Default: (.*)\.)?", re.DOTALL)
 _LINK = re.compile(r"\bdocs/([\w/-]+)\.md(#[\w-]+)?")
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [f"| {' | '.join(header)} |", "|---" * len(header) + "|"]
-    lines += [f"| {' | '.join(map(_cell, row))} |".replace("|  |", "| |") for row in rows]
+    lines += [re.sub("  +", " ", f"| {' | '.join(map(_cell, row))} |") for row in rows]
     return "\n".join(lines)
 
 
@@ -60,3 +65,30 @@ def _below(body: Sequence[ast.stmt]) -> dict[str, str]:
         and isinstance(second.value, ast.Constant)
         and isinstance(second.value.value, str)
     }
+
+
+def split_default(text: str, otherwise: str) -> tuple[str, str]:
+    """A meaning, and the default that ends it as `Default: none.`."""
+    meaning, told = _DEFAULT.fullmatch(text).groups()  # type: ignore[union-attr] - it fits everything
+    return meaning, told or otherwise
+
+
+def shown(value: Any) -> str:
+    """A default as it is written in a file."""
+    match value:
+        case None | "":
+            return "none"
+        case BaseModel():
+            return ""
+        case Enum():
+            return f"`{value.value}`"
+        case bool():
+            return f"`{value}`".lower()
+        case float():
+            return f"`{value:g}`"
+        case tuple():
+            return f"`[{', '.join(map(str, value))}]`"
+        case Path():
+            return f"`./{value}`"
+        case _:
+            return f"`{value}`"

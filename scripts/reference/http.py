@@ -1,0 +1,93 @@
+"""The HTTP calls: what each answers, takes and can fail with, from their declarations (`@Call`) and models."""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+from pathlib import Path
+from typing import Any, cast, get_args, get_origin
+
+from pydantic import BaseModel
+from starlette.applications import Starlette
+
+from reference.text import attribute_texts, shown, split_default, table
+from turnout.config.config_errors import is_model, plain
+from turnout.serve.access import Gate
+from turnout.serve.app import Services, create_app
+from turnout.serve.routes import Call, CallRoute
+from turnout.store.database import Database
+
+_SMALL = 2
+"""An answer with more fields has an example or a table of its own on the page."""
+
+
+@functools.cache
+def _routes() -> list[CallRoute]:
+    """The calls of a real server, the page first."""
+    with tempfile.TemporaryDirectory() as folder:
+        database = Database.open(Path(folder))
+        try:
+            gate = cast(Gate, create_app(Services(database, cast(Any, None))))
+            routes = [route for route in cast(Starlette, gate._app).routes if isinstance(route, CallRoute)]
+        finally:
+            database.close()
+    return sorted(routes, key=lambda route: route.path != "/")
+
+
+def calls() -> str:
+    rows = [[f"`{route.call.method} {route.path}`", _answer(route)] for route in _routes()]
+    return table(["call", "answer"], [*rows, ["`WS /api/live`", "Live subscriptions; see docs/reference/live.md."]])
+
+
+def errors() -> str:
+    """Those that any call can give, then those of each."""
+    page, read = Call("/", "text/html"), Call("/api/tables", "application/json")
+    change = Call("/api/sql", "application/json", method="POST", body="ControlMessage")
+    kinds = {
+        "any call": page.codes,
+        "any call below `/api`, and `/metrics`": tuple(code for code in read.codes if code not in page.codes),
+        "any `POST`, `PUT` and `DELETE`": tuple(code for code in change.codes if code not in read.codes),
+    }
+    own = {f"`{route.call.method} {route.path}`": route.call.errors for route in _routes() if route.call.errors}
+    rows = [[name, ", ".join(f"`{code}`" for code in dict.fromkeys(codes))] for name, codes in (kinds | own).items()]
+    return table(["call", "errors"], rows)
+
+
+def parameters(operation: str) -> str:
+    [call] = [route.call for route in _routes() if route.operation == operation]
+    rows = []
+    for parameter in call.parameters:
+        meaning, default = split_default(parameter.meaning, "none")
+        rows.append([f"`{parameter.name}`", default, meaning])
+    return table(["parameter", "default", "meaning"], rows)
+
+
+def body(model: type[BaseModel]) -> str:
+    texts, rows = attribute_texts(model), []
+    for name, field in model.model_fields.items():
+        default = "required" if field.is_required() else shown(field.default)
+        rows.append([f"`{name}`", default, texts[name]])
+    return table(["field", "default", "meaning"], rows)
+
+
+def answer(model: type[BaseModel]) -> str:
+    texts = attribute_texts(model)
+    return table(["field", "meaning"], [[f"`{name}`", texts[name]] for name in model.model_fields])
+
+
+def _answer(route: CallRoute) -> str:
+    model = route.call.answer
+    small = not isinstance(model, str) and len(model.model_fields) <= _SMALL
+    return f"{route.summary} `{_shape(model)}`" if small else route.summary
+
+
+def _shape(kind: Any) -> str:
+    """A model by the names of its fields: `{"tables": [{"name", "rows"}]}`."""
+    kind = plain(kind)
+    if is_model(kind):
+        named = {name: _shape(field.annotation) for name, field in kind.model_fields.items()}
+        fields = ", ".join(f'"{name}": {inner}' if inner else f'"{name}"' for name, inner in named.items())
+        return f"{{{fields}}}"
+    if get_origin(kind) is list and (inner := _shape(get_args(kind)[0])):
+        return f"[{inner}]"
+    return ""
