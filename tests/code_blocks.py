@@ -107,3 +107,44 @@ def _with_files(node: Any, folder: Path) -> Any:
         else:
             made[name] = _with_files(value, folder)
     return made
+
+
+# -- TypeScript and templates, as modules of one project
+
+_COMPONENT = """import {{ Component, inject, signal }} from '@angular/core';
+import {{ Turnout, TurnoutSwap }} from '@turnout/angular';
+import {{ TurnoutTable }} from '@turnout/angular/ag-grid';
+import {{ AgGridAngular }} from 'ag-grid-angular';
+
+@Component({{ selector: 'app-part', imports: [{imports}], template: `{template}` }})
+export class Part {{
+  readonly turnout = inject(Turnout);
+  readonly used = [signal, TurnoutSwap, TurnoutTable, AgGridAngular];
+{members}
+}}
+"""
+_EXPRESSION = """import {{ inject }} from '@angular/core';
+import {{ provideTurnout }} from '@turnout/angular';
+
+abstract class Session {{
+  abstract token(): string;
+}}
+export const part = {text};
+"""
+_STATEMENTS = """import {{ connect }} from "@turnout/client";
+
+const client = connect();
+{text}
+"""
+
+
+def module(block: Block) -> str:
+    """A block as a module: a part of a class, a value or some statements get around them what a reader has there."""
+    text = block.text.strip()
+    if block.language == "html":
+        return _COMPONENT.format(imports="AgGridAngular, TurnoutTable", template=text, members="")
+    if text.startswith("readonly "):
+        return _COMPONENT.format(imports="", template="", members=textwrap.indent(text, "  "))
+    if text.startswith("provideTurnout("):
+        return _EXPRESSION.format(text=text)
+    return text + "\n" if text.startswith("import ") else _STATEMENTS.format(text=text)
