@@ -12,7 +12,6 @@ from reference.text import linked, shown, table
 from turnout.cli import app
 
 _SHARED = ("--url", "--token", "--json")
-_DEFAULT = re.compile(r"(.*?)(?:  \[default: (.*)\])?")
 
 
 def commands() -> str:
@@ -47,7 +46,7 @@ def _rows(command: Any) -> Iterator[list[str]]:
             names = [parameter.metavar or parameter.name.upper()] if argument else list(parameter.opts)
             if not argument and parameter.metavar:
                 names[-1] += f" {parameter.metavar}"
-            meaning, default = _DEFAULT.fullmatch(parameter.help).groups()  # type: ignore[union-attr]
+            meaning, _, default = parameter.help.removesuffix("]").partition("  [default: ")
             yield [", ".join(f"`{name}`" for name in names), default or _default(parameter), meaning]
 
 

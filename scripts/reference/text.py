@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-_DEFAULT = re.compile(r"(.*?)(?: Default: (.*)\.)?", re.DOTALL)
+_DEFAULT = re.compile(r" Default: (.*)\.$")
 _LINK = re.compile(r"\bdocs/([\w/-]+)\.md(#[\w-]+)?")
 
 
@@ -69,8 +69,8 @@ def _below(body: Sequence[ast.stmt]) -> dict[str, str]:
 
 def split_default(text: str, otherwise: str) -> tuple[str, str]:
     """A meaning, and the default that ends it as `Default: none.`."""
-    meaning, told = _DEFAULT.fullmatch(text).groups()  # type: ignore[union-attr] - it fits everything
-    return meaning, told or otherwise
+    found = _DEFAULT.search(text)
+    return (text[: found.start()], found[1]) if found else (text, otherwise)
 
 
 def shown(value: Any) -> str:
