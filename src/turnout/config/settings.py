@@ -132,7 +132,7 @@ class ViewSettings(Section):
     """`left`, `natural`, `inner`, `right`, `full`, `semi` or `anti`; control messages change it by `joinType`, or
     `NAMEJoinType`."""
     duplicates: Duplicates = Duplicates.LATEST
-    """Of right rows with one key, take the newest (`latest`) or `all`."""
+    """Of right rows with one key, take the newest (`latest`) or `all`; `inner` takes all in any case."""
     sources: Names = ()
     """The sources that it reads. Default: required with `sql`."""
     sql: Annotated[NonEmpty, AfterValidator(lambda text: text.strip().rstrip(";").rstrip())] | None = None
