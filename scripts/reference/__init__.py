@@ -7,36 +7,36 @@ the code says.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from reference import cli, errors, http, metrics, settings
-from turnout.serve.schemas import Report, SavedBody, SqlQuestion, Status
+from turnout.serve.schemas import Report, Status
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "reference"
 REGION = re.compile(r"<!-- generated: (?P<name>[^\n]+) -->\n.*?<!-- end of (?P=name) -->", re.DOTALL)
 
-REGIONS: Mapping[str, Callable[[], str]] = {
-    "settings": settings.tables,
-    "template": settings.template,
-    "errors of calls": errors.of_calls,
-    "errors of programs": errors.of_programs,
-    "shared options": cli.shared,
-    "commands": cli.commands,
-    "metrics": metrics.definitions,
-    "calls": http.calls,
-    "errors of each call": http.errors,
-    "parameters of rows": lambda: http.parameters("readRows"),
-    "parameters of summaries": lambda: http.parameters("readSummary"),
-    "body of sql": lambda: http.body(SqlQuestion),
-    "body of saved": lambda: http.body(SavedBody),
-    "status": lambda: http.answer(Status),
-    "parameters of control": lambda: http.parameters("control"),
-    "report": lambda: http.answer(Report),
-}
-"""What makes the text of each region."""
+
+@functools.cache
+def regions() -> Mapping[str, Callable[[], str]]:
+    """What makes the text of each region; every call that takes something has one for that."""
+    return {
+        "settings": settings.tables,
+        "template": settings.template,
+        "shared options": cli.shared,
+        "commands": cli.commands,
+        "calls": http.calls,
+        **http.taken(),
+        "answer of GET /api/status": lambda: http.answer(Status),
+        "report of a dry run": lambda: http.answer(Report),
+        "errors of each call": http.errors,
+        "errors of calls": errors.of_calls,
+        "errors of programs": errors.of_programs,
+        "metrics": metrics.definitions,
+    }
 
 
 def pages() -> list[Path]:
@@ -48,9 +48,9 @@ def generated(text: str) -> str:
 
     def region(found: re.Match[str]) -> str:
         name = found["name"]
-        if name not in REGIONS:
-            raise SystemExit(f"error: no region {name!r} (known: {', '.join(REGIONS)})")
-        return f"<!-- generated: {name} -->\n\n{REGIONS[name]().strip()}\n\n<!-- end of {name} -->"
+        if name not in regions():
+            raise SystemExit(f"error: no region {name!r} (known: {', '.join(regions())})")
+        return f"<!-- generated: {name} -->\n\n{regions()[name]().strip()}\n\n<!-- end of {name} -->"
 
     return REGION.sub(region, text)
 

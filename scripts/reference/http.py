@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast, get_args, get_origin
 
@@ -53,8 +54,19 @@ def errors() -> str:
     return table(["call", "errors"], rows)
 
 
-def parameters(operation: str) -> str:
-    [call] = [route.call for route in _routes() if route.operation == operation]
+def taken() -> dict[str, Callable[[], str]]:
+    """The parameters and the fields of the body of each call that has some; bodies of messages have their own page."""
+    made: dict[str, Callable[[], str]] = {}
+    for route in _routes():
+        call, name = route.call, f"{route.call.method} {route.path}"
+        if call.parameters:
+            made[f"parameters of {name}"] = functools.partial(_parameters, call)
+        if isinstance(call.body, type):
+            made[f"body of {name}"] = functools.partial(_body, call.body)
+    return made
+
+
+def _parameters(call: Call) -> str:
     rows = []
     for parameter in call.parameters:
         meaning, default = split_default(parameter.meaning, "none")
@@ -62,17 +74,23 @@ def parameters(operation: str) -> str:
     return table(["parameter", "default", "meaning"], rows)
 
 
-def body(model: type[BaseModel]) -> str:
-    texts, rows = attribute_texts(model), []
-    for name, field in model.model_fields.items():
-        default = "required" if field.is_required() else shown(field.default)
-        rows.append([f"`{name}`", default, texts[name]])
+def _body(model: type[BaseModel]) -> str:
+    rows = []
+    for name, text in _described(model).items():
+        field = model.model_fields[name]
+        rows.append([f"`{name}`", "required" if field.is_required() else shown(field.default), text])
     return table(["field", "default", "meaning"], rows)
 
 
 def answer(model: type[BaseModel]) -> str:
+    return table(["field", "meaning"], [[f"`{name}`", text] for name, text in _described(model).items()])
+
+
+def _described(model: type[BaseModel]) -> dict[str, str]:
     texts = attribute_texts(model)
-    return table(["field", "meaning"], [[f"`{name}`", texts[name]] for name in model.model_fields])
+    if missing := [name for name in model.model_fields if name not in texts]:
+        raise SystemExit(f"error: {model.__name__}.{missing[0]} has no text below it that says what it means")
+    return {name: texts[name] for name in model.model_fields}
 
 
 def _answer(route: CallRoute) -> str:

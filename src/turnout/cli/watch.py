@@ -58,8 +58,9 @@ def watch(
     terminal shows more or fewer rows. Ctrl-C ends it, with exit code 0; an unknown table, a wrong `--where` or a token
     that is not taken end it with the server's error and exit code 1.
 
-    With `--json` each changed window is one line, in the shape of `GET /api/tables/{name}/rows`; one that did not
-    change while the server was away is not printed again.
+    Where the output is no terminal, every change prints the window below the last one. With `--json` each changed
+    window is one line, in the shape of `GET /api/tables/{name}/rows`; one that did not change while the server was away
+    is not printed again.
     """
     view: WindowOptions = {"where": where or (), "sort": sort or (), "columns": columns or ()}
     try:
@@ -78,6 +79,9 @@ def _watch_live(client: Client, table: str, view: WindowOptions, limit: int | No
     screen = output.console()
     rows = limit or fitting(screen)
     asked: WindowOptions = {**view, "limit": rows}
+    if not screen.is_terminal:
+        _print_each(client.table(table).window(**asked), screen)
+        return
     with (
         client.table(table).window(**asked) as windows,
         Live(Text("connecting ..."), console=screen, auto_refresh=False, vertical_overflow="ellipsis") as live,
@@ -89,6 +93,15 @@ def _watch_live(client: Client, table: str, view: WindowOptions, limit: int | No
                 windows.move(limit=rows)
             if shown.look(windows, screen):
                 live.update(shown.picture(), refresh=True)
+
+
+def _print_each(windows: WindowSubscription, screen: Console) -> None:
+    """For a file or another program, where nothing can be drawn over."""
+    before: Window | None = None
+    for window in windows:
+        screen.print(picture(window, before))
+        screen.file.flush()
+        before = window
 
 
 def fitting(screen: Console) -> int:
