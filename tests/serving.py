@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 
 from turnout.config import parse
 from turnout.config.configuration import Configuration
-from turnout.config.settings import ServerSettings
+from turnout.config.server import ServerSettings
 from turnout.plan.control import ControlMessage, ControlRejected, Outcome
 from turnout.serve.app import Server, Services, create_app
 from turnout.serve.connections import OpenConnections

@@ -1,4 +1,4 @@
-"""The page while a changed file is applied: columns, tables and swap fields follow, with no reload and no empty frame."""
+"""The page while a changed file is applied: columns, tables and swap fields follow, without a reload or a gap."""
 
 from __future__ import annotations
 

@@ -7,14 +7,14 @@ import typer
 from rich.table import Table
 
 from turnout.cli import options, output
-from turnout.cli.app import app
+from turnout.cli.app import app, examples
 from turnout.cli.swap import BAD_OUTCOMES, ExpectedOption, RequestOption
 from turnout.errors import ConfigError, TurnoutError
 
 _NEEDS_STYLES = {"generation": "yellow", "restart": "red", "nothing": "green"}
 
 
-@app.command(epilog="Example:  turnout apply -c turnout.yaml --dry-run")
+@app.command(epilog=examples("turnout apply -c turnout.yaml --dry-run", "turnout apply -c turnout.yaml"))
 def apply(
     config: options.Config = "turnout.yaml",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change; nothing changes.")] = False,
@@ -24,10 +24,11 @@ def apply(
     token: options.Token = "",
     json: options.Json = False,
 ) -> None:
-    """Put a changed file in force while the server runs: sources, columns, views, limits.
+    """Put a changed file in force while the server runs, and show what it changes.
 
-    The server reads it: its environment fills ${NAME}, and relative paths start at its own file. A change that needs
-    a restart refuses the file whole. Exit code 1 when it is rejected or fails.
+    Sources, columns, views, sinks and limits; see docs/how-to/apply.md. The server reads the file: its environment
+    fills `${NAME}`, and relative paths start at the file that it was started with. A change that needs a restart
+    refuses the whole file, before anything is done. Exit code 1 when the outcome is `rejected` or `failed`.
     """
     text = _read(Path(config))
     with options.connected(url, token) as client:

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
 
-from turnout.config.settings import ServerSettings
+from turnout.config.server import ServerSettings
 from turnout.errors import TurnoutError
 from turnout.serve import bodies
 from turnout.serve.formats import Export, Format, TableFile, json_object, json_rows, result_json, table_file
@@ -67,7 +67,7 @@ class AskApi:
         file_headers=("generation", "total", "complete"),
     )
     async def sql(self, request: Request) -> Response:
-        """One SELECT over published tables, of one moment."""
+        """The rows of one SELECT of your own over published tables, of one moment."""
         self._check_sql(request.scope)
         body = await bodies.read_body(request, MAX_BODY_BYTES, _SMALLER)
         asked = bodies.checked(body, SqlQuestion, _EXAMPLE)
