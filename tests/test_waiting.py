@@ -107,7 +107,7 @@ def test_batch_gives_its_changed_rows_only(filling: Filling) -> None:
     filling.batch(accounts=[account(1, 1.0)])
     assert topic.keeps_up()
     assert topic.lag() == Lag(versions=1, rows=1)
-    [(key, value)] = topic.step() or ()
+    [(key, value)] = topic.step() or []
     assert json.loads(key)["key"] == "u1"
     assert json.loads(value or "")["balance"] == 1.0
     # Its rows are replaced by the same ones.
@@ -124,7 +124,7 @@ def test_several_batches_are_one_step_with_the_last_value_of_each_row(filling: F
     for balance in (1.0, 2.0, 3.0):
         filling.batch(accounts=[account(1, balance)])
     assert topic.lag().versions == 3
-    [(_, value)] = topic.step() or ()
+    [(_, value)] = topic.step() or []
     assert json.loads(value or "")["balance"] == 3.0
 
 

@@ -102,12 +102,12 @@ class TopicState:
         """Take records that were read from the topic, in their order: `record`, and `fingerprint` or null."""
         with _writing, self._database.transaction() as cursor:
             if records.num_rows:
-                numbered = records.append_column("at", pa.array(range(records.num_rows), pa.int64()))
+                numbered = records.append_column("_at", pa.array(range(records.num_rows), pa.int64()))
                 with registered(cursor, _read=numbered):
                     cursor.execute(
                         "CREATE OR REPLACE TEMP TABLE _records AS "
                         "SELECT record, md5_number_lower(record) AS id, CAST(fingerprint AS UHUGEINT) AS fingerprint "
-                        "FROM _read QUALIFY row_number() OVER (PARTITION BY record ORDER BY at DESC) = 1"
+                        "FROM _read QUALIFY row_number() OVER (PARTITION BY record ORDER BY _at DESC) = 1"
                     )
                 self._put(cursor)
             self._note_read(cursor, read)
