@@ -44,6 +44,7 @@ ERRORS: Mapping[str, ErrorCode] = {
     "unknown_topic": ErrorCode(422, "a topic that does not exist"),
     "not_authorized": ErrorCode(422, "a topic that may not be read"),
     "bad_sample": ErrorCode(422, "the newest records of a topic do not fit its source"),
+    "bad_example": ErrorCode(422, "a topic that says nothing about columns, or that no source may read"),
     "nothing_to_roll_back": ErrorCode(422, "there is no previous plan"),
     "too_many_requests": ErrorCode(429, "this client asks too often; `Retry-After` has the seconds to wait"),
     "too_much_unread": ErrorCode(429, "this client has not read what it asked for before"),
