@@ -17,6 +17,10 @@ ELSEWHERE = {
     "test_cli.py": "cli/app cli/broker cli/demo cli/history cli/init cli/options cli/output cli/prepare cli/run "
     "cli/sql cli/status cli/summary cli/swap cli/tables",
     "live/test_check.py": "cli/checks",
+    # A file by example.
+    "live/test_by_example.py": "kafka/topic_settings",
+    "test_suggestion.py": "example/likely_keys",
+    "test_topic_example.py": "example/schema_columns",
     # The client is one thing to those who use it.
     "test_client.py": "client/frames client/html client/http",
     "test_client_live.py": "client/events client/subscription client/wire plan/retries",

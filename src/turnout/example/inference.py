@@ -16,22 +16,22 @@ from typing import Any
 from turnout.decode.columns import Day, Fraction, Moment, Structure, Whole, fit_of, text_of
 
 _WORDS: dict[type, str] = {
-    bool: "true or false",
-    Whole: "whole numbers",
-    int: "whole numbers",
-    Fraction: "fractions",
-    float: "fractions",
-    Decimal: "fractions",
-    str: "texts",
-    Day: "dates",
-    Moment: "times",
-    bytes: "bytes",
-    Structure: "objects",
-    dict: "objects",
-    list: "lists",
+    bool: "flag",
+    Whole: "whole number",
+    int: "whole number",
+    Fraction: "fraction",
+    float: "fraction",
+    Decimal: "fraction",
+    str: "text",
+    Day: "date",
+    Moment: "time",
+    bytes: "binary value",
+    Structure: "object",
+    dict: "object",
+    list: "list",
 }
-_NUMBERS = {"whole numbers", "fractions"}
-_STRUCTURES = {"objects", "lists"}
+_NUMBERS = {"whole number", "fraction"}
+_STRUCTURES = {"object", "list"}
 # Stricter than what fits: a part number such as 1200-1-2 is no date to people.
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _MOMENT = re.compile(rf"{_DATE.pattern}(?:[Tt ][0-9]{{2}}:[0-9]{{2}}.*)?")
@@ -85,7 +85,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def _word(value: Any) -> str:
-    return _WORDS.get(type(value), "other values")
+    return _WORDS.get(type(value), "other value")
 
 
 def _fits(kind: str, values: Sequence[Any]) -> bool:
@@ -96,19 +96,19 @@ def _fits(kind: str, values: Sequence[Any]) -> bool:
 def _chosen(values: Sequence[Any], words: set[str]) -> str:
     if not words:
         return "string"
-    if words == {"true or false"}:
+    if words == {"flag"}:
         return "boolean"
     if words <= _NUMBERS:
         return _number(values, words)
-    if words == {"texts"}:
+    if words == {"text"}:
         return _text(values)
-    if words == {"dates"} and _fits("date", values):
+    if words == {"date"} and _fits("date", values):
         return "date"
-    return "timestamp" if words <= {"dates", "times"} and _fits("timestamp", values) else "string"
+    return "timestamp" if words <= {"date", "time"} and _fits("timestamp", values) else "string"
 
 
 def _number(values: Sequence[Any], words: set[str]) -> str:
-    if words == {"whole numbers"}:
+    if words == {"whole number"}:
         return next((kind for kind in ("int64", f"decimal({_DIGITS},0)") if _fits(kind, values)), "string")
     if not _fits("double", values):
         return "string"
@@ -128,11 +128,13 @@ def _keeps_digits(value: Any) -> bool:
 
 
 def _scale(value: Any) -> int:
+    """How many digits after the point matter."""
     try:
-        exponent = Decimal(value).normalize().as_tuple().exponent
+        _, digits, exponent = Decimal(value).as_tuple()
     except ArithmeticError:
         return -1
-    return max(0, -exponent) if isinstance(exponent, int) else -1
+    zeros = len(digits) - len("".join(map(str, digits)).rstrip("0"))
+    return max(0, -exponent - zeros) if isinstance(exponent, int) else -1
 
 
 def _text(values: Sequence[str]) -> str:
@@ -148,8 +150,8 @@ def _noted(name: str, kind: str, given: Sequence[Any], words: Counter[str], dist
         return []
     if kind in _RANGED or kind.startswith("decimal"):
         return [_range(kind, given), *_hint(name, kind, given)]
-    if kind == "string" and (len(words) > 1 or words.keys() - {"texts", "bytes"}):
-        kinds = ", ".join(f"{count:,} {word}" for word, count in words.most_common())
+    if kind == "string" and (len(words) > 1 or words.keys() - {"text", "binary value"}):
+        kinds = ", ".join(counted(count, word) for word, count in words.most_common())
         return [f"{kinds}: kept as JSON text"]
     return [counted(distinct, "value")]
 

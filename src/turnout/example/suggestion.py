@@ -134,13 +134,13 @@ def _retyped(column: Column, kind: str) -> Column:
 
 def _rows(example: TopicExample, key: str) -> tuple[str, str]:
     """Whether every record is a row, or the newest of each key."""
-    gone = f"; {counted(example.tombstones, 'tombstone')} among these records" if example.tombstones else ""
     if key in example.keyed_by:
         compacted = "the topic is compacted, and " if example.compacted else ""
-        return "latest", f"{compacted}Kafka's key is {key}{gone}; all: every record is a row"
+        return "latest", f"{compacted}Kafka's key is {key}; all: every record is a row"
     if example.compacted and not example.keyed_by:
-        return "latest", f"the topic is compacted; Kafka's key is not {key}, so tombstones remove nothing{gone}"
-    return "all", f"every record is a row; latest: the newest of each {key}{gone}"
+        return "latest", f"the topic is compacted; Kafka's key is not {key}, so tombstones remove nothing"
+    gone = f", {counted(example.tombstones, 'tombstone')} a bad record" if example.tombstones else ""
+    return "all", f"every record is a row{gone}; latest: the newest of each {key}"
 
 
 def _views(sources: Sequence[Source], known: Mapping[str, KnownSource], taken: set[str]) -> Iterator[View]:

@@ -58,10 +58,10 @@ def described(example: TopicExample) -> str:
     found = [
         counted(example.sample.partitions, "partition"),
         counted(example.sample.offsets, "record"),
-        f"the newest {looked:,} looked at",
+        f"newest {looked:,} looked at",
     ]
     if example.tombstones:
-        found.append(f"{counted(example.tombstones, 'tombstone')} among them")
+        found.append(counted(example.tombstones, "tombstone"))
     found += [f"{count:,} {reason}" for reason, count in example.bad.items() if reason != NULL_VALUE]
     return ", ".join(found)
 
@@ -89,7 +89,7 @@ def _view(view: View) -> Iterator[str]:
     yield f"    left: {quoted(view.left)}"
     yield f"    right: {right}"
     yield _line(f"    on: {_value(view.on)}", view.evidence)
-    yield _line("    join: left", f"every row of {view.left}, with the newest of each other source, or nulls")
+    yield _line("    join: left", f"every row of {view.left}, with the newest of the others, or nulls")
 
 
 def _unjoined(suggestion: Suggestion) -> list[Source]:
