@@ -13,7 +13,10 @@ from typing import Any
 import httpx
 from starlette.types import ASGIApp
 
+from exemplary import example
+from turnout.config import Settings
 from turnout.config.settings import ServerSettings
+from turnout.example.new_source import described
 from turnout.serve.app import Server, Services, create_app
 from turnout.serve.connections import OpenConnections
 from turnout.store.database import Database
@@ -54,6 +57,11 @@ class Steering:
 
     def topics(self) -> list[str]:
         return ["users"]
+
+    def example(self, topic: str, records: int) -> dict[str, Any]:
+        """As of a topic with three records."""
+        values = [{"userId": f"u{number}", "city": "Ulm"} for number in range(3)]
+        return described(example(topic, values[:records]), Settings())
 
 
 @contextmanager

@@ -20,6 +20,7 @@ ELSEWHERE = {
     # A file by example.
     "live/test_by_example.py": "kafka/topic_settings",
     "test_suggestion.py": "example/likely_keys",
+    "test_example_api.py": "example/new_source",
     "test_topic_example.py": "example/schema_columns",
     # The client is one thing to those who use it.
     "test_client.py": "client/frames client/html client/http",

@@ -45,6 +45,9 @@ class Steering:
     def topics(self) -> list[str]:
         return []
 
+    def example(self, topic: str, records: int) -> dict[str, Any]:
+        return {"topic": topic, "looked": records}
+
     @property
     def queue(self) -> MessageQueue:
         raise AssertionError("no reading call needs the queue")

@@ -151,7 +151,7 @@ def test_topic_beside_sources_of_a_file_is_joined_with_those_of_its_key() -> Non
     found = suggest([example("accounts", ACCOUNTS)], known, ["users_ui", "accounts_ui", "final_ui"])
     [source], [view] = found.sources, found.views
     assert (source.name, source.table, source.key.column.name) == ("accounts", "accounts_ui_2", "userId")
-    assert "the key of users, too" in source.key.evidence
+    assert "also the key of users" in source.key.evidence
     assert (view.name, view.left, view.right) == ("accounts_users_ui", "accounts", ("users",))
 
 

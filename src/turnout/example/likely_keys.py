@@ -96,9 +96,8 @@ def _evidence(
     yield f"{len(column.values):,} values in {column.present:,}"
     for name, _, overlap in shared(column, others):
         yield f"also in {name} ({overlap:,} of them)" if overlap else f"also in {name} (none of these values)"
-    for name, source in known.items():
-        if source.key == column.name:
-            yield f"the key of {name}, too"
+    if same := [name for name, source in known.items() if source.key == column.name]:
+        yield f"also the key of {' and '.join(same)}"
     if column.name in example.keyed_by:
         yield "Kafka's key"
     if not column.exact:

@@ -17,7 +17,7 @@ from turnout.example.inference import counted
 from turnout.example.suggestion import Source, Suggestion, View
 from turnout.example.topic_example import TopicExample
 
-_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
 # Words that YAML does not take for text.
 _WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
 _COMMENT_AT = 40

@@ -1,6 +1,6 @@
 """The web server: puts the application together from calls and page, listens, and stops.
 
-The calls are in `read_api.py`, `ask_api.py`, `saved_api.py` and `control_api.py`. Signals are the caller's business.
+The calls are in the modules `*_api.py`. Signals are the caller's business.
 """
 
 import contextlib
@@ -29,6 +29,7 @@ from turnout.serve.access import PUBLIC, Access, Gate
 from turnout.serve.ask_api import AskApi
 from turnout.serve.connections import Connection, OpenConnections, Socket
 from turnout.serve.control_api import ControlApi
+from turnout.serve.example_api import ExampleApi
 from turnout.serve.formats import to_json
 from turnout.serve.limits import HeldBytes, Viewers
 from turnout.serve.live.endpoint import Live
@@ -77,6 +78,7 @@ def create_app(services: Services, access: Access | None = None, static: Path = 
         *routes_of(AskApi(answers, limits.sql_memory_limit, access.check_sql)),
         *routes_of(SavedApi(services.database, answers)),
         *routes_of(ControlApi(services)),
+        *routes_of(ExampleApi(services, access.check_operator)),
         CallRoute(_page(static / "index.html")),
     ]
     app = Starlette(

@@ -17,6 +17,7 @@ from turnout.store.query.windows import Window
 DEFAULT_ROWS = 100
 MAX_JSON_ROWS = 100_000
 MAX_INT64 = 2**63 - 1
+DEFAULT_EXAMPLE_RECORDS, MAX_EXAMPLE_RECORDS = 500, 1000
 FLAGS = {"true": True, "1": True, "false": False, "0": False}
 
 
@@ -58,6 +59,13 @@ OF_SUMMARIES = (
         f"groups to answer; for JSON {summary.DEFAULT_LIMIT} unless given, and at most {summary.MAX_LIMIT}",
     ),
     *_FILE,
+)
+OF_EXAMPLES = (
+    Parameter(
+        "records",
+        {"type": "integer", "minimum": 1, "maximum": MAX_EXAMPLE_RECORDS},
+        f"how many of the newest records to look at; {DEFAULT_EXAMPLE_RECORDS} unless given",
+    ),
 )
 OF_MESSAGES = (Parameter("wait", _FLAG, "false: answer as soon as the message is kept"),)
 
@@ -101,6 +109,14 @@ def summary_of(table: str, query: QueryParams) -> tuple[Export, summary.Summary]
         sort=summary.parse_order(query.getlist("sort")),
         limit=MAX_GROUPS if limit is None else limit,
     )
+
+
+def records_of(query: QueryParams) -> int:
+    """How many records an example is made of."""
+    records = _whole(query, "records", DEFAULT_EXAMPLE_RECORDS) or 0
+    if 1 <= records <= MAX_EXAMPLE_RECORDS:
+        return records
+    raise TurnoutError("bad_parameter", f"records: {records} is out of range", f"from 1 to {MAX_EXAMPLE_RECORDS}")
 
 
 def _export(query: QueryParams) -> Export:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from turnout.config import Format as SourceFormat
 from turnout.messages import ColumnInfo, ErrorInfo, Text, Texts, Where
 from turnout.plan.control import Outcome
 from turnout.plan.joins import Join
@@ -139,7 +140,49 @@ class Status(Answer):
 
 
 class Topics(Answer):
+    """Topics to choose from, and the topic of each source; null before the first generation."""
+
     topics: list[str]
+    sources: dict[str, str | None]
+
+
+class ExampleColumn(Answer):
+    """A column, its type, and what speaks for it."""
+
+    name: str
+    type: str
+    evidence: str
+
+
+class Choice(Answer):
+    """The value of a setting, and what speaks for it."""
+
+    value: str
+    evidence: str
+
+
+class LeftOut(Answer):
+    name: str
+    reason: str
+
+
+class Example(Answer):
+    """A source for a topic, by its newest records. `yaml` has its lines for the file, with views that it fits."""
+
+    topic: str
+    source: str
+    table: str
+    format: SourceFormat
+    partitions: int
+    records: int
+    looked: int
+    tombstones: int
+    columns: list[ExampleColumn]
+    leftOut: list[LeftOut]  # noqa: N815 - the names of the wire
+    key: Choice
+    rows: Choice
+    views: list[str]
+    yaml: str
 
 
 class Plan(Answer):
