@@ -49,7 +49,7 @@ ELSEWHERE = {
     "test_access.py": "serve/bodies serve/connections serve/origins",
     "test_summaries.py": "serve/live/computed serve/live/pace serve/live/selects serve/live/summary_history "
     "serve/live/summary_rounds",
-    "test_summary_read.py": "store/query/summary_sql",
+    "test_summary_read.py": "store/query/summary_merge store/query/summary_sql",
     "test_sql.py": "store/query/sql_process store/query/sql_worker",
     "test_read_api.py": "serve/app serve/parameters serve/responses",
     "test_openapi.py": "serve/routes serve/schemas",

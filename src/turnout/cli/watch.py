@@ -38,7 +38,10 @@ def watch(
     token: options.Token = "",
     json: options.Json = False,
 ) -> None:
-    """Watch a table live; Ctrl-C ends it. With --json: one line for each changed window."""
+    """Watch a table live; Ctrl-C ends it. With --json: one line for each changed window.
+
+    Where the output is no terminal, every change prints the window below the last one.
+    """
     view: WindowOptions = {"where": where or (), "sort": sort or (), "columns": columns or ()}
     try:
         with options.connected(url, token) as client:
@@ -56,6 +59,9 @@ def _watch_live(client: Client, table: str, view: WindowOptions, limit: int | No
     screen = output.console()
     rows = limit or fitting(screen)
     asked: WindowOptions = {**view, "limit": rows}
+    if not screen.is_terminal:
+        _print_each(client.table(table).window(**asked), screen)
+        return
     with (
         client.table(table).window(**asked) as windows,
         Live(Text("connecting ..."), console=screen, auto_refresh=False, vertical_overflow="ellipsis") as live,
@@ -67,6 +73,15 @@ def _watch_live(client: Client, table: str, view: WindowOptions, limit: int | No
                 windows.move(limit=rows)
             if shown.look(windows, screen):
                 live.update(shown.picture(), refresh=True)
+
+
+def _print_each(windows: WindowSubscription, screen: Console) -> None:
+    """For a file or another program, where nothing can be drawn over."""
+    before: Window | None = None
+    for window in windows:
+        screen.print(picture(window, before))
+        screen.file.flush()
+        before = window
 
 
 def fitting(screen: Console) -> int:
