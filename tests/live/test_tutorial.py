@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tutorial import follow
+from tutorial_steps import follow
 
 
 def test_all_steps_of_the_tutorial_work_as_written(tmp_path: Path) -> None:
