@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 
 from exemplary import example
 from turnout.config import Settings
-from turnout.config.settings import ServerSettings
+from turnout.config.server import ServerSettings
 from turnout.example.new_source import described
 from turnout.serve.app import Server, Services, create_app
 from turnout.serve.connections import OpenConnections

@@ -7,18 +7,24 @@ from typing import Annotated
 import typer
 
 from turnout.cli import options, output
-from turnout.cli.app import app
+from turnout.cli.app import app, examples
 from turnout.errors import TurnoutError
 
 DEFAULT_RECORDS, MOST_RECORDS = 500, 10_000
 
 
-@app.command(epilog="Example:  turnout init --from users,accounts && turnout check -c turnout.yaml")
+@app.command(
+    epilog=examples(
+        "turnout init --from users,accounts && turnout check -c turnout.yaml",
+        "turnout init --from users,accounts -c kafka.yaml --records 2000",
+        "turnout init /etc/turnout --force",
+    )
+)
 def init(
     path: Annotated[Path, typer.Argument(help="The file to write, or a folder for it.")] = Path("turnout.yaml"),
     from_: Annotated[
         str | None,
-        typer.Option("--from", help="Topics, separated by commas: their newest records say which columns there are."),
+        typer.Option("--from", help="Topics, separated by commas; their newest records say which columns they have."),
     ] = None,
     config: Annotated[
         Path | None,
@@ -30,7 +36,10 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
     json: options.Json = False,
 ) -> None:
-    """Write a commented turnout.yaml to start from; with --from, one for the topics that you name."""
+    """Write a commented turnout.yaml to start from; with --from, one by example of topics that are there.
+
+    Sources, columns, types, keys and views come with the evidence for each; see docs/how-to/by-example.md.
+    """
     from turnout.config import default_text
 
     file = path / "turnout.yaml" if path.is_dir() else path

@@ -35,7 +35,7 @@ class ExampleApi:
 
     @Call("/api/topics", schemas.Topics, errors=(*READING, *_KAFKA))
     async def list_topics(self, _: Request) -> Response:
-        """The names of topics, without Kafka's own, and the topic of each source."""
+        """The names of topics to choose from, without Kafka's own (`__...`), and the topic of each source."""
         with anyio.move_on_after(_LISTING_SECONDS):
             names = await self._listing.run(self._services.orchestrator.topics)
             status = await self._listing.run(self._services.orchestrator.status)
