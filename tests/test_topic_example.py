@@ -47,7 +47,14 @@ def test_of_too_many_fields_the_most_frequent_are_kept() -> None:
     found = example("wide", records)
     assert len(found.columns) == MOST_COLUMNS
     assert "id" in kinds(found)
-    assert len(found.left_out) == 501 - MOST_COLUMNS
+    assert len(found.left_out) == 21
+    assert "281 others" in found.left_out
+
+
+def test_names_that_are_too_long_are_left_out() -> None:
+    found = example("long", [{"x" * 100_000: 1, "id": 2}])
+    assert kinds(found) == {"id": "int64"}
+    assert max(map(len, found.left_out)) <= 200
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ Nothing is written or committed. Every look ends within its time, or with a Turn
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -26,6 +27,8 @@ from turnout.kafka.topics import TIMEOUT_SECONDS, Topics, TopicSample
 
 MOST_RECORDS = 10_000
 MOST_COLUMNS = 200
+LONGEST_NAME = 200
+_LEFT_OUT_SHOWN = 20
 _POLICY_SECONDS = 3.0
 _FORMS = {"AVRO": Format.AVRO, "PROTOBUF": Format.PROTOBUF}
 
@@ -144,8 +147,8 @@ def _usable(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> tuple[li
     counts = Counter(name for row in rows for name in row)
     taken: dict[str, str] = {}
     for name in sorted(names, key=lambda name: -counts[name]):
-        if not name.strip() or not name.isprintable():
-            left_out[name] = "is no name of a column"
+        if not name.strip() or not name.isprintable() or len(name) > LONGEST_NAME:
+            left_out[name[:LONGEST_NAME]] = "is no name of a column"
         elif name.startswith("_"):
             left_out[name] = "names with _ in front are Turnout's own"
         elif name.lower() in taken:
@@ -155,7 +158,11 @@ def _usable(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> tuple[li
         else:
             taken[name.lower()] = name
     kept = set(taken.values())
-    return [name for name in names if name in kept], left_out
+    # Where names are data, there may be as many as records.
+    shown = dict(itertools.islice(left_out.items(), _LEFT_OUT_SHOWN))
+    if more := len(left_out) - len(shown):
+        shown[f"{more:,} others"] = f"as above, or because the {MOST_COLUMNS} most frequent fields come first"
+    return [name for name in names if name in kept], shown
 
 
 def _is_key(column: Column, keys: Sequence[bytes | None], rows: Sequence[Mapping[str, Any]]) -> bool:

@@ -28,7 +28,7 @@ TIMEOUT_SECONDS = 10.0
 LEADER_SECONDS = 3.0
 GROUP_SECONDS = 3.0
 NAMES_SHOWN = 8
-SAMPLE_BYTES = 64 << 20
+SAMPLE_BYTES = 16 << 20
 """As much of a sample is held; of larger records there are fewer."""
 
 _ROLE = "topics"
