@@ -23,6 +23,7 @@ from pydantic import (
 
 from turnout.config import config_errors
 from turnout.config.auth import AuthSettings, Located, RegistrySettings, Section, located
+from turnout.plan.chains import Step
 from turnout.plan.columns import ColumnType
 from turnout.plan.joins import Duplicates, Join, parse_join
 from turnout.plan.plan import Start, parse_topic
@@ -177,12 +178,29 @@ class SourceSettings(Section):
     start: StartAt | None = None
 
 
-class ViewSettings(Section):
-    """A table over sources that share a key: a join of them, or somebody's own Spark SQL."""
+class OnSettings(Section):
+    """The columns that a step joins by: one that is there by then, and one of its right side."""
 
-    on: str
+    left: str
+    right: str
+
+
+class StepSettings(Section):
+    """One join of a chain; what it does not say is as the view says."""
+
+    right: str
+    on: Annotated[OnSettings, BeforeValidator(lambda on: {"left": on, "right": on} if isinstance(on, str) else on)]
+    join: JoinName | None = None
+    duplicates: Duplicates | None = None
+
+
+class ViewSettings(Section):
+    """A table over sources: a join of those that share a key, a chain of joins, or somebody's own Spark SQL."""
+
+    on: str = ""
     left: str | None = None
     right: Names = ()
+    steps: tuple[StepSettings, ...] = ()
     join: JoinName = Join.LEFT
     duplicates: Duplicates = Duplicates.LATEST
     sources: Names = ()
@@ -192,7 +210,29 @@ class ViewSettings(Section):
     @property
     def read(self) -> tuple[str, ...]:
         """The sources that it is made of, the left one first."""
-        return self.sources if self.left is None else (self.left, *self.right)
+        rights = [step.right for step in self.steps] or self.right
+        return self.sources if self.left is None else (self.left, *rights)
+
+    @property
+    def first_join(self) -> Join | None:
+        """The join that messages change: of a chain that of the steps which name none of their own, or of its only
+        step. None where there is no such join."""
+        if self.sql is not None or (len(self.steps) > 1 and all(step.join is not None for step in self.steps)):
+            return None
+        return (self.steps[0].join if len(self.steps) == 1 else None) or self.join
+
+    def chain_steps(self, join: Join) -> list[Step]:
+        """The steps of a chain while the view's join is this one."""
+        return [
+            Step(
+                step.right,
+                step.on.left,
+                step.on.right,
+                join if step.join is None or len(self.steps) == 1 else step.join,
+                step.duplicates or self.duplicates,
+            )
+            for step in self.steps
+        ]
 
 
 class SwapSettings(Section):
@@ -318,8 +358,8 @@ class Settings(Section):
 
     @property
     def joined_views(self) -> tuple[str, ...]:
-        """The views that have a join, which messages can change; the others have SQL of their own."""
-        return tuple(name for name, view in self.views.items() if view.sql is None)
+        """The views that have a join which messages can change."""
+        return tuple(name for name, view in self.views.items() if view.first_join is not None)
 
     @property
     def secret_variables(self) -> frozenset[str]:
