@@ -71,9 +71,7 @@ def _met(
         yield place, f"the left side has no column '{step.left_on}' by then (has: {has}); {fix}"
         wrong = True
     elif step.left_on in hidden:
-        shown = (
-            f"'{step.left_on}' comes by steps[{hidden[step.left_on]}], whose join (semi or anti) shows no right column"
-        )
+        shown = f"'{step.left_on}' comes by steps[{hidden[step.left_on]}], whose join shows no right column"
         yield place, f"{shown}; give that step another join"
     if step.right_on not in right.columns:
         fix = did_you_mean(step.right_on, list(right.columns), "fix the name, or write {left: ..., right: ...}")
@@ -86,7 +84,5 @@ def _met(
         shown = f"'{step.left_on}' is {kind} and '{step.right_on}' of '{step.right}' is {other}"
         yield place, f"{shown}; give both the same type"
     elif not kind.exact:
-        yield (
-            place,
-            f"column '{step.left_on}' is {kind}, which is not exact enough to join by; use string or decimal(p,s)",
-        )
+        shown = f"column '{step.left_on}' is {kind}, which is not exact enough to join by"
+        yield place, f"{shown}; use string, int64 or decimal(p,s)"

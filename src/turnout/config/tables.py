@@ -93,5 +93,6 @@ def layout_signature(settings: Settings) -> str:
         joined = [view.left, right, view.on, view.duplicates.value]
         views[name] = joined if view.sql is None else [view.sources, view.on, view.sql, columns]
         if view.steps:
-            views[name] = [view.left, [step.model_dump(mode="json") for step in view.steps], view.duplicates.value]
+            steps = [[s.right, s.on.left, s.on.right, s.join, s.duplicates or view.duplicates] for s in view.steps]
+            views[name] = [view.left, steps]
     return json.dumps([_TABLES_FORM, sources, views])

@@ -78,6 +78,11 @@ class Chain:
     def outer(self) -> bool:
         return any(step.outer for step in self.steps)
 
+    @property
+    def without_column(self) -> Step | None:
+        """The first step that nothing can match, because a semi or anti join has taken its column away."""
+        return next((step for step, found in zip(self.steps, self.origins, strict=True) if not found), None)
+
 
 def right_names(sources: Mapping[str, Sequence[str]], steps: Sequence[Step]) -> list[dict[str, str]]:
     """For each step: column -> its name in the view, with its source in front if that name is in use."""
