@@ -23,6 +23,7 @@ from turnout.spark.folders import Frame, folder_at, room
 from turnout.spark.read.live import Arrival
 from turnout.spark.views.runner import view_runner
 from turnout.store.batches import Batch
+from turnout.store.chain_files import Work
 from turnout.store.generation_tables import GenerationTables
 from turnout.store.view_files import write_rows
 
@@ -183,7 +184,7 @@ class Writer:
     def _join_steps(self, batch: Batch, view: ViewTable) -> None:
         with self._room() as (folder, frame):
             run = partial(view_runner(self.session).over_parts, name=self.tables.schema, frame=frame)
-            batch.join_steps(view, folder, self._parts, run)
+            batch.join_steps(view, Work(folder, self._parts, run))
 
     def _parts(self, size: int, part_rows: int | None = None) -> int:
         """In how many parts so many rows of both sides of a join are joined."""

@@ -65,6 +65,7 @@ class Affected:
         self._was: dict[str, pa.Table] = {}
         self._put: dict[str, pa.Table] = {}
         self._moved: dict[str, Moved] = {}
+        self._changed: dict[str, Changed] = {}
 
     def collect_new(self, coming: Sequence[tuple[SourceTable, pa.Table]], ids: Callable[[SourceTable], str]) -> None:
         """The rows that come to some sources; `ids` is the SQL of a row's `_id`, from that of its record.
@@ -153,6 +154,8 @@ class Affected:
 
     def changed(self, source: SourceTable) -> Changed:
         """The shown rows that go and come, once all sources are loaded."""
+        if (known := self._changed.get(source.source)) is not None:
+            return known
         names = ["_id", source.key, *source.hashed, *hash_names(source)]
         came = self._new[source.source]
         gone = self._gone.get(source.source, came.slice(0, 0))
@@ -163,7 +166,8 @@ class Affected:
             gone = there.filter(pc.and_(again, pc.invert(pc.is_in(there["_id"], came["_id"]))))
             came = came.filter(pc.invert(pc.is_in(came["_id"], there["_id"])))
         every = [*source.columns, "_id", "_ts", *hash_names(source)]
-        return Changed(gone.select(names), came.select(every))
+        changed = self._changed[source.source] = Changed(gone.select(names), came.select(every))
+        return changed
 
     def moved(self, source: SourceTable) -> Moved:
         """The rows of the touched keys; once those of all sources are looked up."""

@@ -6,7 +6,7 @@ the keys that a batch touches are handed out, and the view's new rows are taken 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,7 +40,7 @@ from turnout.store.affected import (
     was,
     widened,
 )
-from turnout.store.chain_files import Run, chain_rows_sql, join_steps
+from turnout.store.chain_files import Work, chain_rows_sql, join_steps
 from turnout.store.chains import ChainRows, numbers_of, root_hash_sql, whole_relations
 from turnout.store.database import literal, next_version, registered, scalar
 from turnout.store.feed import MAX_DELTA_ROWS, Commit, DeltaLog, TablePlace, Wanted
@@ -227,11 +227,11 @@ class Batch:
     def _changed(self, view: ViewTable) -> dict[str, Changed]:
         return {source.source: self._keys.changed(source) for source in view.sources}
 
-    def join_steps(self, view: ViewTable, folder: Path, parts: Callable[[int], int], run: Run) -> None:
+    def join_steps(self, view: ViewTable, work: Work) -> None:
         """The ids of a chain's rows, step by step through files: of all, or of what `affected` found."""
         known = self._chains.get(view.table)
         self._kept[view.table] = rows = known.relations() if known else whole_relations(view, self._tables.table)
-        join_steps(self._cursor, view, rows, folder, parts, run)
+        join_steps(self._cursor, view, rows, known.near if known else None, work)
 
     def _key_numbers(self, view: ViewTable) -> list[pa.ChunkedArray]:
         """What stands for the keys of all rows that the batch concerns."""

@@ -7,6 +7,7 @@ memory than for any other view.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
@@ -20,21 +21,26 @@ from turnout.store.chains import root_hash_sql
 from turnout.store.database import registered, scalar
 from turnout.store.view_files import Files, export_rows
 
-Run = Callable[[str, Sequence[Files]], Iterable[pa.Table]]
-"""Runs SQL over each part."""
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """How a join is done in parts: where their files are, how many there are of so many rows, and who runs the SQL."""
+
+    folder: Path
+    parts: Callable[[int], int]
+    run: Callable[[str, Sequence[Files]], Iterable[pa.Table]]
 
 
 def join_steps(
     cursor: duckdb.DuckDBPyConnection,
     view: ViewTable,
     rows: Mapping[str, str],
-    folder: Path,
-    parts: Callable[[int], int],
-    run: Run,
+    near: Callable[[int], str] | None,
+    work: Work,
 ) -> None:
     """Put the ids of the view's rows into the table `_chain`; `rows` is a relation with hashes for each source.
 
-    `parts` tells how many there are of so many rows.
+    `near` gives the condition of right rows that a step needs, where those are not all.
     """
     chain = view.chain
     assert chain is not None
@@ -44,15 +50,16 @@ def join_steps(
         scalar(cursor, f"CREATE OR REPLACE TEMP TABLE _chain_left AS {_left_sql(view, chain, number, rows)}")
         hashed = right.hash_name(step.right_on)
         met = f"SELECT {quoted(step.right_on)} AS {quoted(KEY)}, _id, _ts, {hashed} AS _hash FROM {rows[right.source]}"
+        met = met if near is None else f"FROM ({met}) WHERE {near(number)}"
         sides = [SourceTable(name, "", "", KEY, {KEY: kind}, latest=False, max_rows=None) for name in ("left", "right")]
         join = joined_view("step", sides, step.join, step.duplicates)
         size = scalar(cursor, f"SELECT (SELECT count(*) FROM _chain_left) + (SELECT count(*) FROM ({met}))")
-        below = folder / f"step_{number}"
+        below = work.folder / f"step_{number}"
         below.mkdir()
-        sql, files = export_rows(cursor, join, {"left": "_chain_left", "right": f"({met})"}, below, parts(size))
+        sql, files = export_rows(cursor, join, {"left": "_chain_left", "right": f"({met})"}, below, work.parts(size))
         columns = "_id BIGINT" if step.hides else "_id BIGINT, _right_id BIGINT"
         cursor.execute(f"CREATE OR REPLACE TEMP TABLE _chain_found ({columns})")
-        for part in run(sql, files):
+        for part in work.run(sql, files):
             with registered(cursor, _found=part):
                 scalar(cursor, "INSERT INTO _chain_found BY NAME FROM _found")
         own = "" if step.hides else f", f._right_id AS {right_id(number)}"

@@ -164,13 +164,19 @@ class ChainRows:
         return found
 
     def relations(self) -> dict[str, str]:
-        """The same rows as relations, for many: all right rows are there."""
+        """The same rows as relations, for many; right rows are all there, and `near` tells which are needed."""
         ids = np.concatenate([self.traced, self._came])
         self._cursor.register(_IDS, {"_id": ids})
         self._cursor.execute(f"CREATE OR REPLACE TEMP TABLE _chain_roots AS SELECT _id FROM {_IDS}").fetchall()
         every = whole_relations(self._view, self._table)
         every[self._view.left.source] = f"(FROM {every[self._view.left.source]} WHERE _id IN (FROM _chain_roots))"
         return every
+
+    def near(self, number: int) -> str:
+        """The condition of right rows that a step needs, by their `_hash`: its left rows are in `_chain_left`."""
+        closed = self.closed[number] if self._chain.steps[number].outer else _NO_HASHES
+        self._cursor.register(_VALUES, {"h": closed})
+        return f"_hash IN (SELECT _hash FROM _chain_left UNION ALL SELECT h FROM {_VALUES})"
 
     def old_rows(self) -> list[str]:
         """The conditions of rows of the view that others take the place of."""
