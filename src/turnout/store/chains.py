@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from turnout.plan.chains import Chain, number_name
-from turnout.plan.joins import quoted, right_id, side
+from turnout.plan.joins import Join, quoted, right_id, side
 from turnout.plan.tables import SourceTable, ViewTable
 from turnout.store.affected import Changed, columns_of, hash_names, hash_sql, newest_of, unambiguous
 
@@ -94,8 +94,46 @@ class ChainRows:
         ids = np.concatenate([self._came, self._gone])
         for number, step in enumerate(self._chain.steps):
             if step.outer:
-                self._trace(number, self._met(ids, number))
+                met = np.setdiff1d(self._met(ids, number), self.closed[number])
+                self._trace(number, self._close_unmatched(number, met) if self._keeps_all(number + 1) else met)
             ids = np.concatenate([ids, from_step[number]])
+
+    def _keeps_all(self, number: int) -> bool:
+        """Whether every row that comes to a step is in the view, so that the view tells what the steps before gave."""
+        return all(step.join in (Join.LEFT, Join.NATURAL, Join.FULL) for step in self._chain.steps[number:])
+
+    def _close_unmatched(self, number: int, hashes: Hashes) -> Hashes:
+        """Close values that nothing matches but what is worked out anyway, by a look at the view as it is.
+
+        Nothing changes for those that other rows match. The rest, whose hash is one of both kinds, is returned.
+        """
+        source, column = self._view.rights[number], self._chain.steps[number].right_on
+        rows = self._look_up(number + 1, column, hashes)
+        rows = rows.filter(pc.is_valid(rows[column]))
+        self._cursor.register(_IDS, {"_id": np.concatenate([self._gone, *self._traced])})
+        self._cursor.register(_VALUES, {"_id": rows["_id"].to_numpy()})
+        own, before = right_id(number), ["_id", *self._shown_ids(number)]
+        kept = " AND ".join(
+            [
+                f"{own} IN (SELECT _id FROM {_VALUES})",
+                f"coalesce({', '.join(before)}) IS NOT NULL",
+                f"(_id IS NULL OR _id NOT IN (SELECT _id FROM {_IDS}))",
+                *(f"NOT coalesce({root}, false)" for root in self._right_roots().values()),
+            ]
+        )
+        view = self._table(self._view.table)
+        found = self._cursor.execute(f"SELECT DISTINCT {own} AS _id FROM {view} WHERE {kept}").to_arrow_table()
+        # A value has several rows, and one of them matched is enough.
+        codes = rows[column].combine_chunks().dictionary_encode().indices.to_numpy()
+        matched = np.bincount(codes, weights=pc.is_in(rows["_id"], found["_id"].combine_chunks()).to_numpy()) > 0
+        own_hashes = rows[source.hash_name(column)].to_numpy()
+        others, alone = np.unique(own_hashes[matched[codes]]), np.unique(own_hashes[~matched[codes]])
+        self.closed[number] = _union([self.closed[number], np.setdiff1d(alone, others)])
+        return np.intersect1d(alone, others)
+
+    def _shown_ids(self, number: int) -> list[str]:
+        """The hidden columns with the ids of right rows, of the steps before one."""
+        return [right_id(place) for place, step in enumerate(self._chain.steps[:number]) if not step.hides]
 
     def _met(self, ids: Ids, number: int) -> Hashes:
         """What the rows of some left rows, and of changed roots of steps before, meet in a step, or met before."""
@@ -195,15 +233,13 @@ class ChainRows:
     def _right_roots(self) -> dict[int, str]:
         """The conditions of rows whose root is a right row of a closed value, by step."""
         found = {}
-        before = ["_id IS NULL"]
         for number, step in enumerate(self._chain.steps):
             if step.outer and len(self.closed[number]):
                 name = f"_closed_{number}"
                 self._cursor.register(name, {"h": self.closed[number]})
+                before = [f"{id_} IS NULL" for id_ in ("_id", *self._shown_ids(number))]
                 own = f"{right_id(number)} IS NOT NULL AND _hash IN (SELECT h FROM {name})"
                 found[number] = " AND ".join([*before, own])
-            if not step.hides:
-                before.append(f"{right_id(number)} IS NULL")
         return found
 
 
