@@ -46,6 +46,7 @@ ELSEWHERE = {
     "live/test_exactness.py": "spark/views/sent_rows spark/writing store/join_quality",
     "live/test_three_sources.py": "spark/views/own_sql",
     "live/test_planned.py": "spark/views/runner",
+    "live/test_chains.py": "plan/chains store/chains store/chain_files",
     # The server over real sockets.
     "test_access.py": "serve/bodies serve/connections serve/origins",
     "test_summaries.py": "serve/live/computed serve/live/pace serve/live/selects serve/live/summary_history "

@@ -39,7 +39,7 @@ def check_all(path: Path) -> list[Finding]:
         described = f"{path} is valid: {len(settings.sources)} sources, {len(settings.views)} views"
         found.insert(0, Finding("configuration", "ok", described))
         found += [_data_dir(settings.data_dir), *check_spark(settings.spark)]
-        if len(settings.joined_views) < len(settings.views):
+        if any(view.sql is not None for view in settings.views.values()):
             found.append(_tried("views", lambda: _own_views(settings)))
         schemas = schemas_of(settings)
     except ConfigError as error:
