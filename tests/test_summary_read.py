@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from filling import Filling
-from lengths import EXAMPLES
+from lengths import KEPT_EXAMPLES, MERGES
 from turnout.config import Settings
 from turnout.store.database import Database
 from turnout.store.feed import Commit, Delta, Wanted
@@ -153,7 +153,7 @@ WHERE = st.sampled_from(["", "age >= 0", "kind in (a, b)", "score < 1000, kind i
 
 
 @given(BATCHES, BATCHES, BY, VALUES, WHERE, st.booleans())
-@settings(max_examples=2 * EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=KEPT_EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 def test_kept_summary_is_what_is_read(
     filling: Filling, before: list[Any], batches: list[Any], by: str, values: str, where: str, together: bool
 ) -> None:
@@ -172,7 +172,7 @@ def test_kept_summary_is_what_is_read(
 
 
 @given(BATCHES, st.lists(st.lists(st.builds(row, st.integers(0, 9), score=HOSTILE | DOUBLES), min_size=1), min_size=1))
-@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=KEPT_EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 def test_numbers_that_have_no_exact_sum_are_read(filling: Filling, before: list[Any], batches: list[Any]) -> None:
     filling.swap(users=[record for batch in before for record in batch])
     keeping = Keeping(filling, summary("kind", "count,sum(score),avg(score),max(score),min(score)"))
@@ -188,11 +188,11 @@ def test_numbers_that_have_no_exact_sum_are_read(filling: Filling, before: list[
 def test_changes_are_merged_and_the_table_is_not_read(filling: Filling) -> None:
     filling.swap(users=[row(n, kind="ab"[n % 2], age=n, score=n / 3, price=Decimal(n)) for n in range(100)])
     keeping = Keeping(filling, summary("kind", "count,sum(score),avg(age),sum(price),max(age),min(age)", "age < 90"))
-    for n in range(50):
+    for n in range(MERGES):
         filling.batch(users=[row(n + 2, kind="ab"[n % 2], age=n + 2, score=1 / (n + 1), price=Decimal(n))])
         keeping.advance()
         keeping.compare()
-    assert (keeping.merged, keeping.read) == (50, 1)
+    assert (keeping.merged, keeping.read) == (MERGES, 1)
     keeping.close()
 
 
