@@ -1,4 +1,5 @@
-"""Ask whether anything that is shipped has a known vulnerability: pip-audit for Python, npm audit for the page.
+"""Ask whether anything that is shipped has a known vulnerability: pip-audit for Python, npm audit for the page
+and the Angular package.
 
 `make audit` runs it, and `make test` with it. What is shipped and vulnerable fails; what only builds and tests use is
 told. Where a service does not answer, one line says that this was skipped: being offline is no fault of a change.
@@ -10,8 +11,9 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -95,9 +97,9 @@ def ask_python() -> list[Finding]:
     return python_findings(_report(command, ROOT), shipped_packages(LOCK.read_text(encoding="utf-8")))
 
 
-def ask_web() -> list[Finding]:
+def ask_web(folder: Path) -> list[Finding]:
     npm = [str(ROOT / ".venv/bin/node"), str(ROOT / ".venv/bin/npm")]
-    return web_findings(_report([*npm, "audit", "--omit=dev", "--json"], WEB))
+    return web_findings(_report([*npm, "audit", "--omit=dev", "--json"], folder))
 
 
 def _report(command: list[str], folder: Path) -> dict[str, Any]:
@@ -113,7 +115,12 @@ def _report(command: list[str], folder: Path) -> dict[str, Any]:
 
 def main() -> int:
     failed = False
-    for name, ask in (("Python", ask_python), ("web", ask_web)):
+    asked: dict[str, Callable[[], list[Finding]]] = {
+        "Python": ask_python,
+        "web": partial(ask_web, WEB),
+        "Angular": partial(ask_web, WEB / "angular"),
+    }
+    for name, ask in asked.items():
         try:
             found = ask()
         except Unanswered as reason:

@@ -88,7 +88,7 @@ def test_audit_fails_only_by_what_it_found(
     names = audit["main"].__globals__
     found = [audit["Finding"]("idna", "1", "PYSEC-1", "", True)]
 
-    def ask() -> list[Any]:
+    def ask(*folder: Any) -> list[Any]:
         if answers:
             return found
         raise audit["Unanswered"]("its service cannot be reached")

@@ -119,6 +119,20 @@ def test_watch_as_json_prints_a_line_for_each_window_and_ends_well_with_ctrl_c(t
     assert list(printed[0]) == ["table", "generation", "version", "total", "columns", "rows"]
 
 
+def test_watch_into_a_file_prints_each_window_below_the_last(tmp_path: Path) -> None:
+    server, lines = Scripted(), tmp_path / "lines"
+    with listening(server) as url, watching(lines, "users_ui", "--url", url, "--limit", "3") as process:
+        asked: Any = server.asked()
+        server.rows(asked, {"r1": ["u1", 36]})
+        wait_until(lambda: "36" in lines.read_text(), what="the first window")
+        server.rows(asked, {"r1": ["u1", 37]})
+        wait_until(lambda: "37" in lines.read_text(), what="the second window")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(patience()) == 0
+    printed = lines.read_text()
+    assert printed.count("users_ui   generation 1") == 2 and "\x1b" not in printed
+
+
 @pytest.mark.parametrize("option", [[], ["--json"]])
 def test_watch_ends_with_the_servers_error(option: list[str]) -> None:
     server = Scripted()

@@ -2,17 +2,8 @@
 
 from turnout.config.auth import AuthSettings, RegistrySettings
 from turnout.config.loading import default_text, load, parse
-from turnout.config.settings import (
-    AccessSettings,
-    Format,
-    KafkaSettings,
-    Role,
-    Settings,
-    SourceSettings,
-    SparkSettings,
-    SqlAccess,
-    TokenSettings,
-)
+from turnout.config.server import AccessSettings, Role, SqlAccess, TokenSettings
+from turnout.config.settings import Format, KafkaSettings, Settings, SourceSettings, SparkSettings
 
 __all__ = [
     "AccessSettings",

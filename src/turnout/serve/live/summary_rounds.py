@@ -1,13 +1,15 @@
 """Rounds in which kept summaries are brought up to date: all that wait at once, on one thread.
 
-What a batch means to fifty summaries is a few queries. After each round nobody works for as long as it took, so
-together they never take more than half of a core.
+What a batch means to fifty summaries is a query or two. After each round nobody works for as long as it took of a
+core, so together they never take more than half of one. On full cores a round lasts longer than that; who waited for
+the cores need not rest for it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -56,19 +58,18 @@ class SummaryRounds:
             self._waiting.remove(client, waiting)
 
     async def _work(self) -> None:
-        loop = asyncio.get_running_loop()
         while taken := [turn[1] for _ in range(MOST_AT_ONCE) if (turn := self._waiting.take())]:
-            began = loop.time()
             # Asked in its turn: what came while it waited is taken, too.
             dues = [(waiting, due) for waiting in taken if (due := waiting.due())]
-            found = await self._thread.run(partial(self._round, dues))
+            found, core_seconds = await self._thread.run(partial(self._round, dues))
             for waiting in taken:
                 if not waiting.answer.done():
                     waiting.answer.set_result(found.get(id(waiting)))
-            await asyncio.sleep(loop.time() - began)
+            await asyncio.sleep(core_seconds)
 
-    def _round(self, dues: Sequence[tuple[_Waiting, Due]]) -> dict[int, Any]:
-        """On the thread: the answer of each that has one."""
+    def _round(self, dues: Sequence[tuple[_Waiting, Due]]) -> tuple[dict[int, Any], float]:
+        """On the thread: the answer of each that has one, and the time of a core that it took."""
+        began = time.thread_time()
         changes: dict[tuple[int, ...], list[tuple[_Waiting, Due]]] = {}
         for waiting, due in dues:
             changes.setdefault(tuple(map(id, due[1])), []).append((waiting, due))
@@ -80,4 +81,4 @@ class SummaryRounds:
                 found |= {id(waiting): waiting.encode(one) for waiting, one in made}
             except Exception:
                 log.exception("changes cannot be merged into %d summaries; their tables are read again", len(same))
-        return found
+        return found, time.thread_time() - began

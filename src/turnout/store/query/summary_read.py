@@ -7,19 +7,21 @@ table is read again.
 
 from __future__ import annotations
 
-import contextlib
+import itertools
 import threading
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from turnout.store.database import Readable, registered
 from turnout.store.feed import MAX_DELTA_ROWS, Delta
 from turnout.store.query.summary import RECORD_TIME, Summary, bad
-from turnout.store.query.summary_sql import NUMBER, RECORD_MS, SIGN, TOTAL, Statement, compile_summary
+from turnout.store.query.summary_merge import NUMBER, Merge, merged_together
+from turnout.store.query.summary_sql import RECORD_MS, SIGN, TOTAL, Statement, compile_summary
 from turnout.store.query.windows import Column, open_snapshot
 
 MAX_GROUPS = 100_000
@@ -50,15 +52,16 @@ class KeptGroups:
     position: tuple[int, int]
     groups: pa.Table
 
-    def advanced(self, merged: pa.Table, steps: int) -> Advanced | None:
-        """With groups as `Statement.merge` answers them, so many versions later; None where they are not sure."""
+    def advanced(self, merged: pa.Table, shown: Mapping[str, str], steps: int) -> Advanced | None:
+        """With groups as `Merge` answers them, so many versions later; None where they are not sure."""
         if merged.num_rows > MAX_KEPT_GROUPS or not _is_sure(self.statement, merged):
             return None
         generation, version = self.position
         groups = merged.select(self.groups.column_names)
         kept = KeptGroups(self.summary, self.statement, (generation, version + steps), groups)
-        shown = merged.slice(0, self.statement.limit).select([f"c{n}" for n in range(len(self.statement.columns))])
-        return kept, _result(self.summary, self.statement, kept.position, shown, merged.num_rows)
+        columns = [shown[text] for text in self.statement.shown]
+        first = merged.slice(0, self.statement.limit).select(columns)
+        return kept, _result(self.summary, self.statement, kept.position, first, merged.num_rows)
 
 
 Advanced = tuple[KeptGroups, SummaryResult]
@@ -111,6 +114,10 @@ class SummaryQueries(threading.local):
     def __init__(self) -> None:
         self._connection = duckdb.connect(config={"threads": 1})
         self._connection.execute("SET TimeZone = 'UTC'")
+        # Of few rows the planning takes longest, and these steps of it gain nothing there.
+        self._connection.execute(
+            "SET disabled_optimizers = 'join_order,statistics_propagation,cte_inlining,common_subplan'"
+        )
 
     def show(self, kept: KeptGroups) -> SummaryResult:
         with registered(self._connection, kept=kept.groups):
@@ -121,22 +128,22 @@ class SummaryQueries(threading.local):
         return _result(kept.summary, kept.statement, kept.position, *_totalled(found))
 
     def advance(self, kept: Sequence[KeptGroups], deltas: Sequence[Delta]) -> list[Advanced | None]:
-        """Several summaries after the same changes; None for those whose table has to be read.
-
-        Those of one shape are one query: most of the time of a small one is its planning.
-        """
+        """Several summaries after the same changes; None for those whose table has to be read."""
         if sum(delta.size for delta in deltas) > MAX_DELTA_ROWS:
             return [None] * len(kept)
-        shapes: dict[Hashable, list[int]] = {}
-        for number, one in enumerate(kept):
-            shapes.setdefault((one.statement.shape, str(one.groups.schema)), []).append(number)
         found: list[Advanced | None] = [None] * len(kept)
         cells = self._load(deltas, kept)
-        for numbers in shapes.values():
-            # A sum that does not fit: reading tells which.
-            with contextlib.suppress(duckdb.ConversionException, duckdb.OutOfRangeException):
-                for number, made in zip(numbers, self._merge([kept[n] for n in numbers], cells), strict=True):
-                    found[number] = kept[number].advanced(made, len(deltas))
+        waiting = merged_together([one.statement for one in kept])
+        while waiting:
+            numbers = waiting.pop()
+            try:
+                made = self._merge([kept[number] for number in numbers], len(deltas), cells)
+            except (duckdb.ConversionException, duckdb.OutOfRangeException):
+                # A sum does not fit: alone, each tells whether it is its own. Reading says so to those who asked.
+                waiting += [[number] for number in numbers] if len(numbers) > 1 else []
+                continue
+            for number, one in zip(numbers, made, strict=True):
+                found[number] = one
         return found
 
     def _load(self, deltas: Sequence[Delta], kept: Sequence[KeptGroups]) -> Mapping[str, str]:
@@ -155,19 +162,16 @@ class SummaryQueries(threading.local):
             self._connection.execute(f"CREATE OR REPLACE TABLE changed AS SELECT {made} FROM coming")
         return cells
 
-    def _merge(self, kept: Sequence[KeptGroups], cells: Mapping[str, str]) -> Iterator[pa.Table]:
-        """Summaries of one shape after the changes."""
-        rows, parameters = ["SELECT * FROM kept"], []
-        for number, one in enumerate(kept):
-            columns = [f"{number}", *(cells[text] for text in one.statement.of_row.values())]
-            rows.append(f"SELECT {', '.join(columns)} FROM changed WHERE {one.statement.where}")
-            parameters += one.statement.parameters
-        groups = pa.concat_tables(_numbered(one.groups, number) for number, one in enumerate(kept))
-        with registered(self._connection, kept=groups):
-            text = kept[0].statement.merge(" UNION ALL ".join(rows))
+    def _merge(self, kept: Sequence[KeptGroups], steps: int, cells: Mapping[str, str]) -> list[Advanced | None]:
+        merge = Merge([one.statement for one in kept])
+        groups = [_numbered(one.groups, number) for number, one in enumerate(kept)]
+        with registered(self._connection, kept=pa.concat_tables(groups, promote_options="default")):
+            text, parameters = merge.sql("kept", "changed", cells)
             made = self._connection.execute(text, parameters).to_arrow_table().combine_chunks()
-        for number in range(len(kept)):
-            yield made.filter(pc.field(NUMBER) == number)
+        numbers = made.column(NUMBER).to_numpy()
+        ends = np.searchsorted(numbers, np.arange(len(kept) + 1))
+        parts = (made.slice(begin, end - begin) for begin, end in itertools.pairwise(ends))
+        return [one.advanced(part, merge.shown, steps) for one, part in zip(kept, parts, strict=True)]
 
 
 def _numbered(groups: pa.Table, number: int) -> pa.Table:
@@ -177,7 +181,7 @@ def _numbered(groups: pa.Table, number: int) -> pa.Table:
 def _is_sure(statement: Statement, groups: pa.Table) -> bool:
     """Whether all parts are known: each end still has a row, and all values were added exactly."""
     # Null: there is no value.
-    least = (pc.min(groups[f"k{number}"]).as_py() for number in statement.ends)
+    least = (pc.min(groups[name]).as_py() for name in statement.ends.values())
     unsure = (pc.max(groups[name]).as_py() for name in statement.unsure)
     return all(count is None or count > 0 for count in least) and not any(unsure)
 

@@ -8,7 +8,9 @@ order of the rows.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+import itertools
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -23,9 +25,6 @@ RECORD_MS = "_ts"
 TOTAL = "_total"
 SIGN = "_sign"
 """1 in rows that came, -1 in rows that went."""
-
-NUMBER = "_number"
-"""Tells groups of several summaries apart."""
 
 MOST_COUNTED = 100
 """How many rows with the greatest value are counted when a table is read: as many may go until it is read again."""
@@ -55,27 +54,37 @@ class Part:
 
 
 _ROWS = Part("count(*)", "1")
+ROWS = "p_sum_bigint_0"
+"""Its name: every summary counts the rows of its groups."""
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A summary over a table that is still to be named. `g0`, `p0`, `c0` stand for groups, parts and what is shown:
-    a name that was asked for may be anything."""
+    """A summary over a table that is still to be named.
 
-    groups: tuple[str, ...]
-    parts: tuple[Part, ...]
+    Groups and parts are named by their types (`g_string_0`, `p_sum_bigint_1`): a name that was asked for may be
+    anything, and columns of different summaries that have one name can stand in one table.
+    """
+
+    groups: Mapping[str, str]
+    parts: Mapping[str, Part]
     shown: tuple[str, ...]
+    """What is shown of groups and parts, in the order of `columns`."""
+
     where: str
     parameters: list[object]
-    order: str
+    order: tuple[tuple[str, bool], ...]
+    """Of `shown`; true where it descends."""
+
     limit: int
     columns: Mapping[str, ColumnType]
     unsure: tuple[str, ...]
     """Parts that count values which cannot be added exactly."""
 
     @property
-    def ends(self) -> list[int]:
-        return [number for number, part in enumerate(self.parts) if part.is_end]
+    def ends(self) -> dict[str, str]:
+        """The values at an end, and the names of how many rows have them."""
+        return {name: f"k{name[1:]}" for name, part in self.parts.items() if part.is_end}
 
     def read(self, source: str) -> str:
         """All groups with their parts; parameters: `parameters`."""
@@ -83,79 +92,65 @@ class Statement:
 
     def read_kept(self, source: str) -> str:
         """The same, to be kept: also how many rows have the value at each end, not more than were counted."""
-        tops = [f"{self.parts[n].merge}({self.parts[n].row}, {MOST_COUNTED}) AS k{n}" for n in self.ends]
+        tops = [f"{self.parts[p].merge}({self.parts[p].row}, {MOST_COUNTED}) AS {k}" for p, k in self.ends.items()]
         groups = self._grouped([*self._names(), *self._read_parts(), *tops], f"{source} WHERE {self.where}")
-        counted = [f"CAST(nullif(len(list_filter(k{n}, lambda v: v = p{n})), 0) AS BIGINT) AS k{n}" for n in self.ends]
+        counted = [
+            f"CAST(nullif(len(list_filter({k}, lambda v: v = {p})), 0) AS BIGINT) AS {k}" for p, k in self.ends.items()
+        ]
         return f"SELECT * REPLACE ({', '.join(counted)}) FROM ({groups})" if counted else groups
 
     def show(self, groups: str) -> str:
         """What is shown of `groups`, in order, each with the number of all."""
+        names = {text: f"c{number}" for number, text in enumerate(self.shown)}
         return (
-            f"SELECT *, count(*) OVER () AS {TOTAL} FROM (SELECT {self._shown()} FROM {groups}) "
-            f"ORDER BY {self.order} LIMIT {self.limit}"
+            f"SELECT *, count(*) OVER () AS {TOTAL} FROM (SELECT {named(names)} FROM {groups}) "
+            f"ORDER BY {ordered(self.order, names) or 'c0'} LIMIT {self.limit}"
         )
-
-    @property
-    def shape(self) -> Hashable:
-        """Summaries of one shape, whose groups have the same types, can be merged by one query."""
-        return self.shown, self.order, tuple((part.merge, part.kind) for part in self.parts)
 
     @property
     def of_row(self) -> dict[str, str]:
         """A row that came or went as a group of its own: the names of groups, parts and counts, and their SQL."""
-        made = {f"g{number}": text for number, text in enumerate(self.groups)}
-        for n, part in enumerate(self.parts):
+        made = dict(self.groups)
+        for name, part in self.parts.items():
             signed = (
                 f"CASE WHEN {SIGN} > 0 THEN CAST({part.row} AS {part.kind}) ELSE -CAST({part.row} AS {part.kind}) END"
             )
-            made[f"p{n}"] = part.row if part.is_end else signed
-        return made | {f"k{n}": f"CASE WHEN {self.parts[n].row} IS NOT NULL THEN {SIGN} END" for n in self.ends}
-
-    def merge(self, rows: str) -> str:
-        """Of kept groups and changed `rows`, of several summaries, groups as of `read_kept` and what is shown."""
-        names = [NUMBER, *(f"g{n}" for n in range(len(self.groups)))]
-        made = [
-            f"any_value(m{n}) AS p{n}" if part.is_end else f"CAST(sum(p{n}) AS {part.kind}) AS p{n}"
-            for n, part in enumerate(self.parts)
-        ]
-        # A group without rows is none, but where there is only one.
-        some = " HAVING sum(p0) > 0" if self.groups else ""
-        ends = [f"{self.parts[n].merge}(p{n}) FILTER (k{n} > 0) AS m{n}" for n in self.ends]
-        made += [f"CAST(sum(k{n}) FILTER (p{n} = m{n}) AS BIGINT) AS k{n}" for n in self.ends]
-        same = " AND ".join(f"r.{name} IS NOT DISTINCT FROM e.{name}" for name in names)
-        joined = f"r JOIN (SELECT {', '.join([*names, *ends])} FROM r GROUP BY ALL) e ON {same}" if ends else "r"
-        chosen = ", ".join([*(f"r.{name}" for name in names), *made])
-        return (
-            f"WITH r AS MATERIALIZED ({rows}) SELECT *, {self._shown()} "
-            f"FROM (SELECT {chosen} FROM {joined} GROUP BY ALL{some}) ORDER BY {NUMBER}, {self.order}"
-        )
-
-    def _shown(self) -> str:
-        texts = [*(f"g{n}" for n in range(len(self.groups))), *self.shown]
-        return ", ".join(f"{text} AS c{number}" for number, text in enumerate(texts))
+            made[name] = part.row if part.is_end else signed
+        counts = {k: f"CASE WHEN {self.parts[p].row} IS NOT NULL THEN {SIGN} END" for p, k in self.ends.items()}
+        return made | counts
 
     def _names(self) -> list[str]:
-        return [f"{text} AS g{number}" for number, text in enumerate(self.groups)]
+        return [f"{text} AS {name}" for name, text in self.groups.items()]
 
     def _read_parts(self) -> list[str]:
         return [
-            f"{part.read} AS p{n}" if part.merge != "sum" else f"CAST({part.read} AS {part.kind}) AS p{n}"
-            for n, part in enumerate(self.parts)
+            f"{part.read} AS {name}" if part.merge != "sum" else f"CAST({part.read} AS {part.kind}) AS {name}"
+            for name, part in self.parts.items()
         ]
 
     def _grouped(self, columns: list[str], source: str) -> str:
         return f"SELECT {', '.join(columns)} FROM {source}{' GROUP BY ALL' if self.groups else ''}"
 
 
+def named(names: Mapping[str, str]) -> str:
+    """Texts under their names, as a SELECT has them."""
+    return ", ".join(f"{text} AS {name}" for text, name in names.items())
+
+
+def ordered(order: Sequence[tuple[str, bool]], names: Mapping[str, str]) -> str:
+    """Texts as an ORDER BY has them, by their names."""
+    return ", ".join(f"{names[text]} {'DESC' if descends else 'ASC'} NULLS LAST" for text, descends in order)
+
+
 def compile_summary(summary: Summary, columns: Mapping[str, ColumnType], dated: bool) -> Statement:
     """The statement of a summary; `dated`: the table has the times of its records."""
     condition, parameters = compile_where(summary.where, columns)
     made: dict[str, ColumnType] = {}
-    groups: list[str] = []
+    groups: dict[str, str] = {}
     for group in summary.by:
         text, made[group.name] = _grouped(group, columns, dated)
-        groups.append(text)
-    parts, shown = _Parts(), []
+        groups[_free_name(groups, f"g_{made[group.name].name}")] = text
+    parts, shown = _Parts(), [*groups]
     for value in summary.values:
         if value.name in made:
             raise bad(
@@ -164,12 +159,12 @@ def compile_summary(summary: Summary, columns: Mapping[str, ColumnType], dated: 
         text, made[value.name] = _calculated(value, columns, parts)
         shown.append(text)
     return Statement(
-        tuple(groups),
-        tuple(parts.numbers),
+        groups,
+        parts.named,
         tuple(shown),
         condition,
         parameters,
-        _order(summary, made),
+        _order(summary, dict(zip(made, shown, strict=True))),
         summary.limit,
         made,
         tuple(parts.unsure),
@@ -177,14 +172,24 @@ def compile_summary(summary: Summary, columns: Mapping[str, ColumnType], dated: 
 
 
 class _Parts:
-    """The parts of a summary, each once; the first counts the rows."""
+    """The parts of a summary, each once."""
 
     def __init__(self) -> None:
-        self.numbers: dict[Part, int] = {_ROWS: 0}
+        self.named: dict[str, Part] = {ROWS: _ROWS}
         self.unsure: list[str] = []
 
     def name(self, part: Part) -> str:
-        return f"p{self.numbers.setdefault(part, len(self.numbers))}"
+        for name, known in self.named.items():
+            if known == part:
+                return name
+        name = _free_name(self.named, f"p_{part.merge}_{part.kind}")
+        self.named[name] = part
+        return name
+
+
+def _free_name(taken: Mapping[str, object], kind: str) -> str:
+    kind = re.sub(r"\W", "_", kind.lower())
+    return next(name for number in itertools.count() if (name := f"{kind}_{number}") not in taken)
 
 
 def _grouped(group: Group, columns: Mapping[str, ColumnType], dated: bool) -> tuple[str, ColumnType]:
@@ -292,17 +297,17 @@ def _exact_sum(number: str, parts: _Parts) -> str:
     return f"(CASE WHEN coalesce({unsure}, 0) = 0 THEN {exact} ELSE {plain} END)"
 
 
-def _order(summary: Summary, made: Mapping[str, ColumnType]) -> str:
+def _order(summary: Summary, made: Mapping[str, str]) -> tuple[tuple[str, bool], ...]:
     """By what was asked, then by the groups themselves, so that the order is total."""
-    names = list(made)
-    parts = []
+    keys: dict[str, bool] = {}
     for key in summary.sort:
         if key.column not in made:
-            hint = f"sort by: {', '.join(names)}"
+            hint = f"sort by: {', '.join(made)}"
             raise TurnoutError(code="bad_sort", message=f"sort: no column {show(key.column)}", hint=hint)
-        parts.append(f"c{names.index(key.column)} {'DESC' if key.descending else 'ASC'} NULLS LAST")
-    parts += [f"c{number} ASC NULLS LAST" for number in range(len(summary.by))]
-    return ", ".join(parts) or "c0"
+        keys.setdefault(made[key.column], key.descending)
+    for group in summary.by:
+        keys.setdefault(made[group.name], False)
+    return tuple(keys.items())
 
 
 def _is_number(kind: ColumnType) -> bool:
