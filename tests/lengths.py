@@ -6,7 +6,7 @@ import os
 
 LONG = bool(os.environ.get("LONG_TESTS"))
 
-SWAPS = 200 if LONG else 8
+SWAPS = 200 if LONG else 12
 LEAK_SWAPS = (50, 250) if LONG else (8, 24)
 SUBSCRIBERS = 50 if LONG else 10
 KILLS = 20 if LONG else 2
