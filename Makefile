@@ -36,7 +36,7 @@ step = @echo "$(1) ..."; began=$$(date +%s); { $(2); } || exit 1; echo "$(1): $$
 APT_INSTALL := apt-get update -qq >/dev/null && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends
 
 .DEFAULT_GOAL := help
-.PHONY: help setup venv java browser page packages docs types demo test test-fast test-web test-angular test-long faults faketime soak lint audit format lock wheel release pictures bench clean
+.PHONY: help setup venv java browser page packages docs reference types demo test test-fast test-web test-angular test-long faults faketime soak lint audit format lock wheel release pictures bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.* ## /\1\t/p' Makefile | expand -t 10
@@ -96,6 +96,9 @@ dist/turnout-angular-$(WEB_VERSION).tgz: $(ANGULAR)
 
 types: $(WEB_STAMP) ## write web/client/src/messages.ts from turnout.messages
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python scripts/generate_types.py
+
+reference: $(STAMP) ## write what the code says into docs/reference/*.md
+	PYTHONPATH=scripts $(BIN)/python -m reference
 
 # Debian has the standard library's venv in a package of its own.
 venv:

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 from starlette.types import ASGIApp
 
-from turnout.config.settings import ServerSettings
+from turnout.config.server import ServerSettings
 from turnout.serve.app import Server, Services, create_app
 from turnout.serve.connections import OpenConnections
 from turnout.store.database import Database

@@ -29,7 +29,7 @@ from websockets.sync.client import connect as connect_socket
 
 from serving import SECONDS, STATUS, serving, small_store
 from turnout.config import Settings, load
-from turnout.config.settings import ServerSettings
+from turnout.config.server import ServerSettings
 from turnout.errors import ConfigError, TurnoutError
 from turnout.messages import PROTOCOL, TOKEN_PROTOCOL
 from turnout.plan.control import ControlMessage, Outcome

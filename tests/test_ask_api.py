@@ -17,7 +17,7 @@ import pytest
 from filling import Filling, filled
 from serving import HTTP, Steering, application, serving
 from turnout.config import SqlAccess, load
-from turnout.config.settings import Role, ServerSettings
+from turnout.config.server import Role, ServerSettings
 from turnout.serve.access import Access, Identity, Tokens
 from turnout.serve.app import Services, create_app
 from turnout.store.query.sql_process import SqlProcess

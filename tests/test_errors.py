@@ -1,8 +1,17 @@
 """Errors: the texts for people and the JSON shape for programs."""
 
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
-from turnout.errors import ConfigError, TurnoutError
+import turnout
+from turnout.errors import ERRORS, PROGRAM_ERRORS, ConfigError, TurnoutError
+from turnout.swap.health import Subject
+
+# Functions of ours that make an error of a code, each in its own module.
+MAKERS = {"TurnoutError", "_error", "_unavailable"}
 
 
 @pytest.mark.parametrize(
@@ -28,3 +37,20 @@ def test_config_error_keeps_its_faults_apart() -> None:
     error = ConfigError(iter(["a: x; y", "b: x; y"]))
     assert error.faults == ("a: x; y", "b: x; y")
     assert (error.code, error.status) == ("bad_config", 400)
+
+
+def test_every_code_that_is_raised_is_described_and_no_other() -> None:
+    """The page of errors is made of the descriptions."""
+    raised = {code for path in Path(turnout.__file__).parent.rglob("*.py") for code in codes_in(path)}
+    raised |= {subject.value[0] for subject in Subject}
+    assert raised - set(ERRORS) - set(PROGRAM_ERRORS) == set()
+    assert set(PROGRAM_ERRORS) - raised == set()
+
+
+def codes_in(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call):
+            named = [word.value for word in node.keywords if word.arg == "code"]
+            if isinstance(node.func, ast.Name) and node.func.id in MAKERS:
+                named += node.args[:1]
+            yield from (one.value for one in named if isinstance(one, ast.Constant) and isinstance(one.value, str))

@@ -26,7 +26,7 @@ from filling import Filling, filled
 from following import Socket
 from serving import HTTP, SECONDS, STATUS, Steering, serving
 from turnout.config import load
-from turnout.config.settings import ServerSettings
+from turnout.config.server import ServerSettings
 from turnout.errors import TurnoutError
 from turnout.messages import Problem, Snapshot, WindowRows
 from turnout.serve.access import Access

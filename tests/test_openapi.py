@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 import turnout.serve
 from lengths import API_EXAMPLES, LONG
 from serving import STATUS, Steering, small_store
-from turnout.errors import ERRORS
+from turnout.errors import ERRORS, PROGRAM_ERRORS
 from turnout.plan.control import ControlMessage, ControlRejected, Outcome
 from turnout.plan.control_parsing import parse_message
 from turnout.plan.joins import Join
@@ -43,9 +43,6 @@ BEYOND_SCHEMA = re.compile(
     "where|sort|columns|name:|saved:|by:|values:|sql:|limit: .* (too many for JSON|valid integer)|start: timestamp|"
     "expectedGeneration: .*[.e]"
 )
-# Told on other ways than the calls: a WebSocket that is refused, a method that is wrong.
-NOT_OF_CALLS = {"bad_handshake", "method_not_allowed", "too_many_viewers"}
-OF_SUBSCRIPTIONS = {"bad_message", "too_many_subscriptions"}
 
 SINK = {
     "name": "final_out",
@@ -199,22 +196,9 @@ def test_document_has_every_call_of_the_reference(app: ASGIApp) -> None:
     assert {(method.upper(), path) for path, methods in paths.items() for method in methods} == set(CALLS)
 
 
-def test_reference_has_every_error_with_its_status() -> None:
-    section = REFERENCE.partition("## Errors")[2].partition("## Headers")[0]
-    rows = re.findall(r"^\| ([\d, ]+) \| ([^|]+) \|", section, re.MULTILINE)
-    told = {
-        code: {int(status) for status in statuses.split(",")}
-        for statuses, codes in rows
-        for code in re.findall("`([a-z_]+)`", codes)
-    }
-    assert set(told) == set(ERRORS) | NOT_OF_CALLS
-    assert [code for code, error in ERRORS.items() if error.status not in told[code]] == []
-
-
 def test_errors_that_the_server_raises_are_known() -> None:
     raised = {code for path in SERVER.rglob("*.py") for code in raised_in(path)}
-    elsewhere = NOT_OF_CALLS | OF_SUBSCRIPTIONS | {"address_unavailable"}
-    assert raised - elsewhere <= set(ERRORS)
+    assert raised <= set(ERRORS) | set(PROGRAM_ERRORS)
     assert len(raised) > 15
 
 

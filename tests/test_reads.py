@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from serving import SECONDS
-from turnout.config.settings import ServerSettings
+from turnout.config.server import ServerSettings
 from turnout.errors import TurnoutError
 from turnout.serve.reads import Reading, Reads
 from turnout.serve.threads import Turns

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from serving import HTTP, Steering, application, serving, small_store
-from turnout.config.settings import Role
+from turnout.config.server import Role
 from turnout.serve.access import Access, Identity, Tokens
 from turnout.serve.app import Services, create_app
 from turnout.store.database import Database

@@ -22,7 +22,7 @@ from following import Socket, place_of
 from lengths import LIVE_EXAMPLES
 from serving import HTTP, SECONDS, Steering, application, serving
 from turnout.config import SqlAccess
-from turnout.config.settings import Role, ServerSettings
+from turnout.config.server import Role, ServerSettings
 from turnout.messages import Problem, SummaryGroups, WindowRows
 from turnout.plan.joins import Join
 from turnout.serve.access import Access, Identity, Tokens

@@ -11,63 +11,167 @@ from typing import NamedTuple
 class ErrorCode(NamedTuple):
     status: int
     when: str
+    remedy: str
 
 
 ERRORS: Mapping[str, ErrorCode] = {
-    "bad_where": ErrorCode(400, "a term, column or value of `where` is wrong"),
-    "bad_sort": ErrorCode(400, "a column of `sort` is wrong"),
-    "bad_columns": ErrorCode(400, "a column of `columns` is wrong"),
-    "bad_by": ErrorCode(400, "a column or a bin of `by` is wrong"),
-    "bad_values": ErrorCode(400, "a function or a column of `values` is wrong"),
-    "too_many_groups": ErrorCode(400, "a summary has too many groups"),
-    "bad_parameter": ErrorCode(400, "a value of a parameter is wrong"),
-    "unknown_parameter": ErrorCode(400, "a parameter is not known"),
-    "answer_too_large": ErrorCode(400, "the rows have more bytes than an answer may"),
-    "bad_request": ErrorCode(400, "this is no HTTP request"),
-    "bad_view": ErrorCode(400, "the SQL of a view cannot be used"),
-    "unauthorized": ErrorCode(401, "no token, or one that is not known"),
-    "forbidden": ErrorCode(403, "the sender may not do that: mostly a viewer where an operator is needed"),
-    "foreign_origin": ErrorCode(403, "a page of another site sent the request"),
-    "foreign_host": ErrorCode(403, "the request came over loopback under a name that is not this machine's"),
-    "unknown_table": ErrorCode(404, "no table of that name, or its generation is gone"),
-    "unknown_saved": ErrorCode(404, "no saved view of that name"),
-    "not_found": ErrorCode(404, "the path is wrong"),
-    "request_timeout": ErrorCode(408, "the body took too long"),
-    "generation_conflict": ErrorCode(409, "`expectedGeneration` is not the published generation"),
-    "message_too_large": ErrorCode(413, "a body that is too large"),
-    "url_too_long": ErrorCode(414, "an address that is too long"),
-    "unsupported_media_type": ErrorCode(415, "a body that is not sent as JSON"),
-    "bad_body": ErrorCode(422, "a body that is not of its shape"),
-    "too_many_saved": ErrorCode(422, "as many views are saved as may be"),
-    "sql_refused": ErrorCode(422, "not one SELECT over published tables, or one that fails"),
-    "bad_control": ErrorCode(422, "a control message that is wrong"),
-    "unknown_topic": ErrorCode(422, "a topic that does not exist"),
-    "not_authorized": ErrorCode(422, "a topic that may not be read"),
-    "bad_sample": ErrorCode(422, "the newest records of a topic do not fit its source"),
-    "nothing_to_roll_back": ErrorCode(422, "there is no previous plan"),
-    "too_many_requests": ErrorCode(429, "this client asks too often; `Retry-After` has the seconds to wait"),
-    "too_much_unread": ErrorCode(429, "this client has not read what it asked for before"),
-    "headers_too_large": ErrorCode(431, "headers that are too large"),
-    "internal_error": ErrorCode(500, "a fault of the server; its log has the details"),
-    "bad_config": ErrorCode(500, "the Kafka client does not take its settings"),
-    "build_failed": ErrorCode(502, "the swap failed; the published generation goes on"),
-    "kafka_unreachable": ErrorCode(503, "Kafka is away"),
-    "registry_unreachable": ErrorCode(503, "the schema registry is away"),
-    "registry_refused": ErrorCode(503, "the schema registry refuses the request"),
-    "closed": ErrorCode(503, "Turnout is stopping"),
-    "starting": ErrorCode(503, "the server has just started"),
-    "building": ErrorCode(503, "no generation is published yet"),
-    "spark_gone": ErrorCode(503, "Spark ended and is started again"),
-    "not_reading": ErrorCode(503, "the topics cannot be read"),
-    "control_not_read": ErrorCode(503, "control messages do not come or cannot be kept"),
-    "failing": ErrorCode(503, "a step of the orchestrator fails"),
-    "page_not_built": ErrorCode(503, "a source tree without `make setup`"),
-    "too_many_connections": ErrorCode(503, "all connections are in use"),
-    "store_unavailable": ErrorCode(503, "the store's disk is full or failing, or the store is closing"),
-    "query_timeout": ErrorCode(503, "the read took longer than `server.query_timeout_seconds` and was ended"),
-    "build_timeout": ErrorCode(504, "the swap did not catch up in time; the published generation goes on"),
+    "bad_where": ErrorCode(
+        400, "a term, column or value of `where` is wrong", "correct it; the hint has what is known"
+    ),
+    "bad_sort": ErrorCode(400, "a column of `sort` is wrong", "name one of those in the hint"),
+    "bad_columns": ErrorCode(400, "a column of `columns` is wrong", "name some of those in the hint"),
+    "bad_by": ErrorCode(400, "a column or a bin of `by` is wrong", "correct it; the hint has what is known"),
+    "bad_values": ErrorCode(
+        400, "a function or a column of `values` is wrong", "correct it; the hint has what is known"
+    ),
+    "too_many_groups": ErrorCode(400, "a summary has more than 100,000 groups", "take wider bins, or fewer columns"),
+    "bad_parameter": ErrorCode(400, "a value of a parameter is wrong", "correct it; the hint has an example"),
+    "unknown_parameter": ErrorCode(400, "a parameter is not known", "correct its name; the hint has the names"),
+    "answer_too_large": ErrorCode(
+        400,
+        "the rows of a JSON answer or a live window have more bytes than `server.max_answer_megabytes`",
+        "ask for fewer rows or columns, or for a file (`format=arrow`), which may have any size",
+    ),
+    "bad_request": ErrorCode(400, "this is no HTTP request", "look at what a program or a proxy sends"),
+    "bad_handshake": ErrorCode(
+        400, "this is no handshake of a WebSocket", "let the proxy in front pass its headers on"
+    ),
+    "bad_view": ErrorCode(400, "the SQL of a view cannot be used", "correct it; the message has Spark's reason"),
+    "unauthorized": ErrorCode(
+        401, "no token, or one that is not known", "send one of `access.tokens` as a bearer token"
+    ),
+    "forbidden": ErrorCode(
+        403,
+        "the sender may not do that: a viewer's token where an operator's is needed, or SQL against `access.sql`",
+        "take the token of an operator",
+    ),
+    "foreign_origin": ErrorCode(
+        403,
+        "a page of another site sent the request, or read something where there are no tokens",
+        "add the site to `server.allowed_origins`",
+    ),
+    "foreign_host": ErrorCode(
+        403,
+        "the request came over loopback under a name that is not this machine's",
+        "use localhost, or add the site to `server.allowed_origins`",
+    ),
+    "unknown_table": ErrorCode(404, "no table of that name, or its generation is gone", "take a name from the hint"),
+    "unknown_saved": ErrorCode(404, "no saved view of that name", "`GET /api/saved` lists them"),
+    "not_found": ErrorCode(404, "the path is wrong", "docs/reference/http.md lists the calls"),
+    "method_not_allowed": ErrorCode(405, "the method is wrong", "take one of the header `Allow`"),
+    "request_timeout": ErrorCode(408, "the body took longer than 30 s", "send it faster"),
+    "generation_conflict": ErrorCode(
+        409, "`expectedGeneration` is not the published generation", "look at what is published now, and decide again"
+    ),
+    "message_too_large": ErrorCode(
+        413, "a control message of more than 256 KiB, or another body of more than 512 KiB", "send less"
+    ),
+    "url_too_long": ErrorCode(414, "an address of more than 8,000 bytes", "ask for less, or by `POST /api/sql`"),
+    "unsupported_media_type": ErrorCode(415, "a body that is not sent as JSON", "set `Content-Type: application/json`"),
+    "bad_body": ErrorCode(422, "a body that is not of its shape", "correct the field that the message names"),
+    "too_many_saved": ErrorCode(422, "200 views are saved, which is the most", "remove one that nobody needs"),
+    "sql_refused": ErrorCode(
+        422,
+        "not one SELECT over published tables, or one that DuckDB cannot run",
+        "the message says why, docs/reference/http.md#sql what is taken",
+    ),
+    "bad_control": ErrorCode(422, "a control message that is wrong", "docs/reference/control.md has its fields"),
+    "unknown_topic": ErrorCode(422, "a topic that does not exist", "create it, or name another"),
+    "not_authorized": ErrorCode(
+        422, "a topic that may not be read", "give Turnout's Kafka identity the right to read it"
+    ),
+    "bad_sample": ErrorCode(
+        422, "the newest records of a topic do not fit its source", "name another topic, or declare other columns"
+    ),
+    "nothing_to_roll_back": ErrorCode(422, "there is no previous plan", "send the plan that you want as a message"),
+    "too_many_requests": ErrorCode(429, "this client asks too often", "wait as many seconds as `Retry-After` says"),
+    "too_much_unread": ErrorCode(
+        429,
+        "this client has not read what it asked for before (`server.max_held_megabytes_per_client`, "
+        "`server.max_download_megabytes_per_client`)",
+        "read the answers that are open, or close them",
+    ),
+    "headers_too_large": ErrorCode(431, "headers of more than 16,000 bytes", "send fewer, such as cookies"),
+    "internal_error": ErrorCode(500, "a fault of the server", "its log has the details; report it"),
+    "bad_config": ErrorCode(500, "the Kafka client does not take its settings", "`turnout check` says which"),
+    "build_failed": ErrorCode(502, "the swap failed; the published generation goes on", "the message has the reason"),
+    "kafka_unreachable": ErrorCode(503, "Kafka is away", "`turnout check` says what is wrong; it is tried again"),
+    "registry_unreachable": ErrorCode(
+        503, "the schema registry is away", "check `schema_registry.url`, and that it runs"
+    ),
+    "registry_refused": ErrorCode(503, "the schema registry refuses the request", "check `schema_registry.auth`"),
+    "closed": ErrorCode(503, "Turnout is stopping", "connect again"),
+    "starting": ErrorCode(503, "the server has just started", "try again in some seconds"),
+    "building": ErrorCode(503, "no generation is published yet", "wait; the message has the progress"),
+    "spark_gone": ErrorCode(503, "Spark ended and is started again", "wait; the tables stay as they are until then"),
+    "not_reading": ErrorCode(503, "the topics cannot be read", "fix what the message names; it is tried again"),
+    "control_not_read": ErrorCode(
+        503, "control messages do not come or cannot be kept", "fix what the message names; it is tried again"
+    ),
+    "failing": ErrorCode(503, "a step of the orchestrator fails", "fix what the message names; it is tried again"),
+    "page_not_built": ErrorCode(503, "a source tree without its web page", "`make setup` builds it"),
+    "too_many_connections": ErrorCode(
+        503,
+        "`server.max_connections`, or what one client may have of them, is reached",
+        "close some, or raise the setting",
+    ),
+    "too_many_viewers": ErrorCode(
+        503, "`server.max_viewers`, or what one client may have of them, is reached", "close some, or raise the setting"
+    ),
+    "store_unavailable": ErrorCode(
+        503,
+        "the store's disk is full or failing, or the store is closing",
+        "check that the disk of `data_dir` has room",
+    ),
+    "query_timeout": ErrorCode(
+        503,
+        "the read took longer than `server.query_timeout_seconds` and was ended",
+        "ask for less, or raise the setting",
+    ),
+    "build_timeout": ErrorCode(
+        504,
+        "the swap did not catch up in time; the published generation goes on",
+        "raise `swap.catch_up_timeout_seconds`, or start later in the topics",
+    ),
 }
-"""The errors of HTTP calls, each with its one status."""
+"""The errors of HTTP calls, each with its one status; `make reference` writes them to docs/reference/errors.md."""
+
+PROGRAM_ERRORS: Mapping[str, tuple[str, str]] = {
+    "bad_message": ("a message on the live connection is wrong", "docs/reference/live.md has the messages"),
+    "too_many_subscriptions": (
+        "a live connection has 32 subscriptions, or its client `server.max_subscriptions_per_client`",
+        "unsubscribe from some",
+    ),
+    "server_unreachable": ("no server answers at the address", "start one, or give another `--url`"),
+    "bad_answer": ("what answers is no Turnout of this version", "check the address; it has no path"),
+    "bad_url": ("the server's address cannot be used", "write it as `http://127.0.0.1:10000`"),
+    "bad_token": ("the token has characters that a header cannot carry", "check `TURNOUT_TOKEN`"),
+    "outcome_pending": ("a request was taken, and has no outcome yet", "look at `turnout history`"),
+    "missing_package": ("a Python package that is optional is not there", "`pip install 'turnout[notebook]'`"),
+    "client_failed": ("a fault of the Python client", "report it"),
+    "error": ("a server refused and did not say why", "look at its log"),
+    "address_unavailable": ("the server cannot listen there", "give another `server.port` or `server.host`"),
+    "insecure_address": ("others could reach the server, and nothing protects it", "describe tokens at `access:`"),
+    "file_exists": ("a file is there already", "give another path, or `--force`"),
+    "file_unwritable": ("a file cannot be written", "give another path"),
+    "java_missing": ("there is no Java", "install a JRE of 17 or newer, or set `JAVA_HOME`"),
+    "java_too_old": ("Java is older than 17", "install a newer one, or set `JAVA_HOME`"),
+    "java_broken": ("Java does not run", "check `JAVA_HOME`"),
+    "jars_unreachable": ("Spark's jars cannot be fetched", "set `TURNOUT_MAVEN_MIRROR` to a mirror that is reached"),
+    "jar_refused": ("a mirror does not give a jar", "set `TURNOUT_MAVEN_MIRROR` to another"),
+    "jar_mismatch": ("a jar is not the one that the lock names", "set `TURNOUT_MAVEN_MIRROR` to another"),
+    "jar_cache": ("the cache of jars cannot be written", "set `TURNOUT_CACHE` to another folder"),
+    "no_class_archive": ("the archive of Spark's classes was not made", "Turnout runs without it, and starts later"),
+    "no_package_archive": ("the packages for Spark's workers were not written", "free 80 MB, or set `TURNOUT_CACHE`"),
+    "spark_not_started": ("Spark did not start", "check `spark.master`, `spark.conf` and the memory that is free"),
+    "kafka_unreadable": ("a range of a topic cannot be read", "the message has Kafka's reason; it is tried again"),
+    "openssl_missing": ("the command `openssl` is not there", "install it"),
+    "openssl_failed": ("`openssl` cannot read a file", "check the files of `kafka.auth` and their passwords"),
+    "broker_port_busy": ("the port of the embedded broker is in use", "choose another; 0 takes a free one"),
+    "broker_folder_busy": ("another broker runs on the folder", "stop that one, or choose another folder"),
+    "broker_failed": ("the embedded broker did not start", "the message has its last words"),
+}
+"""The other errors, of commands, clients and starts: when, and what to do."""
 
 
 class TurnoutError(Exception):

@@ -25,6 +25,7 @@ from playwright.sync_api import Page, expect, sync_playwright
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from code_blocks import blocks, module
 from filling import Filling
 from serving import HTTP, SECONDS, Steering, application, serving
 from turnout.config import Role
@@ -308,6 +309,26 @@ def test_client_gives_its_token_and_says_when_it_is_refused(filling: Filling, bu
 
 
 # -- the Angular example
+
+
+def test_typescript_and_templates_of_the_docs_compile(built_angular: Path) -> None:
+    """All in one project of the example, which has the packages as a reader has them, by Angular's own compiler."""
+    project = ANGULAR / "dist" / "blocks"
+    shutil.rmtree(project, ignore_errors=True)
+    (project / "app").mkdir(parents=True)
+    found = [block for block in blocks("ts", "html") if block.run]
+    assert len(found) > 8
+    for block in found:
+        # The how-to says where its two files go.
+        own = "how-to" in block.page and "export class App " in block.text
+        place = "app/app" if own else f"{Path(block.page).with_suffix('')}-{block.line}".replace("/", "-")
+        (project / f"{place}.ts").write_text(module(block))
+    settings = {"extends": "../../tsconfig.json", "include": ["**/*.ts"], "compilerOptions": {"noEmit": True}}
+    (project / "tsconfig.json").write_text(json.dumps(settings))
+    compiler = ANGULAR / "node_modules" / "@angular" / "compiler-cli" / "bundles" / "src" / "bin" / "ngc.js"
+    command = [str(NODE_HOME / "bin" / "node"), str(compiler), "-p", str(project)]
+    done = subprocess.run(command, cwd=project, env=node_environment(), capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_angular_example_builds(built_angular: Path) -> None:

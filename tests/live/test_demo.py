@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
 import sysconfig
 import venv
+from contextlib import closing
 from pathlib import Path
 
 import httpx
 import psutil
 import pytest
 
+from block_runs import CHANGING, READING, Reader
 from ending import ending_with_us
 from kernel import code_cells, running_kernel
 from lengths import LONG
@@ -61,6 +64,14 @@ def run_notebook(notebook: Path, url: str, folder: Path) -> None:
         assert before == [], "closed widgets are gone"
 
 
+def run_blocks(url: str, banner: str) -> None:
+    """The code blocks of the documentation that want a running demo."""
+    [broker] = re.findall(r"of Kafka at (\S+):$", banner, re.MULTILINE)
+    with closing(Reader(url, broker)) as reader:
+        reader.run_all()
+    assert set(reader.done) == {*READING, *CHANGING, "curl", "python"}
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT], ids=["ctrl-c"])
 def test_demo_shows_joined_rows_moves_them_and_leaves_no_process(tmp_path: Path, number: int) -> None:
     port = free_port()
@@ -90,6 +101,7 @@ def test_demo_shows_joined_rows_moves_them_and_leaves_no_process(tmp_path: Path,
         assert not moved & emails
         assert client.rollback()["outcome"] == "rolled_back"
         client.close()
+        run_blocks(f"http://127.0.0.1:{port}", output.read_text())
         run_notebook(ROOT / "examples" / "notebook" / "live-tables.ipynb", f"http://127.0.0.1:{port}", tmp_path)
     finally:
         family = psutil.Process(demo.pid).children(recursive=True)

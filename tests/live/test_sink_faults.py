@@ -152,7 +152,7 @@ def test_topics_of_sinks_fold_to_what_is_shown_through_load_swaps_kills_and_brok
         "broker": restart_broker,
     }
     order = ["swap", "rollback", "kill", "broker"]
-    with turnout.start(), load(bootstrap) as rest:
+    with turnout, load(bootstrap) as rest:
         comparison = Comparison(turnout, bootstrap)
         for number in range(SINK_FAULTS):
             kind = order[number] if number < len(order) else chance.choice(order)

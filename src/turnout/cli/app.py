@@ -1,6 +1,7 @@
 """The application: its commands, `--version`, and where errors end.
 
-Errors go to standard error as `error: ...` and `hint: ...`, with exit code 1; wrong usage is 2.
+What a command says of itself stands in docs/reference/cli.md, too, which `make reference` writes. Errors go to standard
+error as `error: ...` and `hint: ...`, with exit code 1; wrong usage is 2.
 """
 
 from typing import Annotated, Any
@@ -15,6 +16,12 @@ from turnout.errors import TurnoutError
 
 class _Commands(TyperGroup):
     """The commands; a TurnoutError of any of them ends here."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        for command in self.commands.values():  # the lines of a paragraph end where the terminal does
+            paragraphs = (command.help or "").split("\n\n")
+            command.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -31,6 +38,11 @@ app = typer.Typer(
     help="Live Kafka views on Spark, under names that never change. Start with: turnout demo",
     epilog="Example:  turnout demo",
 )
+
+
+def examples(*commands: str) -> str:
+    """What the help of a command ends with."""
+    return "\n\n".join(f"Example:  {command}" for command in commands)
 
 
 def _version(value: bool) -> None:

@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from turnout.cli.app import app
+from turnout.cli.app import app, examples
 
 
-@app.command(epilog="Example:  turnout broker --port 9092 --data ./kafka-data")
+@app.command(epilog=examples("turnout broker --port 9092 --data ./kafka-data"))
 def broker(
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port for clients; 0 takes a free one.")] = 9092,
     data: Annotated[Path, typer.Option(help="The folder for topics; they are there again the next time.")] = Path(

@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from turnout.cli import options, output
-from turnout.cli.app import app
+from turnout.cli.app import app, examples
 from turnout.errors import TurnoutError
 
 _MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "fault": ("✗", "red")}
@@ -30,11 +30,21 @@ class Finding:
         return cls(subject, "fault", error.message, error.hint)
 
 
-@app.command(epilog="Example:  turnout check -c turnout.yaml")
+@app.command(epilog=examples("turnout check -c turnout.yaml", "turnout check --json"))
 def check(config: options.Config = "turnout.yaml", json: options.Json = False) -> None:
     """Validate the file, reach Kafka, look at topics, records, Java and folders; say what is wrong.
 
-    Exit code 1 when something would stop `turnout run` from working.
+    Lists all faults of the file, then checks Java, the data folder, Spark, the schema registry, Kafka (for data and for
+    control), and every topic: does it exist, how many partitions and records does it have, do its newest records fit
+    the declared columns. It changes nothing. Exit code 1 when something would keep `turnout run` from working.
+
+    For each cluster it shows the properties of both Kafka clients with secrets masked, tries each step of a connection
+    (name, port, TLS, token endpoint), and connects with librdkafka and, for the data, with the Java client that Spark
+    uses. A failure is reported with its cause: a name that is not known, a certificate that is not trusted, has expired
+    or is for another name, a client certificate or a password that the broker refused, a SASL mechanism that it does
+    not have, a token endpoint that is down or refuses, a missing right on a topic or a group.
+
+    With `--json`: `{"ok", "findings": [{"subject", "level", "text", "hint"}]}`; a level is `ok`, `warning` or `fault`.
     """
     from turnout.cli.checks import check_all
 

@@ -6,7 +6,7 @@ import typer
 from rich.table import Table
 
 from turnout.cli import options, output
-from turnout.cli.app import app
+from turnout.cli.app import app, examples
 
 # The rest of a row is for --json.
 _COLUMNS = {
@@ -23,7 +23,7 @@ _COLUMNS = {
 }
 
 
-@app.command(epilog="Example:  turnout history --limit 5")
+@app.command(epilog=examples("turnout history --limit 5"))
 def history(
     url: options.Url = options.DEFAULT_URL,
     token: options.Token = "",

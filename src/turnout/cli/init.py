@@ -6,11 +6,11 @@ from typing import Annotated
 import typer
 
 from turnout.cli import options, output
-from turnout.cli.app import app
+from turnout.cli.app import app, examples
 from turnout.errors import TurnoutError
 
 
-@app.command(epilog="Example:  turnout init && turnout check -c turnout.yaml")
+@app.command(epilog=examples("turnout init && turnout check -c turnout.yaml", "turnout init /etc/turnout --force"))
 def init(
     path: Annotated[Path, typer.Argument(help="The file to write, or a folder for it.")] = Path("turnout.yaml"),
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,

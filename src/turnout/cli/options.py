@@ -19,16 +19,31 @@ def _remember_json(context: typer.Context, value: bool) -> bool:
     return value
 
 
-Json = Annotated[bool, typer.Option("--json", callback=_remember_json, help="Print JSON.")]
-Url = Annotated[str, typer.Option("--url", envvar="TURNOUT_URL", help="The server's address.")]
+Json = Annotated[
+    bool,
+    typer.Option(
+        "--json",
+        callback=_remember_json,
+        help="Print JSON on standard output: one document, or one line for each change.",
+    ),
+]
+Url = Annotated[str, typer.Option("--url", envvar="TURNOUT_URL", help="The server.")]
 Token = Annotated[
     str,
-    typer.Option("--token", envvar="TURNOUT_TOKEN", help="The token, where the server wants one.", show_default=False),
+    typer.Option(
+        "--token",
+        envvar="TURNOUT_TOKEN",
+        help="The token, where the server has access:; better in the environment, where others do not see it.",
+        show_default=False,
+    ),
 ]
 Config = Annotated[str, typer.Option("--config", "-c", help="The configuration file.")]
 Table = Annotated[str, typer.Argument(help="The table; NAME@7 is generation 7 of it.", show_default=False)]
 Where = Annotated[
-    list[str] | None, typer.Option(help="Rows to keep: 'column operator value'; repeatable.", show_default=False)
+    list[str] | None,
+    typer.Option(
+        help="Rows to keep, as 'column operator value'; given several times, all must hold.", show_default=False
+    ),
 ]
 
 

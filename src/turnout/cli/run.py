@@ -9,23 +9,31 @@ from typing import Annotated, Literal
 import typer
 
 from turnout.cli import options
-from turnout.cli.app import app
+from turnout.cli.app import app, examples
 
 
-@app.command(epilog="Example:  turnout run -c turnout.yaml")
+@app.command(epilog=examples("turnout run -c turnout.yaml", "turnout run -c turnout.yaml --host 0.0.0.0 --insecure"))
 def run(
     config: options.Config = "turnout.yaml",
-    host: Annotated[str, typer.Option(help="Instead of server.host.", show_default=False)] = "",
+    host: Annotated[str, typer.Option(help="Instead of server.host of the file.", show_default=False)] = "",
     port: Annotated[
         int | None,
-        typer.Option(min=0, max=65535, help="Instead of server.port; 0 takes a free one.", show_default=False),
+        typer.Option(
+            min=0, max=65535, help="Instead of server.port of the file; 0 takes a free one.", show_default=False
+        ),
     ] = None,
-    insecure: Annotated[bool, typer.Option("--insecure", help="Serve other machines without tokens.")] = False,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Serve addresses other than loopback without tokens.")
+    ] = False,
     log_format: Annotated[
-        Literal["text", "json"] | None, typer.Option(help="Instead of log.format.", show_default=False)
+        Literal["text", "json"] | None,
+        typer.Option(help="Instead of log.format of the file: text, or json, one object a line.", show_default=False),
     ] = None,
 ) -> None:
-    """Run the orchestrator and the web page until Ctrl-C."""
+    """Run the orchestrator and the web page until Ctrl-C or SIGTERM.
+
+    What the file says: docs/reference/configuration.md.
+    """
     from turnout.config import load
     from turnout.config.settings import LogFormat
     from turnout.logs import log_to_stderr

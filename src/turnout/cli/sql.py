@@ -6,22 +6,31 @@ from typing import Annotated, Literal
 import typer
 
 from turnout.cli import options, output
-from turnout.cli.app import app
+from turnout.cli.app import app, examples
 
 
-@app.command(epilog="Example:  turnout sql 'select accountType, avg(age) from final_ui group by all'")
+@app.command(
+    epilog=examples(
+        "turnout sql 'select accountType, avg(age) from final_ui group by all'",
+        "turnout sql 'select * from final_ui where balance > 100' --format parquet --limit 10000 > rich.parquet",
+        "turnout sql - < question.sql",
+    )
+)
 def sql(
     text: Annotated[str, typer.Argument(metavar="SELECT", help="One SELECT; - reads it from standard input.")],
     form: Annotated[
         Literal["table", "json", "csv", "arrow", "parquet"],
-        typer.Option("--format", help="What to print; files go to standard output."),
+        typer.Option("--format", help="table, or json, csv, arrow, parquet: these go to standard output as they are."),
     ] = "table",
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many rows.")] = 1_000,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many rows, at most 10000.")] = 1_000,
     url: options.Url = options.DEFAULT_URL,
     token: options.Token = "",
     json: options.Json = False,
 ) -> None:
-    """Run one SELECT over the published tables, of one moment."""
+    """Run one SELECT over the published tables, of one moment.
+
+    It is DuckDB's SQL. Who may send it: `access.sql` in docs/reference/configuration.md#access.
+    """
     asked = sys.stdin.read() if text == "-" else text
     with options.connected(url, token) as client:
         if form != "table" and form != "json" and not json:

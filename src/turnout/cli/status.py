@@ -7,12 +7,12 @@ from rich.panel import Panel
 from rich.table import Table
 
 from turnout.cli import options, output
-from turnout.cli.app import app
+from turnout.cli.app import app, examples
 
 _STATE_STYLES = {"live": "green", "running": "green", "failed": "red", "rejected": "red"}
 
 
-@app.command(epilog="Example:  turnout status --json")
+@app.command(epilog=examples("turnout status", "turnout status --json"))
 def status(url: options.Url = options.DEFAULT_URL, token: options.Token = "", json: options.Json = False) -> None:
     """Show what is published: topics, join, generation, state, lag, and the progress of a swap."""
     with options.connected(url, token) as client:

@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.text import Text
 
 from turnout.cli import options, output
-from turnout.cli.app import app
+from turnout.cli.app import app, examples
 
 if TYPE_CHECKING:
     from turnout.client import Client, Summary, SummaryOptions
@@ -20,20 +20,42 @@ _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _GROUPS = 30
 
 
-@app.command(epilog="Example:  turnout summary final_ui --by accountType --values 'count,sum(balance)' --sort=-count")
+@app.command(
+    epilog=examples(
+        "turnout summary final_ui --by accountType",
+        "turnout summary final_ui --by age:10 --values 'count,avg(balance),p95(balance)' --where 'age >= 30' --live",
+        "turnout summary bad_records --by topic,reason --sort=-count --json",
+    )
+)
 def summary(
     table: options.Table,
-    by: Annotated[str, typer.Option(help="Columns to group by: accountType, age:10, ts:1m.", show_default=False)] = "",
-    values: Annotated[str, typer.Option(help="count, sum(column), avg, min, max, p95 and others.")] = "count",
+    by: Annotated[
+        str,
+        typer.Option(
+            help="Up to three columns; age:10 makes bins of a number, ts:1m of a time.  [default: one group]",
+            show_default=False,
+        ),
+    ] = "",
+    values: Annotated[
+        str, typer.Option(help="count, and functions of columns: sum(balance), avg, min, max, p95 and others.")
+    ] = "count",
     where: options.Where = None,
     sort: Annotated[str, typer.Option(help="Columns to sort by; -count is descending.", show_default=False)] = "",
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many groups.")] = _GROUPS,
-    live: Annotated[bool, typer.Option("--live", help="Again whenever it changes, until Ctrl-C.")] = False,
+    live: Annotated[
+        bool,
+        typer.Option(
+            "--live", help="Again whenever it changes, through swaps, until Ctrl-C; with --json one line each time."
+        ),
+    ] = False,
     url: options.Url = options.DEFAULT_URL,
     token: options.Token = "",
     json: options.Json = False,
 ) -> None:
-    """Show groups of a table: counts, sums, averages, percentiles, with bars for the first value."""
+    """Show groups of a table: counts, sums, averages, percentiles, with bars for the first value.
+
+    All functions: docs/reference/http.md#summaries.
+    """
     asked: SummaryOptions = {"by": by or (), "values": values, "where": where or (), "sort": sort or (), "limit": limit}
     with options.connected(url, token) as client:
         if live:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from turnout.cli import options, output
-from turnout.cli.app import app
+from turnout.cli.app import app, examples
 from turnout.errors import TurnoutError
 from turnout.plan.control import join_field, topic_field
 
@@ -19,10 +19,16 @@ ExpectedOption = Annotated[
 RequestOption = Annotated[
     str, typer.Option("--request-id", help="Your name for this request, shown with its outcome.", show_default=False)
 ]
-NoWaitOption = Annotated[bool, typer.Option("--no-wait", help="Do not wait for the outcome.")]
+NoWaitOption = Annotated[bool, typer.Option("--no-wait", help="Return when the request is taken, without its outcome.")]
 
 
-@app.command(epilog="Example:  turnout swap --users users2 --accounts accounts2 --join inner")
+@app.command(
+    epilog=examples(
+        "turnout swap --users users2 --accounts accounts2 --join inner",
+        "turnout swap --topic users=users2 --start earliest --dry-run",
+        "turnout swap --join left --expected-generation 7 --request-id deploy-42",
+    )
+)
 def swap(
     users: Annotated[str, typer.Option(help="The topic of the source users.", show_default=False)] = "",
     accounts: Annotated[str, typer.Option(help="The topic of the source accounts.", show_default=False)] = "",
@@ -51,9 +57,10 @@ def swap(
     token: options.Token = "",
     json: options.Json = False,
 ) -> None:
-    """Move the tables to other topics, or to another join, without a break.
+    """Move the tables to other topics, or to another join, without a break; wait for the outcome.
 
-    What you leave out stays as it is. Exit code 1 when the request is rejected, fails or is superseded.
+    What you leave out stays as it is. Exit code 1 when the outcome is `rejected`, `failed` or `superseded`. What each
+    field means: docs/reference/control.md.
     """
     topics = {"users": users, "accounts": accounts} | dict(map(_source_topic, topic or ()))
     message: dict[str, Any] = {topic_field(source): name for source, name in topics.items() if name}
@@ -69,7 +76,7 @@ def swap(
         _finish(client.control(message, wait=not no_wait), json, wait=not no_wait)
 
 
-@app.command(epilog="Example:  turnout rollback --expected-generation 7")
+@app.command(epilog=examples("turnout rollback", "turnout rollback --expected-generation 7"))
 def rollback(
     expected_generation: ExpectedOption = None,
     request_id: RequestOption = "",
@@ -78,7 +85,10 @@ def rollback(
     token: options.Token = "",
     json: options.Json = False,
 ) -> None:
-    """Go back to the previous plan; at once while its generation still lingers."""
+    """Go back to the previous plan.
+
+    At once while its generation still lingers, by an ordinary build later.
+    """
     with options.connected(url, token) as client:
         answer = client.rollback(_request(request_id, expected_generation), wait=not no_wait)
         _finish(answer, json, wait=not no_wait)

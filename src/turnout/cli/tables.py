@@ -3,12 +3,12 @@
 from rich.table import Table
 
 from turnout.cli import options, output
-from turnout.cli.app import app
+from turnout.cli.app import app, examples
 
 
-@app.command(epilog="Example:  turnout tables --json")
+@app.command(epilog=examples("turnout tables", "turnout tables --json"))
 def tables(url: options.Url = options.DEFAULT_URL, token: options.Token = "", json: options.Json = False) -> None:
-    """List the tables: columns, row count, generation, version."""
+    """List the tables: columns with their types, row count, generation, version."""
     with options.connected(url, token) as client:
         found = client.tables()
     if json:

@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.text import Text
 
 from turnout.cli import options, output
-from turnout.cli.app import app
+from turnout.cli.app import app, examples
 
 if TYPE_CHECKING:
     from turnout.client import Client, State, Window, WindowOptions, WindowSubscription
@@ -25,22 +25,42 @@ _JSON_ROWS = 100
 _LOOK_SECONDS = 0.25
 
 
-@app.command(epilog="Example:  turnout watch final_ui --where 'age >= 30' --sort=-balance --columns name,balance")
+@app.command(
+    epilog=examples(
+        "turnout watch final_ui",
+        "turnout watch final_ui --where 'age >= 30' --sort=-balance,name --columns name,balance --limit 10",
+        "turnout watch orchestrator_logs --sort=-ts",
+    )
+)
 def watch(
     table: options.Table,
     where: options.Where = None,
     sort: Annotated[str, typer.Option(help="Columns to sort by; -age is descending.", show_default=False)] = "",
     limit: Annotated[
-        int | None, typer.Option(min=1, max=10_000, help="How many rows.  [default: what fits]", show_default=False)
+        int | None,
+        typer.Option(
+            min=1,
+            max=10_000,
+            help="How many rows.  [default: what fits the terminal; 100 with --json]",
+            show_default=False,
+        ),
     ] = None,
     columns: Annotated[str, typer.Option(help="Columns to show: name,age.", show_default=False)] = "",
     url: options.Url = options.DEFAULT_URL,
     token: options.Token = "",
     json: options.Json = False,
 ) -> None:
-    """Watch a table live; Ctrl-C ends it. With --json: one line for each changed window.
+    """Watch a table live; Ctrl-C ends it.
 
-    Where the output is no terminal, every change prints the window below the last one.
+    Rows come over the live connection as they change. Changed cells and new rows stand out. The header has the
+    generation, the version, the number of rows and the state of the connection; a swap only changes the header and the
+    rows. While the server is away the last rows stay, and it goes on when the server is back. Another size of the
+    terminal shows more or fewer rows. Ctrl-C ends it, with exit code 0; an unknown table, a wrong `--where` or a token
+    that is not taken end it with the server's error and exit code 1.
+
+    Where the output is no terminal, every change prints the window below the last one. With `--json` each changed
+    window is one line, in the shape of `GET /api/tables/{name}/rows`; one that did not change while the server was away
+    is not printed again.
     """
     view: WindowOptions = {"where": where or (), "sort": sort or (), "columns": columns or ()}
     try:

@@ -2,18 +2,15 @@
 
 from turnout.config.auth import AuthSettings, RegistrySettings
 from turnout.config.loading import default_text, load, parse
+from turnout.config.server import AccessSettings, Role, SqlAccess, TokenSettings
 from turnout.config.settings import (
-    AccessSettings,
     Delivery,
     Format,
     KafkaSettings,
-    Role,
     Settings,
     SinkSettings,
     SourceSettings,
     SparkSettings,
-    SqlAccess,
-    TokenSettings,
 )
 
 __all__ = [

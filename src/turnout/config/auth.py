@@ -107,11 +107,18 @@ class OAuthSettings(Section):
     """Where tokens come from: an OpenID provider's token endpoint, by the client credentials grant."""
 
     token_endpoint: Annotated[str, _url("https://login.example.com/oauth2/token", "client_id and client_secret")]
+    """The OpenID provider's token endpoint, a URL."""
     client_id: str
+    """The name of the client there."""
     client_secret: SecretStr
+    """The client's secret, such as `"${NAME}"` or `{file: PATH}`."""
     scope: str | None = None
+    """The scope that is asked for; several with spaces."""
     extensions: Annotated[dict[str, str], AfterValidator(_extensions)] = Field(default_factory=dict)
+    """SASL extensions for the broker, such as `{logicalCluster: lkc-1, identityPoolId: pool-1}`; for Confluent
+    Cloud's registry `{logicalCluster: lsrc-1, identityPoolId: pool-1}`."""
     ca_file: Located | None = None
+    """PEM file of the authority of the token endpoint; without it, the system's."""
 
     def token_request(self) -> dict[str, Any]:
         """A request for a token by the client credentials grant, as the arguments of `httpx.post`."""
@@ -127,19 +134,33 @@ class AuthSettings(Section):
     """How Turnout's Kafka clients prove who they are, and how they know the brokers."""
 
     protocol: Protocol
+    """`PLAINTEXT`, `SSL`, `SASL_PLAINTEXT` or `SASL_SSL`."""
     mechanism: Mechanism | None = None
+    """With SASL: `PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512` or `OAUTHBEARER`."""
     username: str | None = None
+    """With PLAIN and SCRAM: the name of the user."""
     password: SecretStr | None = None
+    """With PLAIN and SCRAM: the password, such as `"${NAME}"` or `{file: PATH}`."""
     oauth: OAuthSettings | None = None
+    """With OAUTHBEARER: where tokens come from, by the client credentials grant."""
     ca_file: Located | None = None
+    """With SSL: PEM file of the authority that signed the brokers' certificates; without it, the system's."""
     truststore_file: Located | None = None
+    """Instead of `ca_file`: a JKS or PKCS#12 trust store."""
     truststore_password: SecretStr | None = None
+    """The password of the trust store."""
     certificate_file: Located | None = None
+    """With SSL: PEM file of Turnout's own certificate, with its chain."""
     key_file: Located | None = None
+    """PEM file of the private key of that certificate, PKCS#8; without it, the key is in `certificate_file`."""
     keystore_file: Located | None = None
+    """Instead of `certificate_file` and `key_file`: a PKCS#12 key store."""
     keystore_password: SecretStr | None = None
+    """The password of the key store."""
     key_password: SecretStr | None = None
+    """The password of the private key, where it has one."""
     verify_hostname: bool = True
+    """With SSL: whether the brokers' certificates must be for the names that are connected to."""
 
     @property
     def sasl(self) -> bool:
@@ -154,13 +175,21 @@ class RegistryAuthSettings(Section):
     """How Turnout proves who it is to a schema registry, and how it knows the registry; names as for Kafka."""
 
     username: str | None = None
+    """The name of the user."""
     password: SecretStr | None = None
+    """The password, such as `"${NAME}"` or `{file: PATH}`."""
     token: SecretStr | None = None
+    """A bearer token, such as `"${NAME}"` or `{file: PATH}`."""
     oauth: OAuthSettings | None = None
+    """A token of an OpenID provider, by the client credentials grant."""
     ca_file: Located | None = None
+    """With https: PEM file of the authority that signed the registry's certificate; without it, the system's."""
     certificate_file: Located | None = None
+    """With https: PEM file of Turnout's own certificate."""
     key_file: Located | None = None
+    """PEM file of the private key of that certificate; without it, the key is in `certificate_file`."""
     key_password: SecretStr | None = None
+    """The password of the private key, where it has one."""
 
 
 class RegistrySettings(Section):
@@ -171,7 +200,9 @@ class RegistrySettings(Section):
         _url("https://registry.example.com", "auth.username and auth.password"),
         AfterValidator(lambda url: url.rstrip("/")),
     ]
+    """The address of the registry, with the path of Confluent's interface, such as `http://registry:8080/apis/ccompat/v7`."""
     auth: RegistryAuthSettings | None = None
+    """How to get in, by one of `username`, `token` and `oauth`, and whom to trust."""
 
 
 def rendered_names(auth: AuthSettings) -> list[str]:

@@ -13,8 +13,8 @@ from pydantic import BaseModel, ValidationError
 
 from turnout.config.auth import Faults, RegistrySettings, auth_faults, registry_faults, rendered_names
 from turnout.config.config_errors import SettingPath, did_you_mean
+from turnout.config.server import AccessSettings
 from turnout.config.settings import (
-    AccessSettings,
     ControlSettings,
     Format,
     KafkaSettings,

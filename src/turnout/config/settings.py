@@ -1,31 +1,38 @@
 """The settings of turnout.yaml as types, with their defaults.
 
-Each is checked by itself here; how they fit together is `checks.py`, and reading them `loading.py`.
+The text below a setting is its meaning in docs/reference/configuration.md, which `make reference` writes; a default
+that is no value ends it. Kinds of values are `values.py`, how settings fit together is `checks.py`, and reading them
+`loading.py`.
 """
 
-import ipaddress
-import re
-from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    PlainValidator,
-    PrivateAttr,
-    SecretStr,
-    ValidationInfo,
-    model_validator,
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr
+
+from turnout.config.auth import AuthSettings, Located, RegistrySettings, Section
+from turnout.config.server import AccessSettings, ServerSettings
+from turnout.config.values import (
+    Addresses,
+    Column,
+    JoinName,
+    MemorySize,
+    Names,
+    NonEmpty,
+    Properties,
+    Seconds,
+    SharedFolder,
+    StartAt,
+    Topic,
+    TopicPattern,
+    Whole,
+    number,
+    several,
+    text_of,
 )
-
-from turnout.config import config_errors
-from turnout.config.auth import AuthSettings, Located, RegistrySettings, Section, located
-from turnout.plan.columns import ColumnType
-from turnout.plan.joins import Duplicates, Join, parse_join
-from turnout.plan.plan import Start, parse_topic
+from turnout.plan.joins import Duplicates, Join
+from turnout.plan.plan import Start
 
 
 class Rows(StrEnum):
@@ -48,100 +55,17 @@ class LogFormat(StrEnum):
     JSON = "json"
 
 
-class Role(StrEnum):
-    """What a token may do: look, or also swap."""
-
-    VIEWER = "viewer"
-    OPERATOR = "operator"
-
-
-def _number(value: object) -> object:
-    if isinstance(value, bool):  # Python's true is a 1, a file's is a mistake
-        raise ValueError(f"must be a number, got {config_errors.describe(value)}")  # noqa: TRY004
-    return value
-
-
-def _text_of(pattern: str, rule: str) -> AfterValidator:
-    """A validator that wants the whole text to match; `rule` says that to people."""
-    compiled = re.compile(pattern, re.IGNORECASE)
-
-    def check(text: str) -> str:
-        if compiled.fullmatch(text):
-            return text
-        raise ValueError(f"must {rule}, got {config_errors.describe(text)}")
-
-    return AfterValidator(check)
-
-
-def _parsed_by(parse: Any) -> PlainValidator:
-    """A validator for values that are written as text and have a parser."""
-
-    def check(value: object) -> object:
-        if isinstance(value, ColumnType | Join):
-            return value
-        if not isinstance(value, str):
-            raise ValueError(f"must be text, got {config_errors.describe(value)}")  # noqa: TRY004
-        return parse(value)
-
-    return PlainValidator(check)
-
-
-def _network(text: str) -> str:
-    try:
-        return str(ipaddress.ip_network(text))
-    except ValueError:
-        shown = config_errors.describe(text)
-        raise ValueError(f"must look like 10.0.0.5 or 10.0.0.0/24, got {shown}") from None
-
-
-def _several(value: object) -> object:
-    """One name, or a list of names."""
-    return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
-
-
-def _properties(value: object) -> object:
-    """Raw properties as text: `true` and `10` need no quotes there."""
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping):
-        return value
-    scalar = bool | int | float
-    return {name: config_errors.describe(item) if isinstance(item, scalar) else item for name, item in value.items()}
-
-
-def _shared(text: str, info: ValidationInfo) -> str:
-    """A path like any other, unless it is a URL."""
-    return text if "://" in text else str(located(Path(text), info))
-
-
-_ADDRESS = r"(\[[0-9a-f:.]+\]|[^\s,:\[\]]+):[0-9]{1,5}"
-Addresses = Annotated[str, _text_of(rf"{_ADDRESS}(\s*,\s*{_ADDRESS})*", "look like host:9092 or host1:9092,host2:9092")]
-_SITE = r"https?://(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:[0-9]{1,5})?"
-Origin = Annotated[str, _text_of(_SITE, "look like https://app.example or http://localhost:4200, without a path")]
-Network = Annotated[str, AfterValidator(_network)]
-NonEmpty = Annotated[str, _text_of(r"(?s:.*\S.*)", "not be empty")]
-SharedFolder = Annotated[NonEmpty, AfterValidator(_shared)]
-Topic = Annotated[str, AfterValidator(parse_topic)]
-_SIGNS = "be a topic name in which * stands for any signs and ? for one, such as users-*"
-TopicPattern = Annotated[str, _text_of(r"[A-Za-z0-9._*?-]{1,249}", _SIGNS)]
-Column = Annotated[ColumnType, _parsed_by(ColumnType.parse)]
-JoinName = Annotated[Join, _parsed_by(parse_join)]
-StartAt = Annotated[Start, PlainValidator(Start.parse)]
-Names = Annotated[tuple[str, ...], BeforeValidator(_several)]
-Whole = Annotated[int, BeforeValidator(_number)]
-Seconds = Annotated[float, BeforeValidator(_number), Field(ge=0, allow_inf_nan=False)]
-MemorySize = Annotated[str, _text_of(r"[0-9]*\.?[0-9]+ ?[kmgt]i?b", "look like 2GB or 512MiB")]
-# Not in repr: raw properties can hold secrets.
-Properties = Annotated[dict[str, str], BeforeValidator(_properties), Field(repr=False)]
-
-
 class KafkaSettings(Section):
     """One cluster: where it is and how to get in."""
 
     bootstrap_servers: Addresses = "localhost:9092"
+    """Where the cluster is: `host:port`, several with commas."""
     auth: AuthSettings | None = None
+    """Security of the connection; without it, `PLAINTEXT`."""
     properties: Properties = Field(default_factory=dict)
+    """Further client properties by their Java names; see docs/reference/configuration.md#kafka-properties."""
     librdkafka_properties: Properties = Field(default_factory=dict)
+    """Further client properties by librdkafka's names, for librdkafka alone."""
 
     def inheriting(self, base: "KafkaSettings") -> "KafkaSettings":
         """These settings, with those of `base` where the file gives none; raw properties belong to their `auth`."""
@@ -157,37 +81,66 @@ class ControlSettings(Section):
     """Where control messages come from and outcomes go."""
 
     topic: Topic = "control"
+    """Where control messages come from; always read from its earliest record."""
     ack_topic: Topic | None = None
-    topics: Annotated[tuple[TopicPattern, ...], BeforeValidator(_several)] = ()
+    """Where the outcome of each control message is written."""
+    topics: Annotated[tuple[TopicPattern, ...], BeforeValidator(several)] = ()
+    """Patterns (`*` any signs, `?` one) of the topics that messages may name, besides those of the file; none: all. In
+    any case no source may read the control topic, `control.ack_topic`, `dead_letter_topic`, the topic of a sink, or a
+    topic whose name
+    begins with `__`. Default: none."""
     kafka: KafkaSettings | None = None
+    """The cluster of the control topic, or the identity there, where they are others. Default: as `kafka`."""
 
 
 class SourceSettings(Section):
     """One topic and the table that shows it."""
 
     topic: Topic
+    """The topic at first; control messages change it by the field `NAMETopic`."""
     table: str
+    """The table that shows it."""
     key: str
+    """The column that views join on; not `float` or `double`."""
     columns: dict[str, Column]
+    """`column: type`; types are `string`, `boolean`, `int32`, `int64`, `float`, `double`, `decimal(p,s)`, `date`,
+    `timestamp` (docs/reference/columns.md); no name starts with `_`."""
     format: Format = Format.JSON
+    """What the values are: `json`, `avro` or `protobuf`; see docs/how-to/formats.md."""
     schema_file: Located | None = None
+    """A file with the schema of records that carry no schema id: `.avsc`, or `.proto`."""
     message: NonEmpty | None = None
+    """Which message of a `.proto` file the records are. Default: the first."""
     rows: Rows = Rows.ALL
-    max_rows: Annotated[int, BeforeValidator(_number), Field(ge=1)] | None = None
+    """`all`: every record is a row; `latest`: the newest record of each key is."""
+    max_rows: Annotated[int, BeforeValidator(number), Field(ge=1)] | None = None
+    """With `rows: all`: only the newest so many are kept."""
     start: StartAt | None = None
+    """Where this source starts to be read. Default: as `start`."""
 
 
 class ViewSettings(Section):
     """A table over sources that share a key: a join of them, or somebody's own Spark SQL."""
 
     on: str
+    """The key column of all its sources, of one type."""
     left: str | None = None
+    """The source that comes first. Default: required, unless there is `sql`."""
     right: Names = ()
+    """Another source, or a list of sources that are joined one after the other. Default: required, unless there is
+    `sql`."""
     join: JoinName = Join.LEFT
+    """`left`, `natural`, `inner`, `right`, `full`, `semi` or `anti`; control messages change it by `joinType`, or
+    `NAMEJoinType`."""
     duplicates: Duplicates = Duplicates.LATEST
+    """Of right rows with one key, take the newest (`latest`) or `all`; `inner` takes all in any case."""
     sources: Names = ()
+    """The sources that it reads. Default: required with `sql`."""
     sql: Annotated[NonEmpty, AfterValidator(lambda text: text.strip().rstrip(";").rstrip())] | None = None
+    """Instead of a join: your own Spark SQL over `sources`, whose rows belong to one key each; see
+    docs/how-to/views.md."""
     columns: dict[str, Column] = Field(default_factory=dict)
+    """`column: type` of what it selects, the key among them. Default: required with `sql`."""
 
     @property
     def read(self) -> tuple[str, ...]:
@@ -203,96 +156,77 @@ class Delivery(StrEnum):
 
 
 class SinkSettings(Section):
-    """A table whose changes are written to a topic."""
+    """A table whose changes are written to a topic; see docs/how-to/sinks.md."""
 
     table: str
+    """The table of a source or a view."""
     topic: Topic
+    """The topic, which nothing else of the file may use; best with `cleanup.policy=compact`."""
     format: Format = Format.JSON
+    """What the values are: `json`, or `avro` with the schema registry of the file."""
     delivery: Delivery = Delivery.EXACTLY_ONCE
+    """`exactly_once` in Kafka's transactions, or `at_least_once` without them."""
     max_waiting_rows: Whole = Field(200_000, ge=1)
+    """How many changed rows are kept for a sink that is behind; beyond, it writes the difference between topic and
+    table."""
 
 
 class SwapSettings(Section):
     """How long a build may take, and how long a replaced generation stays."""
 
     linger_seconds: Seconds = 8.0
+    """How long a replaced generation stays ready for an immediate rollback."""
     max_linger_generations: Whole = Field(2, ge=0)
+    """How many of them stay at most."""
     catch_up_timeout_seconds: Seconds = Field(600.0, gt=0)
-
-
-class ServerSettings(Section):
-    """Where viewers connect, how many, and how much of the server one client may have."""
-
-    host: NonEmpty = "127.0.0.1"
-    port: Whole = Field(10000, ge=0, le=65535)
-    allowed_origins: tuple[Origin, ...] = ()
-    trusted_proxies: tuple[Network, ...] = ()
-    max_connections: Whole = Field(1000, ge=1)
-    max_connections_per_client: Whole = Field(500, ge=1)
-    max_viewers: Whole = Field(500, ge=1)
-    max_viewers_per_client: Whole = Field(100, ge=1)
-    max_subscriptions_per_client: Whole = Field(1000, ge=1)
-    max_reads: Whole = Field(16, ge=1)
-    max_reads_per_client: Whole = Field(4, ge=1)
-    query_timeout_seconds: Seconds = Field(30.0, gt=0)
-    max_answer_megabytes: Whole = Field(64, ge=1)
-    sql_memory_limit: MemorySize = "512MB"
-    max_held_megabytes_per_client: Whole = Field(512, ge=1)
-    max_download_megabytes_per_client: Whole = Field(4096, ge=1)
-
-    @model_validator(mode="after")
-    def _viewers_fit(self) -> Self:
-        if self.max_viewers > self.max_connections:
-            shown = f"max_viewers is {self.max_viewers}, more than max_connections ({self.max_connections})"
-            raise ValueError(f"{shown}; raise the one or lower the other")
-        return self
-
-
-class TokenSettings(Section):
-    """One token, here or in a file, and what its bearer may do."""
-
-    name: NonEmpty
-    role: Role
-    token: SecretStr | None = None
-    token_file: Located | None = None
-
-
-class SqlAccess(StrEnum):
-    """Who may send SELECTs of their own."""
-
-    OPERATOR = "operator"
-    VIEWER = "viewer"
-    OFF = "off"
-
-
-class AccessSettings(Section):
-    """Who may connect, and what for."""
-
-    tokens: tuple[TokenSettings, ...]
-    # YAML reads a bare `off` as false.
-    sql: Annotated[SqlAccess, BeforeValidator(lambda given: "off" if given is False else given)] = SqlAccess.OPERATOR
+    """How long a new generation may take to catch up before the swap fails."""
 
 
 class SparkSettings(Section):
+    """Where Spark runs, and with what."""
+
     master: NonEmpty = "local[*]"
+    """Any Spark master: `local[*]`, `spark://host:7077`, `yarn`, `k8s://https://host:443`; see
+    docs/how-to/cluster.md."""
     conf: Properties = Field(default_factory=dict)
-    driver_memory: Annotated[str, _text_of(r"[1-9][0-9]*[kmgt]b?", "look like 2g or 512m")] = "1g"
+    """Further Spark properties."""
+    driver_memory: Annotated[str, text_of(r"[1-9][0-9]*[kmgt]b?", "look like 2g or 512m")] = "1g"
+    """Memory of Spark's driver."""
     max_records_per_batch: Whole = Field(250_000, ge=1)
+    """The most records that one batch reads."""
     ship_packages: bool = True
+    """On a cluster: send the Python packages that executors need; `false` where their Python has pyarrow and numpy,
+    and what the formats of the sources need."""
     shared_dir: SharedFolder | None = None
+    """On a cluster: a path mounted on all hosts, or a URL that Spark knows (`hdfs:`, `s3a:`), for checkpoints and the
+    files of views being built; without it they are in `data_dir`, and rows are sent."""
 
 
 class StoreSettings(Section):
+    """Memory of the store, and how many rows Turnout's own tables keep."""
+
     memory_limit: MemorySize = "2GB"
+    """Memory of the store, before it spills to disk."""
     log_rows: Whole = Field(10_000, ge=1)
+    """How many rows of `orchestrator_logs` are kept."""
     control_rows: Whole = Field(10_000, ge=1)
+    """How many rows of `control_raw` are kept; a message without an outcome, or whose outcome is not acknowledged yet,
+    stays in any case."""
     swap_rows: Whole = Field(10_000, ge=1)
+    """How many rows of `swaps` are kept."""
     bad_rows: Whole = Field(100_000, ge=1)
-    keep_days: Annotated[float, BeforeValidator(_number), Field(gt=0, le=36_500)] | None = None
+    """How many rows of `bad_records` each generation keeps, the newest."""
+    keep_days: Annotated[float, BeforeValidator(number), Field(gt=0, le=36_500)] | None = None
+    """Rows of `orchestrator_logs`, `control_raw` and `swaps` that are older go too. A control message is as old as its
+    arrival. Followers see all of this as deletes."""
 
 
 class LogSettings(Section):
+    """The log of the process."""
+
     format: LogFormat = LogFormat.TEXT
+    """How the log on standard error is written: `text`, or `json`, one object a line; see
+    docs/how-to/monitoring.md#logs."""
 
 
 def default_sources() -> dict[str, Any]:
@@ -315,18 +249,30 @@ class Settings(Section):
     kafka: KafkaSettings = Field(default_factory=KafkaSettings)
     control: ControlSettings = Field(default_factory=ControlSettings)
     schema_registry: RegistrySettings | None = None
+    """Where schemas of Avro and Protobuf are; see docs/how-to/formats.md."""
     sources: dict[str, SourceSettings] = Field(default_factory=default_sources, validate_default=True)
+    """The topics that are shown, each under a name that you choose. Default: `users` and `accounts`, as in the file
+    below."""
     views: dict[str, ViewSettings] = Field(default_factory=default_views, validate_default=True)
+    """The tables that are made of sources, each under its own name; `{}` means no view. Default: `final_ui`, as in the
+    file below."""
     sinks: dict[str, SinkSettings] = Field(default_factory=dict)
+    """The tables that are written to topics, each under a name that you choose; see docs/how-to/sinks.md."""
     start: StartAt = Field(default_factory=Start)
+    """Where a generation starts to read: `latest`, `earliest`, or `{timestamp: 2026-01-01T00:00:00Z}` (UTC unless it
+    says otherwise)."""
     dead_letter_topic: Topic | None = None
+    """Where records that cannot be read are copied."""
     swap: SwapSettings = Field(default_factory=SwapSettings)
     server: ServerSettings = Field(default_factory=ServerSettings)
     access: AccessSettings | None = None
+    """Who may connect; without it, everyone who reaches the server may do everything."""
     spark: SparkSettings = Field(default_factory=SparkSettings)
     store: StoreSettings = Field(default_factory=StoreSettings)
     log: LogSettings = Field(default_factory=LogSettings)
     data_dir: Located = Field(Path("turnout-data"), validate_default=True)
+    """Where the store and the checkpoints are; made readable for the user of the process alone (700, its files
+    600)."""
     _secret_variables: frozenset[str] = PrivateAttr(default=frozenset())
 
     @property

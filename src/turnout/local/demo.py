@@ -4,6 +4,8 @@ It owns the order in which these start and stop. The server itself is `service.p
 """
 
 import os
+import shlex
+import shutil
 import signal
 import sys
 import tempfile
@@ -122,8 +124,9 @@ def _show_when_ready(screen: Console, url: str, text: str, stopping: threading.E
 def banner(url: str, bootstrap_servers: str, kept: Path | None) -> str:
     """What to open, and what to try; with Rich's markup."""
     option = "" if url == "http://127.0.0.1:10000" else f" --url {url}"
+    python, turnout = (escape(_called(Path(sys.executable).with_name(name))) for name in ("python", "turnout"))
     message = '{"usersTopic": "users2", "accountsTopic": "accounts2"}'
-    python = (
+    script = (
         f"from confluent_kafka import Producer as P; p = P({{'bootstrap.servers': '{bootstrap_servers}'}}); "
         f"p.produce('{CONTROL}', '{message}'); p.flush()"
     )
@@ -131,21 +134,29 @@ def banner(url: str, bootstrap_servers: str, kept: Path | None) -> str:
         "",
         f"[bold green]Turnout is running.[/] Open [bold cyan]{url}[/]",
         "",
-        f"  Watch       turnout watch final_ui{option}",
-        f"  Swap        turnout swap --users users2 --accounts accounts2{option}",
-        f"  Back        turnout rollback{option}",
-        f"  Ask         turnout status{option}",
+        f"  Watch       {turnout} watch final_ui{option}",
+        f"  Swap        {turnout} swap --users users2 --accounts accounts2{option}",
+        f"  Back        {turnout} rollback{option}",
+        f"  Ask         {turnout} status{option}",
         "",
         f"Or swap by a record on the topic [bold]{CONTROL}[/] of Kafka at [bold]{bootstrap_servers}[/]:",
         "",
         f"  echo '{message}' | kcat -P -b {bootstrap_servers} -t {CONTROL}",
         "",
-        f'  {Path(sys.executable).name} -c "{python.replace(chr(34), chr(92) + chr(34))}"',
+        f'  {python} -c "{script.replace(chr(34), chr(92) + chr(34))}"',
         "",
         f"Data is kept in {escape(str(kept))}" if kept else "Nothing is kept (turnout demo --data DIR keeps it).",
         "Ctrl-C stops everything.",
     ]
     return "\n".join(lines)
+
+
+def _called(program: Path) -> str:
+    """How to call a program in this folder: by its path where the name alone is another one, or none."""
+    found = shutil.which(program.name)
+    if found and Path(found) == program:
+        return program.name
+    return shlex.quote(str(program.relative_to(Path.cwd()) if program.is_relative_to(Path.cwd()) else program))
 
 
 def _done(screen: Console, text: str) -> None:

@@ -110,7 +110,7 @@ def _description(calls: list[CallRoute], services: Services, access: Access) -> 
 
     @Call("/api/openapi.json", "application/json")
     async def describe(_: Request) -> Response:
-        """This document."""
+        """All calls for programs: an OpenAPI 3.1 document."""
         made = await anyio.to_thread.run_sync(body)
         return Response(made, media_type="application/json", headers={"Cache-Control": "no-store"})
 
@@ -123,7 +123,7 @@ def _page(file: Path) -> Callable[[Request], Awaitable[Response]]:
 
     @Call("/", "text/html", errors=("page_not_built",))
     async def page(_: Request) -> Response:
-        """The page."""
+        """The page for people."""
         try:
             html = await anyio.Path(file).read_text(encoding="utf-8")
         except OSError as error:

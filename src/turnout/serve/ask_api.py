@@ -66,7 +66,7 @@ class AskApi:
         file_headers=("generation", "total", "complete"),
     )
     async def sql(self, request: Request) -> Response:
-        """One SELECT over published tables, of one moment."""
+        """The rows of one SELECT of your own over published tables, of one moment."""
         self._check_sql(request.scope)
         body = await bodies.read_body(request, MAX_BODY_BYTES, _SMALLER)
         asked = bodies.checked(body, SqlQuestion, _EXAMPLE)

@@ -55,7 +55,7 @@ class ControlApi:
         method="POST",
     )
     async def control(self, request: Request) -> Response:
-        """Send a control message."""
+        """Send a control message; answers its outcome."""
         return await self._steer(request, await read_body(request, MAX_MESSAGE_BYTES, _FIELDS_HINT))
 
     @Call(
@@ -68,7 +68,7 @@ class ControlApi:
         method="POST",
     )
     async def rollback(self, request: Request) -> Response:
-        """Go back to the previous plan."""
+        """Go back to the previous plan; answers the outcome."""
         return await self._steer(request, _rollback_message(await read_body(request, MAX_MESSAGE_BYTES, _FIELDS_HINT)))
 
     async def _steer(self, request: Request, raw: bytes) -> Response:

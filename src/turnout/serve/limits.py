@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from starlette.types import Scope
 
-from turnout.config.settings import ServerSettings
+from turnout.config.server import ServerSettings
 from turnout.errors import TurnoutError
 
 CLIENT = "turnout.client"

@@ -19,7 +19,7 @@ from turnout.errors import TurnoutError
 from turnout.plan.control import Outcome
 from turnout.plan.own_tables import BOOKS_OF_GENERATION, SHOWN_OF_STORE
 from turnout.store.database import Database
-from turnout.swap.metrics import Metrics
+from turnout.swap.metrics import METRICS, Metrics
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -50,54 +50,46 @@ class _Scrape(Collector):
 
     def _state(self) -> Iterator[Metric]:
         now = self.metrics
-        yield _gauges("turnout_build_info", "The version that runs, as a label", ["version"], {__version__: 1})
-        yield _gauge("turnout_ready", "1 where the tables follow their topics", now.readiness.ready)
-        trouble = {} if now.readiness.ready else {now.readiness.code: 1.0}
-        yield _gauges("turnout_trouble", "1 for the code of /readyz, while it is not ready", ["code"], trouble)
-        yield _gauge("turnout_published_generation", "The number of the published generation", now.published)
-        yield _gauges("turnout_generations", "Living generations", ["state"], now.generations)
+        yield _metric("turnout_build_info", {__version__: 1})
+        yield _metric("turnout_ready", now.readiness.ready)
+        yield _metric("turnout_trouble", {} if now.readiness.ready else {now.readiness.code: 1})
+        yield _metric("turnout_published_generation", now.published)
+        yield _metric("turnout_generations", now.generations)
         if now.building_percent is not None:
-            yield _gauge("turnout_building_percent", "How much of a build is done", now.building_percent)
-        records = {str(number): count for number, count in now.records.items()}
-        yield _counts("turnout_records", "Records that a generation has read", "generation", records)
+            yield _metric("turnout_building_percent", now.building_percent)
+        yield _metric("turnout_records_total", {str(number): count for number, count in now.records.items()})
         lags = {(topic, str(partition)): lag for (topic, partition), lag in now.lags.items()}
-        text = "Records of a partition that the published generation has not read yet"
-        yield _gauges("turnout_lag_records", text, ["topic", "partition"], lags)
-        yield _gauge("turnout_kafka_up", "1 where Kafka answered when it was asked last", now.kafka_answers)
+        yield _metric("turnout_lag_records", lags)
+        yield _metric("turnout_kafka_up", now.kafka_answers)
         if now.newest_record is not None:
-            age = max(0.0, time.time() - now.newest_record / 1000)
-            yield _gauge("turnout_newest_record_age_seconds", "Age of the newest record that is shown", age)
-        text = "1 where messages of the control topic are taken, or there is no such topic"
-        yield _gauge("turnout_control_up", text, now.control_read)
-        yield _gauge("turnout_control_waiting", "Control messages without an outcome yet", now.waiting_messages)
-        yield CounterMetricFamily("turnout_spark_starts", "How often Spark was started", now.spark_starts)
+            yield _metric("turnout_newest_record_age_seconds", max(0.0, time.time() - now.newest_record / 1000))
+        yield _metric("turnout_control_up", now.control_read)
+        yield _metric("turnout_control_waiting", now.waiting_messages)
+        yield _metric("turnout_spark_starts_total", now.spark_starts)
         yield from self._sinks()
-        yield _gauge("turnout_viewers", "Open connections of WS /api/live", self.viewers)
-        yield _gauges("turnout_subscriptions", "Open subscriptions", ["kind"], self.subscriptions)
+        yield _metric("turnout_viewers", self.viewers)
+        yield _metric("turnout_subscriptions", self.subscriptions)
 
     def _sinks(self) -> Iterator[Metric]:
         sinks = self.metrics.sinks
-        up = {sink.name: float(sink.state == "writing") for sink in sinks}
-        yield _gauges("turnout_sink_up", "1 where a sink writes to its topic", ["sink"], up)
+        yield _metric("turnout_sink_up", {sink.name: sink.state == "writing" for sink in sinks})
         versions = {sink.name: sink.waiting_versions for sink in sinks if sink.waiting_versions is not None}
-        yield _gauges(
-            "turnout_sink_waiting_versions", "Versions of its table that a sink has not written yet", ["sink"], versions
-        )
+        yield _metric("turnout_sink_waiting_versions", versions)
         rows = {sink.name: sink.waiting_rows for sink in sinks if sink.waiting_rows is not None}
-        yield _gauges("turnout_sink_waiting_rows", "Rows that wait for a sink, about", ["sink"], rows)
-        written = {sink.name: sink.records for sink in sinks}
-        yield _counts("turnout_sink_records", "Records that a sink has written", "sink", written)
+        yield _metric("turnout_sink_waiting_rows", rows)
+        yield _metric("turnout_sink_records_total", {sink.name: sink.records for sink in sinks})
 
     def _store(self) -> Iterator[Metric]:
         found: list[Metric] = []
         with contextlib.suppress(duckdb.Error, TurnoutError), self.database.read() as cursor:
-            found = [self._rows(cursor), *_swaps(cursor), _control(cursor)]
-        yield _gauge("turnout_store_up", "1 where the store could be read", bool(found))
+            control = _metric("turnout_control_messages_total", _outcomes(cursor, "control_raw", Outcome))
+            found = [self._rows(cursor), *_swaps(cursor), control]
+        yield _metric("turnout_store_up", bool(found))
         size = 0
         for file in (self.database.path, self.database.path.with_suffix(".duckdb.wal")):
             with contextlib.suppress(OSError):
                 size += file.stat().st_size
-        yield _gauge("turnout_store_bytes", "Size of the store's file, and of what is not in it yet", size)
+        yield _metric("turnout_store_bytes", size)
         yield from found
 
     def _rows(self, cursor: duckdb.DuckDBPyConnection) -> Metric:
@@ -105,13 +97,12 @@ class _Scrape(Collector):
         rows = {table: count for table, count in own if table.partition(":")[0] not in BOOKS_OF_GENERATION}
         shared = cursor.execute(_ROWS, ["turnout"]).fetchall()
         rows |= {table: count for table, count in shared if table in SHOWN_OF_STORE[1:]}  # the status is one row
-        return _gauges("turnout_table_rows", "Rows of a table, about: DuckDB's estimate", ["table"], rows)
+        return _metric("turnout_table_rows", rows)
 
 
 def _swaps(cursor: duckdb.DuckDBPyConnection) -> Iterator[Metric]:
     outcomes = (Outcome.APPLIED, Outcome.ROLLED_BACK, Outcome.FAILED)
-    swaps = _outcomes(cursor, "swaps", outcomes)
-    yield _counts("turnout_swaps", "Swaps, since the store was made", "outcome", swaps)
+    yield _metric("turnout_swaps_total", _outcomes(cursor, "swaps", outcomes))
     sums = ", ".join(f"coalesce(sum({column}), 0)" for column in _PHASES.values())
     row = cursor.execute(
         f"SELECT coalesce(sum(count), 0), {sums} FROM (SELECT outcome, 1 AS count, {', '.join(_PHASES.values())} "
@@ -120,15 +111,11 @@ def _swaps(cursor: duckdb.DuckDBPyConnection) -> Iterator[Metric]:
         [Outcome.FAILED.value],
     ).fetchone()
     assert row is not None
-    seconds = SummaryMetricFamily("turnout_swap_seconds", "Seconds of swaps that were made", labels=["phase"])
+    name, defined = "turnout_swap_seconds", METRICS["turnout_swap_seconds"]
+    seconds = SummaryMetricFamily(name, defined.text, labels=defined.labels)
     for phase, total in zip(_PHASES, row[1:], strict=True):
         seconds.add_metric([phase], row[0], total)
     yield seconds
-
-
-def _control(cursor: duckdb.DuckDBPyConnection) -> Metric:
-    messages = _outcomes(cursor, "control_raw", Outcome)
-    return _counts("turnout_control_messages", "Control messages, since the store was made", "outcome", messages)
 
 
 def _outcomes(cursor: duckdb.DuckDBPyConnection, table: str, outcomes: Iterable[Outcome]) -> dict[str, int]:
@@ -140,21 +127,13 @@ def _outcomes(cursor: duckdb.DuckDBPyConnection, table: str, outcomes: Iterable[
     return {outcome.value: dict(found).get(outcome.value, 0) for outcome in outcomes}
 
 
-def _counts(name: str, text: str, label: str, counts: Mapping[str, float]) -> Metric:
-    family = CounterMetricFamily(name, text, labels=[label])
-    for value, count in counts.items():
-        family.add_metric([value], count)
-    return family
-
-
-def _gauge(name: str, text: str, value: float) -> Metric:
-    return GaugeMetricFamily(name, text, float(value))
-
-
-def _gauges(
-    name: str, text: str, labels: list[str], values: Mapping[str, float] | Mapping[tuple[str, str], float]
-) -> Metric:
-    family = GaugeMetricFamily(name, text, labels=labels)
-    for key, value in sorted(values.items()):
-        family.add_metric([key] if isinstance(key, str) else key, value)
+def _metric(name: str, values: float | Mapping[str, float] | Mapping[tuple[str, str], float]) -> Metric:
+    """A gauge or a counter as it is defined: a value, or one for each value of its labels."""
+    defined = METRICS[name]
+    family = (CounterMetricFamily if defined.kind == "counter" else GaugeMetricFamily)(
+        name, defined.text, labels=defined.labels
+    )
+    by_labels = values if isinstance(values, Mapping) else {(): values}
+    for key, value in sorted(by_labels.items()):
+        family.add_metric([key] if isinstance(key, str) else key, float(value))
     return family

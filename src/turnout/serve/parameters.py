@@ -33,33 +33,50 @@ _TEXTS = {"type": "array", "items": {"type": "string"}}
 _FLAG = {"type": "string", "enum": list(FLAGS)}
 _FORMAT = {"type": "string", "enum": list(Format), "default": Format.JSON}
 
-_SORT = Parameter("sort", _TEXTS, "columns, with `-` in front for descending, separated by commas")
-_WHERE = Parameter("where", _TEXTS, "terms `column operator value` that must all hold, separated by commas")
-_FILE = (
-    Parameter("format", _FORMAT, "what to answer"),
-    Parameter("guard", _FLAG, "CSV: true puts ' before texts like formulas"),
+_SORT = Parameter(
+    "sort",
+    _TEXTS,
+    "Columns, with `-` in front for descending: `-age,name`. Nulls are last both ways; ties keep the table's own "
+    "order. Default: the table's own order.",
 )
+_WHERE = Parameter("where", _TEXTS, "Terms `column operator value` that must all hold: `age>=30`; can be repeated.")
+_FILE = (
+    Parameter("format", _FORMAT, "`json`, `csv`, `arrow` (IPC stream) or `parquet`. Default: `json`."),
+    Parameter(
+        "guard",
+        _FLAG,
+        "With `csv`: `true` puts `'` before texts that a spreadsheet takes for a formula. Default: `false`.",
+    ),
+)
+_LIMIT = "{what} to answer, for JSON at most {most}. Default: {default} for JSON, all for files."
 OF_WINDOWS = (
-    Parameter("offset", _WHOLE, "rows to skip"),
-    Parameter("limit", _WHOLE, f"rows to answer; for JSON {DEFAULT_ROWS} unless given, and at most {MAX_JSON_ROWS}"),
+    Parameter("offset", _WHOLE, "Rows to skip. Default: 0."),
+    Parameter("limit", _WHOLE, _LIMIT.format(what="Rows", most=MAX_JSON_ROWS, default=DEFAULT_ROWS)),
     _SORT,
+    Parameter("columns", _TEXTS, "Columns to answer, in this order: `name,age`. Default: all."),
     _WHERE,
-    Parameter("columns", _TEXTS, "columns to answer, in this order, separated by commas"),
     *_FILE,
 )
 OF_SUMMARIES = (
-    Parameter("by", _TEXTS, "columns to group by, at most three; `age:10` and `ts:1m` make bins"),
-    Parameter("values", _TEXTS, "`count`, and functions of columns such as `sum(balance)`; count unless given"),
-    _WHERE,
-    _SORT,
     Parameter(
-        "limit",
-        _WHOLE,
-        f"groups to answer; for JSON {summary.DEFAULT_LIMIT} unless given, and at most {summary.MAX_LIMIT}",
+        "by",
+        _TEXTS,
+        "Up to three columns. `age:10` makes bins of a number, `ts:1m` of a time (`s`, `m`, `h`, `d`; a `date` has "
+        "whole days); a bin is told by its lower end. `_time` is the time of a row's Kafka record, in tables of "
+        "sources. Default: one group of all rows.",
     ),
+    Parameter(
+        "values",
+        _TEXTS,
+        "`count`, and `sum`, `avg`, `min`, `max`, `count`, `count_distinct`, `p50`, `p95`, `p99` of a column: "
+        "`sum(balance)`. At most 20. Default: `count`.",
+    ),
+    _WHERE,
+    Parameter("sort", _TEXTS, "Columns of the answer: `-count`, `-sum(balance)`. Default: the order of the groups."),
+    Parameter("limit", _WHOLE, _LIMIT.format(what="Groups", most=summary.MAX_LIMIT, default=summary.DEFAULT_LIMIT)),
     *_FILE,
 )
-OF_MESSAGES = (Parameter("wait", _FLAG, "false: answer as soon as the message is kept"),)
+OF_MESSAGES = (Parameter("wait", _FLAG, "`false`: answer 202 as soon as the message is kept. Default: `true`."),)
 
 
 def check_parameters(query: QueryParams, taken: Iterable[Parameter] = ()) -> None:

@@ -11,7 +11,7 @@ import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 
-from turnout.config.settings import ServerSettings
+from turnout.config.server import ServerSettings
 from turnout.errors import ERRORS, TurnoutError
 from turnout.plan.times import iso_text
 from turnout.serve import metrics, schemas
@@ -91,7 +91,7 @@ class Api:
 
     @Call("/api/tables", schemas.Tables, errors=READING)
     async def list_tables(self, request: Request) -> Response:
-        """Every table."""
+        """All tables, with their columns."""
         found = await self._answers.read(request, list_tables)
         return json_response({"tables": found})
 
@@ -103,7 +103,7 @@ class Api:
         file_headers=("generation", "version", "total"),
     )
     async def read_rows(self, request: Request) -> Response:
-        """A window of one table, of one moment. `name` is a table, or NAME@7 for generation 7 while it lives."""
+        """A window of one table, of one moment. `name` is a table, or `NAME@7` for generation 7 while it lives."""
         export, window = window_of(request.path_params["name"], request.query_params)
         if export.kind is Format.JSON:
             return await self._json(request, window)
@@ -111,17 +111,17 @@ class Api:
 
     @Call("/api/swaps", schemas.Rows, errors=READING)
     async def list_swaps(self, request: Request) -> Response:
-        """The history, oldest first."""
+        """The history of swaps, oldest first, in the same shape as rows."""
         return await self._json(request, Window("swaps", limit=MAX_JSON_ROWS))
 
     @Call("/api/status", schemas.Status, errors=READING)
     async def read_status(self, request: Request) -> Response:
-        """The status row, and more."""
+        """The status row, and more about now."""
         return json_response(await self._answers.read(request, self._services.status))
 
     @Call("/api/topics", schemas.Topics, errors=(*READING, "kafka_unreachable", "bad_config", "closed"))
     async def list_topics(self, _: Request) -> Response:
-        """The names of topics, without Kafka's own."""
+        """The names of topics to choose from, without Kafka's own (`__...`)."""
         with anyio.move_on_after(_TOPICS_SECONDS):
             names = await self._topic_readers.run(self._services.orchestrator.topics)
             return json_response({"topics": sorted(name for name in names if not name.startswith("__"))})
@@ -133,12 +133,12 @@ class Api:
 
     @Call("/healthz", schemas.Alive)
     async def is_alive(self, _: Request) -> Response:
-        """Whether the process answers."""
+        """200 while the process answers."""
         return json_response({"status": "ok"})
 
     @Call("/readyz", schemas.Ready, errors=("building", *(subject.value[0] for subject in Subject)))
     async def is_ready(self, request: Request) -> Response:
-        """Whether viewers can be sent here."""
+        """200 when viewers can be sent here, else 503; the reason too where a token comes along, or none is needed."""
         found = await self._probes.run(self._services.orchestrator.readiness)
         # A sender without a token gets no addresses, topics or errors.
         trusted = IDENTITY in request.scope
@@ -150,7 +150,7 @@ class Api:
 
     @Call("/metrics", metrics.CONTENT_TYPE, errors=READING)
     async def metrics(self, _: Request) -> Response:
-        """What is measured, for Prometheus."""
+        """What is measured, for Prometheus; see docs/reference/metrics.md."""
         viewers, subscriptions = self._viewers.count, dict(self._viewers.subscriptions)
         body = await self._probes.run(
             lambda: metrics.scrape(

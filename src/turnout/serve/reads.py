@@ -18,7 +18,7 @@ from typing import TypeVar
 
 import duckdb
 
-from turnout.config.settings import ServerSettings
+from turnout.config.server import ServerSettings
 from turnout.errors import TurnoutError
 from turnout.serve.limits import Buckets, Rate, one_less
 from turnout.serve.threads import Threads, Turns

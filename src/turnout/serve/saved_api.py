@@ -47,7 +47,7 @@ class SavedApi:
         method="PUT",
     )
     async def save(self, request: Request) -> Response:
-        """Keep a view under a name, in place of the one before."""
+        """Keep a view under a name, in place of the one before; answers it as it is listed."""
         name = _name(request)
         body = await bodies.read_body(request, MAX_VIEW_BYTES, _SMALLER)
         # Written by the type itself: a value to compare with may be a number of any size.

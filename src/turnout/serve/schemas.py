@@ -27,19 +27,29 @@ class SqlQuestion(Body):
     """One SELECT over published tables; `guard` as for rows."""
 
     sql: str = Field(max_length=MAX_CHARACTERS)
+    """One SELECT, at most 100,000 characters."""
     format: Format = Format.JSON
+    """`json`, `csv`, `arrow` or `parquet`; the headers of a file are `X-Turnout-Generation`, `X-Turnout-Total` and
+    `X-Turnout-Complete` (1 or 0)."""
     limit: int = Field(DEFAULT_ROWS, ge=0, le=MAX_ROWS)
+    """Rows to answer, at most 10000; `complete` is false where there were more."""
     guard: bool = False
+    """With `csv`, as for rows."""
 
 
 class SavedBody(Body):
     """A table with a filter, a sort, columns and a chart; the last is the page's own business."""
 
     table: Text
+    """The table; nobody looks whether it is there, as it may come with the next swap."""
     where: Where = ""
+    """As for rows."""
     sort: Texts = ""
+    """As for rows."""
     columns: list[Text] | None = Field(None, max_length=1_000)
+    """As for rows, as a list."""
     chart: dict[str, Any] | None = None
+    """Any JSON object: the page's own business."""
 
 
 class Error(Answer):
@@ -126,35 +136,58 @@ class Sink(Answer):
     delivery: str
     state: Literal["starting", "writing", "failing"]
     error: str | None
+    """Why it does not write, and what to do."""
     generation: int
+    """What its topic folds to, with `version`."""
     version: int
     records: int
+    """Records that it has written since the process started."""
     lastWritten: str | None  # noqa: N815
     waitingVersions: int | None  # noqa: N815
+    """Versions of its table that are not in the topic yet; null where the store does not answer."""
     waitingRows: int | None  # noqa: N815
+    """Changed rows that wait; where the difference has to be written, all rows of the table."""
 
 
 class Status(Answer):
     """The status row, and more about now. It also has the topic of each source, as `usersTopic`."""
 
     joinType: str | None  # noqa: N815 - the names of the wire
+    """The join of the views."""
     lastApplied: str | None  # noqa: N815
+    """When a message was applied last."""
     generation: int
+    """What is published."""
     state: str
+    """The state of that generation, or of the build under way."""
     lag: int | None
+    """Records that are not read yet."""
     requestId: str | None  # noqa: N815
+    """The name of the message that was applied last."""
     sources: list[str]
+    """The names of the sources."""
     joins: list[Join]
+    """The names of the joins that are known."""
     start: str
+    """Where generations start to read."""
     records: int
+    """Records that the published generation has read so far."""
     recordsPerSecond: float  # noqa: N815
+    """How many it reads now."""
     progress: Progress | None
+    """A build under way: `generation`, `state`, `plan`, `records`, `lag`, `percent`; else null."""
     lingering: list[int]
+    """Generations that a rollback can still take at once."""
     sinks: list[Sink]
+    """The tables that are written to topics, and how far; see docs/how-to/sinks.md."""
     ready: bool
+    """As `/readyz`."""
     reason: str
+    """As `/readyz`."""
     newestRecord: str | None  # noqa: N815
+    """When the newest record that is shown was written."""
     time: datetime
+    """The server's time: the difference to `newestRecord` is how fresh the tables are."""
 
 
 class Topics(Answer):
@@ -178,11 +211,17 @@ class Report(Answer):
     """What a dry run found."""
 
     plan: Plan
+    """`topics`, `joins` and `start` as they would be."""
     changes: bool
+    """Whether anything would be built."""
     records: dict[str, int]
+    """For each source, how many records would be read before the switch."""
     columns: dict[str, dict[str, str]]
+    """The columns of each view."""
     sampleUnmatched: dict[str, list[Any]]  # noqa: N815
+    """For each view, keys of the newest left records that no newest right record has (at most 10)."""
     sampleBad: list[BadSample]  # noqa: N815
+    """Bad records among the newest: `topic`, `field`, `reason`, `value` (at most 10)."""
 
 
 class Decided(Answer):

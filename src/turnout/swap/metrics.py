@@ -1,7 +1,11 @@
-"""Metrics: counters of this process, and the state of one moment. `serve/metrics.py` writes them for Prometheus."""
+"""Metrics: what there is, counters of this process, and the state of one moment.
+
+`serve/metrics.py` writes them for Prometheus, and `make reference` what each means to docs/reference/metrics.md.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
 
 from prometheus_client import Counter, Histogram, disable_created_metrics
 from prometheus_client.registry import Collector
@@ -15,19 +19,104 @@ disable_created_metrics()  # type: ignore[no-untyped-call]
 _SECONDS = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
 
 
+class Definition(NamedTuple):
+    kind: Literal["gauge", "counter", "histogram", "summary"]
+    text: str
+    labels: tuple[str, ...] = ()
+
+
+METRICS: Mapping[str, Definition] = {
+    "turnout_build_info": Definition("gauge", "always 1; the label has the version that runs", ("version",)),
+    "turnout_ready": Definition("gauge", "1 where the tables follow their topics, as `/readyz` says"),
+    "turnout_trouble": Definition("gauge", "1 for the code that `/readyz` answers; absent while ready", ("code",)),
+    "turnout_published_generation": Definition("gauge", "the number of the published generation; 0 before the first"),
+    "turnout_generations": Definition(
+        "gauge", "living generations: `live`, `lingering`, and the states of a build", ("state",)
+    ),
+    "turnout_building_percent": Definition("gauge", "how much of a build is done; absent while nothing is built"),
+    "turnout_records_total": Definition(
+        "counter", "records that a living generation has read; goes on over restarts", ("generation",)
+    ),
+    "turnout_lag_records": Definition(
+        "gauge",
+        "records that the published generation has not read yet, measured once a second",
+        ("topic", "partition"),
+    ),
+    "turnout_kafka_up": Definition("gauge", "1 where Kafka answered when it was asked last"),
+    "turnout_newest_record_age_seconds": Definition(
+        "gauge",
+        "age of the newest record that is shown, by Kafka's timestamps; grows while nobody writes; 0 while a record of "
+        "the future is the newest; absent before the first record",
+    ),
+    "turnout_batch_seconds": Definition(
+        "histogram",
+        "seconds that a micro-batch took, from decoding to its commit; `live`, or `catching_up`",
+        ("phase",),
+    ),
+    "turnout_bad_records_total": Definition(
+        "counter",
+        "faults found in records, of all generations of this process; what they are is in the table `bad_records`",
+    ),
+    "turnout_evicted_rows_total": Definition(
+        "counter", "rows that `max_rows` evicted, of all generations of this process", ("table",)
+    ),
+    "turnout_control_messages_total": Definition("counter", "control messages since the store was made", ("outcome",)),
+    "turnout_control_up": Definition(
+        "gauge",
+        "1 where messages of the control topic are taken, or there is no such topic; 0 while it cannot be read, or its "
+        "records cannot be kept",
+    ),
+    "turnout_control_waiting": Definition("gauge", "control messages without an outcome yet"),
+    "turnout_swaps_total": Definition(
+        "counter", "swaps since the store was made: `applied`, `rolled_back`, `failed`", ("outcome",)
+    ),
+    "turnout_swap_seconds": Definition(
+        "summary",
+        "seconds of swaps that were made: `build`, `catch_up`, `publish`; sum and count, without quantiles",
+        ("phase",),
+    ),
+    "turnout_sink_up": Definition("gauge", "1 where a sink writes to its topic; 0 while it starts or fails", ("sink",)),
+    "turnout_sink_waiting_versions": Definition(
+        "gauge", "versions of its table that a sink has not written yet", ("sink",)
+    ),
+    "turnout_sink_waiting_rows": Definition(
+        "gauge",
+        "changed rows that wait for a sink; where the difference has to be written, all rows of its table",
+        ("sink",),
+    ),
+    "turnout_sink_records_total": Definition(
+        "counter", "records that a sink has written, since this process started", ("sink",)
+    ),
+    "turnout_store_up": Definition(
+        "gauge", "1 where the store could be read; where it could not, what is counted in it is absent"
+    ),
+    "turnout_store_bytes": Definition("gauge", "size of the store's file, and of what is not in it yet"),
+    "turnout_table_rows": Definition(
+        "gauge",
+        "rows of a table, about: DuckDB's estimate; with `rows: latest`, also those that newer ones cover",
+        ("table",),
+    ),
+    "turnout_viewers": Definition("gauge", "open connections of `WS /api/live`"),
+    "turnout_subscriptions": Definition(
+        "gauge", "their subscriptions: `window`, `changes`, `summary`, `sql`, `status`", ("kind",)
+    ),
+    "turnout_spark_starts_total": Definition(
+        "counter", "how often Spark was started: 1, and 1 more each time that it ended by itself"
+    ),
+}
+
+
+def _described(name: str) -> tuple[str, str, tuple[str, ...]]:
+    return name, METRICS[name].text, METRICS[name].labels
+
+
 class Counters:
     """From the start of the process; any thread may add to them."""
 
     def __init__(self) -> None:
-        self._batches = Histogram(
-            "turnout_batch_seconds",
-            "Seconds that a micro-batch took, from decoding to its commit",
-            ["phase"],
-            buckets=_SECONDS,
-            registry=None,
-        )
-        self._bad = Counter("turnout_bad_records", "Faults found in records", registry=None)
-        self._evicted = Counter("turnout_evicted_rows", "Rows that max_rows evicted", ["table"], registry=None)
+        self._batches = Histogram(*_described("turnout_batch_seconds"), buckets=_SECONDS, registry=None)
+        self._bad = Counter(*_described("turnout_bad_records_total"), registry=None)
+        self._evicted = Counter(*_described("turnout_evicted_rows_total"), registry=None)
         for phase in ("catching_up", "live"):
             self._batches.labels(phase)
 

@@ -1,0 +1,93 @@
+"""The settings of the server: where it listens, how much of it one client may have, and who may connect."""
+
+from enum import StrEnum
+from typing import Annotated, Self
+
+from pydantic import BeforeValidator, Field, SecretStr, model_validator
+
+from turnout.config.auth import Located, Section
+from turnout.config.values import MemorySize, Network, NonEmpty, Origin, Seconds, Whole
+
+
+class Role(StrEnum):
+    """What a token may do: look, or also swap."""
+
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+
+
+class ServerSettings(Section):
+    """Where viewers connect, how many, and how much of the server one client may have."""
+
+    host: NonEmpty = "127.0.0.1"
+    """The address to listen on; another than loopback needs `access`, or `--insecure`."""
+    port: Whole = Field(10000, ge=0, le=65535)
+    """The port; `0` takes any free one."""
+    allowed_origins: tuple[Origin, ...] = ()
+    """Other sites whose pages may read, subscribe and swap: `[https://app.example]`; see docs/how-to/access.md."""
+    trusted_proxies: tuple[Network, ...] = ()
+    """Addresses or networks of proxies whose `X-Forwarded-For` is believed, such as `[127.0.0.1]`; of all others it is
+    not looked at."""
+    max_connections: Whole = Field(1000, ge=1)
+    """Open sockets in all; further ones are refused, except probes."""
+    max_connections_per_client: Whole = Field(500, ge=1)
+    """Open sockets of one address that is not a trusted proxy."""
+    max_viewers: Whole = Field(500, ge=1)
+    """Live connections (WebSockets) in all."""
+    max_viewers_per_client: Whole = Field(100, ge=1)
+    """Live connections of one client: a token, or an address where there are no tokens."""
+    max_subscriptions_per_client: Whole = Field(1000, ge=1)
+    """Subscriptions on all live connections of one client."""
+    max_reads: Whole = Field(16, ge=1)
+    """Reads of tables at once: answers, files, live windows, snapshots."""
+    max_reads_per_client: Whole = Field(4, ge=1)
+    """Reads at once for one client; one that has read for long has one at a time, with rests."""
+    query_timeout_seconds: Seconds = Field(30.0, gt=0)
+    """A read that takes longer is ended, with the error `query_timeout`."""
+    max_answer_megabytes: Whole = Field(64, ge=1)
+    """Rows of one JSON answer or one live window; files may be of any size."""
+    sql_memory_limit: MemorySize = "512MB"
+    """Memory of one SELECT that somebody sends (`POST /api/sql`); one that needs more is refused."""
+    max_held_megabytes_per_client: Whole = Field(512, ge=1)
+    """Memory for one client: answers and snapshots that it has not read, and the rows of its live windows."""
+    max_download_megabytes_per_client: Whole = Field(4096, ge=1)
+    """Temporary files of downloads (CSV, Arrow, Parquet) that one client has not read yet."""
+
+    @model_validator(mode="after")
+    def _viewers_fit(self) -> Self:
+        if self.max_viewers > self.max_connections:
+            shown = f"max_viewers is {self.max_viewers}, more than max_connections ({self.max_connections})"
+            raise ValueError(f"{shown}; raise the one or lower the other")
+        return self
+
+
+class TokenSettings(Section):
+    """One token, here or in a file, and what its bearer may do."""
+
+    name: NonEmpty
+    """Who bears it: the `requester` of the history; not `topic` or `configuration`."""
+    role: Role
+    """`viewer` looks, `operator` also swaps."""
+    token: SecretStr | None = None
+    """The token, as `"${NAME}"`: 16 to 512 visible ASCII characters."""
+    token_file: Located | None = None
+    """Instead of `token`: a file that has it, read at the start."""
+
+
+class SqlAccess(StrEnum):
+    """Who may send SELECTs of their own."""
+
+    OPERATOR = "operator"
+    VIEWER = "viewer"
+    OFF = "off"
+
+
+class AccessSettings(Section):
+    """Who may connect, and what for."""
+
+    tokens: tuple[TokenSettings, ...]
+    """The tokens, as a list."""
+    # YAML reads a bare `off` as false.
+    sql: Annotated[SqlAccess, BeforeValidator(lambda given: "off" if given is False else given)] = SqlAccess.OPERATOR
+    """Whose SELECTs are run: an `operator`'s, a `viewer`'s too, or nobody's (`off`). Without `access`, those from this
+    machine are; see docs/how-to/ask.md."""
