@@ -8,6 +8,7 @@ LONG = bool(os.environ.get("LONG_TESTS"))
 
 SWAPS = 200 if LONG else 12
 LEAK_SWAPS = (50, 250) if LONG else (8, 24)
+APPLIES = 20
 SUBSCRIBERS = 50 if LONG else 16
 KILLS = 20 if LONG else 2
 EXAMPLES = 250 if LONG else 15
@@ -23,4 +24,4 @@ MIRROR_EXAMPLES = 1000 if LONG else 150
 SUMMARY_EXAMPLES = 250 if LONG else 12
 API_EXAMPLES = 1000 if LONG else 12
 SINK_ROUNDS = 5 if LONG else 1
-SINK_FAULTS = 40 if LONG else 4
+SINK_FAULTS = 40 if LONG else 5

@@ -92,6 +92,9 @@ class Steering:
     def topics(self) -> list[str]:
         return ["users"]
 
+    def apply(self, asked: ControlMessage, requester: str) -> QueuedMessage:
+        raise NotImplementedError
+
 
 class Site:
     """A running server and what is behind it."""

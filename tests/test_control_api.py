@@ -76,6 +76,9 @@ class FakeOrchestrator:
     def topics(self) -> list[str]:
         return self.names
 
+    def apply(self, asked: ControlMessage, requester: str) -> QueuedMessage:
+        raise NotImplementedError
+
 
 def leave_waiting(_: QueuedMessage) -> Answer | None:
     return None

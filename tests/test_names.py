@@ -15,7 +15,9 @@ TESTS = Path(__file__).parent
 ELSEWHERE = {
     # Commands, as people call them.
     "test_cli.py": "cli/app cli/broker cli/demo cli/history cli/init cli/options cli/output cli/prepare cli/run "
-    "cli/sql cli/status cli/summary cli/swap cli/tables",
+    "cli/apply cli/sql cli/status cli/summary cli/swap cli/tables",
+    "test_configuration.py": "store/config_history",
+    "live/test_applies.py": "serve/config_api",
     "live/test_check.py": "cli/checks",
     # The client is one thing to those who use it.
     "test_client.py": "client/frames client/html client/http",

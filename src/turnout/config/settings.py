@@ -5,6 +5,8 @@ that is no value ends it. Kinds of values are `values.py`, how settings fit toge
 `loading.py`.
 """
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -243,6 +245,29 @@ def default_views() -> dict[str, Any]:
     return {"final_ui": {"left": "users", "right": "accounts", "on": "userId"}}
 
 
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class FileOrigin:
+    """What settings were read from. It holds secrets, so it shows none of itself.
+
+    All are equal: settings are compared by what they say, wherever they came from.
+    """
+
+    document: Mapping[str, Any]
+    """The file, with the default sources and views where it has none."""
+    given: Mapping[str, Any]
+    """With what the environment gives in place of settings."""
+    filled: Mapping[str, Any]
+    """With variables and secrets in place."""
+    folder: Path
+    environ: Mapping[str, str]
+    path: Path | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return other is None or isinstance(other, FileOrigin)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
 class Settings(Section):
     """The whole configuration; `Settings()` is the default one."""
 
@@ -274,6 +299,7 @@ class Settings(Section):
     """Where the store and the checkpoints are; made readable for the user of the process alone (700, its files
     600)."""
     _secret_variables: frozenset[str] = PrivateAttr(default=frozenset())
+    _origin: FileOrigin | None = PrivateAttr(default=None)
 
     @property
     def control_kafka(self) -> KafkaSettings:
@@ -289,3 +315,8 @@ class Settings(Section):
     def secret_variables(self) -> frozenset[str]:
         """The environment variables that secrets came from; programs that Turnout starts must not see them."""
         return self._secret_variables
+
+    @property
+    def origin(self) -> FileOrigin | None:
+        """What they were read from; None for settings that were made in code."""
+        return self._origin

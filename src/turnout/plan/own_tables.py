@@ -12,6 +12,7 @@ BOOKS_OF_STORE = (
     "counter",
     "versions",
     "generations",
+    "config_history",
     "control_places",
     "removed_rows",
     "saved_views",

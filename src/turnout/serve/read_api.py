@@ -11,8 +11,10 @@ import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 
+from turnout.config import Settings
 from turnout.config.server import ServerSettings
 from turnout.errors import ERRORS, TurnoutError
+from turnout.plan.control import ControlMessage
 from turnout.plan.times import iso_text
 from turnout.serve import metrics, schemas
 from turnout.serve.access import IDENTITY
@@ -31,6 +33,7 @@ from turnout.swap.health import Readiness, Subject
 from turnout.swap.metrics import Metrics
 
 _PROBES = 2
+_MORE_SECONDS = 60.0
 # Kafka may be slow to fail; only these threads wait for that.
 _TOPIC_READERS, _TOPICS_SECONDS = 2, 15.0
 
@@ -56,9 +59,13 @@ class Orchestrator(Protocol):
 
     def topics(self) -> list[str]: ...
 
+    def apply(self, asked: ControlMessage, requester: str) -> QueuedMessage: ...
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(slots=True)
 class Services:
+    """What the server is given. Sources, views and limits change with the configuration."""
+
     database: Database
     orchestrator: Orchestrator
     control_wait_seconds: float = 660.0
@@ -68,6 +75,12 @@ class Services:
     """Their names: messages and status have a field for each."""
     views: tuple[str, ...] = ()
     """Those with a join, which have a field, too."""
+
+    def adopt(self, settings: Settings) -> None:
+        """Go by other settings. A request under way has those from before, or these."""
+        self.sources, self.views = tuple(settings.sources), settings.joined_views
+        self.limits = settings.server
+        self.control_wait_seconds = settings.swap.catch_up_timeout_seconds + _MORE_SECONDS
 
     def status(self, store: Readable | None = None) -> dict[str, Any]:
         """The orchestrator's status, the time of the newest record, and the time now."""

@@ -9,6 +9,7 @@ import duckdb
 
 from turnout.plan.columns import ColumnType
 from turnout.plan.joins import quoted
+from turnout.plan.own_tables import SHOWN_OF_STORE
 from turnout.plan.tables import Layout
 from turnout.store import identity
 from turnout.store.affected import hash_sql, shown_sql
@@ -90,11 +91,15 @@ class GenerationTables:
         cursor.execute(f"DROP SCHEMA IF EXISTS {self.schema} CASCADE")
 
     def publish(self, cursor: duckdb.DuckDBPyConnection) -> None:
-        """Point the stable names at this generation, inside the caller's transaction."""
+        """Point the stable names at this generation, inside the caller's transaction; others are removed."""
         shown = {table: f"FROM {self.table(table)}" for table in self.layout.tables}
         shown |= {source.table: shown_sql(source, self.table(source.table)) for source in self.layout.sources}
         for table, rows in shown.items():
             cursor.execute(f"CREATE OR REPLACE VIEW main.{quoted(table)} AS {rows}")
+        views = "SELECT view_name FROM duckdb_views() WHERE schema_name = 'main' AND NOT internal"
+        for (name,) in cursor.execute(views).fetchall():
+            if name not in shown and name not in SHOWN_OF_STORE:
+                cursor.execute(f"DROP VIEW main.{quoted(name)}")
         cursor.execute("UPDATE turnout.published SET generation = ?", [self.generation])
 
     def progress(self, cursor: duckdb.DuckDBPyConnection | None = None) -> Progress:
