@@ -79,6 +79,9 @@ class FakeOrchestrator:
     def example(self, topic: str, records: int) -> dict[str, Any]:
         return {"topic": topic, "looked": records}
 
+    def apply(self, asked: ControlMessage, requester: str) -> QueuedMessage:
+        raise NotImplementedError
+
 
 def leave_waiting(_: QueuedMessage) -> Answer | None:
     return None

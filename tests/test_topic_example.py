@@ -10,7 +10,7 @@ import fastavro
 import pytest
 
 from exemplary import example
-from test_registry import scripted
+from scripted_registry import scripted
 from turnout.config import Format, Settings
 from turnout.decode.schemas import compiled
 from turnout.errors import TurnoutError

@@ -10,8 +10,10 @@ from typing import Any, Protocol
 from starlette.requests import Request
 from starlette.responses import Response
 
+from turnout.config import Settings
 from turnout.config.server import ServerSettings
 from turnout.errors import ERRORS, TurnoutError
+from turnout.plan.control import ControlMessage
 from turnout.plan.times import iso_text
 from turnout.serve import metrics, schemas
 from turnout.serve.access import IDENTITY
@@ -30,6 +32,7 @@ from turnout.swap.health import Readiness, Subject
 from turnout.swap.metrics import Metrics
 
 _PROBES = 2
+_MORE_SECONDS = 60.0
 
 STOPPING = "turnout.stopping"
 """In the scope of a request: a function that says whether the server stops."""
@@ -55,9 +58,13 @@ class Orchestrator(Protocol):
 
     def example(self, topic: str, records: int) -> dict[str, Any]: ...
 
+    def apply(self, asked: ControlMessage, requester: str) -> QueuedMessage: ...
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(slots=True)
 class Services:
+    """What the server is given. Sources, views and limits change with the configuration."""
+
     database: Database
     orchestrator: Orchestrator
     control_wait_seconds: float = 660.0
@@ -67,6 +74,12 @@ class Services:
     """Their names: messages and status have a field for each."""
     views: tuple[str, ...] = ()
     """Those with a join, which have a field, too."""
+
+    def adopt(self, settings: Settings) -> None:
+        """Go by other settings. A request under way has those from before, or these."""
+        self.sources, self.views = tuple(settings.sources), settings.joined_views
+        self.limits = settings.server
+        self.control_wait_seconds = settings.swap.catch_up_timeout_seconds + _MORE_SECONDS
 
     def status(self, store: Readable | None = None) -> dict[str, Any]:
         """The orchestrator's status, the time of the newest record, and the time now."""

@@ -81,6 +81,23 @@ export interface Progress {
   percent: number | null;
 }
 
+/** A table that is written to a topic: how far, and what waits. */
+export interface SinkStatus {
+  name: string;
+  table: string;
+  topic: string;
+  format: string;
+  delivery: string;
+  state: "starting" | "writing" | "failing";
+  error: string | null;
+  generation: number;
+  version: number;
+  records: number;
+  lastWritten: string | null;
+  waitingVersions: number | null;
+  waitingRows: number | null;
+}
+
 /** The status row, with progress and lag. Each source also has its field: `usersTopic`, `accountsTopic`. */
 export interface Status {
   generation: number;
@@ -95,6 +112,7 @@ export interface Status {
   recordsPerSecond?: number;
   progress?: Progress | null;
   lingering?: number[];
+  sinks?: SinkStatus[];
   ready?: boolean;
   reason?: string;
   /** The time of the newest Kafka record that is shown. */

@@ -25,6 +25,7 @@ export type {
   Progress,
   RowsOptions,
   SavedView,
+  SinkStatus,
   SqlOptions,
   SqlRows,
   Status,
