@@ -5,6 +5,8 @@ that is no value ends it. Kinds of values are `values.py`, how settings fit toge
 `loading.py`.
 """
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -196,6 +198,29 @@ class ViewSettings(Section):
         ]
 
 
+class Delivery(StrEnum):
+    """Whether a sink writes in Kafka's transactions."""
+
+    EXACTLY_ONCE = "exactly_once"
+    AT_LEAST_ONCE = "at_least_once"
+
+
+class SinkSettings(Section):
+    """A table whose changes are written to a topic."""
+
+    table: str
+    """The table of a source or a view that is written to a topic; see docs/how-to/sinks.md."""
+    topic: Topic
+    """The topic, which nothing else of the file may use; best with `cleanup.policy=compact`."""
+    format: Format = Format.JSON
+    """What the values are: `json`, or `avro` with the schema registry of the file."""
+    delivery: Delivery = Delivery.EXACTLY_ONCE
+    """`exactly_once` in Kafka's transactions, or `at_least_once` without them."""
+    max_waiting_rows: Whole = Field(200_000, ge=1)
+    """How many changed rows are kept for a sink that is behind; beyond, it writes the difference between topic and
+    table."""
+
+
 class SwapSettings(Section):
     """How long a build may take, and how long a replaced generation stays."""
 
@@ -268,6 +293,29 @@ def default_views() -> dict[str, Any]:
     return {"final_ui": {"left": "users", "right": "accounts", "on": "userId"}}
 
 
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class FileOrigin:
+    """What settings were read from. It holds secrets, so it shows none of itself.
+
+    All are equal: settings are compared by what they say, wherever they came from.
+    """
+
+    document: Mapping[str, Any]
+    """The file, with the default sources and views where it has none."""
+    given: Mapping[str, Any]
+    """With what the environment gives in place of settings."""
+    filled: Mapping[str, Any]
+    """With variables and secrets in place."""
+    folder: Path
+    environ: Mapping[str, str]
+    path: Path | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return other is None or isinstance(other, FileOrigin)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
 class Settings(Section):
     """The whole configuration; `Settings()` is the default one."""
 
@@ -281,6 +329,8 @@ class Settings(Section):
     views: dict[str, ViewSettings] = Field(default_factory=default_views, validate_default=True)
     """The tables that are made of sources, each under its own name; `{}` means no view. Default: `final_ui`, as in the
     file below."""
+    sinks: dict[str, SinkSettings] = Field(default_factory=dict)
+    """The tables that are written to topics; see docs/how-to/sinks.md."""
     start: StartAt = Field(default_factory=Start)
     """Where a generation starts to read: `latest`, `earliest`, or `{timestamp: 2026-01-01T00:00:00Z}` (UTC unless it
     says otherwise)."""
@@ -297,6 +347,7 @@ class Settings(Section):
     """Where the store and the checkpoints are; made readable for the user of the process alone (700, its files
     600)."""
     _secret_variables: frozenset[str] = PrivateAttr(default=frozenset())
+    _origin: FileOrigin | None = PrivateAttr(default=None)
 
     @property
     def control_kafka(self) -> KafkaSettings:
@@ -312,3 +363,8 @@ class Settings(Section):
     def secret_variables(self) -> frozenset[str]:
         """The environment variables that secrets came from; programs that Turnout starts must not see them."""
         return self._secret_variables
+
+    @property
+    def origin(self) -> FileOrigin | None:
+        """What they were read from; None for settings that were made in code."""
+        return self._origin

@@ -21,6 +21,21 @@ def first_plan(settings: Settings) -> Plan:
     )
 
 
+def plan_after(plan: Plan, old: Settings, new: Settings) -> Plan:
+    """The plan of `new` after that of `old`: messages changed topics and joins, which stay unless the file changes."""
+    topics = {
+        name: plan.topics[name]
+        for name, source in new.sources.items()
+        if name in plan.topics and name in old.sources and old.sources[name].topic == source.topic
+    }
+    joins = {
+        name: plan.joins[name]
+        for name in new.joined_views
+        if name in plan.joins and name in old.views and old.views[name].join is new.views[name].join
+    }
+    return first_plan(new).with_(topics=topics, joins=joins, start=plan.start if old.start == new.start else None)
+
+
 def layout_of(settings: Settings, plan: Plan) -> Layout:
     """The tables of a generation that is built from this plan."""
     chains = chains_of(settings, plan)

@@ -103,6 +103,17 @@ class Layout:
         """Every topic once, in the order of the sources."""
         return tuple(dict.fromkeys(source.topic for source in self.sources))
 
+    def key(self, table: str) -> str:
+        """The key of a table of a source or a view."""
+        return self._table(table).key
+
+    def columns(self, table: str) -> Mapping[str, ColumnType]:
+        return self._table(table).columns
+
+    def _table(self, table: str) -> SourceTable | ViewTable:
+        every: tuple[SourceTable | ViewTable, ...] = (*self.sources, *self.views)
+        return next(one for one in every if one.table == table)
+
     @property
     def tables(self) -> tuple[str, ...]:
         """The names that are published together."""

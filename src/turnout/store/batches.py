@@ -46,6 +46,7 @@ from turnout.store.database import literal, next_version, registered, scalar
 from turnout.store.feed import MAX_DELTA_ROWS, Commit, DeltaLog, TablePlace, Wanted
 from turnout.store.identity import ties
 from turnout.store.join_quality import move_chain_quality, move_quality, write_quality
+from turnout.store.outgoing import OutgoingRows
 from turnout.store.view_files import Files, export_rows, widened_sql
 
 if TYPE_CHECKING:
@@ -94,6 +95,7 @@ class Batch:
         self.lives = dict(lives)
         # As it was when the batch began: half of a change would be worse than none.
         self._wanted = tables.database.feed.wanted
+        self._sinks = tables.database.sinks.of_tables()
         self.log = DeltaLog(cursor, self._wants)
         self.records = 0
         self.bad = 0
@@ -101,8 +103,12 @@ class Batch:
 
     def _wants(self, table: str) -> Wanted | None:
         """What somebody wants to know of changed rows. While a generation catches up nobody looks at it."""
-        few = self.records <= MAX_DELTA_ROWS
-        return self._wanted.get(table) if self.views_built and few else None
+        if not self.views_built or self.records > MAX_DELTA_ROWS:
+            return None
+        wanted = self._wanted.get(table)
+        if table in self._sinks:
+            return (wanted or Wanted()) | Wanted(frozenset({self._layout.key(table)}))
+        return wanted
 
     def begin_life(self, topic: str, partition: int) -> None:
         """A partition was deleted: what it will hold comes after all that it held, though its offsets are lower."""
@@ -342,6 +348,14 @@ class Batch:
         """After the commit: tell the listeners of the store what changed."""
         self._tables.database.feed.tell(Commit(self._tables.generation, self._versions, self.log.deltas()))
 
+    def _keep_outgoing(self) -> None:
+        """Keep the changed rows of tables that sinks write, as far as they were collected."""
+        deltas = self.log.deltas() if self._sinks else {}
+        for table in deltas.keys() & self._sinks.keys() & self._versions.keys():
+            key, columns = self._layout.key(table), self._layout.columns(table)
+            rows = OutgoingRows(self._cursor, self._tables.schema, table, key, columns)
+            rows.keep(deltas[table], self._versions[table], self._tables.generation, self._sinks[table])
+
     def finish(self, batch_id: int | None, offsets: str, *, views_built: bool) -> None:
         """Count join quality, versions and progress; the transaction ends after this."""
         for view in self._layout.views if views_built else ():
@@ -351,6 +365,7 @@ class Batch:
                 continue
             self.log.changed.add("join_quality")
         self._versions = next_version(self._cursor, self._tables.schema, *self.log.changed)
+        self._keep_outgoing()
         self._cursor.execute(
             f"UPDATE {self._tables.schema}.progress "
             f"SET batch_id = coalesce(?, batch_id), offsets = ?, records = records + ?, views_built = ?",

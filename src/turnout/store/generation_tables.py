@@ -9,6 +9,7 @@ import duckdb
 
 from turnout.plan.columns import ColumnType
 from turnout.plan.joins import quoted
+from turnout.plan.own_tables import SHOWN_OF_STORE
 from turnout.plan.tables import Layout
 from turnout.store import identity
 from turnout.store.affected import hash_names, hash_sql, shown_sql
@@ -16,6 +17,7 @@ from turnout.store.batches import Batch, Progress
 from turnout.store.chains import root_hash_sql
 from turnout.store.database import Database, scalar
 from turnout.store.join_quality import quality_sides
+from turnout.store.outgoing import create_book
 
 _HASHING = "SELECT " + hash_sql("'turnout'") + " AS probe"
 """Tells one hash function from another."""
@@ -64,6 +66,7 @@ class GenerationTables:
             quality = f"INSERT INTO {self.schema}.join_quality VALUES (?, ?, 0, 0, 0, 0, 0, 0, 0)"
             cursor.execute(quality, [index, name])
         self._create_lives(cursor)
+        create_book(cursor, self.schema, self.layout)
 
     def _create_lives(self, cursor: duckdb.DuckDBPyConnection) -> None:
         """How often partitions were deleted, of those that were."""
@@ -74,6 +77,7 @@ class GenerationTables:
         """Bring tables of another version up to this one: all keys are hashed again if DuckDB's hash has changed."""
         with self.database.transaction() as cursor:
             self._create_lives(cursor)
+            create_book(cursor, self.schema, self.layout)
             known = "SELECT count(*) FROM duckdb_tables() WHERE schema_name = ? AND table_name = 'hashing'"
             if (
                 scalar(cursor, known, [self.schema])
@@ -93,11 +97,15 @@ class GenerationTables:
         cursor.execute(f"DROP SCHEMA IF EXISTS {self.schema} CASCADE")
 
     def publish(self, cursor: duckdb.DuckDBPyConnection) -> None:
-        """Point the stable names at this generation, inside the caller's transaction."""
+        """Point the stable names at this generation, inside the caller's transaction; others are removed."""
         shown = {table: f"FROM {self.table(table)}" for table in self.layout.tables}
         shown |= {source.table: shown_sql(source, self.table(source.table)) for source in self.layout.sources}
         for table, rows in shown.items():
             cursor.execute(f"CREATE OR REPLACE VIEW main.{quoted(table)} AS {rows}")
+        views = "SELECT view_name FROM duckdb_views() WHERE schema_name = 'main' AND NOT internal"
+        for (name,) in cursor.execute(views).fetchall():
+            if name not in shown and name not in SHOWN_OF_STORE:
+                cursor.execute(f"DROP VIEW main.{quoted(name)}")
         cursor.execute("UPDATE turnout.published SET generation = ?", [self.generation])
 
     def progress(self, cursor: duckdb.DuckDBPyConnection | None = None) -> Progress:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from turnout.config.tables import layout_of
 from turnout.decode.topic_check import Sample
 from turnout.errors import TurnoutError, first_line
 from turnout.logs import about
@@ -45,7 +44,7 @@ class Builder:
 
     def validate(self, plan: Plan) -> list[Sample]:
         """Check that the topics exist, can be read, and hold records that decode; TurnoutError names one that fails."""
-        for view in layout_of(self._generations.settings, plan).views:
+        for view in self._generations.layout(plan).views:
             if view.chain is not None and (step := view.chain.without_column) is not None:
                 raise TurnoutError(
                     "bad_control",
@@ -61,9 +60,14 @@ class Builder:
             )
         return samples
 
+    def estimate(self, plan: Plan) -> dict[str, int]:
+        """How many records each source would catch up on."""
+        with self._working():
+            return self._generations.estimate(plan)
+
     def dry_run(self, plan: Plan, *, changes: bool) -> dict[str, Any]:
         """The report of a dry run; TurnoutError if the plan is refused."""
-        layout = layout_of(self._generations.settings, plan)
+        layout = self._generations.layout(plan)
         samples = self.validate(plan)
         seen = {sample.source: sample.values for sample in samples}
         unmatched = {
@@ -138,7 +142,7 @@ class Builder:
     def catch_up(self, generation: Generation, *, first: bool) -> None:
         """Wait until the views are built."""
         assert generation.query is not None
-        limit = self._generations.settings.swap.catch_up_timeout_seconds
+        limit = self._generations.configuration.settings.swap.catch_up_timeout_seconds
         deadline = time.monotonic() + limit
         while not generation.views_built:
             if self._stopping.is_set():
