@@ -13,10 +13,19 @@ from typing import Any
 import httpx
 from starlette.types import ASGIApp
 
+from exemplary import example
+from turnout.config import Settings, parse
+from turnout.config.configuration import Configuration
 from turnout.config.server import ServerSettings
+from turnout.example.new_source import described
+from turnout.plan.control import ControlMessage, ControlRejected, Outcome
 from turnout.serve.app import Server, Services, create_app
 from turnout.serve.connections import OpenConnections
+from turnout.store.config_history import as_json
 from turnout.store.database import Database
+from turnout.store.ledger import MessageRecord
+from turnout.swap.applies import apply_of, messages_of
+from turnout.swap.control_queue import Answer, QueuedMessage
 from turnout.swap.health import Readiness
 from turnout.swap.metrics import Metrics
 from turnout.testing import patience
@@ -54,6 +63,40 @@ class Steering:
 
     def topics(self) -> list[str]:
         return ["users"]
+
+    def example(self, topic: str, records: int) -> dict[str, Any]:
+        """As of a topic with three records."""
+        values = [{"userId": f"u{number}", "city": "Ulm"} for number in range(3)]
+        return described(example(topic, values[:records]), Settings())
+
+    def apply(self, asked: ControlMessage, requester: str) -> QueuedMessage:
+        raise NotImplementedError
+
+
+class Configured(Steering):
+    """An orchestrator that decides on files, and has nothing to build: what it applies is in force at once."""
+
+    def __init__(self, **document: Any) -> None:
+        self.configuration = Configuration(parse(document, Path("/etc/turnout"), {}))
+        self.records: list[MessageRecord] = []
+        """What the store would keep."""
+
+    def apply(self, asked: ControlMessage, requester: str) -> QueuedMessage:
+        record, parsed = messages_of(self.configuration, asked, requester)
+        self.records.append(record)
+        try:
+            if isinstance(parsed, ControlRejected):
+                raise parsed
+            found = apply_of(self.configuration, parsed, self.configuration.first_plan())
+            outcome = Outcome.APPLIED if found.changes and not asked.dry_run else Outcome.UNCHANGED
+            answer = Answer(outcome, "decided", 1, report={"changes": as_json(found.changes)})
+            if outcome is Outcome.APPLIED:
+                self.configuration.adopt(found.settings)
+        except ControlRejected as error:
+            answer = Answer(Outcome.REJECTED, str(error), 1, error, error.report)
+        message = QueuedMessage(record, parsed, answer=answer)
+        message.done.set()
+        return message
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from typer.testing import CliRunner, Result
 
-from serving import STATUS, application, serving, small_store
+from serving import STATUS, Configured, application, serving, small_store
 from turnout import config
 from turnout.cli import app
 from turnout.cli.checks import check_records
@@ -25,6 +25,7 @@ from turnout.cli.output import cell, printable
 from turnout.cli.summary import bar
 from turnout.errors import TurnoutError
 from turnout.local.demo import banner, settings
+from turnout.serve.app import Services, create_app
 
 COMMANDS = [
     "demo",
@@ -40,6 +41,7 @@ COMMANDS = [
     "sql",
     "swap",
     "rollback",
+    "apply",
 ]
 NOBODY = "http://127.0.0.1:1"
 
@@ -63,12 +65,12 @@ class Control:
         self.answer: tuple[int, dict[str, Any]] = (200, {"outcome": "applied", "generation": 2})
 
     async def take(self, request: Request) -> Response:
-        self.messages.append((request.url.path, await request.json(), dict(request.query_params)))
+        self.messages.append((request.url.path, json.loads(await request.body()), dict(request.query_params)))
         return JSONResponse(self.answer[1], self.answer[0])
 
     def app(self) -> Starlette:
-        paths = ("/api/control", "/api/rollback")
-        return Starlette(routes=[Route(path, self.take, methods=["POST"]) for path in paths])
+        paths = ("/api/control", "/api/rollback", "/api/config")
+        return Starlette(routes=[Route(path, self.take, methods=["POST", "PUT"]) for path in paths])
 
 
 @pytest.fixture
@@ -287,6 +289,52 @@ def test_swap_that_is_refused_tells_why(control: tuple[Control, str]) -> None:
     result = turnout("swap", "--join", "sideways", "--url", address)
     assert result.exit_code == 1
     assert result.stderr == "error: joinType: unknown 'sideways'\nhint: known: left, inner\n"
+
+
+@pytest.fixture
+def configured(tmp_path: Path) -> Iterator[str]:
+    orchestrator = Configured()
+    with small_store(tmp_path / "store") as database:
+        services = Services(database, orchestrator)  # type: ignore[arg-type,unused-ignore]
+        with serving(create_app(services, configuration=orchestrator.configuration)) as address:
+            yield address
+
+
+def test_apply_shows_what_changes_and_what_that_needs(configured: str, tmp_path: Path) -> None:
+    file, given = tmp_path / "turnout.yaml", ("--url", configured)
+    file.write_text("server: {max_viewers: 7}\n")
+    dry = turnout("apply", "-c", str(file), "--dry-run", *given)
+    assert dry.exit_code == 0, dry.output
+    assert all(word in dry.stdout for word in ("server.max_viewers", "500", "7", "nothing", "in force at once"))
+    done = turnout("apply", "-c", str(file), "--json", *given)
+    change = {"path": "server.max_viewers", "from": 500, "to": 7, "needs": "nothing"}
+    answer = json.loads(done.stdout)
+    assert (done.exit_code, answer["outcome"], answer["changes"]) == (0, "applied", [change])
+    assert "unchanged" in turnout("apply", "-c", str(file), *given).stdout
+    assert "nothing would change" in turnout("apply", "-c", str(file), "--dry-run", *given).stdout
+
+
+def test_apply_that_is_rejected_shows_why_and_exits_with_1(configured: str, tmp_path: Path) -> None:
+    file, given = tmp_path / "turnout.yaml", ("--url", configured)
+    file.write_text("server: {port: 1, max_viewers: 7}\n")
+    result = turnout("apply", "-c", str(file), *given)
+    assert result.exit_code == 1 and "server.port" in result.stdout and "restart" in result.stdout
+    assert result.stderr.startswith("error: server.port: a change of this needs a restart")
+    file.write_text("server: {prot: 1}\nstrat: latest\n")
+    result = turnout("apply", "-c", str(file), *given)
+    assert result.exit_code == 1
+    assert [line.split(": unknown")[0] for line in result.stderr.splitlines()] == ["error: server.prot", "error: strat"]
+    assert json.loads(turnout("apply", "-c", str(file), "--json", *given).stdout)["error"]["code"] == "config_invalid"
+    result = turnout("apply", "-c", str(tmp_path / "none.yaml"), *given)
+    assert result.exit_code == 1 and "none.yaml: cannot be read" in result.stderr
+
+
+def test_apply_whose_outcome_does_not_come_is_no_success(control: tuple[Control, str], tmp_path: Path) -> None:
+    server, address = control
+    server.answer = (202, {"message": 3, "requestId": None, "outcome": None})
+    (tmp_path / "t.yaml").write_text("{}\n")
+    result = turnout("apply", "-c", str(tmp_path / "t.yaml"), "--url", address)
+    assert (result.exit_code, "turnout status" in result.stderr) == (1, True)
 
 
 def test_cell_obeys_nothing_that_data_says() -> None:

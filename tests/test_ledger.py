@@ -128,5 +128,5 @@ def test_ledger_undoes_a_failed_transaction_whole(database: Database, ledger: Le
 def test_ledger_remembers_the_plan_before(database: Database, ledger: Ledger) -> None:
     assert ledger.published() == (0, None)
     with database.write() as cursor:
-        ledger.set_previous(cursor, PLAN.to_json())
+        ledger.set_previous(cursor, PLAN)
     assert ledger.published() == (0, PLAN)

@@ -18,9 +18,11 @@ from starlette.testclient import TestClient
 
 from serving import SECONDS
 from turnout.errors import TurnoutError
+from turnout.plan.control import ControlMessage
 from turnout.serve.app import Server, Services, create_app
 from turnout.serve.read_api import MessageQueue
 from turnout.store.database import Database
+from turnout.swap.control_queue import QueuedMessage
 from turnout.swap.health import Readiness
 from turnout.swap.metrics import Metrics
 
@@ -44,6 +46,12 @@ class Steering:
 
     def topics(self) -> list[str]:
         return []
+
+    def example(self, topic: str, records: int) -> dict[str, Any]:
+        return {"topic": topic, "looked": records}
+
+    def apply(self, asked: ControlMessage, requester: str) -> QueuedMessage:
+        raise NotImplementedError
 
     @property
     def queue(self) -> MessageQueue:

@@ -67,7 +67,9 @@ ERRORS: Mapping[str, ErrorCode] = {
         413, "a control message of more than 256 KiB, or another body of more than 512 KiB", "send less"
     ),
     "url_too_long": ErrorCode(414, "an address of more than 8,000 bytes", "ask for less, or by `POST /api/sql`"),
-    "unsupported_media_type": ErrorCode(415, "a body that is not sent as JSON", "set `Content-Type: application/json`"),
+    "unsupported_media_type": ErrorCode(
+        415, "a body that is not sent as JSON, or a file that is not sent as YAML", "set `Content-Type`"
+    ),
     "bad_body": ErrorCode(422, "a body that is not of its shape", "correct the field that the message names"),
     "too_many_saved": ErrorCode(422, "200 views are saved, which is the most", "remove one that nobody needs"),
     "sql_refused": ErrorCode(
@@ -82,6 +84,19 @@ ERRORS: Mapping[str, ErrorCode] = {
     ),
     "bad_sample": ErrorCode(
         422, "the newest records of a topic do not fit its source", "name another topic, or declare other columns"
+    ),
+    "bad_example": ErrorCode(
+        422,
+        "a topic whose records say nothing about columns, or that no source may read",
+        "docs/how-to/by-example.md has what is looked for; name another topic",
+    ),
+    "config_invalid": ErrorCode(
+        422, "a configuration that has faults", "correct them; the message has all of them, a line each"
+    ),
+    "restart_needed": ErrorCode(
+        422,
+        "a configuration that changes what needs a restart; nothing of it was applied",
+        "leave that as it is, or restart with the changed file",
     ),
     "nothing_to_roll_back": ErrorCode(422, "there is no previous plan", "send the plan that you want as a message"),
     "too_many_requests": ErrorCode(429, "this client asks too often", "wait as many seconds as `Retry-After` says"),
@@ -142,6 +157,7 @@ PROGRAM_ERRORS: Mapping[str, tuple[str, str]] = {
         "a live connection has 32 subscriptions, or its client `server.max_subscriptions_per_client`",
         "unsubscribe from some",
     ),
+    "table_gone": ("a table that was followed is gone: an applied configuration has it no more", "follow another"),
     "server_unreachable": ("no server answers at the address", "start one, or give another `--url`"),
     "bad_answer": ("what answers is no Turnout of this version", "check the address; it has no path"),
     "bad_url": ("the server's address cannot be used", "write it as `http://127.0.0.1:10000`"),

@@ -45,14 +45,20 @@ def _run(settings: Settings, access: Access, database: Database, on_ready: Calla
     engine = Engine(settings.spark, settings.data_dir / "spark")
     orchestrator = Orchestrator(settings, database, engine)
     try:
-        wait_seconds = settings.swap.catch_up_timeout_seconds + 60
-        sources, views = tuple(settings.sources), settings.joined_views
-        services = Services(database, orchestrator, wait_seconds, settings.server, sources, views)
-        app = create_app(services, access)
-        where = settings.server
+        services = Services(database, orchestrator)
+        services.adopt(orchestrator.configuration.settings)
+        app = create_app(services, access, configuration=orchestrator.configuration)
+        where = services.limits
         open_connections = OpenConnections(
             where.max_connections, share=where.max_connections_per_client, proxies=where.trusted_proxies
         )
+
+        def adopt(settings: Settings) -> None:
+            allow_open_files(settings.server.max_connections)
+            open_connections.most = settings.server.max_connections
+            open_connections.share = settings.server.max_connections_per_client
+
+        orchestrator.configuration.listen(adopt)
         server = Server(app, where.host, where.port, open_connections, where.trusted_proxies)
         orchestrator.start()
         asyncio.run(_serve(server, on_ready))

@@ -8,7 +8,7 @@ from turnout.cli.app import app
 # Importing a module adds its command, `swap` also `rollback`; `turnout --help` lists them in this order.
 # isort: off
 from turnout.cli import demo, run, init, check, prepare, broker, tables, status, history  # noqa: F401
-from turnout.cli import watch, summary, sql, swap  # noqa: F401
+from turnout.cli import watch, summary, sql, swap, apply  # noqa: F401
 
 __all__ = ["app", "main"]
 

@@ -3,6 +3,8 @@
 They change nothing.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import tempfile
@@ -13,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from turnout.cli.check import Finding
+from turnout.cli.sink_check import check_sink
 from turnout.config import Format, KafkaSettings, Settings, SourceSettings, SparkSettings, load
 from turnout.config.tables import first_plan, layout_of, source_table
 from turnout.decode.record_decoder import RecordDecoder, raw, shape_of
@@ -37,9 +40,10 @@ def check_all(path: Path) -> list[Finding]:
     try:
         settings = load(path)
         described = f"{path} is valid: {len(settings.sources)} sources, {len(settings.views)} views"
+        described += f", {len(settings.sinks)} sinks" if settings.sinks else ""
         found.insert(0, Finding("configuration", "ok", described))
         found += [_data_dir(settings.data_dir), *check_spark(settings.spark)]
-        if len(settings.joined_views) < len(settings.views):
+        if any(view.sql is not None for view in settings.views.values()):
             found.append(_tried("views", lambda: _own_views(settings)))
         schemas = schemas_of(settings)
     except ConfigError as error:
@@ -53,9 +57,17 @@ def check_all(path: Path) -> list[Finding]:
     control = {"control topic": settings.control.topic} | _given("control.ack_topic", settings.control.ack_topic)
     if settings.control.kafka is None:
         both = Cluster("kafka", settings.kafka, data | control, tuple(data), schemas)
-        return [*found, *check_cluster(both, settings.sources)]
-    found += check_cluster(Cluster("kafka", settings.kafka, data, tuple(data), schemas), settings.sources)
+        return [*found, *check_data(both, settings)]
+    found += check_data(Cluster("kafka", settings.kafka, data, tuple(data), schemas), settings)
     return [*found, *check_cluster(Cluster("control kafka", settings.control_kafka, control), {})]
+
+
+def check_data(cluster: Cluster, settings: Settings) -> list[Finding]:
+    """The cluster of the data, then the topics of sinks, if it answers."""
+    found = list(check_cluster(cluster, settings.sources))
+    if any(finding.subject == cluster.subject and finding.level == "fault" for finding in found):
+        return found
+    return [*found, *(check_sink(name, sink, settings.kafka) for name, sink in settings.sinks.items())]
 
 
 def _tried(subject: str, attempt: Callable[[], str]) -> Finding:
@@ -196,19 +208,28 @@ def _topic(
         records = cluster.start_offsets([topic], Start("earliest")).behind(end)
         yield Finding(subject, "ok", f"topic {topic}: partitions {len(end.next)}, records {records:,}")
         if source is not None and records:
-            yield check_records(subject, source, cluster.sample(topic, SAMPLE_RECORDS), schemas)
+            found = cluster.look(topic, SAMPLE_RECORDS).records
+            keys, values = [key for key, _ in found], [value for _, value in found]
+            yield check_records(subject, source, values, schemas, keys)
     except TurnoutError as error:
         yield Finding.of_error(subject, error)
 
 
 def check_records(
-    subject: str, source: SourceSettings, values: Sequence[bytes | None], schemas: Schemas | None = None
+    subject: str,
+    source: SourceSettings,
+    values: Sequence[bytes | None],
+    schemas: Schemas | None = None,
+    keys: Sequence[bytes | None] = (),
 ) -> Finding:
-    """Whether records fit the columns of their source; `schemas` are those of one that is not JSON."""
+    """Whether records fit the columns of their source; `schemas` are those of one that is not JSON.
+
+    By its key a tombstone is one that removes a row, which is no fault.
+    """
     if not values:
         return Finding(subject, "ok", "no record to look at")
     shape = shape_of(source_table("source", source, source.topic), 0)
-    decoded = RecordDecoder([shape], {"source": schemas} if schemas is not None else {}).decode(raw(values))
+    decoded = RecordDecoder([shape], {"source": schemas} if schemas is not None else {}).decode(raw(values, keys=keys))
     rows = decoded.rows[0]
     fields = {name for name in source.columns if rows[name].null_count < rows.num_rows}
     faults = decoded.faults.to_pylist() if decoded.faults is not None else []

@@ -19,7 +19,8 @@ def print_error(error: TurnoutError, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(error.as_json()), file=sys.stderr)
         return
-    faults = error.faults if isinstance(error, ConfigError) else (error.message,)
+    # A configuration has a line for each fault.
+    faults = error.faults if isinstance(error, ConfigError) else error.message.splitlines() or [""]
     for fault in faults:
         print(f"error: {printable(fault)}", file=sys.stderr)
     if error.hint:

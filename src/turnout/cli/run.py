@@ -38,11 +38,10 @@ def run(
     from turnout.config.settings import LogFormat
     from turnout.logs import log_to_stderr
 
-    settings = load(Path(config))
+    # As the environment gives settings: so they stay while other files are applied.
+    given = {"TURNOUT_SERVER__HOST": host, "TURNOUT_SERVER__PORT": "" if port is None else str(port)}
+    settings = load(Path(config), dict(os.environ) | {name: value for name, value in given.items() if value})
     keep_secrets(settings.secret_variables)
-    given = {"host": host or settings.server.host, "port": settings.server.port if port is None else port}
-    server = settings.server.model_copy(update=given)
-    settings = settings.model_copy(update={"server": server})
     # Late: it loads Spark, and the faults of a file are reported without that.
     from turnout import service
     from turnout.config.secrets import hidden_texts

@@ -113,6 +113,26 @@ class Client:
         """Back to the previous plan; `message` may have `requestId` and `expectedGeneration`."""
         return self._http.send("/api/rollback", message or {}, wait)
 
+    def config(self) -> str:
+        """The configuration in force, as YAML; secrets are ***."""
+        return self._http.text("/api/config")
+
+    def config_history(self) -> list[Json]:
+        """The configurations that were in force, newest first: who, when, and what differed."""
+        found: list[Json] = self._http.get("/api/config/history")["history"]
+        return found
+
+    def apply(
+        self, text: str, *, dry_run: bool = False, request_id: str | None = None, expected_generation: int | None = None
+    ) -> Json:
+        """Put another configuration (YAML) in force, or say what it would change.
+
+        The answer has `outcome`, `generation` and `changes`; where that is `rejected` or `failed`, also the `error`.
+        """
+        given = {"requestId": request_id, "expectedGeneration": expected_generation}
+        query = {name: value for name, value in given.items() if value is not None}
+        return self._http.put_yaml("/api/config", text, query | ({"dryRun": "true"} if dry_run else {}))
+
 
 class Table:
     """A table by its name. It holds no data: every call asks the server."""

@@ -63,6 +63,25 @@ class Http:
         query = {} if wait else {"wait": "false"}
         return self._answer(self._call("POST", path, json=dict(message), params=query, timeout=timeout))
 
+    def text(self, path: str) -> str:
+        response = self._call("GET", path)
+        if not response.is_success:
+            self._answer(response)
+        return response.text
+
+    def put_yaml(self, path: str, text: str, query: Mapping[str, Any]) -> Json:
+        """A file; the answer has its outcome, also where that is an error."""
+        response = self._call(
+            "PUT",
+            path,
+            content=text.encode(),
+            params=dict(query),
+            headers={"Content-Type": "application/yaml"},
+            timeout=httpx.Timeout(TIMEOUT_SECONDS, read=None),
+        )
+        answer = wire.parsed(response.content)
+        return answer if isinstance(answer, dict) and answer.get("outcome") else self._answer(response)
+
     def _call(self, method: str, path: str, **request: Any) -> httpx.Response:
         with self._failures():
             return self._http.request(method, path, **request)

@@ -3,16 +3,26 @@
 from turnout.config.auth import AuthSettings, RegistrySettings
 from turnout.config.loading import default_text, load, parse
 from turnout.config.server import AccessSettings, Role, SqlAccess, TokenSettings
-from turnout.config.settings import Format, KafkaSettings, Settings, SourceSettings, SparkSettings
+from turnout.config.settings import (
+    Delivery,
+    Format,
+    KafkaSettings,
+    Settings,
+    SinkSettings,
+    SourceSettings,
+    SparkSettings,
+)
 
 __all__ = [
     "AccessSettings",
     "AuthSettings",
+    "Delivery",
     "Format",
     "KafkaSettings",
     "RegistrySettings",
     "Role",
     "Settings",
+    "SinkSettings",
     "SourceSettings",
     "SparkSettings",
     "SqlAccess",

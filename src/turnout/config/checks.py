@@ -12,17 +12,20 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from turnout.config.auth import Faults, RegistrySettings, auth_faults, registry_faults, rendered_names
+from turnout.config.chain_checks import chain_faults
 from turnout.config.config_errors import SettingPath, did_you_mean
 from turnout.config.server import AccessSettings
 from turnout.config.settings import (
     ControlSettings,
     Format,
     KafkaSettings,
+    SinkSettings,
     SourceSettings,
     ViewSettings,
     default_sources,
     default_views,
 )
+from turnout.config.sink_rules import sink_faults
 from turnout.config.topic_rules import one_cluster, reserved, taken_topics
 from turnout.plan.joins import ViewSides
 from turnout.plan.own_tables import RESERVED
@@ -48,6 +51,7 @@ class ValidParts:
         self.schema_registry = _valid(RegistrySettings, document.get("schema_registry"))
         self.sources = _each(SourceSettings, document.get("sources", default_sources()))
         self.views = _each(ViewSettings, document.get("views", default_views()))
+        self.sinks = _each(SinkSettings, document.get("sinks", {}))
         self.dead_letter_topic = document.get("dead_letter_topic")
         self.no_source = document.get("sources") == {}
 
@@ -84,6 +88,8 @@ def cross_faults(parts: ValidParts) -> Faults:
         if view is not None:
             yield from _view(("views", name), view, sources)
     yield from _topics(parts)
+    yield from _named("sink", [(("sinks", name), name) for name in parts.sinks])
+    yield from _sinks(parts)
     if parts.kafka is not None:
         yield from _kafka(("kafka",), parts.kafka)
     if parts.control is not None and parts.control.kafka is not None:
@@ -147,9 +153,12 @@ def _format(path: SettingPath, source: SourceSettings, *, has_registry: bool) ->
 
 
 def _view(path: SettingPath, view: ViewSettings, sources: Mapping[str, SourceSettings | None]) -> Faults:
+    if view.steps or "steps" in view.model_fields_set:
+        yield from chain_faults(path, view, sources)
+        return
     own = view.sql is not None
     wanted, others, kind = (_OWN, _JOINED, "sql") if own else (_JOINED[:2], _OWN, "a join of left and right")
-    for name in wanted:
+    for name in ("on", *wanted):
         if not getattr(view, name):
             yield (*path, name), "is missing; add it"
     for name in others:
@@ -165,6 +174,8 @@ def _view(path: SettingPath, view: ViewSettings, sources: Mapping[str, SourceSet
             yield (*path, "sources" if own else "right"), f"{other}, '{name}'; choose another"
         seen.add(name)
     if len(seen) < len(view.read):
+        return
+    if not view.on:
         return
     on, found, keyed = view.on, {name: source for name in view.read if (source := sources.get(name))}, 0
     for name, source in found.items():
@@ -228,6 +239,23 @@ def _topics(parts: ValidParts) -> Faults:
                 yield ("control", "ack_topic"), f"is read as {read[control.ack_topic]} too; choose another topic"
     if isinstance(parts.dead_letter_topic, str) and parts.dead_letter_topic in read:
         yield ("dead_letter_topic",), f"is read as {read[parts.dead_letter_topic]} too; choose another topic"
+
+
+def _sinks(parts: ValidParts) -> Faults:
+    sources, control = parts.sources, parts.control
+    tables = {source.table: list(source.columns) for source in sources.values() if source}
+    for name, view in parts.views.items():
+        read = [source for one in (view.read if view else ()) if (source := sources.get(one))]
+        tables[name] = [*(view.columns if view else ()), *(column for source in read for column in source.columns)]
+    used = {source.topic: f"sources.{name}.topic" for name, source in sources.items() if source}
+    if control is not None and one_cluster(parts.kafka, control.kafka):
+        used |= {control.topic: "control.topic"} | (
+            {control.ack_topic: "control.ack_topic"} if control.ack_topic else {}
+        )
+    if isinstance(parts.dead_letter_topic, str):
+        used[parts.dead_letter_topic] = "dead_letter_topic"
+    sinks = {name: sink for name, sink in parts.sinks.items() if sink}
+    yield from sink_faults(sinks, tables, used, has_registry=parts.has_registry)
 
 
 def _kafka(path: SettingPath, kafka: KafkaSettings) -> Faults:

@@ -71,6 +71,24 @@ for _tag, _pattern, _first in (
     _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"(?:{_pattern})$"), list(_first))
 
 
+class _Dumper(yaml.SafeDumper):
+    """Puts in quotes what YAML 1.1 or the loader here would not read as text."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+for _first, _resolvers in _Loader.yaml_implicit_resolvers.items():
+    for _tag, _regexp in _resolvers:
+        _Dumper.add_implicit_resolver(_tag, _regexp, [_first])
+
+
+def to_yaml(document: Mapping[str, Any]) -> str:
+    """The document as text that `parse_yaml` reads back; without comments, which may hold anything."""
+    text: str = yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+    return text
+
+
 def parse_yaml(text: str) -> tuple[Any, list[str]]:
     """The document and its faults; a text that is no YAML gives None and why."""
     try:

@@ -17,10 +17,12 @@ from pydantic import BaseModel, SecretStr
 
 from turnout.config.config_errors import SettingPath, describe, is_secret
 from turnout.config.document import KEEP, changed
-from turnout.config.settings import Settings
+from turnout.config.settings import FileOrigin, Settings
 
 COMMAND_SECONDS = 30.0
 MASK = "********"
+REDACTED = "***"
+"""Stands for a secret in a document that is shown or kept."""
 SECRET_NAMES = r"password|passphrase|secret|jaas|credential|private\.key|ssl\.keystore\.key|ssl\.key\.pem|token$"
 """What the name of a property that holds a secret looks like, whatever its case; Spark's log obeys it too."""
 SPARK_SECRET_NAMES = rf"(?i)token|access[.]?key|account[.]key|encryption[.-]key$|[.]sas[.]|{SECRET_NAMES}"
@@ -56,6 +58,56 @@ def fetch(
             return ""
 
     return changed(tree, put), faults
+
+
+def kept(
+    tree: Any, root: type[BaseModel], known: FileOrigin | None
+) -> tuple[Any, dict[SettingPath, str], dict[SettingPath, str]]:
+    """The document with the secrets that `known` has, where it writes them alike or as `***`.
+
+    Also where these are, and the faults of those that it has not.
+    """
+    found: dict[SettingPath, str] = {}
+    faults: dict[SettingPath, str] = {}
+
+    def put(path: SettingPath, node: Any) -> Any:
+        if not path or not is_secret(root, path) or (known is None and node != REDACTED):
+            return KEEP
+        written, value = (_at(known.given, path), _at(known.filled, path)) if known else (None, None)
+        if value is not None and node in (written, REDACTED):
+            found[path] = ""
+            return value
+        if node == REDACTED:
+            faults[path] = f"{REDACTED} stands for the secret in force, and there is none; give it as it is"
+        return KEEP
+
+    return changed(tree, put), found, faults
+
+
+def _at(tree: Any, path: SettingPath) -> Any:
+    for step in path:
+        if isinstance(tree, Mapping):
+            tree = tree.get(step)
+        elif isinstance(tree, list) and isinstance(step, int) and step < len(tree):
+            tree = tree[step]
+        else:
+            return None
+    return tree
+
+
+def redacted(tree: Any, root: type[BaseModel]) -> Any:
+    """The document with `***` for each secret that is written out; a reference to a variable or a file stays."""
+
+    def hide(path: SettingPath, node: Any) -> Any:
+        if not path or not is_secret(root, path) or node is None:
+            return KEEP
+        if isinstance(node, str) and _VARIABLE.fullmatch(node):
+            return node
+        if isinstance(node, Mapping) and len(node) == 1 and next(iter(node)) in ("env", "file"):
+            return node
+        return REDACTED
+
+    return changed(tree, hide)
 
 
 def variables(

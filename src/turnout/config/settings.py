@@ -5,6 +5,8 @@ that is no value ends it. Kinds of values are `values.py`, how settings fit toge
 `loading.py`.
 """
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -31,6 +33,7 @@ from turnout.config.values import (
     several,
     text_of,
 )
+from turnout.plan.chains import Step
 from turnout.plan.joins import Duplicates, Join
 from turnout.plan.plan import Start
 
@@ -100,7 +103,7 @@ class SourceSettings(Section):
     table: str
     """The table that shows it."""
     key: str
-    """The column that views join on; not `float` or `double`."""
+    """The column that views join on, unless they have `steps`; not `float` or `double`."""
     columns: dict[str, Column]
     """`column: type`; types are `string`, `boolean`, `int32`, `int64`, `float`, `double`, `decimal(p,s)`, `date`,
     `timestamp` (docs/reference/columns.md); no name starts with `_`."""
@@ -118,16 +121,42 @@ class SourceSettings(Section):
     """Where this source starts to be read. Default: as `start`."""
 
 
-class ViewSettings(Section):
-    """A table over sources that share a key: a join of them, or somebody's own Spark SQL."""
+class OnSettings(Section):
+    """The columns that a step joins by: one that is there by then, and one of its right side."""
 
-    on: str
-    """The key column of all its sources, of one type."""
+    left: str
+    """A column that the left side has by then; `on: userId` is short for the same name on both sides."""
+    right: str
+    """The column of the right source that it meets, of the same type; it need not be the key."""
+
+
+class StepSettings(Section):
+    """One join of a chain; what it does not say is as the view says."""
+
+    right: str
+    """The source that this step brings, each once."""
+    on: Annotated[OnSettings, BeforeValidator(lambda on: {"left": on, "right": on} if isinstance(on, str) else on)]
+    join: JoinName | None = None
+    """The join of this step, which control messages then do not change, unless it is the only step. Default: as
+    `views.NAME.join`."""
+    duplicates: Duplicates | None = None
+    """Of right rows with one value in that column, take the newest (`latest`) or `all`. Default: as
+    `views.NAME.duplicates`."""
+
+
+class ViewSettings(Section):
+    """A table over sources: a join of those that share a key, a chain of joins, or somebody's own Spark SQL."""
+
+    on: str = ""
+    """The key column of all its sources, of one type. Default: required, unless there are `steps`."""
     left: str | None = None
     """The source that comes first. Default: required, unless there is `sql`."""
     right: Names = ()
-    """Another source, or a list of sources that are joined one after the other. Default: required, unless there is
-    `sql`."""
+    """Another source, or a list of sources that are joined one after the other. Default: required, unless there are
+    `steps` or `sql`."""
+    steps: tuple[StepSettings, ...] = ()
+    """Instead of `right` and `on`: joins by different columns, as a list of `{right: users, on: userId}`; see
+    docs/how-to/chains.md. Default: none."""
     join: JoinName = Join.LEFT
     """`left`, `natural`, `inner`, `right`, `full`, `semi` or `anti`; control messages change it by `joinType`, or
     `NAMEJoinType`."""
@@ -144,7 +173,52 @@ class ViewSettings(Section):
     @property
     def read(self) -> tuple[str, ...]:
         """The sources that it is made of, the left one first."""
-        return self.sources if self.left is None else (self.left, *self.right)
+        rights = [step.right for step in self.steps] or self.right
+        return self.sources if self.left is None else (self.left, *rights)
+
+    @property
+    def first_join(self) -> Join | None:
+        """The join that messages change: of a chain that of the steps which name none of their own, or of its only
+        step. None where there is no such join."""
+        if self.sql is not None or (len(self.steps) > 1 and all(step.join is not None for step in self.steps)):
+            return None
+        return (self.steps[0].join if len(self.steps) == 1 else None) or self.join
+
+    def chain_steps(self, join: Join) -> list[Step]:
+        """The steps of a chain while the view's join is this one."""
+        return [
+            Step(
+                step.right,
+                step.on.left,
+                step.on.right,
+                join if step.join is None or len(self.steps) == 1 else step.join,
+                step.duplicates or self.duplicates,
+            )
+            for step in self.steps
+        ]
+
+
+class Delivery(StrEnum):
+    """Whether a sink writes in Kafka's transactions."""
+
+    EXACTLY_ONCE = "exactly_once"
+    AT_LEAST_ONCE = "at_least_once"
+
+
+class SinkSettings(Section):
+    """A table whose changes are written to a topic."""
+
+    table: str
+    """The table of a source or a view that is written to a topic; see docs/how-to/sinks.md."""
+    topic: Topic
+    """The topic, which nothing else of the file may use; best with `cleanup.policy=compact`."""
+    format: Format = Format.JSON
+    """What the values are: `json`, or `avro` with the schema registry of the file."""
+    delivery: Delivery = Delivery.EXACTLY_ONCE
+    """`exactly_once` in Kafka's transactions, or `at_least_once` without them."""
+    max_waiting_rows: Whole = Field(200_000, ge=1)
+    """How many changed rows are kept for a sink that is behind; beyond, it writes the difference between topic and
+    table."""
 
 
 class SwapSettings(Section):
@@ -219,6 +293,29 @@ def default_views() -> dict[str, Any]:
     return {"final_ui": {"left": "users", "right": "accounts", "on": "userId"}}
 
 
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class FileOrigin:
+    """What settings were read from. It holds secrets, so it shows none of itself.
+
+    All are equal: settings are compared by what they say, wherever they came from.
+    """
+
+    document: Mapping[str, Any]
+    """The file, with the default sources and views where it has none."""
+    given: Mapping[str, Any]
+    """With what the environment gives in place of settings."""
+    filled: Mapping[str, Any]
+    """With variables and secrets in place."""
+    folder: Path
+    environ: Mapping[str, str]
+    path: Path | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return other is None or isinstance(other, FileOrigin)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
 class Settings(Section):
     """The whole configuration; `Settings()` is the default one."""
 
@@ -232,6 +329,8 @@ class Settings(Section):
     views: dict[str, ViewSettings] = Field(default_factory=default_views, validate_default=True)
     """The tables that are made of sources, each under its own name; `{}` means no view. Default: `final_ui`, as in the
     file below."""
+    sinks: dict[str, SinkSettings] = Field(default_factory=dict)
+    """The tables that are written to topics; see docs/how-to/sinks.md."""
     start: StartAt = Field(default_factory=Start)
     """Where a generation starts to read: `latest`, `earliest`, or `{timestamp: 2026-01-01T00:00:00Z}` (UTC unless it
     says otherwise)."""
@@ -248,6 +347,7 @@ class Settings(Section):
     """Where the store and the checkpoints are; made readable for the user of the process alone (700, its files
     600)."""
     _secret_variables: frozenset[str] = PrivateAttr(default=frozenset())
+    _origin: FileOrigin | None = PrivateAttr(default=None)
 
     @property
     def control_kafka(self) -> KafkaSettings:
@@ -256,10 +356,15 @@ class Settings(Section):
 
     @property
     def joined_views(self) -> tuple[str, ...]:
-        """The views that have a join, which messages can change; the others have SQL of their own."""
-        return tuple(name for name, view in self.views.items() if view.sql is None)
+        """The views that have a join which messages can change."""
+        return tuple(name for name, view in self.views.items() if view.first_join is not None)
 
     @property
     def secret_variables(self) -> frozenset[str]:
         """The environment variables that secrets came from; programs that Turnout starts must not see them."""
         return self._secret_variables
+
+    @property
+    def origin(self) -> FileOrigin | None:
+        """What they were read from; None for settings that were made in code."""
+        return self._origin

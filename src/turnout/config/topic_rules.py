@@ -31,6 +31,7 @@ class TopicRules:
     def of(cls, settings: Settings) -> TopicRules:
         configured = frozenset(source.topic for source in settings.sources.values())
         taken = taken_topics(settings.kafka, settings.control, settings.dead_letter_topic)
+        taken |= {sink.topic: f"is where sinks.{name} writes" for name, sink in settings.sinks.items()}
         return cls(taken, configured, settings.control.topics)
 
     def fault(self, topic: str) -> tuple[str, str] | None:

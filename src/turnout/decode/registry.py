@@ -1,6 +1,7 @@
 """A schema registry by Confluent's REST interface, which Apicurio, Karapace and Redpanda speak too: schemas by id.
 
-It only reads. A registry that does not answer, or lets nobody in, is an error and never an absent schema.
+It reads; only sinks of Avro records register a schema. A registry that does not answer, or lets nobody in, is an error
+and never an absent schema.
 """
 
 from __future__ import annotations
@@ -59,6 +60,14 @@ class SchemaRegistry:
         """The schema of an id; None where the registry has none. TurnoutError where it cannot say."""
         return self._schema(f"/schemas/ids/{number}") if number <= _LARGEST_ID else None
 
+    def register(self, subject: str, schema: str) -> int:
+        """The id of an Avro schema under a subject, which has it afterwards; TurnoutError where that is refused."""
+        path = f"/subjects/{quote(subject, safe='')}/versions"
+        answer = self._call("POST", path, {"schema": schema, "schemaType": "AVRO"})
+        if not isinstance(answer, dict) or not isinstance(answer.get("id"), int):
+            raise self._unusable(f"gave no id for the schema of subject {subject!r}")
+        return int(answer["id"])
+
     def reach(self) -> int:
         """How many subjects there are; TurnoutError where the registry cannot be used."""
         return len(self._get("/subjects") or ())
@@ -88,9 +97,14 @@ class SchemaRegistry:
         return RegisteredSchema(kind, text, there, next(iter(absent), None))
 
     def _get(self, path: str) -> Any:
+        return self._call("GET", path, None)
+
+    def _call(self, method: str, path: str, body: object) -> Any:
         """The answer of a call; None where there is no such thing."""
         try:
-            response = self._http().get(f"{self.url}{path}", headers=self._headers(), auth=self._basic())
+            response = self._http().request(
+                method, f"{self.url}{path}", headers=self._headers(), auth=self._basic(), json=body
+            )
         except (httpx.HTTPError, OSError, ValueError) as error:
             self.close()  # files of certificates may be others at the next try
             raise self._unusable(f"cannot be reached: {error or type(error).__name__}") from error
@@ -102,8 +116,13 @@ class SchemaRegistry:
                 return None
         if response.status_code in (401, 403):
             self._token_ends = 0.0
-            what = f"the schema registry {self.url} does not let Turnout read schemas ({response.status_code})"
-            raise _failed("registry_refused", what, "check schema_registry.auth, and what its identity may read")
+            may = "read" if method == "GET" else "register"
+            what = f"the schema registry {self.url} does not let Turnout {may} schemas ({response.status_code})"
+            raise _failed("registry_refused", what, f"check schema_registry.auth, and what its identity may {may}")
+        if response.status_code in (409, 422) and method == "POST":
+            what = f"the schema registry {self.url} refused the schema of {path.split('/')[2]} ({response.status_code})"
+            hint = "set the compatibility of that subject to NONE, give the sink another topic, or use format: json"
+            raise _failed("registry_refused", what, hint)
         raise self._unusable(f"answered {response.status_code} {response.reason_phrase}".rstrip())
 
     def _http(self) -> httpx.Client:

@@ -133,10 +133,17 @@ def compiled(files: Mapping[str, str], main: str) -> bytes:
         return out.read_bytes()
 
 
-def schemas_of(settings: Settings) -> dict[str, Schemas]:
+def registered(settings: Settings) -> dict[Format, RegistrySchemas]:
+    """The schemas of the registry, where there is one; what it answered is kept for all who share them."""
+    if settings.schema_registry is None:
+        return {}
+    registry = SchemaRegistry(settings.schema_registry)
+    return {form: RegistrySchemas(registry, form) for form in Format}
+
+
+def schemas_of(settings: Settings, shared: Mapping[Format, RegistrySchemas] | None = None) -> dict[str, Schemas]:
     """The schemas of each source that is not JSON; ConfigError where a file has no schema. Nothing is connected to."""
-    registry = SchemaRegistry(settings.schema_registry) if settings.schema_registry is not None else None
-    shared = {form: RegistrySchemas(registry, form) for form in Format} if registry is not None else {}
+    shared = registered(settings) if shared is None else shared
     found: dict[str, Schemas] = {}
     wrong = []
     for name, source in settings.sources.items():

@@ -17,7 +17,7 @@ import httpx
 from rich.console import Console
 from rich.markup import escape
 
-from turnout.config.settings import KafkaSettings, Settings
+from turnout.config import KafkaSettings, Settings, parse
 from turnout.java import jars
 from turnout.java.runtime import find_java
 from turnout.kafka.topics import Topics
@@ -79,15 +79,14 @@ def run(*, port: int = 10000, records_per_second: float = 20, data: Path | None 
 
 def settings(folder: Path, bootstrap_servers: str, port: int) -> Settings:
     """The demo's configuration: the default one, from the start of the topics, in a folder of its own."""
-    return Settings.model_validate(
-        {
-            "kafka": {"bootstrap_servers": bootstrap_servers},
-            "control": {"topic": CONTROL},
-            "start": "earliest",
-            "server": {"port": port},
-            "data_dir": folder / "turnout",
-        }
-    )
+    document = {
+        "kafka": {"bootstrap_servers": bootstrap_servers},
+        "control": {"topic": CONTROL},
+        "start": "earliest",
+        "server": {"port": port},
+        "data_dir": str(folder / "turnout"),
+    }
+    return parse(document, folder, {})
 
 
 def _fill(bootstrap_servers: str, producer: SampleProducer) -> tuple[int, list[People]]:

@@ -7,6 +7,7 @@ messages is built, and the builder checks whether topics exist.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from turnout.errors import TurnoutError
 from turnout.plan.joins import Join
@@ -24,6 +25,8 @@ _SHOWN_CHARS = 60
 class Action(StrEnum):
     CHANGE = "change"
     ROLLBACK = "rollback"
+    APPLY = "apply"
+    """Take another configuration; only surfaces can ask for it."""
 
 
 class Outcome(StrEnum):
@@ -38,7 +41,7 @@ class Outcome(StrEnum):
 
 
 class ControlRejected(TurnoutError):  # noqa: N818 - named as its outcome
-    """The rejection of a message, with its `request_id` if that could be read."""
+    """The rejection of a message, with its `request_id` if that could be read, and what else its sender is told."""
 
     def __init__(
         self,
@@ -48,9 +51,11 @@ class ControlRejected(TurnoutError):  # noqa: N818 - named as its outcome
         code: str = "bad_control",
         status: int | None = None,
         request_id: str | None = None,
+        report: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(code, message, hint, status=status)
         self.request_id = request_id
+        self.report = report
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +72,8 @@ class ControlMessage:
     dry_run: bool = False
     action: Action = Action.CHANGE
     warnings: tuple[str, ...] = ()
+    config: str = ""
+    """The text of an apply."""
 
 
 def topic_field(source: str) -> str:
@@ -82,10 +89,12 @@ def join_field(view: str) -> str:
 def resolve(message: ControlMessage, current: Plan) -> Plan:
     """The plan after a change. `joinType` applies to every view that the message has no other join for.
 
-    ValueError for a rollback: its plan is in the history.
+    ValueError for a rollback, whose plan is in the history, and for an apply.
     """
     if message.action is Action.ROLLBACK:
         raise ValueError("a rollback does not resolve to a plan: take the previous one")
+    if message.action is Action.APPLY:
+        raise ValueError("an apply does not resolve to a plan: its settings make one")
     joins = {} if message.join is None else dict.fromkeys(current.joins, message.join)
     return current.with_(topics=message.topics, joins=joins | dict(message.joins), start=message.start)
 

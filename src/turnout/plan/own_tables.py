@@ -12,11 +12,12 @@ BOOKS_OF_STORE = (
     "counter",
     "versions",
     "generations",
+    "config_history",
     "control_places",
     "removed_rows",
     "saved_views",
 )
-BOOKS_OF_GENERATION = ("versions", "progress", "hashing", "lives")
+BOOKS_OF_GENERATION = ("versions", "progress", "hashing", "lives", "outgoing")
 """For Turnout alone."""
 
 RESERVED = tuple(dict.fromkeys((*SHOWN_OF_STORE, *SHOWN_OF_GENERATION, *BOOKS_OF_STORE, *BOOKS_OF_GENERATION)))

@@ -1,4 +1,4 @@
-"""What one generation is built from: the topic of each source, the join of each view, where reading starts.
+"""What one generation is built from: topics, joins, where reading starts, and the sections that describe its tables.
 
 A plan is a value, to compare, to store as JSON and to show in logs. The builder checks whether its topics exist.
 """
@@ -83,6 +83,8 @@ class Plan:
     topics: Mapping[str, str]
     joins: Mapping[str, Join]
     start: Start = field(default_factory=Start)
+    sections: str = ""
+    """The sections of the file that its tables are made by, as JSON; empty where they are those in force."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "topics", MappingProxyType(dict(self.topics)))
@@ -109,14 +111,7 @@ class Plan:
             _merged("source", self.topics, topics or {}),
             _merged("view", self.joins, joins or {}),
             start if start is not None else self.start,
-        )
-
-    def carried_over_to(self, configured: "Plan") -> "Plan":
-        """The configured plan, with this one's topics and joins for the sources and views that still exist."""
-        return configured.with_(
-            topics={source: topic for source, topic in self.topics.items() if source in configured.topics},
-            joins={view: join for view, join in self.joins.items() if view in configured.joins},
-            start=self.start,
+            self.sections,
         )
 
     def describe(self) -> str:

@@ -53,6 +53,7 @@ class Work(StrEnum):
     BUILD = "build"
     DRY_RUN = "dry_run"
     ROLLBACK = "rollback"
+    APPLY = "apply"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +81,8 @@ class Decision:
 def decide(queue: Sequence[ParsedMessage], current: Plan, generation: int) -> Decision:
     """Decide the next messages of a queue, in order, so that at most one thing is built.
 
-    Dry runs and rollbacks are decided alone, after everything before them. A message with an expected generation waits
-    until the changes before it are built: only then is the published generation known.
+    Dry runs, rollbacks and applies are decided alone, after everything before them. A message with an expected
+    generation waits until the changes before it are built: only then is the published generation known.
     If the carrier proves invalid before its build began, put its rejection in its place and decide again: the messages
     that it would have superseded are then decided without it.
     """
@@ -92,7 +93,7 @@ def decide(queue: Sequence[ParsedMessage], current: Plan, generation: int) -> De
         if isinstance(message, ControlRejected):
             verdicts.append(_rejection(message))
             continue
-        alone = message.dry_run or message.action is Action.ROLLBACK
+        alone = message.dry_run or message.action is not Action.CHANGE
         if alone and place == 0:
             return _alone(message, current, generation)
         if alone or (message.expected_generation is not None and plan != current):
@@ -116,6 +117,8 @@ def decide(queue: Sequence[ParsedMessage], current: Plan, generation: int) -> De
 def _alone(message: ControlMessage, current: Plan, generation: int) -> Decision:
     if conflict := generation_conflict(message, generation):
         return Decision((_rejection(conflict),), current)
+    if message.action is Action.APPLY:
+        return Decision((Verdict(None),), current, Work.APPLY, carrier=0)
     rollback = message.action is Action.ROLLBACK
     plan = current if rollback else resolve(message, current)
     # A dry run of a rollback is a dry run: nothing may move.
@@ -125,6 +128,15 @@ def _alone(message: ControlMessage, current: Plan, generation: int) -> Decision:
 
 def _rejection(error: ControlRejected) -> Verdict:
     return Verdict(Outcome.REJECTED, str(error), error)
+
+
+def _too_early(message: ControlMessage) -> ControlRejected:
+    return ControlRejected(
+        "no generation is published yet, so there is nothing that a file could be held against",
+        "wait until the server is ready, and apply it again",
+        code="building",
+        request_id=message.request_id,
+    )
 
 
 def replay(queue: Sequence[ParsedMessage], initial: Plan) -> Decision:
@@ -140,6 +152,8 @@ def replay(queue: Sequence[ParsedMessage], initial: Plan) -> Decision:
         verdict = Verdict(Outcome.UNCHANGED, "no change")
         if isinstance(message, ControlRejected):
             verdict = _rejection(message)
+        elif message.action is Action.APPLY:
+            verdict = _rejection(_too_early(message))
         elif message.dry_run:
             verdict = Verdict(Outcome.UNCHANGED, "a dry run changes nothing")
         elif message.action is Action.ROLLBACK:

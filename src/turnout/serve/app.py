@@ -1,6 +1,6 @@
 """The web server: puts the application together from calls and page, listens, and stops.
 
-The calls are in `read_api.py`, `ask_api.py`, `saved_api.py` and `control_api.py`. Signals are the caller's business.
+The calls are in the modules that end in `_api.py`. Signals are the caller's business.
 """
 
 import contextlib
@@ -23,12 +23,16 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
+from turnout.config import Settings
+from turnout.config.configuration import Configuration
 from turnout.errors import TurnoutError
 from turnout.messages import MAX_MESSAGE_BYTES
 from turnout.serve.access import PUBLIC, Access, Gate
 from turnout.serve.ask_api import AskApi
+from turnout.serve.config_api import ConfigApi
 from turnout.serve.connections import Connection, OpenConnections, Socket
 from turnout.serve.control_api import ControlApi
+from turnout.serve.example_api import ExampleApi
 from turnout.serve.formats import to_json
 from turnout.serve.limits import HeldBytes, Viewers
 from turnout.serve.live.endpoint import Live
@@ -60,23 +64,39 @@ _DOWNLOADS = "server.max_download_megabytes_per_client"
 _MAX_HEAD_BYTES = 32 * 1024
 
 
-def create_app(services: Services, access: Access | None = None, static: Path = _STATIC) -> ASGIApp:
+def create_app(
+    services: Services,
+    access: Access | None = None,
+    static: Path = _STATIC,
+    configuration: Configuration | None = None,
+) -> ASGIApp:
     """The application: calls and page, behind the gate, with one error shape and security headers on everything."""
-    access = access or Access()
+    access, configuration = access or Access(), configuration or Configuration(Settings())
     limits = services.limits
     reads = Reads(services.database, limits)
     held = HeldBytes(limits.max_held_megabytes_per_client * 1_000_000, "server.max_held_megabytes_per_client")
     downloads = HeldBytes(limits.max_download_megabytes_per_client * 1_000_000, _DOWNLOADS)
     answers = Answers(reads, held, downloads)
     queries = DeltaQueries()
-    readers = Readers(reads, held, Merger(queries), Merger(queries, large=True), limits.sql_memory_limit)
+    readers = Readers(reads, held, Merger(queries), Merger(queries, large=True))
     hub = Hub(services.database, services.status, readers)
     viewers = Viewers(limits)
+    control = ControlApi(services)
+
+    def adopt(settings: Settings) -> None:
+        services.adopt(settings)
+        viewers.limits = reads.limits = settings.server
+        held.most = settings.server.max_held_megabytes_per_client * 1_000_000
+        downloads.most = settings.server.max_download_megabytes_per_client * 1_000_000
+
+    configuration.listen(adopt)
     calls = [
         *routes_of(Api(services, viewers, reads, answers)),
-        *routes_of(AskApi(answers, limits.sql_memory_limit, access.check_sql)),
+        *routes_of(AskApi(answers, lambda: services.limits, access.check_sql)),
         *routes_of(SavedApi(services.database, answers)),
-        *routes_of(ControlApi(services)),
+        *routes_of(control),
+        *routes_of(ConfigApi(services, control, configuration, answers)),
+        *routes_of(ExampleApi(services, access.check_operator)),
         CallRoute(_page(static / "index.html")),
     ]
     app = Starlette(
@@ -103,15 +123,15 @@ def create_app(services: Services, access: Access | None = None, static: Path = 
 def _description(calls: list[CallRoute], services: Services, access: Access) -> CallRoute:
     """The call that describes all calls, itself included."""
 
-    @functools.cache
-    def body() -> bytes:
+    @functools.lru_cache(maxsize=1)
+    def body(sources: tuple[str, ...], views: tuple[str, ...]) -> bytes:
         public = PUBLIC if access.wants_token else None
-        return to_json(document([*calls, route], services.sources, services.views, public))
+        return to_json(document([*calls, route], sources, views, public))
 
     @Call("/api/openapi.json", "application/json")
     async def describe(_: Request) -> Response:
         """All calls for programs: an OpenAPI 3.1 document."""
-        made = await anyio.to_thread.run_sync(body)
+        made = await anyio.to_thread.run_sync(body, services.sources, services.views)
         return Response(made, media_type="application/json", headers={"Cache-Control": "no-store"})
 
     route = CallRoute(describe)

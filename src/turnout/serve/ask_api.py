@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
 
+from turnout.config.server import ServerSettings
 from turnout.errors import TurnoutError
 from turnout.serve import bodies
 from turnout.serve.formats import Export, Format, TableFile, json_object, json_rows, result_json, table_file
@@ -35,7 +36,7 @@ class AskApi:
     """The calls, bound to the reads of the server. `check_sql` refuses who may not send SQL."""
 
     _answers: Answers
-    _sql_memory: str
+    _limits: Callable[[], ServerSettings]
     _check_sql: Callable[[Scope], None]
 
     @Call(
@@ -70,7 +71,7 @@ class AskApi:
         self._check_sql(request.scope)
         body = await bodies.read_body(request, MAX_BODY_BYTES, _SMALLER)
         asked = bodies.checked(body, SqlQuestion, _EXAMPLE)
-        memory = self._sql_memory
+        memory = self._limits().sql_memory_limit
 
         def read(store: Reading) -> SqlResult:
             return read_sql(store, asked.sql, asked.limit, memory)

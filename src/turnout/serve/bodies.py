@@ -1,5 +1,6 @@
 """Bodies of requests: read whole within a size and a time, and checked against their model."""
 
+from collections.abc import Sequence
 from typing import TypeVar
 
 import anyio
@@ -14,14 +15,20 @@ M = TypeVar("M", bound=BaseModel)
 BODY_SECONDS = 30
 
 
-async def read_body(request: Request, most: int, smaller: str) -> bytes:
-    """The body of a JSON request; `smaller` says how to send less where it has more than `most` bytes."""
+JSON_KINDS = ("application/json",)
+YAML = "application/yaml"
+YAML_KINDS = (YAML, "application/x-yaml", "text/yaml", "text/x-yaml", "text/plain", *JSON_KINDS)
+"""What YAML is sent as; JSON is YAML, too."""
+
+
+async def read_body(request: Request, most: int, smaller: str, kinds: Sequence[str] = JSON_KINDS) -> bytes:
+    """The body of a request; `smaller` says how to send less where it has more than `most` bytes."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind not in ("", "application/json"):
+    if kind not in ("", *kinds):
         raise TurnoutError(
             "unsupported_media_type",
             f"Content-Type: {show(kind)} is not taken here",
-            "send JSON, with Content-Type: application/json",
+            f"send {'JSON' if kinds is JSON_KINDS else 'YAML'}, with Content-Type: {kinds[0]}",
         )
     length = request.headers.get("content-length", "")
     if length.isdecimal() and int(length) > most:

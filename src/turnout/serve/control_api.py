@@ -5,6 +5,7 @@ A message goes to the control queue as it came; its sender waits here for the ou
 
 import json
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,10 +30,10 @@ from turnout.swap.control_queue import Answer, QueuedMessage
 MAX_WAITING = 64
 _SUBMITTERS = 4
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.002, 0.05
-_ERRORS = (
+ERRORS = (
     *("generation_conflict", "bad_control", "unknown_topic", "not_authorized", "bad_sample", "nothing_to_roll_back"),
     *("build_failed", "build_timeout", "kafka_unreachable", "spark_gone", "store_unavailable", "bad_view"),
-    *("registry_unreachable", "registry_refused", "bad_config", "closed"),
+    *("registry_unreachable", "registry_refused", "bad_config", "closed", "building"),
 )
 _FIELDS_HINT = "send only the fields that change"
 
@@ -45,11 +46,15 @@ class ControlApi:
     _submitters: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(_SUBMITTERS))
     _waiting: int = 0
 
+    async def submit(self, work: Callable[..., QueuedMessage], *given: object) -> QueuedMessage:
+        """Queue a message on a thread. Not abandoned on cancel: it is then queued without an answer, never by half."""
+        return await anyio.to_thread.run_sync(work, *given, limiter=self._submitters)
+
     @Call(
         "/api/control",
         Decided,
         accepted=Taken,
-        errors=_ERRORS,
+        errors=ERRORS,
         parameters=OF_MESSAGES,
         body="ControlMessage",
         method="POST",
@@ -62,7 +67,7 @@ class ControlApi:
         "/api/rollback",
         Decided,
         accepted=Taken,
-        errors=_ERRORS,
+        errors=ERRORS,
         parameters=OF_MESSAGES,
         body="RollbackMessage",
         method="POST",
@@ -73,22 +78,21 @@ class ControlApi:
 
     async def _steer(self, request: Request, raw: bytes) -> Response:
         wait, requester = flag(request.query_params, "wait", default=True), identity_of(request.scope).name
-        # Not abandoned on cancel: the message is then queued without an answer, but never by half.
-        message = await anyio.to_thread.run_sync(self._submit, raw, requester, limiter=self._submitters)
-        answer = await self._outcome(request, message) if wait else None
+        message = await self.submit(self._submit, raw, requester)
+        answer = await self.outcome(request, message) if wait else None
         if answer is None:
             return json_response(
                 {"message": message.record.number, "requestId": message.request_id, "outcome": None}, 202
             )
         if answer.outcome in (Outcome.REJECTED, Outcome.FAILED):
-            return error_response(_error(answer))
+            return error_response(error_of(answer))
         return json_response(answer.as_json(message.request_id))
 
     def _submit(self, raw: bytes, requester: str) -> QueuedMessage:
         with store_faults("written"):
             return self._services.orchestrator.queue.submit(raw, requester)
 
-    async def _outcome(self, request: Request, message: QueuedMessage) -> Answer | None:
+    async def outcome(self, request: Request, message: QueuedMessage) -> Answer | None:
         """The answer; None when it takes too long, too many wait already, the server stops, or the client has gone.
 
         It polls instead of waiting in a thread: hundreds of seconds in threads would hold up other calls, and the end
@@ -126,7 +130,7 @@ def _rollback_message(body: bytes) -> bytes:
     )
 
 
-def _error(answer: Answer) -> TurnoutError:
+def error_of(answer: Answer) -> TurnoutError:
     """The error of a message that was rejected or failed."""
     if answer.error is not None:
         return answer.error

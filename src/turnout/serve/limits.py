@@ -99,8 +99,7 @@ class Viewers:
     """Counts live connections and their subscriptions, in all and of each client, and refuses too many."""
 
     def __init__(self, settings: ServerSettings) -> None:
-        self._most, self._share = settings.max_viewers, settings.max_viewers_per_client
-        self._most_subscriptions = settings.max_subscriptions_per_client
+        self.limits = settings
         self._places: Counter[str] = Counter()
         self._subscribed: Counter[str] = Counter()
         self.subscriptions: Counter[str] = Counter({"window": 0, "changes": 0, "summary": 0, "sql": 0, "status": 0})
@@ -113,10 +112,11 @@ class Viewers:
     @contextmanager
     def place(self, client: str) -> Iterator[None]:
         """Hold a place; TurnoutError, before the socket is accepted, if there is none."""
-        if self.count >= self._most:
-            raise _too_many_viewers(f"all {self._most} places for viewers are taken", "server.max_viewers")
-        if self._places[client] >= self._share:
-            text = f"this client has {self._share} places for viewers, which is the most for one"
+        most, share = self.limits.max_viewers, self.limits.max_viewers_per_client
+        if self.count >= most:
+            raise _too_many_viewers(f"all {most} places for viewers are taken", "server.max_viewers")
+        if self._places[client] >= share:
+            text = f"this client has {share} places for viewers, which is the most for one"
             raise _too_many_viewers(text, "server.max_viewers_per_client")
         with _counted(self._places, client):
             yield
@@ -124,10 +124,11 @@ class Viewers:
     @contextmanager
     def subscription(self, client: str, kind: str) -> Iterator[None]:
         """Count a subscription; TurnoutError when its client has too many."""
-        if self._subscribed[client] >= self._most_subscriptions:
+        most = self.limits.max_subscriptions_per_client
+        if self._subscribed[client] >= most:
             raise TurnoutError(
                 "too_many_subscriptions",
-                f"this client has {self._most_subscriptions} subscriptions, which is the most",
+                f"this client has {most} subscriptions, which is the most",
                 "unsubscribe from some, or raise server.max_subscriptions_per_client",
             )
         self.subscriptions[kind] += 1
@@ -165,7 +166,7 @@ class HeldBytes:
     """
 
     def __init__(self, most: int, setting: str) -> None:
-        self._most = most
+        self.most = most
         self._setting = setting
         self._lock = threading.Lock()
         self._bytes: Counter[str] = Counter()
@@ -176,7 +177,7 @@ class HeldBytes:
             return self._of(client)
 
     def has_room(self, client: str) -> bool:
-        return self.of(client) < self._most
+        return self.of(client) < self.most
 
     def begin(self, client: str) -> Hold:
         return Hold(self, client)
@@ -190,7 +191,7 @@ class HeldBytes:
 
     def add(self, client: str, size: int) -> None:
         with self._lock:
-            if size > 0 and self._of(client) + size > self._most:
+            if size > 0 and self._of(client) + size > self.most:
                 raise self.too_much()
             self._bytes[client] += size
             if not self._bytes[client]:
@@ -204,7 +205,7 @@ class HeldBytes:
     def too_much(self) -> TurnoutError:
         return TurnoutError(
             "too_much_unread",
-            f"more than {self._most // 1_000_000} MB are held for this client already",
+            f"more than {self.most // 1_000_000} MB are held for this client already",
             f"read, or close, what was asked for before; ask for less, or raise {self._setting}",
         )
 

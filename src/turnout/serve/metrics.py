@@ -66,8 +66,18 @@ class _Scrape(Collector):
         yield _metric("turnout_control_up", now.control_read)
         yield _metric("turnout_control_waiting", now.waiting_messages)
         yield _metric("turnout_spark_starts_total", now.spark_starts)
+        yield from self._sinks()
         yield _metric("turnout_viewers", self.viewers)
         yield _metric("turnout_subscriptions", self.subscriptions)
+
+    def _sinks(self) -> Iterator[Metric]:
+        sinks = self.metrics.sinks
+        yield _metric("turnout_sink_up", {sink.name: float(sink.state == "writing") for sink in sinks})
+        versions = {sink.name: sink.waiting_versions for sink in sinks if sink.waiting_versions is not None}
+        yield _metric("turnout_sink_waiting_versions", versions)
+        rows = {sink.name: sink.waiting_rows for sink in sinks if sink.waiting_rows is not None}
+        yield _metric("turnout_sink_waiting_rows", rows)
+        yield _metric("turnout_sink_records_total", {sink.name: sink.records for sink in sinks})
 
     def _store(self) -> Iterator[Metric]:
         found: list[Metric] = []
@@ -84,7 +94,7 @@ class _Scrape(Collector):
 
     def _rows(self, cursor: duckdb.DuckDBPyConnection) -> Metric:
         own = cursor.execute(_ROWS, [f"g{self.metrics.published}"]).fetchall()
-        rows = {table: count for table, count in own if table not in BOOKS_OF_GENERATION}
+        rows = {table: count for table, count in own if table.partition(":")[0] not in BOOKS_OF_GENERATION}
         shared = cursor.execute(_ROWS, ["turnout"]).fetchall()
         rows |= {table: count for table, count in shared if table in SHOWN_OF_STORE[1:]}  # the status is one row
         return _metric("turnout_table_rows", rows)

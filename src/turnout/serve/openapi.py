@@ -21,6 +21,7 @@ from turnout.serve.routes import Call, CallRoute
 from turnout.serve.schemas import Error
 
 SCHEMAS = "#/components/schemas/"
+_CONFIG_FILE = {"type": "object", "description": "turnout.yaml; its settings are in docs/reference/configuration.md"}
 
 
 def document(
@@ -62,11 +63,11 @@ def _operation(route: CallRoute, closed: bool) -> dict[str, Any]:
         "operationId": route.operation,
         "summary": route.summary,
         "parameters": [*path, *query],
-        "responses": {str(status): _answer(call, status) for status in call.answers} | _errors(codes),
+        "responses": {str(status): _answer(call, status) for status in call.answers} | _errors(codes, call.refused),
     }
     if call.body is not None:
         required = call.body != "RollbackMessage"
-        operation["requestBody"] = {"required": required, "content": {"application/json": _reference(call.body)}}
+        operation["requestBody"] = {"required": required, "content": {call.body_kind: _reference(call.body)}}
     if closed:
         operation["security"] = [{"token": []}]
     return operation
@@ -90,25 +91,29 @@ def _reference(shape: str | type[BaseModel]) -> dict[str, Any]:
     return {"schema": {"$ref": SCHEMAS + (shape if isinstance(shape, str) else shape.__name__)}}
 
 
-def _errors(codes: Iterable[str]) -> dict[str, Any]:
+def _errors(codes: Iterable[str], refused: type[BaseModel] | None) -> dict[str, Any]:
     """Errors by their status."""
     by_status: dict[int, list[str]] = defaultdict(list)
     for code in codes:
         by_status[ERRORS[code].status].append(code)
-    return {str(status): _error(by_status[status]) for status in sorted(by_status)}
+    return {str(status): _error(by_status[status], refused) for status in sorted(by_status)}
 
 
-def _error(codes: list[str]) -> dict[str, Any]:
+def _error(codes: list[str], refused: type[BaseModel] | None) -> dict[str, Any]:
+    shape = _reference("Error")["schema"]
+    if refused is not None:
+        shape = {"anyOf": [shape, _reference(refused)["schema"]]}
     one_of_these = {"properties": {"error": {"properties": {"code": {"enum": codes}}}}}
     return {
         "description": "; ".join(f"`{code}`: {ERRORS[code].when}" for code in codes),
-        "content": {"application/json": {"schema": {"allOf": [_reference("Error")["schema"], one_of_these]}}},
+        "content": {"application/json": {"schema": {"allOf": [shape, one_of_these]}}},
     }
 
 
 def _schemas(routes: Sequence[CallRoute], sources: tuple[str, ...], views: tuple[str, ...]) -> dict[str, Any]:
     answers: set[type[BaseModel]] = {Error}
     answers |= {model for route in routes for model in route.call.answers.values() if not isinstance(model, str)}
+    answers |= {route.call.refused for route in routes if route.call.refused is not None}
     bodies = {route.call.body for route in routes if isinstance(route.call.body, type)}
     _, made = models_json_schema(
         [*((model, "serialization") for model in answers), *((model, "validation") for model in bodies)],
@@ -116,4 +121,5 @@ def _schemas(routes: Sequence[CallRoute], sources: tuple[str, ...], views: tuple
     )
     schemas: dict[str, Any] = made["$defs"]
     schemas["Status"]["properties"] |= {topic_field(source): {"type": ["string", "null"]} for source in sources}
+    schemas["ConfigFile"] = _CONFIG_FILE
     return schemas | message_schemas(sources, views, SCHEMAS)

@@ -17,6 +17,7 @@ from turnout.store.query.windows import Window
 DEFAULT_ROWS = 100
 MAX_JSON_ROWS = 100_000
 MAX_INT64 = 2**63 - 1
+DEFAULT_EXAMPLE_RECORDS, MAX_EXAMPLE_RECORDS = 500, 1000
 FLAGS = {"true": True, "1": True, "false": False, "0": False}
 
 
@@ -76,7 +77,20 @@ OF_SUMMARIES = (
     Parameter("limit", _WHOLE, _LIMIT.format(what="Groups", most=summary.MAX_LIMIT, default=summary.DEFAULT_LIMIT)),
     *_FILE,
 )
+OF_EXAMPLES = (
+    Parameter(
+        "records",
+        {"type": "integer", "minimum": 1, "maximum": MAX_EXAMPLE_RECORDS},
+        f"How many of the newest records to look at. Default: {DEFAULT_EXAMPLE_RECORDS}.",
+    ),
+)
 OF_MESSAGES = (Parameter("wait", _FLAG, "`false`: answer 202 as soon as the message is kept. Default: `true`."),)
+OF_APPLIES = (
+    Parameter("dryRun", _FLAG, "`true`: say what would change, and change nothing. Default: `false`."),
+    *OF_MESSAGES,
+    Parameter("requestId", {"type": "string"}, "A name for this request, which is shown with its outcome."),
+    Parameter("expectedGeneration", _WHOLE, "Only while this generation is published."),
+)
 
 
 def check_parameters(query: QueryParams, taken: Iterable[Parameter] = ()) -> None:
@@ -101,7 +115,7 @@ def window_of(table: str, query: QueryParams) -> tuple[Export, Window]:
         columns=columns or None,
         where=parse_terms(query.getlist("where")),
         sort=parse_sort(query.getlist("sort")),
-        offset=_whole(query, "offset", 0) or 0,
+        offset=whole(query, "offset", 0) or 0,
         limit=limit,
     )
 
@@ -120,6 +134,14 @@ def summary_of(table: str, query: QueryParams) -> tuple[Export, summary.Summary]
     )
 
 
+def records_of(query: QueryParams) -> int:
+    """How many records an example is made of."""
+    records = whole(query, "records", DEFAULT_EXAMPLE_RECORDS) or 0
+    if 1 <= records <= MAX_EXAMPLE_RECORDS:
+        return records
+    raise TurnoutError("bad_parameter", f"records: {records} is out of range", f"from 1 to {MAX_EXAMPLE_RECORDS}")
+
+
 def _export(query: QueryParams) -> Export:
     text = query.get("format", Format.JSON.value)
     if text not in list(Format):
@@ -130,7 +152,7 @@ def _export(query: QueryParams) -> Export:
 def _limit(query: QueryParams, export: Export, default: int, most: int, what: str) -> int | None:
     """How many of `what` are answered; None for all, which only files have."""
     as_json = export.kind is Format.JSON
-    limit = _whole(query, "limit", default if as_json else None)
+    limit = whole(query, "limit", default if as_json else None)
     if as_json and limit is not None and limit > most:
         raise TurnoutError(
             "bad_parameter",
@@ -148,7 +170,7 @@ def flag(query: QueryParams, name: str, *, default: bool) -> bool:
     return FLAGS[text]
 
 
-def _whole(query: QueryParams, name: str, default: int | None) -> int | None:
+def whole(query: QueryParams, name: str, default: int | None) -> int | None:
     text = query.get(name)
     if text is None:
         return default

@@ -1,4 +1,4 @@
-"""The HTTP calls that read: tables, rows, status, history, topics, liveness, readiness.
+"""The HTTP calls that read: tables, rows, status, history, liveness, readiness.
 
 Threads do all work on the store (`reads.py`); the event loop only routes.
 """
@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 
+from turnout.config import Settings
 from turnout.config.server import ServerSettings
 from turnout.errors import ERRORS, TurnoutError
+from turnout.plan.control import ControlMessage
 from turnout.plan.times import iso_text
 from turnout.serve import metrics, schemas
 from turnout.serve.access import IDENTITY
@@ -31,8 +32,7 @@ from turnout.swap.health import Readiness, Subject
 from turnout.swap.metrics import Metrics
 
 _PROBES = 2
-# Kafka may be slow to fail; only these threads wait for that.
-_TOPIC_READERS, _TOPICS_SECONDS = 2, 15.0
+_MORE_SECONDS = 60.0
 
 STOPPING = "turnout.stopping"
 """In the scope of a request: a function that says whether the server stops."""
@@ -56,9 +56,15 @@ class Orchestrator(Protocol):
 
     def topics(self) -> list[str]: ...
 
+    def example(self, topic: str, records: int) -> dict[str, Any]: ...
 
-@dataclass(frozen=True, slots=True)
+    def apply(self, asked: ControlMessage, requester: str) -> QueuedMessage: ...
+
+
+@dataclass(slots=True)
 class Services:
+    """What the server is given. Sources, views and limits change with the configuration."""
+
     database: Database
     orchestrator: Orchestrator
     control_wait_seconds: float = 660.0
@@ -68,6 +74,12 @@ class Services:
     """Their names: messages and status have a field for each."""
     views: tuple[str, ...] = ()
     """Those with a join, which have a field, too."""
+
+    def adopt(self, settings: Settings) -> None:
+        """Go by other settings. A request under way has those from before, or these."""
+        self.sources, self.views = tuple(settings.sources), settings.joined_views
+        self.limits = settings.server
+        self.control_wait_seconds = settings.swap.catch_up_timeout_seconds + _MORE_SECONDS
 
     def status(self, store: Readable | None = None) -> dict[str, Any]:
         """The orchestrator's status, the time of the newest record, and the time now."""
@@ -85,9 +97,8 @@ class Api:
     _viewers: Viewers
     _reads: Reads
     _answers: Answers
-    # Probes never wait for reads, nor for a Kafka that does not answer.
+    # Probes never wait for reads.
     _probes: Threads = field(default_factory=lambda: Threads(_PROBES, "probe"))
-    _topic_readers: Threads = field(default_factory=lambda: Threads(_TOPIC_READERS, "topics"))
 
     @Call("/api/tables", schemas.Tables, errors=READING)
     async def list_tables(self, request: Request) -> Response:
@@ -118,18 +129,6 @@ class Api:
     async def read_status(self, request: Request) -> Response:
         """The status row, and more about now."""
         return json_response(await self._answers.read(request, self._services.status))
-
-    @Call("/api/topics", schemas.Topics, errors=(*READING, "kafka_unreachable", "bad_config", "closed"))
-    async def list_topics(self, _: Request) -> Response:
-        """The names of topics to choose from, without Kafka's own (`__...`)."""
-        with anyio.move_on_after(_TOPICS_SECONDS):
-            names = await self._topic_readers.run(self._services.orchestrator.topics)
-            return json_response({"topics": sorted(name for name in names if not name.startswith("__"))})
-        raise TurnoutError(
-            "kafka_unreachable",
-            f"Kafka did not list its topics within {_TOPICS_SECONDS:g} s",
-            "check that the brokers run; `turnout check` says what is wrong",
-        )
 
     @Call("/healthz", schemas.Alive)
     async def is_alive(self, _: Request) -> Response:

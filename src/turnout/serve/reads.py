@@ -93,9 +93,9 @@ class Reads:
     def __init__(self, database: Database, limits: ServerSettings | None = None) -> None:
         self._database = database
         self.kept = KeptOrders(database.feed)
-        self._limits = limits or ServerSettings()
-        self._threads = Threads(self._limits.max_reads, "read")
-        self._most_large = max(1, self._limits.max_reads // _LARGE_PART)
+        self.limits = limits or ServerSettings()
+        self._threads = Threads(self.limits.max_reads, "read")
+        self._most_large = max(1, self.limits.max_reads // _LARGE_PART)
         self._large_threads = Threads(self._most_large, "large-read", yielding=True)
         self._running: Counter[_Line] = Counter()
         self._unspent = Buckets(_SPENDING)
@@ -114,7 +114,7 @@ class Reads:
         await self._place(line)
         loop, reading = (
             asyncio.get_running_loop(),
-            Reading(self._database, self._limits.max_answer_megabytes * 1_000_000),
+            Reading(self._database, self.limits.max_answer_megabytes * 1_000_000),
         )
         threads, began = self._large_threads if large else self._threads, loop.time()
 
@@ -124,7 +124,7 @@ class Reads:
 
         done = threads.submit(reading.run, work)
         done.add_done_callback(ended)
-        timer = loop.call_later(self._limits.query_timeout_seconds, self._end, loop, reading, done, self._too_long())
+        timer = loop.call_later(self.limits.query_timeout_seconds, self._end, loop, reading, done, self._too_long())
         try:
             return await asyncio.wrap_future(done)
         except asyncio.CancelledError:
@@ -172,13 +172,13 @@ class Reads:
 
     def _is_free(self, line: _Line) -> bool:
         client, large = line
-        share = 1 if self._unspent.wait_seconds(client, 0) else self._limits.max_reads_per_client
-        if self._running.total() >= self._limits.max_reads or self._of(client) >= share:
+        share = 1 if self._unspent.wait_seconds(client, 0) else self.limits.max_reads_per_client
+        if self._running.total() >= self.limits.max_reads or self._of(client) >= share:
             return False
         if not large:
             return True
         all_large = sum(count for (_, is_large), count in self._running.items() if is_large)
-        return all_large < self._most_large and self._running[line] < max(1, self._limits.max_reads_per_client // 2)
+        return all_large < self._most_large and self._running[line] < max(1, self.limits.max_reads_per_client // 2)
 
     def _of(self, client: str) -> int:
         return self._running[client, False] + self._running[client, True]
@@ -189,7 +189,7 @@ class Reads:
     def _too_long(self) -> TurnoutError:
         return TurnoutError(
             "query_timeout",
-            f"the read took longer than {self._limits.query_timeout_seconds:g} s and was ended",
+            f"the read took longer than {self.limits.query_timeout_seconds:g} s and was ended",
             "ask for less: fewer terms, a column that narrows the rows, no sort; or raise server.query_timeout_seconds",
         )
 

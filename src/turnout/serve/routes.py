@@ -37,7 +37,7 @@ class Call:
     """One call, as a decorator of its function.
 
     `answer` is a model, or a media type other than JSON; `accepted` is the model of a 202. `body` is a model, or the
-    name of a schema of control messages.
+    name of a schema of messages and files.
     """
 
     path: str
@@ -46,6 +46,9 @@ class Call:
     errors: tuple[str, ...] = ()
     parameters: tuple[Parameter, ...] = ()
     body: type[BaseModel] | str | None = None
+    body_kind: str = "application/json"
+    refused: type[BaseModel] | None = None
+    """What errors about the body can have besides the error itself."""
     method: Literal["GET", "POST", "PUT", "DELETE"] = "GET"
     file_headers: tuple[str, ...] = ()
     """For a call that answers files, too: the numbers that these have as headers."""

@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from turnout.config import Format as SourceFormat
+from turnout.config.changes import Needs
 from turnout.messages import ColumnInfo, ErrorInfo, Text, Texts, Where
 from turnout.plan.control import Outcome
 from turnout.plan.joins import Join
@@ -126,6 +128,24 @@ class Progress(Answer):
     percent: float
 
 
+class Sink(Answer):
+    """One sink: what it writes, how far it has come, and what waits for it."""
+
+    name: str
+    table: str
+    topic: str
+    format: str
+    delivery: str
+    state: Literal["starting", "writing", "failing"]
+    error: str | None
+    generation: int
+    version: int
+    records: int
+    lastWritten: str | None  # noqa: N815
+    waitingVersions: int | None  # noqa: N815
+    waitingRows: int | None  # noqa: N815
+
+
 class Status(Answer):
     """The status row, and more about now. It also has the topic of each source, as `usersTopic`."""
 
@@ -155,6 +175,8 @@ class Status(Answer):
     """A build under way: `generation`, `state`, `plan`, `records`, `lag`, `percent`; else null."""
     lingering: list[int]
     """Generations that a rollback can still take at once."""
+    sinks: list[Sink]
+    """How each sink is doing; see docs/how-to/sinks.md."""
     ready: bool
     """As `/readyz`."""
     reason: str
@@ -166,7 +188,63 @@ class Status(Answer):
 
 
 class Topics(Answer):
+    """Topics to choose from, and the topic of each source; null before the first generation."""
+
     topics: list[str]
+    sources: dict[str, str | None]
+
+
+class ExampleColumn(Answer):
+    """A column, its type, and what speaks for it."""
+
+    name: str
+    type: str
+    evidence: str
+
+
+class Choice(Answer):
+    """The value of a setting, and what speaks for it."""
+
+    value: str
+    evidence: str
+
+
+class LeftOut(Answer):
+    name: str
+    reason: str
+
+
+class Example(Answer):
+    """A source for a topic, by its newest records."""
+
+    topic: str
+    """The topic that was looked at."""
+    source: str
+    """A name for the source that no other has."""
+    table: str
+    """A name for its table."""
+    format: SourceFormat
+    """`json`, `avro` or `protobuf`; the last two by the schema registry."""
+    partitions: int
+    """How many the topic has."""
+    records: int
+    """From its first record to its end; compaction leaves gaps."""
+    looked: int
+    """How many of the newest were looked at."""
+    tombstones: int
+    """How many of those have no value."""
+    columns: list[ExampleColumn]
+    """Columns, their types, and what speaks for each."""
+    leftOut: list[LeftOut]  # noqa: N815 - the names of the wire
+    """Fields that cannot be columns, and why."""
+    key: Choice
+    """The likely key, and what speaks for it."""
+    rows: Choice
+    """`all` or `latest`, and what speaks for it."""
+    views: list[str]
+    """Names for views that join it with sources of the same key."""
+    yaml: str
+    """The lines for the file: the source and its views, with the evidence as comments."""
 
 
 class Plan(Answer):
@@ -207,6 +285,52 @@ class Decided(Answer):
     detail: str
     generation: int
     report: Report | None = None
+
+
+class Change(Answer):
+    """A setting that differs; secrets are ***. `needs`: what it takes to put it in force."""
+
+    path: str
+    from_: Any = Field(alias="from")
+    to: Any
+    needs: Needs
+
+
+class Applied(Answer):
+    """The outcome of a file that was sent; `records`: how many a dry run would catch up on, by source."""
+
+    outcome: Literal[Outcome.APPLIED, Outcome.UNCHANGED]
+    generation: int
+    detail: str
+    requestId: str | None  # noqa: N815
+    changes: list[Change]
+    records: dict[str, int] | None = None
+
+
+class Refused(Answer):
+    """The error of a file that was rejected, or whose build failed, with what it would have changed."""
+
+    error: ErrorInfo
+    outcome: Literal[Outcome.REJECTED, Outcome.FAILED]
+    generation: int
+    detail: str
+    requestId: str | None  # noqa: N815
+    changes: list[Change]
+
+
+class ConfigEntry(Answer):
+    """A file that came into force: by an apply, a rollback, or a start."""
+
+    time: datetime
+    generation: int
+    requester: str
+    requestId: str | None  # noqa: N815
+    outcome: str
+    changes: list[Change]
+
+
+class ConfigHistory(Answer):
+    history: list[ConfigEntry]
 
 
 class Taken(Answer):

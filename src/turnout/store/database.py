@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from turnout.errors import TurnoutError, first_line
 from turnout.store.feed import Feed
+from turnout.store.outgoing import SinkPositions
 
 FILE_NAME = "store.duckdb"
 
@@ -28,12 +29,17 @@ CREATE SCHEMA IF NOT EXISTS turnout;
 CREATE TABLE IF NOT EXISTS turnout.store (id VARCHAR);
 INSERT INTO turnout.store SELECT CAST(uuid() AS VARCHAR) WHERE NOT EXISTS (FROM turnout.store);
 CREATE TABLE IF NOT EXISTS turnout.published (generation INTEGER, previous VARCHAR);
-INSERT INTO turnout.published SELECT 0, NULL WHERE NOT EXISTS (FROM turnout.published);
+INSERT INTO turnout.published (generation) SELECT 0 WHERE NOT EXISTS (FROM turnout.published);
 CREATE TABLE IF NOT EXISTS turnout.counter (generation INTEGER);
 INSERT INTO turnout.counter SELECT 0 WHERE NOT EXISTS (FROM turnout.counter);
 CREATE TABLE IF NOT EXISTS turnout.versions (name VARCHAR, version BIGINT);
 CREATE TABLE IF NOT EXISTS turnout.generations (
     generation INTEGER, plan VARCHAR, layout VARCHAR, start_offsets VARCHAR, target_offsets VARCHAR);
+ALTER TABLE turnout.published ADD COLUMN IF NOT EXISTS previous_sections VARCHAR;
+ALTER TABLE turnout.generations ADD COLUMN IF NOT EXISTS sections VARCHAR;
+CREATE TABLE IF NOT EXISTS turnout.config_history (
+    _id BIGINT, ts TIMESTAMP WITH TIME ZONE, generation INTEGER, requester VARCHAR, requestId VARCHAR,
+    outcome VARCHAR, changes VARCHAR, document VARCHAR, on_disk VARCHAR);
 CREATE TABLE IF NOT EXISTS turnout.orchestrator_logs (
     _id BIGINT, ts TIMESTAMP WITH TIME ZONE, level VARCHAR, msg VARCHAR);
 CREATE TABLE IF NOT EXISTS turnout.control_raw (
@@ -89,6 +95,7 @@ class Database:
         self.path = path
         self._memory_limit = memory_limit
         self.feed = Feed()
+        self.sinks = SinkPositions()
         self._shared = threading.RLock()
         self._connection = self._connect()
 

@@ -6,7 +6,7 @@ Each method is one short transaction, or takes the cursor of one that publishes 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -83,23 +83,23 @@ class Ledger:
 
     def __init__(self, database: Database, sources: Sequence[str]) -> None:
         self.database = database
-        self._topics = [topic_field(source) for source in sources]
         with database.write() as cursor:
-            self._make_status(cursor)
+            self.make_status(cursor, sources)
 
     def _read(self, sql: str) -> list[tuple[Any, ...]]:
         with self.database.read() as cursor:
             return cursor.execute(sql).fetchall()
 
-    def _make_status(self, cursor: duckdb.DuckDBPyConnection) -> None:
+    def make_status(self, cursor: duckdb.DuckDBPyConnection, sources: Iterable[str]) -> None:
         """The status row has a column for each source, so it is made anew when the sources have changed."""
-        wanted = [*self._topics, "joinType", "lastApplied", "generation", "state", "lag", "requestId"]
+        topics = [topic_field(source) for source in sources]
+        wanted = [*topics, "joinType", "lastApplied", "generation", "state", "lag", "requestId"]
         known = cursor.execute(
             "SELECT column_name FROM duckdb_columns() WHERE schema_name = 'turnout' "
             "AND table_name = 'orchestrator_status' AND column_name <> '_id' ORDER BY column_index"
         ).fetchall()
         if [name for (name,) in known] != wanted:
-            texts = ", ".join(f"{quoted(name)} VARCHAR" for name in [*self._topics, "joinType", "lastApplied"])
+            texts = ", ".join(f"{quoted(name)} VARCHAR" for name in [*topics, "joinType", "lastApplied"])
             cursor.execute(
                 f"CREATE OR REPLACE TABLE turnout.orchestrator_status (_id BIGINT, {texts}, "
                 "generation INTEGER, state VARCHAR, lag BIGINT, requestId VARCHAR)"
@@ -208,15 +208,17 @@ class Ledger:
 
     def add_generation(self, cursor: duckdb.DuckDBPyConnection, record: GenerationRecord) -> None:
         plan, offsets = json.dumps(record.plan.to_json()), (record.start_offsets, record.target_offsets)
-        values = [record.generation, plan, record.layout, *offsets]
-        cursor.execute("INSERT INTO turnout.generations VALUES (?, ?, ?, ?, ?)", values)
+        values = [record.generation, plan, record.layout, *offsets, record.plan.sections]
+        cursor.execute("INSERT INTO turnout.generations VALUES (?, ?, ?, ?, ?, ?)", values)
 
     def remove_generation(self, cursor: duckdb.DuckDBPyConnection, generation: int) -> None:
         cursor.execute("DELETE FROM turnout.generations WHERE generation = ?", [generation])
 
     def generations(self) -> dict[int, GenerationRecord]:
-        rows = self._read("FROM turnout.generations")
-        return {row[0]: GenerationRecord(row[0], Plan.from_json(json.loads(row[1])), *row[2:]) for row in rows}
+        rows = self._read(
+            "SELECT generation, plan, sections, layout, start_offsets, target_offsets FROM turnout.generations"
+        )
+        return {row[0]: GenerationRecord(row[0], _plan(*row[1:3]), *row[3:]) for row in rows}
 
     def next_generation(self, cursor: duckdb.DuckDBPyConnection) -> int:
         """A number that no generation had, also none that failed."""
@@ -224,8 +226,13 @@ class Ledger:
 
     def published(self) -> tuple[int, Plan | None]:
         """The published generation, and the plan that was published before it."""
-        [(generation, previous)] = self._read("SELECT generation, previous FROM turnout.published")
-        return generation, Plan.from_json(json.loads(previous)) if previous else None
+        [(generation, *previous)] = self._read("SELECT generation, previous, previous_sections FROM turnout.published")
+        return generation, _plan(*previous) if previous[0] else None
 
-    def set_previous(self, cursor: duckdb.DuckDBPyConnection, plan: Mapping[str, Any] | None) -> None:
-        cursor.execute("UPDATE turnout.published SET previous = ?", [json.dumps(plan) if plan else None])
+    def set_previous(self, cursor: duckdb.DuckDBPyConnection, plan: Plan | None) -> None:
+        values = [json.dumps(plan.to_json()), plan.sections] if plan else [None, None]
+        cursor.execute("UPDATE turnout.published SET previous = ?, previous_sections = ?", values)
+
+
+def _plan(text: str, sections: str | None) -> Plan:
+    return replace(Plan.from_json(json.loads(text)), sections=sections or "")

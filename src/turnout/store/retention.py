@@ -32,12 +32,16 @@ class Retention:
 
     def __init__(self, database: Database, keep: StoreSettings, *, acknowledges: bool) -> None:
         self._database = database
+        self._sent = " AND _acknowledged" if acknowledges else ""
+        self.keep(keep)
+
+    def keep(self, keep: StoreSettings) -> None:
+        """Keep so much from now on."""
         self._days = keep.keep_days
-        sent = " AND _acknowledged" if acknowledges else ""
         self._tables = (
             _Kept("orchestrator_logs", keep.log_rows),
             # By the time of its arrival: that of a record is whatever its producer says.
-            _Kept("control_raw", keep.control_rows, "_arrived", f"outcome IS NOT NULL{sent}"),
+            _Kept("control_raw", keep.control_rows, "_arrived", f"outcome IS NOT NULL{self._sent}"),
             _Kept("swaps", keep.swap_rows),
         )
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from turnout.config.tables import layout_of
 from turnout.decode.topic_check import Sample
 from turnout.errors import TurnoutError, first_line
 from turnout.logs import about
@@ -18,6 +17,7 @@ from turnout.plan.plan import Plan
 from turnout.plan.swap_rules import SwapState
 from turnout.spark.engine import Engine, is_gone
 from turnout.store.database import is_store_failure
+from turnout.store.join_quality import quality_sides
 from turnout.store.ledger import GenerationRecord
 from turnout.swap.generations import Generation, Generations
 from turnout.swap.lifecycle import Lifecycle
@@ -44,6 +44,13 @@ class Builder:
 
     def validate(self, plan: Plan) -> list[Sample]:
         """Check that the topics exist, can be read, and hold records that decode; TurnoutError names one that fails."""
+        for view in self._generations.layout(plan).views:
+            if view.chain is not None and (step := view.chain.without_column) is not None:
+                raise TurnoutError(
+                    "bad_control",
+                    f"view '{view.table}': with these joins the step to '{step.right}' has no column '{step.left_on}'",
+                    "name another join: semi and anti show no right column, and a later step joins by one",
+                )
         with self._working():
             samples = self._generations.samples(plan)
         complaints = [complaint for sample in samples if (complaint := sample.complaint())]
@@ -53,18 +60,24 @@ class Builder:
             )
         return samples
 
+    def estimate(self, plan: Plan) -> dict[str, int]:
+        """How many records each source would catch up on."""
+        with self._working():
+            return self._generations.estimate(plan)
+
     def dry_run(self, plan: Plan, *, changes: bool) -> dict[str, Any]:
         """The report of a dry run; TurnoutError if the plan is refused."""
-        layout = layout_of(self._generations.settings, plan)
+        layout = self._generations.layout(plan)
         samples = self.validate(plan)
-        seen = {sample.source: sample.keys for sample in samples}
+        seen = {sample.source: sample.values for sample in samples}
         unmatched = {
-            view.table: sorted(
-                key
-                for key in seen[view.left.source]
-                if key is not None and not all(key in seen[right.source] for right in view.rights)
+            name: sorted(
+                value
+                for value in seen[left.source][left_on]
+                if value is not None and not all(value in seen[right.source][on] for right, on in rights)
             )[:10]
             for view in layout.views
+            for name, ((left, left_on), *rights) in quality_sides(view).items()
         }
         return {
             "plan": plan.to_json(),
@@ -129,7 +142,7 @@ class Builder:
     def catch_up(self, generation: Generation, *, first: bool) -> None:
         """Wait until the views are built."""
         assert generation.query is not None
-        limit = self._generations.settings.swap.catch_up_timeout_seconds
+        limit = self._generations.configuration.settings.swap.catch_up_timeout_seconds
         deadline = time.monotonic() + limit
         while not generation.views_built:
             if self._stopping.is_set():

@@ -6,7 +6,7 @@ The store keeps a message before anything else happens, so a crash loses none. `
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from turnout.plan.control_parsing import kept_text, parse_message
 from turnout.plan.swap_rules import ParsedMessage
 from turnout.store.database import store_failed
 from turnout.store.ledger import Ledger, MessageRecord
+from turnout.swap.applies import is_apply, kept_apply
 from turnout.swap.health import Say
 
 log = logging.getLogger("turnout")
@@ -37,7 +38,7 @@ class Answer:
     detail: str
     generation: int
     error: TurnoutError | None = None
-    report: dict[str, Any] | None = None
+    report: Mapping[str, Any] | None = None
 
     def as_json(self, request_id: str | None) -> dict[str, Any]:
         shown: dict[str, Any] = {
@@ -70,12 +71,20 @@ class ControlQueue:
         self._settings = settings
         self._ledger = ledger
         self._say = say
-        self._rules = TopicRules.of(settings)
+        self.rules = TopicRules.of(settings)
         self._queue: list[QueuedMessage] = []
         self._lock = threading.Lock()
         self._acks: Acknowledgements | None = None
         self._reader: ControlReader | None = None
         self.arrived = threading.Event()
+
+    def adopt(self, settings: Settings) -> None:
+        """Read messages by other settings from now on, those that wait, too: a source that they name may be gone."""
+        self._settings, self.rules = settings, TopicRules.of(settings)
+        with self._lock:
+            for message in self._queue:
+                if message.record.refused is None and not is_apply(message.parsed):
+                    message.parsed = self._parsed(message.record.raw)
 
     def open(self) -> None:
         """Queue the messages that the store has without an outcome, and read the control topic; nothing if open."""
@@ -83,7 +92,7 @@ class ControlQueue:
             return
         with self._lock:
             taken = {message.record.number for message in self._queue}
-            kept = [self._queued(record) for record in self._ledger.open_messages() if record.number not in taken]
+            kept = [self._reopened(record) for record in self._ledger.open_messages() if record.number not in taken]
             self._queue = sorted([*kept, *self._queue], key=lambda message: message.record.number)
         control, kafka = self._settings.control, self._settings.control_kafka
         if control.ack_topic and self._acks is None:
@@ -123,6 +132,13 @@ class ControlQueue:
         """Queue a message of a surface, which can wait for its answer. May block for a write to the store."""
         try:
             return self._take([self._record(raw, requester)])[0]
+        except duckdb.Error as error:
+            raise store_failed(error) from error
+
+    def submit_apply(self, record: MessageRecord, parsed: ParsedMessage) -> QueuedMessage:
+        """Queue an apply of a surface, as the store keeps it and as it came."""
+        try:
+            return self._take([record], parsed)[0]
         except duckdb.Error as error:
             raise store_failed(error) from error
 
@@ -166,9 +182,10 @@ class ControlQueue:
             message.done.set()
         self._acknowledge()
 
-    def _take(self, records: Sequence[MessageRecord]) -> list[QueuedMessage]:
+    def _take(self, records: Sequence[MessageRecord], parsed: ParsedMessage | None = None) -> list[QueuedMessage]:
         with self._lock:
-            messages = [self._queued(record) for record in self._stored(records) if record is not None]
+            stored = [record for record in self._stored(records) if record is not None]
+            messages = [QueuedMessage(record, parsed) if parsed else self._queued(record) for record in stored]
             self._queue += messages
         self.arrived.set()
         return messages
@@ -200,7 +217,7 @@ class ControlQueue:
     def _parsed(self, raw: bytes | str | None) -> ParsedMessage:
         """What a message asks for, or its rejection: every message gets an outcome."""
         try:
-            return parse_message(raw, self._settings.sources, self._settings.joined_views, self._rules.fault)
+            return parse_message(raw, self._settings.sources, self._settings.joined_views, self.rules.fault)
         except ControlRejected as error:
             return error
         except Exception as error:
@@ -211,6 +228,11 @@ class ControlQueue:
         if record.refused is None:
             return QueuedMessage(record, self._parsed(record.raw))
         return QueuedMessage(record, ControlRejected(record.refused, _HINT))
+
+    def _reopened(self, record: MessageRecord) -> QueuedMessage:
+        """A message of the store that has no outcome. Applies come from surfaces alone."""
+        apply = kept_apply(record.raw) if record.partition is None and record.refused is None else None
+        return QueuedMessage(record, apply) if apply else self._queued(record)
 
     def _acknowledge(self) -> None:
         """Send outcomes that were not sent yet. A crash may repeat one, but loses none."""

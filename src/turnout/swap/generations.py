@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from turnout.config import KafkaSettings, Settings
+from turnout.config import KafkaSettings
+from turnout.config.configuration import Configuration
 from turnout.config.tables import layout_of, layout_signature, starts_of
-from turnout.decode.schemas import schemas_of
+from turnout.decode.schemas import Schemas, registered, schemas_of
 from turnout.decode.topic_check import Sample, take_samples
 from turnout.errors import TurnoutError
 from turnout.kafka.clients import bulk_properties
@@ -27,9 +28,11 @@ from turnout.logs import about
 from turnout.plan.offsets import Lost, Offsets
 from turnout.plan.plan import Plan
 from turnout.plan.swap_rules import SwapState
+from turnout.plan.tables import Layout
 from turnout.spark.cluster import is_local
 from turnout.spark.folders import checkpoints_of, folder_at
 from turnout.spark.generation import GenerationQuery, Kafka
+from turnout.spark.views.own_sql import check_own_views
 from turnout.spark.writing import BatchReport, Reading
 from turnout.store.database import give_back
 from turnout.store.generation_tables import GenerationTables
@@ -158,22 +161,43 @@ class Generations:
     """Makes, resumes and removes them."""
 
     def __init__(
-        self, settings: Settings, ledger: Ledger, session: SparkSession, clients: Clients, say: Say, counters: Counters
+        self,
+        configuration: Configuration,
+        ledger: Ledger,
+        session: SparkSession,
+        clients: Clients,
+        say: Say,
+        counters: Counters,
     ) -> None:
-        self.settings = settings
+        settings = configuration.settings
+        self.configuration = configuration
         self.ledger = ledger
         self.say = say
         self._session = session
         self._clients = clients
         self._counters = counters
         self._checkpoints = folder_at(session, checkpoints_of(settings.spark.shared_dir, settings.data_dir))
-        self._schemas = schemas_of(settings)
+        self._registered = registered(settings)
+        self._checked: set[str] = set()
+
+    def layout(self, plan: Plan) -> Layout:
+        return layout_of(self.configuration.of(plan), plan)
+
+    def check_views(self, plan: Plan) -> None:
+        """Refuse views whose own SQL cannot be used; each text of a file is tried once."""
+        if plan.sections not in self._checked:
+            check_own_views(self._session, self.layout(plan).views)
+            self._checked.add(plan.sections)
+
+    def _schemas(self, plan: Plan) -> dict[str, Schemas]:
+        return schemas_of(self.configuration.of(plan), self._registered)
 
     def samples(self, plan: Plan) -> list[Sample]:
         """The newest records of each topic, decoded; TurnoutError where a topic is missing or cannot be read."""
-        layout = layout_of(self.settings, plan)
+        self.check_views(plan)
+        layout = self.layout(plan)
         values = {topic: self._clients.topics.sample(topic, SAMPLED_RECORDS) for topic in layout.topics}
-        return take_samples(layout, values, self._schemas)
+        return take_samples(layout, values, self._schemas(plan))
 
     def estimate(self, plan: Plan) -> dict[str, int]:
         """How many records each source would catch up on."""
@@ -185,7 +209,7 @@ class Generations:
         start, target = self._range(plan)
         with self.ledger.database.write() as cursor:
             number = self.ledger.next_generation(cursor)
-            signature = layout_signature(self.settings)
+            signature = layout_signature(self.configuration.of(plan))
             record = GenerationRecord(number, plan, signature, start.to_json(), target.to_json())
             tables = self._tables(record)
             tables.create(cursor, views_built=start.reached(target))
@@ -200,7 +224,7 @@ class Generations:
         return self._alive(record, tables)
 
     def _tables(self, record: GenerationRecord) -> GenerationTables:
-        layout, bad_rows = layout_of(self.settings, record.plan), self.settings.store.bad_rows
+        layout, bad_rows = self.layout(record.plan), self.configuration.settings.store.bad_rows
         return GenerationTables(self.ledger.database, record.generation, layout, bad_rows)
 
     def _alive(self, record: GenerationRecord, tables: GenerationTables) -> Generation:
@@ -210,7 +234,7 @@ class Generations:
 
     def give_query(self, generation: Generation) -> None:
         """Give the generation a query, not started yet; it replaces one of a Spark that has ended."""
-        settings = self.settings
+        settings = self.configuration.settings
         anywhere = not is_local(settings.spark.master)
         kafka = Kafka(
             java=partial(java_properties, settings.kafka, anywhere=anywhere),
@@ -219,7 +243,7 @@ class Generations:
             wait_for_more=self._clients.end_watch.wait_for_more,
             explain=partial(_explained, settings.kafka),
             dead_letter_topic=settings.dead_letter_topic,
-            schemas=self._schemas,
+            schemas=self._schemas(generation.plan),
         )
         reading = Reading(
             start=generation.start,
@@ -267,7 +291,7 @@ class Generations:
         return Offsets(found)
 
     def _range(self, plan: Plan) -> tuple[Offsets, Offsets]:
-        starts = starts_of(self.settings, plan)
+        starts = starts_of(self.configuration.of(plan), plan)
         start = self._clients.topics.start_offsets(starts, starts)
         if all(one.kind == "latest" for one in starts.values()):
             return start, start

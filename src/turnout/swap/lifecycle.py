@@ -30,7 +30,7 @@ _NO_ROOM = "No space left on device"
 class Lifecycle:
     """All living generations."""
 
-    _settings: SwapSettings
+    settings: SwapSettings
     _health: Health
     _say: Say
     generations: Generations | None = None
@@ -131,7 +131,7 @@ class Lifecycle:
 
     def _retire(self) -> None:
         lingering = {g.number: g.lingering_since for g in self.lingering}
-        seconds, most = self._settings.linger_seconds, self._settings.max_linger_generations
+        seconds, most = self.settings.linger_seconds, self.settings.max_linger_generations
         for number in to_retire(lingering, time.monotonic(), seconds, most):
             generation = next(g for g in self.lingering if g.number == number)
             self.lingering.remove(generation)

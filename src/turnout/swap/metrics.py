@@ -3,13 +3,14 @@
 `serve/metrics.py` writes them for Prometheus, and `make reference` what each means to docs/reference/metrics.md.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from prometheus_client import Counter, Histogram, disable_created_metrics
 from prometheus_client.registry import Collector
 
+from turnout.sink.status import SinkStatus
 from turnout.swap.health import Readiness
 
 # They would double the number of series, and say no more than process_start_time_seconds.
@@ -83,6 +84,12 @@ METRICS: Mapping[str, Definition] = {
         "rows of a table, about: DuckDB's estimate; with `rows: latest`, also those that newer ones cover",
         ("table",),
     ),
+    "turnout_sink_up": Definition("gauge", "1 where a sink writes to its topic", ("sink",)),
+    "turnout_sink_waiting_versions": Definition(
+        "gauge", "versions of its table that a sink has not written yet", ("sink",)
+    ),
+    "turnout_sink_waiting_rows": Definition("gauge", "rows that wait for a sink, about", ("sink",)),
+    "turnout_sink_records_total": Definition("counter", "records that a sink has written", ("sink",)),
     "turnout_viewers": Definition("gauge", "open connections of `WS /api/live`"),
     "turnout_subscriptions": Definition(
         "gauge", "their subscriptions: `window`, `changes`, `summary`, `sql`, `status`", ("kind",)
@@ -138,3 +145,4 @@ class Metrics:
     control_read: bool = True
     waiting_messages: int = 0
     spark_starts: int = 0
+    sinks: Sequence[SinkStatus] = ()

@@ -9,32 +9,36 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import duckdb
 
 from turnout.config import Settings
-from turnout.config.tables import first_plan, layout_of, layout_signature
-from turnout.config.topic_rules import TopicRules
+from turnout.config.configuration import sections_of
+from turnout.config.tables import layout_of, layout_signature, plan_after
 from turnout.errors import TurnoutError, first_line
+from turnout.example.new_source import new_source
 from turnout.kafka.end_watch import EndWatch
 from turnout.kafka.lag import LagMeter
 from turnout.kafka.lost_records import LostRecords
 from turnout.kafka.topics import Topics
 from turnout.logs import about
+from turnout.plan.control import ControlMessage
 from turnout.plan.joins import Join
 from turnout.plan.offsets import Offsets
 from turnout.plan.retries import growing_pause
 from turnout.plan.swap_rules import SwapState
+from turnout.sink.sinks import Sinks
 from turnout.spark.engine import Engine, is_gone
-from turnout.spark.views.own_sql import check_own_views
 from turnout.store.database import Database, is_store_failure
 from turnout.store.generation_tables import GenerationTables
 from turnout.store.ledger import GenerationRecord, Ledger
 from turnout.store.retention import Retention
+from turnout.swap.applies import in_force_at_start, messages_of
 from turnout.swap.builder import TICK_SECONDS, Builder, Stopping
-from turnout.swap.control_queue import ControlQueue
+from turnout.swap.control_queue import ControlQueue, QueuedMessage
 from turnout.swap.generations import Clients, Generations
 from turnout.swap.health import Health, Readiness, Subject
 from turnout.swap.lifecycle import PAUSES_SECONDS, Lifecycle, store_trouble
@@ -48,15 +52,18 @@ STATUS_SECONDS = 1.0
 TRIM_SECONDS = 60.0
 CONTROL_WAIT_SECONDS = 15.0
 STOP_SECONDS = 10.0
+EXAMPLE_SECONDS = 8.0
 
 
 class Orchestrator:
     """Runs all generations on its thread. Surfaces call `queue`, `status` and `readiness` from theirs."""
 
     def __init__(self, settings: Settings, database: Database, engine: Engine) -> None:
-        self._settings = settings
         self._database = database
         self._engine = engine
+        self._in_force = in_force_at_start(settings, database)
+        self.configuration = self._in_force.configuration
+        settings = self.configuration.settings
         self._ledger = Ledger(database, list(settings.sources))
         acknowledges = settings.control.ack_topic is not None
         self._retention = Retention(database, settings.store, acknowledges=acknowledges)
@@ -64,10 +71,12 @@ class Orchestrator:
         lost = LostRecords(lambda: Topics(settings.kafka))
         self._clients = Clients(Topics(settings.kafka), EndWatch(settings.kafka), lost)
         self._lag = LagMeter(settings.kafka, self._shown)
+        self.sinks = Sinks(database, settings.kafka, settings.schema_registry, self.say)
         self._health = Health(self.say, "starting")
         self._counters = Counters()
         self._lifecycle = Lifecycle(settings.swap, self._health, self.say)
-        self._publisher = Publisher(self._ledger, self.queue, self._lifecycle, self.say, first_plan(settings))
+        self._publisher = Publisher(self._ledger, self.queue, self._lifecycle, self.say, self.configuration)
+        self.configuration.listen(self._adopt)
         self._swaps: Swaps | None = None
         """None until everything is prepared, and again when Spark has ended."""
         self._control_awaited = False
@@ -78,7 +87,23 @@ class Orchestrator:
         self._thread = threading.Thread(target=self._run, name="turnout-orchestrator", daemon=True)
 
     def start(self) -> None:
+        if self._in_force.said:
+            self.say("INFO", self._in_force.said)
+        self.sinks.change(self.configuration.settings.sinks)
         self._thread.start()
+
+    def _adopt(self, settings: Settings) -> None:
+        """Go by other settings; those that need a restart are the same."""
+        self.queue.adopt(settings)
+        self._lifecycle.settings = settings.swap
+        self._retention.keep(settings.store)
+        self.sinks.change(settings.sinks)
+        for generation in self._lifecycle.all():
+            generation.tables.bad_rows = settings.store.bad_rows
+
+    def apply(self, asked: ControlMessage, requester: str) -> QueuedMessage:
+        """Queue a configuration; its sender can wait for the answer. May block, as the secrets of a file may."""
+        return self.queue.submit_apply(*messages_of(self.configuration, asked, requester))
 
     def stop(self, timeout_seconds: float = STOP_SECONDS) -> None:
         """Stop reading and deciding, in a bounded time; the store keeps what it has.
@@ -90,7 +115,8 @@ class Orchestrator:
         deadline = time.monotonic() + timeout_seconds
         clients = self._clients
         kafka = [self._lag.stop, clients.lost_records.stop, clients.topics.close, clients.end_watch.close]
-        ending = _each_on_a_thread([self._engine.cancel, self.queue.close, *kafka])
+        sinks = partial(self.sinks.stop, timeout_seconds)
+        ending = _each_on_a_thread([self._engine.cancel, self.queue.close, sinks, *kafka])
         _join([self._thread], deadline)  # after this no generation is made any more
         _join([*ending, *self._stop_queries(timeout_seconds)], deadline)
 
@@ -111,13 +137,14 @@ class Orchestrator:
         live, building, readiness = self._lifecycle.live, self._lifecycle.building, self.readiness()
         return {
             **self._ledger.status(),
-            "sources": list(self._settings.sources),
+            "sources": list(self.configuration.settings.sources),
             "joins": list(Join),
             "start": str(self._publisher.plan.start),
             "records": live.records if live else 0,
             "recordsPerSecond": self._lag.reading.records_per_second,
             "progress": building.progress() if building else None,
             "lingering": [generation.number for generation in self._lifecycle.lingering],
+            "sinks": [sink.to_json() for sink in self.sinks.status()],
             "ready": readiness.ready,
             "reason": readiness.reason,
         }
@@ -137,7 +164,7 @@ class Orchestrator:
         return Readiness(True, f"generation {live.number} is published")
 
     def metrics(self) -> Metrics:
-        """Counters, and the state as last seen; asks neither the store nor Kafka."""
+        """Counters, and the state as last seen; asks the store for what waits for sinks, and Kafka nothing."""
         reading, living = self._lag.reading, self._lifecycle.all()
         live, building = self._lifecycle.live, self._lifecycle.building
         return Metrics(
@@ -153,11 +180,16 @@ class Orchestrator:
             control_read=self.queue.trouble is None,
             waiting_messages=len(self.queue.waiting()),
             spark_starts=self._engine.starts,
+            sinks=self.sinks.status(),
         )
 
     def topics(self) -> list[str]:
         """The names of all topics that Turnout may see; asks Kafka, so it may block."""
         return sorted(self._clients.topics.names())
+
+    def example(self, topic: str, records: int) -> dict[str, Any]:
+        """A source for a topic, by its newest records; asks Kafka with a client of its own, so it may block."""
+        return new_source(topic, self.configuration.settings, records, EXAMPLE_SECONDS)
 
     def _run(self) -> None:
         while not self._stopping.is_set():
@@ -218,8 +250,8 @@ class Orchestrator:
         session = self._engine.session()
         if self._stopping.is_set():
             raise Stopping
-        check_own_views(session, layout_of(self._settings, self._publisher.plan).views)
-        generations = Generations(self._settings, self._ledger, session, self._clients, self.say, self._counters)
+        generations = Generations(self.configuration, self._ledger, session, self._clients, self.say, self._counters)
+        generations.check_views(self._publisher.plan)
         begun = None
         if self._lifecycle.live is not None:
             self._lifecycle.go_on(generations)
@@ -229,8 +261,7 @@ class Orchestrator:
         self.queue.open()
         self._lag.start()
         builder = Builder(generations, self._lifecycle, self._engine, self._stopping, self._tend, begun)
-        rules = TopicRules.of(self._settings)
-        self._swaps = Swaps(self.queue, self._publisher, self._lifecycle, builder, rules, self.say)
+        self._swaps = Swaps(self.queue, self._publisher, self._lifecycle, builder, self.configuration, self.say)
         self._health.good(Subject.START)
         return self._swaps
 
@@ -238,7 +269,8 @@ class Orchestrator:
         """Resume the published generation; if there is none, return the first build that was under way."""
         self._lifecycle.generations = generations
         number, self._publisher.previous = self._ledger.published()
-        records, signature = self._ledger.generations(), layout_signature(self._settings)
+        settings = self.configuration.settings
+        records, signature = self._ledger.generations(), layout_signature(settings)
         record, begun = records.get(number), None
         if record is None:
             same = [one for one in records.values() if one.layout == signature]
@@ -247,19 +279,22 @@ class Orchestrator:
             self.say("INFO", f"closed generation {stale}: it was not published when the process ended")
         if record is None:
             self._show_empty_tables()
-        elif record.layout == signature:
-            live = self._lifecycle.live = generations.resume(record)
+            return begun
+        plan = plan_after(record.plan, self._in_force.before, settings)
+        plan = self._publisher.plan = replace(plan, sections=sections_of(settings))
+        # Another start is for the next build: tables that are there go on.
+        if record.layout == signature and (plan.topics, plan.joins) == (record.plan.topics, record.plan.joins):
+            live = self._lifecycle.live = generations.resume(replace(record, plan=plan))
             live.state, live.waiting = SwapState.LIVE, True  # `lifecycle` starts its query
-            self._publisher.plan = record.plan
-            self.say("INFO", f"resuming generation {number}: {record.plan.describe()}")
+            self.say("INFO", f"resuming generation {number}: {plan.describe()}")
         else:
-            self._publisher.plan = record.plan.carried_over_to(self._publisher.plan)
-            self.say("INFO", "columns, keys or views have changed in the configuration: a new generation is built")
+            self.say("INFO", "columns, keys, views or topics have changed in the file: a new generation is built")
         return begun
 
     def _show_empty_tables(self) -> None:
         """Before the first publish, readers find the tables, without rows."""
-        tables = GenerationTables(self._database, 0, layout_of(self._settings, self._publisher.plan))
+        layout = layout_of(self.configuration.settings, self._publisher.plan)
+        tables = GenerationTables(self._database, 0, layout)
         with self._database.write() as cursor:
             tables.drop(cursor)
             tables.create(cursor, views_built=True)
@@ -298,7 +333,9 @@ class Orchestrator:
         if reading.trouble is not None:
             self._health.bad(Subject.KAFKA, reading.trouble)
         else:
-            self._health.good(Subject.KAFKA, f"Kafka at {self._settings.kafka.bootstrap_servers} answers again")
+            self._health.good(
+                Subject.KAFKA, f"Kafka at {self.configuration.settings.kafka.bootstrap_servers} answers again"
+            )
         if (trouble := self.queue.trouble) is not None:
             self._health.bad(Subject.CONTROL, trouble, said=True)
         else:

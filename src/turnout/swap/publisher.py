@@ -1,22 +1,29 @@
 """The publisher: switches the published generation and writes the outcomes of messages, in one transaction each.
 
-It knows the published plan and the previous one. It builds and decides nothing.
+It knows the published plan and the previous one, and puts the settings of a generation in force with it. It builds and
+decides nothing.
 """
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 import duckdb
 
+from turnout.config import Settings
+from turnout.config.changes import Change, compare
+from turnout.config.configuration import Configuration, file_text
 from turnout.errors import TurnoutError
 from turnout.logs import about
 from turnout.plan.control import Outcome
 from turnout.plan.plan import Plan
 from turnout.plan.swap_rules import Decision, SwapState, Verdict
+from turnout.store import config_history
+from turnout.store.config_history import ConfigEntry, as_json
 from turnout.store.ledger import Ledger, SwapRecord
+from turnout.swap.applies import Apply, described
 from turnout.swap.control_queue import Answer, ControlQueue, QueuedMessage
 from turnout.swap.generations import Generation
 from turnout.swap.health import Say
@@ -31,8 +38,12 @@ class Publisher:
     _queue: ControlQueue
     _lifecycle: Lifecycle
     _say: Say
-    plan: Plan
+    _configuration: Configuration
+    plan: Plan = field(init=False)
     previous: Plan | None = None
+
+    def __post_init__(self) -> None:
+        self.plan = self._configuration.first_plan()
 
     @property
     def number(self) -> int:
@@ -43,16 +54,24 @@ class Publisher:
         self._ledger.set_status(state=state.value)
 
     def publish(
-        self, generation: Generation, messages: Sequence[QueuedMessage], decision: Decision, outcome: Outcome
+        self,
+        generation: Generation,
+        messages: Sequence[QueuedMessage],
+        decision: Decision,
+        outcome: Outcome,
+        apply: Apply | None = None,
     ) -> None:
-        """Switch all names, the status row, the history and the outcomes in one transaction."""
+        """Switch all names, the status row, the history, the settings and the outcomes in one transaction."""
         old, old_plan = self._lifecycle.live, self.plan
+        settings = apply.settings if apply else self._configuration.of(decision.plan)
+        changes = compare(self._configuration.settings, settings)
         carrier = messages[decision.carrier] if decision.carrier is not None else None
         started = time.monotonic()
 
         def switch(cursor: duckdb.DuckDBPyConnection) -> None:
             generation.tables.publish(cursor)
-            self._ledger.set_previous(cursor, old_plan.to_json() if old else None)
+            self._ledger.make_status(cursor, decision.plan.topics)
+            self._ledger.set_previous(cursor, old_plan if old else None)
             self._ledger.set_status(
                 cursor,
                 **self._ledger.plan_values(decision.plan),
@@ -70,25 +89,70 @@ class Publisher:
                 catch_up_seconds=round(generation.catch_up_seconds, 4),
                 publish_seconds=round(time.monotonic() - started, 6),
                 outcome=outcome.value,
+                detail=described(changes),
             )
             self._ledger.add_swap(cursor, swap)
+            if changes:
+                self._keep(cursor, settings, changes, swap)
 
-        answer = Answer(outcome, f"generation {generation.number}: {decision.plan.describe()}", generation.number)
+        text = f"generation {generation.number}: {decision.plan.describe()}"
+        answer = Answer(outcome, text, generation.number, report=_report(apply))
         self._queue.settle(messages, self._answers(decision, answer), switch)
         self.plan, self.previous = decision.plan, old_plan if old else None
         self._lifecycle.replace(old, generation)
+        self._configuration.adopt(settings)
         before = f"generation {old.number} ({old_plan.describe()})" if old else "nothing"
         with about(generation=generation.number):
             self._say("INFO", f"swapped {before} -> generation {generation.number} ({decision.plan.describe()})")
+            if changes:
+                self._say("INFO", f"the configuration has changed: {described(changes)}")
 
-    def fail(self, messages: Sequence[QueuedMessage], decision: Decision, error: TurnoutError) -> None:
+    def adopt(self, message: QueuedMessage, apply: Apply) -> None:
+        """Put settings in force that need no generation; the published one stays."""
+        number, text = self.number, described(apply.changes)
+        result = {"generation": number, "outcome": Outcome.APPLIED.value, "detail": text}
+        swap = self._swap(self.plan, message, **result)
+
+        def keep(cursor: duckdb.DuckDBPyConnection) -> None:
+            self._ledger.add_swap(cursor, swap)
+            self._ledger.set_status(cursor, lastApplied=_now(), requestId=message.request_id)
+            self._keep(cursor, apply.settings, apply.changes, swap)
+
+        self._queue.settle([message], [Answer(Outcome.APPLIED, text, number, report=_report(apply))], keep)
+        self._configuration.adopt(apply.settings)
+        self._say("INFO", f"the configuration has changed, without a new generation: {text}")
+
+    def _keep(
+        self,
+        cursor: duckdb.DuckDBPyConnection,
+        settings: Settings,
+        changes: Sequence[Change],
+        swap: SwapRecord,
+    ) -> None:
+        text, last = file_text(settings), config_history.newest(self._ledger.database)
+        if not text:
+            return  # of settings that came from no file nothing can be kept
+        entry = ConfigEntry(
+            generation=swap.generation,
+            requester=swap.requester,
+            request_id=swap.request_id,
+            outcome=swap.outcome,
+            changes=as_json(changes),
+            document=text,
+            on_disk=self._configuration.on_disk() or (last.on_disk if last else text),
+        )
+        config_history.add(cursor, entry)
+
+    def fail(
+        self, messages: Sequence[QueuedMessage], decision: Decision, error: TurnoutError, apply: Apply | None = None
+    ) -> None:
         """Record that a swap failed; the published generation stays."""
         self.set_state(SwapState.LIVE)
         number = self.number
         self._say("ERROR", f"the swap to {decision.plan.describe()} failed: {error}; generation {number} goes on")
         failed = {"generation": number, "outcome": Outcome.FAILED.value, "detail": str(error)}
         swap = self._swap(decision.plan, messages[decision.carrier or 0], **failed)
-        answers = self._answers(decision, Answer(Outcome.FAILED, str(error), number, error))
+        answers = self._answers(decision, Answer(Outcome.FAILED, str(error), number, error, _report(apply)))
         self._queue.settle(messages, answers, lambda cursor: self._ledger.add_swap(cursor, swap))
 
     def unchanged(self, messages: Sequence[QueuedMessage], decision: Decision) -> None:
@@ -110,7 +174,8 @@ class Publisher:
 
     def _answer(self, verdict: Verdict) -> Answer:
         assert verdict.outcome is not None
-        return Answer(verdict.outcome, verdict.reason, self.number, verdict.error)
+        report = verdict.error.report if verdict.error else None
+        return Answer(verdict.outcome, verdict.reason, self.number, verdict.error, report)
 
     def _swap(self, plan: Plan, carrier: QueuedMessage | None, **result: Any) -> SwapRecord:
         """The row of the history."""
@@ -122,6 +187,10 @@ class Publisher:
             control_offset=carrier.record.offset if carrier else None,
             **result,
         )
+
+
+def _report(apply: Apply | None) -> dict[str, Any] | None:
+    return None if apply is None else {"changes": as_json(apply.changes)}
 
 
 def _now() -> str:

@@ -3,16 +3,19 @@
 The builder builds, the publisher switches and writes outcomes. All on the orchestrator's thread.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from turnout.config.topic_rules import TopicRules
-from turnout.errors import TurnoutError
+from turnout.config.configuration import Configuration
+from turnout.errors import ConfigError, TurnoutError
 from turnout.logs import about
 from turnout.plan.control import Action, ControlMessage, ControlRejected, Outcome, resolve
-from turnout.plan.swap_rules import Decision, SwapState, Work, decide, replay
+from turnout.plan.swap_rules import Decision, SwapState, Verdict, Work, decide, replay
 from turnout.spark.engine import is_gone
+from turnout.store.config_history import as_json
 from turnout.store.database import is_store_failure
+from turnout.swap.applies import Apply, apply_of, is_apply, is_kept_apply
 from turnout.swap.builder import Builder
 from turnout.swap.control_queue import Answer, ControlQueue, QueuedMessage
 from turnout.swap.health import Say
@@ -20,6 +23,7 @@ from turnout.swap.lifecycle import Lifecycle
 from turnout.swap.publisher import Publisher
 
 _SHOWN_OF_A_MESSAGE = 500
+_NO_CHANGE = Verdict(Outcome.UNCHANGED, "no change")
 _TEMPORARY = ("kafka_unreachable", "registry_unreachable", "registry_refused")
 
 
@@ -31,7 +35,7 @@ class Swaps:
     _publisher: Publisher
     _lifecycle: Lifecycle
     _builder: Builder
-    _rules: TopicRules
+    _configuration: Configuration
     _say: Say
 
     def publish_first(self) -> None:
@@ -72,13 +76,20 @@ class Swaps:
             with about(request_id=messages[decision.carrier or 0].request_id):
                 if decision.work is Work.ROLLBACK:
                     self._rollback(messages, decision)
+                elif decision.work is Work.APPLY:
+                    self._apply(messages[0], decision)
                 else:
                     self._swap(messages, decision, Outcome.APPLIED)
 
     def _log(self, message: QueuedMessage) -> None:
         parsed, shown = message.parsed, (message.record.raw or "")[:_SHOWN_OF_A_MESSAGE]
+        if is_apply(parsed):
+            self._say("INFO", f"{message.record.requester} sent a configuration to apply")
+            return
         if isinstance(parsed, ControlRejected):
-            self._say("ERROR", f"control message rejected: {parsed} (raw: {shown})")
+            # A file has a line for each fault, and its text says nothing more.
+            told = f"configuration rejected: {parsed}" if is_kept_apply(message.record.raw) else ""
+            self._say("ERROR", told.replace("\n", "; ") or f"control message rejected: {parsed} (raw: {shown})")
             return
         for warning in parsed.warnings:
             self._say("WARNING", f"control message: {warning}")
@@ -89,11 +100,46 @@ class Swaps:
         else:
             self._say("INFO", f"control message raw: {shown} asks for a rollback")
 
-    def _reject(self, message: QueuedMessage, error: TurnoutError) -> None:
+    def _reject(self, message: QueuedMessage, error: TurnoutError, report: Mapping[str, Any] | None = None) -> None:
         """Put a rejection in the place of a message; the queue is then decided without it."""
         message.parsed = ControlRejected(
-            error.message, error.hint, code=error.code, status=error.status, request_id=message.request_id
+            error.message,
+            error.hint,
+            code=error.code,
+            status=error.status,
+            request_id=message.request_id,
+            report=report,
         )
+
+    def _apply(self, message: QueuedMessage, decision: Decision) -> None:
+        """Put another configuration in force: at once, or with a generation that is built by it."""
+        assert isinstance(message.parsed, ControlMessage)
+        try:
+            apply = apply_of(self._configuration, message.parsed, self._publisher.plan)
+            if message.parsed.dry_run:
+                self._dry_apply(message, apply)
+            elif not apply.changes:
+                self._publisher.unchanged([message], replace(decision, verdicts=(_NO_CHANGE,)))
+            elif apply.builds:
+                self._swap([message], replace(decision, plan=apply.plan), Outcome.APPLIED, apply)
+            else:
+                self._publisher.adopt(message, apply)
+        except ControlRejected as error:
+            message.parsed = error
+
+    def _dry_apply(self, message: QueuedMessage, apply: Apply) -> None:
+        """Report what an apply would do."""
+        report: dict[str, Any] = {"changes": as_json(apply.changes)}
+        if apply.builds:
+            try:
+                self._builder.validate(apply.plan)
+                report["records"] = self._builder.estimate(apply.plan)
+            except TurnoutError as error:
+                if is_gone(error):
+                    raise
+                self._reject(message, error, report)
+                return
+        self._queue.settle([message], [Answer(Outcome.UNCHANGED, "dryRun", self._publisher.number, report=report)])
 
     def _dry_run(self, message: QueuedMessage, decision: Decision) -> None:
         """Report what a build would do."""
@@ -118,9 +164,14 @@ class Swaps:
         if plan is None:
             self._reject(messages[0], _nothing_to_roll_back())
             return
-        if faults := self._rules.faults(plan.topics.values()):
+        if faults := self._queue.rules.faults(plan.topics.values()):
             message, hint = faults[0]
             self._reject(messages[0], TurnoutError("bad_control", message, hint))
+            return
+        try:
+            self._configuration.of(plan)
+        except ConfigError as error:
+            self._reject(messages[0], TurnoutError("config_invalid", error.message, "apply a file instead"))
             return
         lingering = [g for g in self._lifecycle.lingering if g.plan == plan and g.query is not None and g.query.running]
         target = replace(decision, plan=plan, work=Work.BUILD)
@@ -131,7 +182,13 @@ class Swaps:
         generation.build_seconds = generation.catch_up_seconds = 0.0  # this time it took none
         self._publisher.publish(generation, messages, target, Outcome.ROLLED_BACK)
 
-    def _swap(self, messages: Sequence[QueuedMessage], decision: Decision, outcome: Outcome) -> None:
+    def _swap(
+        self,
+        messages: Sequence[QueuedMessage],
+        decision: Decision,
+        outcome: Outcome,
+        apply: Apply | None = None,
+    ) -> None:
         """Build the plan beside the published generation, and publish it; a failure changes nothing."""
         assert decision.carrier is not None
         try:
@@ -142,18 +199,19 @@ class Swaps:
             if is_store_failure(error):
                 raise
             if _is_temporary(error):
-                self._publisher.fail(messages, decision, error)
+                self._publisher.fail(messages, decision, error, apply)
             else:
-                self._reject(messages[decision.carrier], error)
+                report = {"changes": as_json(apply.changes)} if apply else None
+                self._reject(messages[decision.carrier], error, report)
             return
         try:
             generation = self._builder.build(decision.plan, first=False)
         except TurnoutError as error:
             if is_store_failure(error):
                 raise
-            self._publisher.fail(messages, decision, error)
+            self._publisher.fail(messages, decision, error, apply)
             return
-        self._publisher.publish(generation, messages, decision, outcome)
+        self._publisher.publish(generation, messages, decision, outcome, apply)
 
 
 def _is_temporary(error: TurnoutError) -> bool:

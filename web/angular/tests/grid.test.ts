@@ -106,6 +106,16 @@ test("a swap replaces all rows in one step, and nothing flashes", async () => {
   expect(updates).toEqual([false, false]);
 });
 
+test("columns that changed with a generation are those of the grid, with its rows", async () => {
+  const { api, nodes, view } = await opened({ a: ["u1", 40] });
+  const { id } = await server.hears("window");
+  const columns = [{ name: "age", type: "int64" }, { name: "phone", type: "string" }];
+  server.rows(id, { a: [41, "+1"] }, { generation: 2, columns });
+  await until(() => view.info()?.generation === 2 && nodes()[0]?.data?.age === 41);
+  expect(api.getColumnDefs()).toMatchObject([{ field: "age" }, { field: "phone" }]);
+  expect(JSON.parse(JSON.stringify(nodes()[0]!.data))).toEqual({ age: 41, phone: "+1" });
+});
+
 test("a table grows and shrinks within a block of the grid's cache", async () => {
   const { ids } = await opened({ a: ["u1", 40], b: ["u2", 50] });
   const { id } = await server.hears("window");

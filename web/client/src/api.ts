@@ -81,6 +81,23 @@ export interface Progress {
   percent: number | null;
 }
 
+/** A table that is written to a topic: how far, and what waits. */
+export interface SinkStatus {
+  name: string;
+  table: string;
+  topic: string;
+  format: string;
+  delivery: string;
+  state: "starting" | "writing" | "failing";
+  error: string | null;
+  generation: number;
+  version: number;
+  records: number;
+  lastWritten: string | null;
+  waitingVersions: number | null;
+  waitingRows: number | null;
+}
+
 /** The status row, with progress and lag. Each source also has its field: `usersTopic`, `accountsTopic`. */
 export interface Status {
   generation: number;
@@ -95,6 +112,7 @@ export interface Status {
   recordsPerSecond?: number;
   progress?: Progress | null;
   lingering?: number[];
+  sinks?: SinkStatus[];
   ready?: boolean;
   reason?: string;
   /** The time of the newest Kafka record that is shown. */
@@ -143,6 +161,25 @@ export interface DryRunReport {
   columns: Record<string, ColumnInfo[]>;
   sampleUnmatched: Record<string, unknown[]>;
   sampleBad: { topic: string; field: string | null; reason: string; value: string | null }[];
+}
+
+/** A source for a topic, by its newest records: columns, a likely key, and the lines for the file. */
+export interface TopicExample {
+  topic: string;
+  source: string;
+  table: string;
+  format: "json" | "avro" | "protobuf";
+  partitions: number;
+  records: number;
+  /** How many of the newest records were looked at. */
+  looked: number;
+  tombstones: number;
+  columns: { name: string; type: string; evidence: string }[];
+  leftOut: { name: string; reason: string }[];
+  key: { value: string; evidence: string };
+  rows: { value: string; evidence: string };
+  views: string[];
+  yaml: string;
 }
 
 /** What became of a message. `rejected` and `failed` are thrown as errors. */
@@ -236,6 +273,10 @@ export class Api {
 
   async topics(): Promise<string[]> {
     return (await this.call<{ topics: string[] }>("/api/topics")).topics;
+  }
+
+  example(topic: string, records?: number): Promise<TopicExample> {
+    return this.call(`/api/topics/${encodeURIComponent(topic)}/example${records === undefined ? "" : `?records=${records}`}`);
   }
 
   control(message: ControlMessage, options: ControlOptions): Promise<Outcome> {

@@ -25,6 +25,7 @@ export type {
   Progress,
   RowsOptions,
   SavedView,
+  SinkStatus,
   SqlOptions,
   SqlRows,
   Status,
@@ -33,5 +34,6 @@ export type {
   TableInfo,
   TableRows,
   Token,
+  TopicExample,
 } from "./api.js";
 export * from "./messages.js";

@@ -154,3 +154,18 @@ test("mirror that is closed hears no more", async () => {
   expect(window.id).not.toBe(id);
   expect(seen.length).toBe(1);
 });
+
+test("mirror follows a table whose columns changed", async () => {
+  const { mirror, seen } = mirrored();
+  const { id } = await server.hears("changes");
+  snapshot(id, { a: ["u1", 1] });
+  const columns = [{ name: "phone", type: "string" }, { name: "userId", type: "string" }];
+  snapshot(id, { a: ["+1", "u1"] }, { generation: 2, reason: "swap", columns });
+  changes(id, 1, { insert: { b: ["+2", "u2"] } }, 2);
+  await until(() => seen.length === 3);
+  expect(mirror.columns).toEqual(columns);
+  expect(JSON.parse(JSON.stringify([...mirror.rows.values()]))).toEqual([
+    { phone: "+1", userId: "u1" },
+    { phone: "+2", userId: "u2" },
+  ]);
+});

@@ -3,7 +3,7 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { type WebSocket, WebSocketServer } from "ws";
-import type { ClientMessage, ServerMessage } from "../src/index.js";
+import type { ClientMessage, ServerMessage, WindowRows } from "../src/index.js";
 
 export interface Call {
   method: string;
@@ -76,11 +76,11 @@ export class TestServer {
     return heard()[count - 1] as Extract<ClientMessage, { type: Type }>;
   }
 
-  rows(id: string, rows: Record<string, unknown[]>, more: { generation?: number; version?: number } = {}): void {
+  rows(id: string, rows: Record<string, unknown[]>, more: Partial<WindowRows> = {}): void {
     const ids = Object.keys(rows);
-    const { generation = 1, version = 1 } = more;
+    const { generation = 1, version = 1, columns = COLUMNS } = more;
     const window = { type: "rows" as const, id, table: "final_ui", generation, version, total: ids.length, offset: 0 };
-    this.send({ ...window, columns: COLUMNS, ids, rows: Object.values(rows) });
+    this.send({ ...window, columns, ids, rows: Object.values(rows) });
   }
 
   private welcome(socket: WebSocket): void {

@@ -71,6 +71,28 @@ test("window takes a column of any name for a column", async () => {
   expect(Object.entries(window.rows[0]!)).toEqual([["__proto__", "text"]]);
 });
 
+test("window follows a table whose columns changed, in one step", async () => {
+  const { window, steps } = watched();
+  const { id } = await server.hears("window");
+  server.rows(id, { a: ["u1", 40] });
+  const columns = [{ name: "age", type: "int64" }, { name: "phone", type: "string" }];
+  server.rows(id, { a: [40, "+1"] }, { generation: 2, columns });
+  await until(() => steps.length === 2);
+  expect(steps[1]!.info).toMatchObject({ generation: 2, swapped: true, columns });
+  expect(JSON.parse(JSON.stringify(window.rows))).toEqual([{ age: 40, phone: "+1" }]);
+});
+
+test("window of a table that is gone ends with that error, and keeps its rows", async () => {
+  const { window, steps, errors } = watched();
+  const { id } = await server.hears("window");
+  server.rows(id, { a: ["u1", 40] });
+  await until(() => steps.length === 1);
+  server.send({ type: "error", id, error: { code: "table_gone", message: "the table final_ui is gone", hint: "tables: users_ui" } });
+  await until(() => errors.length === 1);
+  expect(errors[0]).toMatchObject({ code: "table_gone", hint: "tables: users_ui" });
+  expect(window.rows).toHaveLength(1);
+});
+
 test("window shows a swap as one step that says so", async () => {
   const { steps } = watched();
   const { id } = await server.hears("window");

@@ -1,7 +1,7 @@
 // The header: what the tables are made of, how fresh they are, and how fast records come. Fed by the status, which comes
 // about once a second; ages count on between.
 
-import type { Status } from "@turnout/client";
+import type { SinkStatus, Status } from "@turnout/client";
 import { byId, element, say, setText } from "./dom";
 import { ago, compact, rate, words } from "./format";
 import { Sparkline } from "./spark";
@@ -46,6 +46,7 @@ export class Header {
     this.set("rate", "records/s", rate(status.recordsPerSecond ?? 0), this.rateLine);
     this.lagLine.add(status.lag ?? 0);
     this.rateLine.add(status.recordsPerSecond ?? 0);
+    this.showSinks(status.sinks ?? []);
     this.showTrouble(status);
   }
 
@@ -62,6 +63,15 @@ export class Header {
     const fresh = this.set("fresh", "newest record", elapsed === null ? "-" : ago(elapsed));
     fresh.box.classList.toggle("stale", elapsed !== null && elapsed > STALE_MS);
     fresh.box.title = typeof newest === "string" ? newest : "";
+  }
+
+  private showSinks(sinks: SinkStatus[]): void {
+    if (!sinks.length && !this.stats.has("sinks")) return;
+    const { state, text, lines } = describeSinks(sinks);
+    const { box } = this.set("sinks", "sinks", text);
+    box.hidden = !sinks.length;
+    box.dataset["state"] = state;
+    box.title = lines.join("\n");
   }
 
   private showTrouble(status: Status): void {
@@ -91,6 +101,20 @@ export class Header {
     setText(stat.value, text);
     return stat;
   }
+}
+
+// All sinks in two words, and a line for each.
+export function describeSinks(sinks: SinkStatus[]): { state: string; text: string; lines: string[] } {
+  const failing = sinks.filter((sink) => sink.state === "failing");
+  const rows = sinks.reduce((sum, sink) => sum + (sink.waitingRows ?? 0), 0);
+  const state = failing.length ? "failing" : sinks.some((sink) => sink.state === "starting") ? "starting" : rows ? "behind" : "written";
+  const only = failing.length === 1 && failing[0] ? `${failing[0].name} fails` : `${failing.length} fail`;
+  const text = { failing: only, starting: "starting", behind: `${compact(rows)} rows wait`, written: "up to date" }[state] ?? state;
+  const lines = sinks.map((sink) => {
+    const waits = sink.waitingRows ? `, ${compact(sink.waitingRows)} rows wait` : "";
+    return `${sink.name}: ${sink.table} to topic ${sink.topic}, ${words(sink.delivery)}${sink.error ? `: ${sink.error}` : waits}`;
+  });
+  return { state, text, lines };
 }
 
 export function describePlan(status: Status): string {

@@ -185,7 +185,7 @@ class SharedChanges(Shared):
                     return
                 await asyncio.sleep(_AGAIN_SECONDS)
         except TurnoutError as error:
-            subscription.replace("error", problem_body(error))
+            subscription.replace("error", problem_body(self._explained(error)))
             self._subscriptions.pop(subscription, None)
             if not self._subscriptions:
                 self._ended()

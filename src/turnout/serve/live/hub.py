@@ -63,7 +63,6 @@ class Readers:
     held: HeldBytes
     merger: Merger[Any]
     large_merger: Merger[Any]
-    sql_memory: str = "512MB"
     pace: Pace = field(default_factory=Pace)
     rounds: SummaryRounds = field(default_factory=SummaryRounds)
 
@@ -161,10 +160,21 @@ class Shared:
                 await retried(self._advance, f"{self.window.table} cannot be followed")
                 await asyncio.sleep(self.pause_seconds)
         except TurnoutError as error:
-            # Mostly its generation was retired.
+            # Mostly its generation was retired, or a table or a column is gone.
             for subscription in self._subscriptions:
-                subscription.replace("error", problem_body(error))
+                subscription.replace("error", problem_body(self._explained(error)))
             self._ended()
+
+    def _explained(self, error: TurnoutError) -> TurnoutError:
+        """A table that was followed and is not known any more is gone; one of a generation was retired with it."""
+        table, generation = split_name(self.window.table)
+        if error.code != "unknown_table" or generation is not None or self.position is None:
+            return error
+        return table_gone(table, error.hint)
+
+
+def table_gone(table: str, hint: str) -> TurnoutError:
+    return TurnoutError("table_gone", f"the table {table} is gone: the configuration has it no more", hint, status=404)
 
 
 def reaches(position: Position, other: Position) -> bool:

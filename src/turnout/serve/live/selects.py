@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from turnout.errors import TurnoutError
 from turnout.serve.ask_api import encoded
 from turnout.serve.formats import json_object, rows_json, to_json
 from turnout.serve.live.computed import SharedComputed
-from turnout.serve.live.hub import Position, Readers, reaches
+from turnout.serve.live.hub import Position, Readers, reaches, table_gone
 from turnout.serve.live.outbox import Subscription
 from turnout.serve.live.parsing import AskedSql
 from turnout.serve.reads import Reading
 from turnout.store.feed import Delta
 from turnout.store.query.sql import SqlResult, read_sql
-from turnout.store.query.windows import Positions
+from turnout.store.query.windows import Positions, open_snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +58,21 @@ class SharedSql(SharedComputed):
         return before is None or before.body != shown.body
 
     def _read(self, store: Reading) -> _Shown:
-        found = read_sql(store, self._asked.text, self._asked.limit, self._readers.sql_memory)
+        try:
+            found = read_sql(store, self._asked.text, self._asked.limit, self._readers.reads.limits.sql_memory_limit)
+        except TurnoutError as error:
+            raise self._missing(store) or error from error
         places = {
             table: (found.generation, version) for table, version in zip(found.tables, found.versions, strict=True)
         }
         return _Shown(sql_body(found), places)
+
+    def _missing(self, store: Reading) -> TurnoutError | None:
+        """The error of a SELECT that named a table which is gone."""
+        with open_snapshot(store) as snapshot:
+            known = snapshot.names
+        gone = [table for table in (self._shown.places if self._shown else ()) if table not in known]
+        return table_gone(gone[0], f"tables: {', '.join(known)}") if gone else None
 
     def _send_to(self, subscription: Subscription) -> None:
         assert self._shown is not None

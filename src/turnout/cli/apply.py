@@ -1,0 +1,91 @@
+"""`apply`: put a changed configuration file in force on a running server, and print what it changes."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from turnout.cli import options, output
+from turnout.cli.app import app, examples
+from turnout.cli.swap import BAD_OUTCOMES, ExpectedOption, RequestOption
+from turnout.errors import ConfigError, TurnoutError
+
+_NEEDS_STYLES = {"generation": "yellow", "restart": "red", "nothing": "green"}
+
+
+@app.command(epilog=examples("turnout apply -c turnout.yaml --dry-run", "turnout apply -c turnout.yaml"))
+def apply(
+    config: options.Config = "turnout.yaml",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change; nothing changes.")] = False,
+    expected_generation: ExpectedOption = None,
+    request_id: RequestOption = "",
+    url: options.Url = options.DEFAULT_URL,
+    token: options.Token = "",
+    json: options.Json = False,
+) -> None:
+    """Put a changed file in force while the server runs, and show what it changes.
+
+    Sources, columns, views, sinks and limits; see docs/how-to/apply.md. The server reads the file: its environment
+    fills `${NAME}`, and relative paths start at the file that it was started with. A change that needs a restart
+    refuses the whole file, before anything is done. Exit code 1 when the outcome is `rejected` or `failed`.
+    """
+    text = _read(Path(config))
+    with options.connected(url, token) as client:
+        answer = client.apply(
+            text, dry_run=dry_run, request_id=request_id or None, expected_generation=expected_generation
+        )
+    if answer.get("outcome") is None:
+        raise TurnoutError(
+            code="outcome_pending",
+            message="the server took the file, but its outcome did not come in time",
+            hint="look at turnout status, and at the last row of turnout history",
+        )
+    if json:
+        output.print_json(answer)
+    else:
+        _show(answer, dry_run)
+    if answer["outcome"] in BAD_OUTCOMES:
+        raise typer.Exit(1)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise ConfigError([f"{path}: cannot be read ({reason}); give the file by -c"]) from None
+
+
+def _show(answer: dict[str, Any], dry_run: bool) -> None:
+    screen, outcome, changes = output.console(), answer["outcome"], answer["changes"]
+    if changes:
+        screen.print(_table(changes))
+    style = output.OUTCOME_STYLES.get(outcome, "yellow") + " bold"
+    if "error" in answer:
+        screen.print(output.cell(outcome, style))
+        output.print_error(TurnoutError(**answer["error"]), as_json=False)
+    elif dry_run:
+        screen.print(output.cell(_would(changes, answer.get("records")), "bold"))
+    else:
+        screen.print(output.cell(outcome, style) + output.cell(f"  generation {answer['generation']}"))
+
+
+def _would(changes: list[dict[str, Any]], records: dict[str, int] | None) -> str:
+    if not changes:
+        return "Dry run: nothing would change."
+    if records is None:
+        return "Dry run: this would be in force at once, without a new generation."
+    counted = ", ".join(f"{source} {count:,}" for source, count in records.items())
+    return f"Dry run: a generation would be built, from these records: {counted}."
+
+
+def _table(changes: list[dict[str, Any]]) -> Table:
+    shown = Table(header_style="bold")
+    for name in ("setting", "from", "to", "needs"):
+        shown.add_column(name, overflow="fold")
+    for change in changes:
+        needs = str(change["needs"])
+        values = [output.cell("" if value is None else value) for value in (change["from"], change["to"])]
+        shown.add_row(output.cell(change["path"]), *values, output.cell(needs, _NEEDS_STYLES.get(needs, "")))
+    return shown

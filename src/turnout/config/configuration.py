@@ -1,0 +1,152 @@
+"""The configuration in force: one object that all ask, because an apply changes it while the process runs.
+
+It knows the settings of now, those of any generation, and what a text that is to be applied would make of them.
+"""
+
+import json
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from turnout.config import document as yaml_document
+from turnout.config import secrets
+from turnout.config.changes import SECTIONS, Change, Needs, compare
+from turnout.config.loading import completed, document_of, parse, read_document
+from turnout.config.settings import FileOrigin, Settings
+from turnout.config.tables import first_plan
+from turnout.errors import ConfigError, TurnoutError
+from turnout.plan.plan import Plan
+
+BODY = "the file"
+"""How a text that was sent is named in its faults."""
+
+_KEPT = 8
+_MOST_VALUES = 50_000
+
+
+def file_text(settings: Settings) -> str:
+    """The file that settings were read from, as it may be shown and kept: secrets as `***`, no comments."""
+    origin = settings.origin
+    return "" if origin is None else _kept_text(origin.document)
+
+
+def _kept_text(document: Mapping[str, Any]) -> str:
+    return yaml_document.to_yaml(secrets.redacted(document, Settings))
+
+
+def sections_of(settings: Settings) -> str:
+    """The sections that belong to a generation, as the text that a plan has."""
+    origin = settings.origin
+    if origin is None:
+        return ""
+    return json.dumps({name: origin.document[name] for name in SECTIONS if name in origin.document})
+
+
+@dataclass(frozen=True, slots=True)
+class Proposed:
+    """Settings that are to be applied, and how they differ from those in force."""
+
+    settings: Settings
+    changes: tuple[Change, ...]
+
+    def needs(self, needs: Needs) -> list[Change]:
+        return [change for change in self.changes if change.needs is needs]
+
+
+def _is_small(document: Any) -> bool:
+    """Whether it is small also when it is written out: a list of anchors is a few bytes, and may be many values."""
+    waiting, values = [document], 0
+    while waiting:
+        node = waiting.pop()
+        values += 1
+        if values + len(waiting) > _MOST_VALUES:
+            return False
+        waiting += node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+    return True
+
+
+def _with_sinks(sections: dict[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """The sections of a generation with the sinks in force, where it has their tables, and its own of other tables."""
+    tables, shown = _tables(sections), _tables(now)
+    sinks = {name: sink for name, sink in (sections.get("sinks") or {}).items() if sink["table"] not in shown}
+    sinks |= {name: sink for name, sink in (now.get("sinks") or {}).items() if sink["table"] in tables}
+    return {**sections, "sinks": sinks}
+
+
+def _tables(document: Mapping[str, Any]) -> set[str]:
+    return {*(source["table"] for source in document["sources"].values()), *(document.get("views") or {})}
+
+
+class Configuration:
+    """The settings in force. The orchestrator's thread changes them; any thread may read."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._listeners: list[Callable[[Settings], None]] = []
+        self._others: OrderedDict[str, Settings] = OrderedDict()
+
+    def listen(self, listener: Callable[[Settings], None]) -> None:
+        """Call `listener` with the settings whenever they change, on the thread that changes them; it must not fail."""
+        self._listeners.append(listener)
+
+    def adopt(self, settings: Settings) -> None:
+        """Put settings in force."""
+        if settings is not self.settings:
+            self.settings = settings
+            self._others.clear()
+            for listener in self._listeners:
+                listener(settings)
+
+    def first_plan(self) -> Plan:
+        """The plan of the file in force, before any control message."""
+        plan = first_plan(self.settings)
+        return Plan(plan.topics, plan.joins, plan.start, sections_of(self.settings))
+
+    def of(self, plan: Plan) -> Settings:
+        """The settings in force with the sections of a plan; ConfigError where these cannot be read any more."""
+        if not plan.sections or plan.sections == sections_of(self.settings):
+            return self.settings
+        found = self._others.get(plan.sections)
+        if found is None:
+            now = self._origin().document
+            others = {name: value for name, value in now.items() if name not in SECTIONS}
+            found = self._others[plan.sections] = self._parsed(others | _with_sinks(json.loads(plan.sections), now))
+            while len(self._others) > _KEPT:
+                self._others.popitem(last=False)
+        return found
+
+    def proposed(self, text: str) -> Proposed:
+        """What a text would put in force; ConfigError has all its faults."""
+        document = document_of(text, BODY)
+        if not document:
+            raise ConfigError([f"{BODY}: has no settings; send the whole turnout.yaml"])
+        if not _is_small(document):
+            raise ConfigError([f"{BODY}: has more than {_MOST_VALUES:,} values; write less, without anchors"])
+        settings = self._parsed(document)
+        return Proposed(settings, compare(self.settings, settings))
+
+    def on_disk(self) -> str | None:
+        """The file that the process was started with as it is now, as it may be kept; None where it cannot be read."""
+        path = self._origin().path
+        try:
+            return None if path is None else _kept_text(completed(read_document(path)))
+        except ConfigError:
+            return None
+
+    def taken_up(self, text: str) -> Settings:
+        """The settings of a kept text; what is secret in it comes from the settings in force."""
+        return self._parsed(document_of(text, "the applied configuration that the store keeps"))
+
+    def _parsed(self, document: Mapping[str, Any]) -> Settings:
+        origin = self._origin()
+        return parse(document, origin.folder, origin.environ, origin)
+
+    def _origin(self) -> FileOrigin:
+        if self.settings.origin is None:
+            raise TurnoutError(
+                "config_invalid",
+                "this server was not started with a file, so none can be applied",
+                "start it by `turnout run -c turnout.yaml`",
+            )
+        return self.settings.origin

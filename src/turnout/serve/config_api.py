@@ -1,0 +1,114 @@
+"""The HTTP calls of the configuration: the file in force, its history, and another one to apply.
+
+A file goes the way of control messages: it is queued, decided in its turn, and its sender waits here for the outcome.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from turnout.config.configuration import Configuration, file_text
+from turnout.errors import TurnoutError
+from turnout.plan.control import MAX_MESSAGE_BYTES, MAX_REQUEST_ID, Action, ControlMessage, Outcome
+from turnout.serve.access import identity_of
+from turnout.serve.bodies import YAML, YAML_KINDS, read_body
+from turnout.serve.control_api import ERRORS, ControlApi, error_of
+from turnout.serve.parameters import OF_APPLIES, flag, whole
+from turnout.serve.read_api import Services
+from turnout.serve.responses import Answers, json_response
+from turnout.serve.routes import READING, Call
+from turnout.serve.schemas import Applied, ConfigHistory, Refused, Taken
+from turnout.store import config_history
+from turnout.store.query.windows import store_faults
+from turnout.swap.control_queue import Answer, QueuedMessage
+
+_SMALLER = "leave out what has its default"
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigApi:
+    """The calls, bound to their services."""
+
+    _services: Services
+    _control: ControlApi
+    _configuration: Configuration
+    _answers: Answers
+
+    @Call("/api/config", YAML)
+    async def read_config(self, _: Request) -> Response:
+        """The file in force, secrets as ***."""
+        text = file_text(self._configuration.settings)
+        return Response(text, media_type=YAML, headers={"Cache-Control": "no-store"})
+
+    @Call("/api/config/history", ConfigHistory, errors=READING)
+    async def read_config_history(self, request: Request) -> Response:
+        """The files that were in force, newest first: who, when, and what differed."""
+        found = await self._answers.read(request, lambda store: config_history.entries(store))
+        return json_response({"history": [entry.as_json() for entry in found]})
+
+    @Call(
+        "/api/config",
+        Applied,
+        accepted=Taken,
+        refused=Refused,
+        errors=(*ERRORS, "config_invalid", "restart_needed"),
+        parameters=OF_APPLIES,
+        body="ConfigFile",
+        body_kind=YAML,
+        method="PUT",
+    )
+    async def apply_config(self, request: Request) -> Response:
+        """Apply another file. A change that needs a restart refuses it whole; with dryRun nothing is changed."""
+        query = request.query_params
+        asked = ControlMessage(
+            action=Action.APPLY,
+            config=_text(await read_body(request, MAX_MESSAGE_BYTES, _SMALLER, YAML_KINDS)),
+            request_id=_request_id(query.get("requestId")),
+            expected_generation=whole(query, "expectedGeneration", None),
+            dry_run=flag(query, "dryRun", default=False),
+        )
+        message = await self._control.submit(self._submit, asked, identity_of(request.scope).name)
+        wait = flag(query, "wait", default=True)
+        answer = await self._control.outcome(request, message) if wait else None
+        if answer is None:
+            return json_response(
+                {"message": message.record.number, "requestId": message.request_id, "outcome": None}, 202
+            )
+        return _answered(answer, message.request_id)
+
+    def _submit(self, asked: ControlMessage, requester: str) -> QueuedMessage:
+        with store_faults("written"):
+            return self._services.orchestrator.apply(asked, requester)
+
+
+def _answered(answer: Answer, request_id: str | None) -> Response:
+    shown: dict[str, Any] = {
+        "outcome": answer.outcome.value,
+        "generation": answer.generation,
+        "detail": answer.detail,
+        "requestId": request_id,
+        "changes": [],
+    }
+    shown |= dict(answer.report or {})
+    if answer.outcome not in (Outcome.REJECTED, Outcome.FAILED):
+        return json_response(shown)
+    error = error_of(answer)
+    return json_response({**error.as_json(), **shown}, error.status)
+
+
+def _text(body: bytes) -> str:
+    try:
+        text = body.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise TurnoutError("config_invalid", "the file is not UTF-8 text", "save it as UTF-8") from error
+    if text.strip():
+        return text
+    raise TurnoutError("config_invalid", "the file is empty", "send the whole turnout.yaml as the body")
+
+
+def _request_id(text: str | None) -> str | None:
+    if text is not None and len(text) > MAX_REQUEST_ID:
+        raise TurnoutError("bad_parameter", f"requestId: {len(text)} characters", f"at most {MAX_REQUEST_ID} are taken")
+    return text or None

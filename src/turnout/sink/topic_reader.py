@@ -1,0 +1,168 @@
+"""Reads a sink's topic: which one it is, where it ends, and its committed records from some offsets on.
+
+Only at the start of a sink and after a failure, to learn what the topic holds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import md5
+
+import pyarrow as pa
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.admin._listoffsets import OffsetSpec
+
+from turnout.config import KafkaSettings
+from turnout.kafka.clients import AT_END, client_properties, consumer_properties, set_up
+from turnout.sink.topic_state import TopicIdentity
+
+FINGERPRINT = "turnout.fingerprint"
+"""The header of a record whose value does not tell its fingerprint."""
+VERSION = "turnout.version"
+_ROLE = "sinks"
+_TIMEOUT_SECONDS = 10.0
+_CHUNK = 20_000
+_RIGHTS = ("READ", "WRITE")
+_RECORDS = pa.schema([("record", pa.string()), ("fingerprint", pa.string())])
+
+
+@dataclass(frozen=True, slots=True)
+class FoundTopic:
+    identity: TopicIdentity
+    partitions: tuple[int, ...]
+    missing_rights: tuple[str, ...]
+    """What Turnout's identity may not do with it; empty where the broker does not tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicReader:
+    """Looks at one topic; raises KafkaException where Kafka does not answer."""
+
+    kafka: KafkaSettings
+    topic: str
+    stopping: Callable[[], bool]
+
+    def find(self) -> FoundTopic:
+        admin = self._admin()  # it must live until the answer is there
+        asked = admin.describe_topics(
+            TopicCollection([self.topic]), include_authorized_operations=True, request_timeout=_TIMEOUT_SECONDS
+        )
+        found = asked[self.topic].result(_TIMEOUT_SECONDS + 1)
+        identity = TopicIdentity(self.topic, str(found.topic_id))
+        rights = {right.name for right in found.authorized_operations or ()}
+        missing = tuple(right for right in _RIGHTS if right not in rights) if rights else ()
+        return FoundTopic(identity, tuple(sorted(part.id for part in found.partitions)), missing)
+
+    def ends(self, partitions: tuple[int, ...]) -> dict[int, int]:
+        """The offset after the last record of each partition that is committed."""
+        wanted = {TopicPartition(self.topic, partition): OffsetSpec.for_timestamp(AT_END) for partition in partitions}
+        admin = self._admin()
+        asked = admin.list_offsets(
+            wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_TIMEOUT_SECONDS
+        )
+        return {place.partition: future.result(_TIMEOUT_SECONDS + 1).offset for place, future in asked.items()}
+
+    def cleanup_policy(self) -> str | None:
+        """Whether the topic is compacted; None where that may not be asked."""
+        resource = ConfigResource(ConfigResource.Type.TOPIC, self.topic)
+        admin = self._admin()
+        with contextlib.suppress(KafkaException, TimeoutError):
+            asked = admin.describe_configs([resource], request_timeout=_TIMEOUT_SECONDS)
+            return str(asked[resource].result(_TIMEOUT_SECONDS + 1)["cleanup.policy"].value)
+        return None
+
+    def read(self, start: Mapping[int, int], ends: Mapping[int, int]) -> Iterator[tuple[pa.Table, dict[int, int]]]:
+        """The records of Turnout from `start` up to `ends`, in chunks, and the offsets after each chunk."""
+        left = {partition for partition, end in ends.items() if start.get(partition, 0) < end}
+        read = {partition: start.get(partition, 0) for partition in ends}
+        if not left:
+            return
+        consumer = self._consumer()
+        try:
+            places = [TopicPartition(self.topic, p, start.get(p, OFFSET_BEGINNING)) for p in sorted(left)]
+            consumer.assign(places)
+            while left and not self.stopping():
+                records: list[tuple[str, str | None]] = []
+                for message in consumer.consume(_CHUNK, timeout=0.2):
+                    partition = message.partition() or 0
+                    error = message.error()
+                    if error is None:
+                        read[partition] = (message.offset() or 0) + 1
+                        records += _record(message)
+                    elif error.code() == KafkaError._PARTITION_EOF:
+                        read[partition] = max(read[partition], message.offset() or 0)
+                    elif not error.retriable() and error.code() not in (
+                        KafkaError._TRANSPORT,
+                        KafkaError._ALL_BROKERS_DOWN,
+                    ):
+                        raise KafkaException(error)
+                    if read[partition] >= ends[partition]:
+                        left.discard(partition)
+                yield _table(records), dict(read)
+        finally:
+            consumer.close()
+
+    def _admin(self) -> AdminClient:
+        return set_up(AdminClient, client_properties(self.kafka, _ROLE))
+
+    def _consumer(self) -> Consumer:
+        properties = {
+            **consumer_properties(self.kafka, _ROLE),
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "earliest",
+            "queued.min.messages": 100_000,
+        }
+        return set_up(Consumer, properties)
+
+
+def policy_complaint(topic: str, policy: str | None) -> tuple[str, str] | None:
+    """What is wrong with a topic's cleanup.policy, and what to do; None where nothing is, or it is not known."""
+    if policy is None or "compact" in policy.split(","):
+        return None
+    what = f"topic {topic!r} has cleanup.policy={policy}, so Kafka removes rows that do not change for long"
+    return what, "set cleanup.policy=compact on the topic"
+
+
+def _record(message: Message) -> list[tuple[str, str | None]]:
+    """Key and fingerprint of a record that Turnout wrote; nothing for one of somebody else."""
+    headers, key, value = message.headers(), message.key(), message.value()
+    named = dict(headers) if headers else {}
+    if VERSION not in named or key is None:
+        return []
+    if value is None:
+        return [(_text(key), None)]
+    given = named.get(FINGERPRINT)
+    return [
+        (
+            _text(key),
+            _text(given)
+            if given
+            else str(int.from_bytes(md5(_bytes(value), usedforsecurity=False).digest(), "little")),
+        )
+    ]
+
+
+def _text(value: str | bytes) -> str:
+    return value if isinstance(value, str) else value.decode(errors="replace")
+
+
+def _bytes(value: str | bytes) -> bytes:
+    return value.encode() if isinstance(value, str) else value
+
+
+def _table(records: list[tuple[str, str | None]]) -> pa.Table:
+    keys, prints = [record[0] for record in records], [record[1] for record in records]
+    return pa.table([pa.array(keys, pa.string()), pa.array(prints, pa.string())], schema=_RECORDS)

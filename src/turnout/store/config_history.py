@@ -1,0 +1,89 @@
+"""The configurations that were in force: who put each there, when, and what differed.
+
+Texts come here without secrets; `config/configuration.py` makes them so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import duckdb
+
+from turnout.config.changes import Change
+from turnout.store.database import Readable
+
+MOST_ENTRIES = 1_000
+_TABLE = "turnout.config_history"
+_NAMES = "generation, requester, requestId, outcome, changes, document, on_disk, ts"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigEntry:
+    """A configuration that came into force."""
+
+    generation: int
+    requester: str
+    request_id: str | None = None
+    outcome: str
+    changes: list[dict[str, Any]]
+    document: str
+    on_disk: str
+    """The file of `turnout run -c` as it was then: a later change of it is noticed at the next start."""
+    ts: datetime | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """As it is shown."""
+        return {
+            "time": self.ts,
+            "generation": self.generation,
+            "requester": self.requester,
+            "requestId": self.request_id,
+            "outcome": self.outcome,
+            "changes": self.changes,
+        }
+
+
+def add(cursor: duckdb.DuckDBPyConnection, entry: ConfigEntry) -> None:
+    """Add an entry inside the caller's transaction; the oldest go."""
+    cursor.execute(
+        f"INSERT INTO {_TABLE} (_id, {_NAMES}) SELECT coalesce(max(_id), 0) + 1, ?, ?, ?, ?, ?, ?, ?, ? FROM {_TABLE}",
+        [
+            *(entry.generation, entry.requester, entry.request_id, entry.outcome),
+            *(json.dumps(entry.changes), entry.document, entry.on_disk, datetime.now(UTC)),
+        ],
+    )
+    cursor.execute(f"DELETE FROM {_TABLE} WHERE _id <= (SELECT max(_id) FROM {_TABLE}) - {MOST_ENTRIES}")
+
+
+def newest(store: Readable) -> ConfigEntry | None:
+    """The one in force."""
+    return next(iter(entries(store, 1)), None)
+
+
+def entries(store: Readable, most: int = MOST_ENTRIES) -> list[ConfigEntry]:
+    """The newest first."""
+    with store.read() as cursor:
+        # Without it the times have the zone of the machine.
+        cursor.execute("SET TimeZone = 'UTC'")
+        found = cursor.execute(f"SELECT {_NAMES} FROM {_TABLE} ORDER BY _id DESC LIMIT ?", [most]).to_arrow_table()
+    return [
+        ConfigEntry(
+            generation=row["generation"],
+            requester=row["requester"],
+            request_id=row["requestId"],
+            outcome=row["outcome"],
+            changes=json.loads(row["changes"]),
+            document=row["document"],
+            on_disk=row["on_disk"],
+            ts=row["ts"],
+        )
+        for row in found.to_pylist()
+    ]
+
+
+def as_json(changes: Sequence[Change]) -> list[dict[str, Any]]:
+    return [change.as_json() for change in changes]

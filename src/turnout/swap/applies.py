@@ -1,0 +1,173 @@
+"""Applies: what a configuration that was sent would do to the one in force, and which one is in force at a start.
+
+`swaps` does what is decided here, as it does for control messages: one at a time, and built beside what is published.
+"""
+
+import json
+from dataclasses import dataclass, replace
+
+from turnout.config import Settings
+from turnout.config.changes import Change, Needs, compare
+from turnout.config.configuration import Configuration, Proposed, file_text, sections_of
+from turnout.config.tables import plan_after
+from turnout.errors import ConfigError, TurnoutError
+from turnout.plan.control import MAX_MESSAGE_BYTES, Action, ControlMessage, ControlRejected
+from turnout.plan.plan import Plan
+from turnout.plan.swap_rules import ParsedMessage
+from turnout.store import config_history
+from turnout.store.config_history import ConfigEntry, as_json
+from turnout.store.database import PUBLISHED, Database, scalar
+from turnout.store.ledger import MessageRecord
+
+STARTED = "started"
+"""The outcome of a configuration that came into force by a start."""
+
+_SHOWN_CHANGES = 20
+_KEPT_APPLY = json.dumps({"action": Action.APPLY.value})[:-1]
+"""How the text of an apply begins in the store."""
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """What an apply does: other settings, and the plan of the generation that they need, if any."""
+
+    settings: Settings
+    changes: tuple[Change, ...]
+    plan: Plan
+    builds: bool
+
+
+def apply_of(configuration: Configuration, message: ControlMessage, plan: Plan) -> Apply:
+    """What a message does to the published plan; ControlRejected where it cannot be applied."""
+    try:
+        proposed = configuration.proposed(message.config)
+    except ConfigError as error:
+        raise _invalid(error, message.request_id) from error
+    if proposed.needs(Needs.RESTART):
+        raise _restart_needed(proposed, message.request_id)
+    builds = bool(proposed.needs(Needs.GENERATION))
+    after = plan_after(plan, configuration.settings, proposed.settings)
+    after = replace(after, sections=sections_of(proposed.settings))
+    return Apply(proposed.settings, proposed.changes, after if builds else plan, builds)
+
+
+def described(changes: tuple[Change, ...]) -> str:
+    """Changes as one line for logs and the history."""
+    more = f" and {len(changes) - _SHOWN_CHANGES} more" if len(changes) > _SHOWN_CHANGES else ""
+    return "; ".join(map(str, changes[:_SHOWN_CHANGES])) + more
+
+
+def _invalid(error: TurnoutError, request_id: str | None) -> ControlRejected:
+    return ControlRejected(error.message, error.hint, code="config_invalid", request_id=request_id)
+
+
+def _restart_needed(proposed: Proposed, request_id: str | None) -> ControlRejected:
+    paths = ", ".join(change.path for change in proposed.needs(Needs.RESTART))
+    return ControlRejected(
+        f"{paths}: a change of this needs a restart, so nothing of the file was applied",
+        "leave it as it is, or change the file that `turnout run` is started with, and restart",
+        code="restart_needed",
+        request_id=request_id,
+        report={"changes": as_json(proposed.changes)},
+    )
+
+
+# -- as messages
+
+
+def is_apply(parsed: ParsedMessage) -> bool:
+    return isinstance(parsed, ControlMessage) and parsed.action is Action.APPLY
+
+
+def messages_of(
+    configuration: Configuration, asked: ControlMessage, requester: str
+) -> tuple[MessageRecord, ParsedMessage]:
+    """An apply as the store keeps it, and as it is decided. The store gets no secret, and nothing of a wrong file."""
+    given = {"requestId": asked.request_id, "expectedGeneration": asked.expected_generation}
+    kept = {"action": Action.APPLY.value, "dryRun": asked.dry_run}
+    kept |= {name: value for name, value in given.items() if value is not None}
+    try:
+        settings = configuration.proposed(asked.config).settings
+        text = json.dumps({**kept, "config": file_text(settings)})
+        if len(text.encode()) > MAX_MESSAGE_BYTES:
+            raise TurnoutError("config_invalid", f"the file has more than {MAX_MESSAGE_BYTES:,} bytes", "shorten it")
+    except TurnoutError as error:
+        refused = _invalid(error, asked.request_id)
+        return MessageRecord(json.dumps(kept), requester, refused=str(refused)), refused
+    return MessageRecord(text, requester), asked
+
+
+def is_kept_apply(raw: str | None) -> bool:
+    return (raw or "").startswith(_KEPT_APPLY)
+
+
+def kept_apply(raw: str | None) -> ControlMessage | None:
+    """The apply in a text of the store, if it is one."""
+    try:
+        fields = json.loads(raw or "")
+    except ValueError:
+        return None
+    if not isinstance(fields, dict) or fields.get("action") != Action.APPLY.value or "config" not in fields:
+        return None
+    return ControlMessage(
+        action=Action.APPLY,
+        config=str(fields["config"]),
+        request_id=fields.get("requestId"),
+        dry_run=bool(fields.get("dryRun")),
+        expected_generation=fields.get("expectedGeneration"),
+    )
+
+
+# -- at a start
+
+
+@dataclass(frozen=True, slots=True)
+class InForce:
+    """The configuration in force at a start, the one before it, and a line about it for the log."""
+
+    configuration: Configuration
+    before: Settings
+    said: str = ""
+
+
+def in_force_at_start(settings: Settings, database: Database) -> InForce:
+    """Which configuration is in force: that of the file if it has changed since the last start or apply, else the last.
+
+    ConfigError where what was applied cannot be read any more.
+    """
+    configuration = Configuration(settings)
+    if settings.origin is None:
+        return InForce(configuration, settings)
+    on_disk, last = file_text(settings), config_history.newest(database)
+    if last is None:
+        _keep(database, settings, ())
+        return InForce(configuration, settings)
+    try:
+        before = configuration.taken_up(last.document)
+    except ConfigError as error:
+        if on_disk == last.on_disk != last.document:
+            hint = "; or change the file on disk, which then takes its place"
+            raise ConfigError([*error.faults[:-1], error.faults[-1] + hint]) from error
+        before = settings  # it cannot be told what has changed
+    if on_disk == last.document or not (changes := compare(before, settings)):
+        return InForce(configuration, before)
+    if on_disk == last.on_disk:
+        who = f"that {last.requester} applied at {last.ts:%Y-%m-%d %H:%M:%S} UTC"
+        said = f"the configuration {who} goes on: the file on disk has not changed since"
+        return InForce(Configuration(before), before, said)
+    _keep(database, settings, changes)
+    return InForce(configuration, before, f"the file on disk has changed, and is in force: {described(changes)}")
+
+
+def _keep(database: Database, settings: Settings, changes: tuple[Change, ...]) -> None:
+    text = file_text(settings)
+    with database.write() as cursor:
+        entry = ConfigEntry(
+            generation=scalar(cursor, PUBLISHED),
+            requester="configuration",
+            outcome=STARTED,
+            changes=as_json(changes),
+            document=text,
+            on_disk=text,
+        )
+        config_history.add(cursor, entry)

@@ -1,0 +1,582 @@
+"""A changed file is taken while running: built beside what is shown, published in one moment, undone by a rollback."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import gc
+import itertools
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import psutil
+import pytest
+import yaml
+
+import killing
+from beside import beside
+from following import Follower, Socket, place_of, sorted_rows_of
+from lengths import APPLIES
+from orchestrated import Orchestrated
+from running import RunningTurnout
+from serving import HTTP, serving
+from sunk import SunkTopic, bag
+from turnout.config import load
+from turnout.local.broker import EmbeddedBroker
+from turnout.messages import Problem, ServerMessage, Snapshot, StatusNow, SummaryGroups, WindowRows
+from turnout.serve.app import Services, create_app
+from turnout.testing import create_topic, produce, wait_until
+from writing import writing
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+USERS = {"userId": "string", "name": "string", "email": "string", "age": "int64"}
+ACCOUNTS = {"userId": "string", "accountType": "string", "balance": "double"}
+ORDERS = {"orderId": "string", "userId": "string", "amount": "int64"}
+
+
+class Served:
+    """An orchestrator with a real server in front of it, and the file that it was given last."""
+
+    def __init__(self, running: Orchestrated, url: str, document: dict[str, Any]) -> None:
+        self.running = running
+        self.url = url
+        self.document = document
+
+    def put(self, document: dict[str, Any], **query: str) -> dict[str, Any]:
+        """What PUT /api/config answers, whatever its status."""
+        body = yaml.safe_dump(document, sort_keys=False)
+        answer = HTTP.put(f"{self.url}/api/config", content=body, params=query)
+        said: dict[str, Any] = answer.json()
+        assert answer.is_success == ("error" not in said), said
+        return said
+
+    def apply(self, **sections: Any) -> dict[str, Any]:
+        """Apply the document with some sections replaced."""
+        self.document = copy.deepcopy(self.document) | sections
+        answer = self.put(self.document)
+        assert answer["outcome"] == "applied", answer
+        return answer
+
+    def get(self, path: str) -> Any:
+        answer = HTTP.get(f"{self.url}{path}")
+        assert answer.is_success, answer.text
+        return answer.json()
+
+    def columns(self, table: str) -> list[str]:
+        return [column["name"] for column in self.get(f"/api/tables/{table}/rows?limit=0")["columns"]]
+
+    def tables(self) -> set[str]:
+        return {table["name"] for table in self.get("/api/tables")["tables"]}
+
+    def file(self) -> Any:
+        return yaml.safe_load(HTTP.get(f"{self.url}/api/config").text)
+
+
+class Topics:
+    """The topics of one test, with twenty users in two topics, and an account and an order for half of them."""
+
+    def __init__(self, bootstrap: str, topic_name: Callable[[str], str]) -> None:
+        self.bootstrap = bootstrap
+        self.users, self.users2 = topic_name("users"), topic_name("users")
+        self.accounts, self.orders, self.control = topic_name("accounts"), topic_name("orders"), topic_name("control")
+        for topic in (self.users, self.users2, self.accounts, self.orders, self.control):
+            create_topic(bootstrap, topic, 1)
+        for topic in (self.users, self.users2):
+            produce(bootstrap, topic, [self.user(topic, i) for i in range(20)])
+        produce(
+            bootstrap,
+            self.accounts,
+            [{"userId": f"k{i}", "accountType": "gold", "balance": i} for i in range(0, 20, 2)],
+        )
+        produce(bootstrap, self.orders, [{"orderId": f"o{i}", "userId": f"k{i}", "amount": i} for i in range(5)])
+
+    def user(self, topic: str, number: int) -> dict[str, Any]:
+        person = {"userId": f"k{number}", "name": topic, "email": f"e{number}", "age": number}
+        return {**person, "phone": f"+{number}", "code": f"c{number % 2}"}
+
+    def document(self, folder: Path, **more: Any) -> dict[str, Any]:
+        return {
+            "kafka": {"bootstrap_servers": self.bootstrap},
+            "control": {"topic": self.control},
+            "sources": {"users": self.source("users", USERS), "accounts": self.source("accounts", ACCOUNTS)},
+            "views": {"final_ui": {"left": "users", "right": "accounts", "on": "userId"}},
+            "start": "earliest",
+            "swap": {"linger_seconds": 600, "max_linger_generations": 1},
+            "data_dir": str(folder / "data"),
+            **more,
+        }
+
+    def source(self, name: str, columns: dict[str, str], key: str = "userId") -> dict[str, Any]:
+        return {"topic": getattr(self, name), "table": f"{name}_ui", "key": key, "columns": columns}
+
+
+@pytest.fixture
+def topics(broker: EmbeddedBroker, topic_name: Callable[[str], str]) -> Topics:
+    return Topics(broker.bootstrap_servers, topic_name)
+
+
+@contextmanager
+def served(folder: Path, spark: SparkSession, document: dict[str, Any]) -> Iterator[Served]:
+    """Serve with `document` as the file on disk, until the block ends; the same folder again is a restart."""
+    path = folder / "turnout.yaml"
+    path.write_text(yaml.safe_dump(document, sort_keys=False))
+    running = Orchestrated(load(path, {}), spark)
+    configuration = running.orchestrator.configuration
+    services = Services(running.database, running.orchestrator)
+    services.adopt(configuration.settings)
+    running.orchestrator.start()
+    try:
+        running.wait_ready()
+        with serving(create_app(services, configuration=configuration)) as url:
+            yield Served(running, url, document)
+    finally:
+        running.orchestrator.stop()
+        running.database.close()
+
+
+class Viewer:
+    """Subscriptions of one connection, and all that each was sent."""
+
+    def __init__(self, socket: Socket, **requests: dict[str, Any]) -> None:
+        self.socket = socket
+        self.sent: dict[str, list[ServerMessage]] = {name: [] for name in requests}
+        for name, request in requests.items():
+            socket.send(id=name, **request)
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        while not condition():
+            message = self.socket.receive()
+            self.sent[getattr(message, "id", "") or ""].append(message)
+
+    def take(self, *kinds: type[ServerMessage]) -> dict[str, list[Any]]:
+        """What each was sent so far, of some kinds; it is forgotten here."""
+        found = {name: [one for one in sent if isinstance(one, kinds)] for name, sent in self.sent.items()}
+        for sent in self.sent.values():
+            sent.clear()
+        return found
+
+    def all_at(self, generation: int, *names: str) -> Callable[[], bool]:
+        def reached(name: str) -> bool:
+            return any(getattr(one, "generation", 0) == generation for one in self.sent[name])
+
+        return lambda: all(map(reached, names))
+
+
+def names(message: Any) -> list[str]:
+    return [column.name for column in message.columns]
+
+
+def test_apply_of_columns_sources_and_views_reaches_viewers_in_one_message(
+    spark: SparkSession, topics: Topics, tmp_path: Path
+) -> None:
+    with served(tmp_path, spark, topics.document(tmp_path)) as server, Socket(server.url) as socket:
+        viewer = Viewer(
+            socket,
+            window={"type": "window", "table": "users_ui", "sort": "age"},
+            changes={"type": "changes", "table": "final_ui"},
+            summary={"type": "summary", "table": "users_ui", "values": "count,max(age)"},
+            sql={"type": "sql", "sql": "select * from users_ui order by age", "live": True},
+            status={"type": "window", "table": "orchestrator_status"},
+            mail={"type": "window", "table": "users_ui", "columns": ["email"]},
+        )
+        viewer.until(viewer.all_at(1, "window", "changes", "summary", "sql", "status", "mail"))
+        viewer.take()
+
+        # A column more: one message each, with all rows.
+        columns = {**USERS, "phone": "string"}
+        sources = {"users": topics.source("users", columns), "accounts": server.document["sources"]["accounts"]}
+        dry = server.put(server.document | {"sources": sources}, dryRun="true")
+        change = {"path": "sources.users.columns.phone", "from": None, "to": "string", "needs": "generation"}
+        assert (dry["outcome"], dry["changes"], dry["records"]) == (
+            "unchanged",
+            [change],
+            {"users": 20, "accounts": 10},
+        )
+        answer = server.apply(sources=sources)
+        assert answer["changes"] == [change] and answer["generation"] == 2
+        viewer.until(viewer.all_at(2, "window", "changes", "summary", "sql", "status", "mail"))
+        sent = viewer.take(WindowRows, Snapshot, SummaryGroups, Problem)
+        assert [names(one) for one in sent["window"]] == [[*columns]] and len(sent["window"][0].rows) == 20
+        assert [names(one) for one in sent["changes"]] == [[*columns, "accountType", "balance"]]
+        assert len(sent["changes"][0].rows) == 20
+        assert [names(one) for one in sent["sql"]] == [[*columns]]
+        assert [one.groups for one in sent["summary"]] == [[[20, 19]]]
+        assert server.file()["sources"]["users"]["columns"] == columns
+
+        # Another source and view; the topic that a message set stays, because the file does not change it.
+        assert server.running.send(usersTopic=topics.users2).generation == 3
+        sources = {**sources, "orders": topics.source("orders", ORDERS)}
+        views = {**server.document["views"], "orders_of": {"left": "orders", "right": "users", "on": "userId"}}
+        assert server.apply(sources=sources, views=views)["generation"] == 4
+        assert {"orders_ui", "orders_of"} <= server.tables()
+        assert server.get("/api/tables/orders_of/rows?limit=1")["rows"][0]["name"] == topics.users2
+        status = server.get("/api/status")
+        assert (status["usersTopic"], status["ordersTopic"], status["generation"]) == (topics.users2, topics.orders, 4)
+        viewer.until(viewer.all_at(4, "window", "changes", "summary", "sql", "status", "mail"))
+        assert "ordersTopic" in names(viewer.take(WindowRows)["status"][-1])
+
+        # A column less: who named it is told so, and nobody else notices.
+        orders = {"type": "changes", "table": "orders_ui"}
+        socket.send(id="orders", **orders)
+        viewer.sent["orders"] = []
+        viewer.until(viewer.all_at(4, "orders"))
+        viewer.take()
+        fewer = {name: kind for name, kind in columns.items() if name != "email"}
+        server.apply(sources=sources | {"users": topics.source("users", fewer)})
+        viewer.until(viewer.all_at(5, "window", "changes", "summary", "sql", "status", "orders"))
+        viewer.until(lambda: bool(viewer.sent["mail"]))
+        sent = viewer.take(WindowRows, Snapshot, Problem)
+        assert [one.error.code for one in sent["mail"]] == ["bad_columns"]
+        assert "email" not in names(sent["window"][0]) and "email" not in names(sent["changes"][0])
+
+        # A table less: its followers are told that it is gone.
+        views.pop("orders_of")
+        without = {"users": topics.source("users", fewer), "accounts": sources["accounts"]}
+        server.apply(sources=without, views=views)
+        viewer.until(lambda: bool(viewer.sent["orders"]))
+        viewer.until(viewer.all_at(6, "window", "changes", "summary", "sql", "status"))
+        sent = viewer.take(Problem)
+        assert [one.error.code for one in sent["orders"]] == ["table_gone"]
+        assert not {"orders_ui", "orders_of"} & server.tables()
+        assert all(not sent[name] for name in ("window", "changes", "summary", "sql", "status"))
+
+        # The file is what the history says, and the swaps have its rows.
+        history = server.get("/api/config/history")["history"]
+        assert [one["outcome"] for one in history] == ["applied"] * 4 + ["started"]
+        assert [one["generation"] for one in history] == [6, 5, 4, 2, 0]
+        swaps = server.get("/api/swaps")["rows"]
+        assert [swap["outcome"] for swap in swaps] == ["applied"] * 6
+        assert "sources.users.columns.phone" in swaps[1]["detail"]
+
+
+def test_apply_that_cannot_be_leaves_everything_as_it_is(
+    spark: SparkSession, topics: Topics, tmp_path: Path, topic_name: Callable[[str], str]
+) -> None:
+    empty = topic_name("empty")
+    with served(tmp_path, spark, topics.document(tmp_path)) as server, Socket(server.url) as socket:
+        viewer = Viewer(socket, window={"type": "window", "table": "users_ui"})
+        viewer.until(viewer.all_at(1, "window"))
+        before, document = server.file(), server.document
+
+        def refused(code: str, *words: str, **sections: Any) -> dict[str, Any]:
+            answer = server.put(document | sections)
+            assert (answer["outcome"], answer["generation"]) == ("rejected", 1)
+            assert answer["error"]["code"] == code and all(word in answer["error"]["message"] for word in words), answer
+            return answer
+
+        def users(**settings: Any) -> dict[str, Any]:
+            return {**document["sources"], "users": document["sources"]["users"] | settings}
+
+        # All faults at once; a setting that needs a restart, beside others that do not.
+        refused(
+            "config_invalid",
+            "server.prot: unknown",
+            "sources.users.key: no",
+            server={"prot": 1},
+            sources=users(key="x"),
+        )
+        answer = refused(
+            "restart_needed", "kafka.bootstrap_servers", kafka={"bootstrap_servers": "x:1"}, server={"max_viewers": 3}
+        )
+        assert {one["path"]: one["needs"] for one in answer["changes"]} == {
+            "kafka.bootstrap_servers": "restart",
+            "server.max_viewers": "nothing",
+        }
+        # What only Kafka and Spark can tell: a topic that is not there, a sample that does not fit, SQL that is wrong.
+        answer = refused("unknown_topic", empty, sources=users(topic=empty))
+        assert [one["path"] for one in answer["changes"]] == ["sources.users.topic"]
+        create_topic(topics.bootstrap, empty, 1)
+        produce(topics.bootstrap, empty, [b"no JSON"] * 3)
+        refused("bad_sample", empty, sources=users(topic=empty))
+        own = {"on": "userId", "sources": ["users"], "sql": "select userId, nothing as x from users"}
+        wrong = {"sums": own | {"columns": {"userId": "string", "x": "int64"}}}
+        refused("bad_view", "nothing", views=document["views"] | wrong)
+        conflict = server.put(document | {"start": "latest"}, expectedGeneration="7")
+        assert (conflict["outcome"], conflict["error"]["code"]) == ("rejected", "generation_conflict")
+
+        # A build that does not come to its end.
+        slow = server.put(document | {"swap": {"catch_up_timeout_seconds": 0.0001}})
+        assert slow["outcome"] == "applied" and slow["generation"] == 1, "a limit needs no generation"
+        late = document | {
+            "swap": {"catch_up_timeout_seconds": 0.0001},
+            "sources": users(columns={**USERS, "phone": "string"}),
+        }
+        failed = server.put(late)
+        assert (failed["outcome"], failed["error"]["code"]) == ("failed", "build_timeout")
+        assert [one["path"] for one in failed["changes"]] == ["sources.users.columns.phone"]
+        assert server.put(document)["outcome"] == "applied"
+        assert server.put(document)["outcome"] == "unchanged"
+
+        # Nobody saw anything of it.
+        assert server.file() == before and server.columns("users_ui") == [*USERS]
+        produce(topics.bootstrap, topics.users, [topics.user(topics.users, 20)])
+        viewer.until(lambda: any(len(one.rows) == 21 for one in viewer.sent["window"] if isinstance(one, WindowRows)))
+        assert {one.generation for one in viewer.take(WindowRows)["window"]} == {1}
+        assert [one["outcome"] for one in server.get("/api/config/history")["history"]] == ["applied"] * 2 + ["started"]
+        told = server.running.rows("control_raw")
+        assert len(told) == 10 and all(row["outcome"] for row in told)
+        assert [row["outcome"] for row in server.get("/api/swaps")["rows"]] == [
+            "applied",
+            "applied",
+            "failed",
+            "applied",
+        ]
+
+
+def test_rollback_brings_back_the_sections_of_its_generation(
+    spark: SparkSession, topics: Topics, tmp_path: Path
+) -> None:
+    with served(tmp_path, spark, topics.document(tmp_path)) as server:
+        first = server.file()
+        # Another key, another view, another mode, and a limit.
+        users = {
+            "topic": topics.users,
+            "table": "people_ui",
+            "key": "code",
+            "columns": {"code": "string", "age": "int64"},
+        }
+        users["rows"] = "latest"
+        server.apply(sources={"users": users}, views={}, server={"max_viewers": 7})
+        assert {"people_ui"} == {name for name in server.tables() if name.endswith("_ui")}
+        assert [(row["code"], row["age"]) for row in server.running.rows("people_ui")] == [("c0", 18), ("c1", 19)]
+        settings = server.running.orchestrator.configuration.settings
+        assert settings.server.max_viewers == 7
+        # A message of the sources of before, and one of the sources of now.
+        assert server.running.send(accountsTopic="x").outcome == "unchanged", "an unknown field is ignored"
+
+        # At once while it lingers, with other tables and the limit of now.
+        assert server.running.send(action="rollback").outcome == "rolled_back"
+        assert server.get("/api/status")["generation"] == 1
+        assert server.file() == {**first, "server": {"max_viewers": 7}}
+        assert server.columns("users_ui") == [*USERS] and "people_ui" not in server.tables()
+        assert len(server.running.rows("final_ui")) == 20
+        assert server.running.send(usersTopic=topics.users2, accountsTopic=topics.accounts).generation == 3
+
+        # By a build when it is gone; and once more over it, to the newest file.
+        server.apply(sources={"users": users}, views={}, swap={"linger_seconds": 0, "max_linger_generations": 0})
+        wait_until(lambda: server.get("/api/status")["lingering"] == [], what="an end of lingering")
+        answer = server.running.send(action="rollback")
+        assert (answer.outcome, answer.generation) == ("rolled_back", 5)
+        assert server.file()["sources"] == first["sources"]
+        assert {row["name"] for row in server.running.rows("final_ui")} == {topics.users2}
+        wait_until(lambda: server.get("/api/status")["lingering"] == [], what="an end of lingering")
+        assert server.running.send(action="rollback").generation == 6
+        assert server.file()["sources"] == {"users": users} and len(server.running.rows("people_ui")) == 2
+        history = server.get("/api/config/history")["history"]
+        assert [one["outcome"] for one in history] == [
+            *("rolled_back", "rolled_back", "applied", "rolled_back", "applied", "started")
+        ]
+        assert history[0]["requester"] == "test" and history[0]["changes"]
+        # It reads on, from the topic that the message set: the file did not change that.
+        produce(topics.bootstrap, topics.users2, [{"code": "c9", "age": 1}])
+        wait_until(lambda: len(server.running.rows("people_ui")) == 3, what="a row of the generation rolled back to")
+
+
+def test_applied_file_goes_on_after_a_restart_unless_the_one_on_disk_has_changed(
+    spark: SparkSession, topics: Topics, tmp_path: Path
+) -> None:
+    document = topics.document(tmp_path)
+    more = {"users": topics.source("users", {**USERS, "phone": "string"}), "orders": topics.source("orders", ORDERS)}
+    with served(tmp_path, spark, document) as server:
+        assert server.running.send(usersTopic=topics.users2).generation == 2
+        server.apply(sources=document["sources"] | more, server={"max_viewers": 9})
+        shown = server.running.rows("final_ui")
+    with served(tmp_path, spark, document) as server:
+        status = server.get("/api/status")
+        assert (status["generation"], status["usersTopic"], status["ordersTopic"]) == (3, topics.users2, topics.orders)
+        assert server.running.rows("final_ui") == shown and server.columns("users_ui") == [*USERS, "phone"]
+        assert server.running.orchestrator.configuration.settings.server.max_viewers == 9
+        assert any("has not changed since" in row["msg"] for row in server.running.rows("orchestrator_logs"))
+        # Also back to the plan and the file from before it.
+        assert server.running.send(action="rollback").generation == 4
+        assert server.columns("users_ui") == [*USERS] and "orders_ui" not in server.tables()
+    # The file on disk is changed: a topic, and a column.
+    document["sources"]["users"] = topics.source("users", {**USERS, "code": "string"})
+    document["sources"]["users"]["topic"] = topics.users
+    document["sources"]["accounts"]["topic"] = topics.orders
+    with served(tmp_path, spark, document) as server:
+        assert server.columns("users_ui") == [*USERS, "code"] and "orders_ui" not in server.tables()
+        status = server.get("/api/status")
+        assert (status["generation"], status["usersTopic"], status["accountsTopic"]) == (
+            5,
+            topics.users2,
+            topics.orders,
+        )
+        assert server.get("/api/config/history")["history"][0]["outcome"] == "started"
+        assert server.file()["sources"] == document["sources"]
+
+
+def test_kill_in_the_transaction_of_an_apply_loses_neither_the_file_nor_a_row(
+    broker: EmbeddedBroker, topics: Topics, tmp_path: Path
+) -> None:
+    document = topics.document(tmp_path)
+    sections = {name: document[name] for name in ("control", "sources", "start", "swap")}
+    turnout, flag = RunningTurnout(tmp_path, broker.bootstrap_servers, **sections), tmp_path / "flag"
+    turnout.command = [sys.executable, str(Path(killing.__file__)), str(flag)]
+    with turnout:
+        changed = yaml.safe_load(turnout.config.read_text())
+        changed["sources"]["users"]["columns"]["phone"] = "string"
+        changed["sources"]["orders"] = topics.source("orders", ORDERS)
+        flag.write_text("publishing")
+        with pytest.raises(httpx.HTTPError):
+            turnout.http.put("/api/config", content=yaml.safe_dump(changed, sort_keys=False))
+        turnout.wait_killed()
+        flag.unlink()
+        turnout.start()
+        wait_until(lambda: turnout.status()["generation"] > 2, what="the apply that was killed")
+        assert [row["outcome"] for row in turnout.rows("control_raw")] == ["applied"]
+        assert {row["phone"] for row in turnout.rows("users_ui")} == {f"+{i}" for i in range(20)}
+        assert turnout.total("final_ui") == 20 and turnout.total("orders_ui") == 5
+        assert yaml.safe_load(turnout.http.get("/api/config").text)["sources"] == changed["sources"]
+        history = turnout.get("/api/config/history")["history"]
+        assert [one["outcome"] for one in history] == ["applied", "started"]
+        # The command line shows the same, and what a wrong file would be.
+        changed["server"]["port"] = 1
+        wrong = tmp_path / "wrong.yaml"
+        wrong.write_text(yaml.safe_dump(changed, sort_keys=False))
+        command = [sys.executable, "-m", "turnout", "apply", "-c", str(wrong), "--url", str(turnout.http.base_url)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 1 and "server.port" in done.stdout and "restart" in done.stdout
+        assert "error: server.port: a change of this needs a restart" in done.stderr
+
+
+class Watcher(threading.Thread):
+    """A viewer on a thread of its own, with one subscription; it notes what must not be."""
+
+    def __init__(self, url: str, kind: str) -> None:
+        super().__init__(name=f"watcher-{kind}")
+        self.kind = kind
+        self.follower = Follower("final_ui")
+        self.last: Any = None
+        self.generation = 0
+        self.fault: BaseException | None = None
+        self.ending = threading.Event()
+        self.socket = Socket(url)
+        subjects: dict[str, dict[str, Any]] = {
+            "window": {"table": "users_ui", "sort": "-age", "limit": 10},
+            "summary": {"table": "final_ui", "by": "accountType", "values": "count,sum(balance)"},
+            "sql": {"sql": "select count(*) as n, max(age) as age from users_ui", "live": True},
+            "changes": {"table": "final_ui"},
+            "status": {},
+        }
+        self.socket.send(type=kind, id="f", **subjects[kind])
+        self.start()
+
+    def run(self) -> None:
+        try:
+            while not self.ending.is_set():
+                with contextlib.suppress(TimeoutError):
+                    self.take(self.socket.receive(0.2))
+        except BaseException as error:
+            self.fault = error
+
+    def take(self, message: ServerMessage) -> None:
+        assert not isinstance(message, Problem), message
+        generation = (
+            message.status["generation"] if isinstance(message, StatusNow) else getattr(message, "generation", 0)
+        )
+        assert generation >= self.generation, "an older generation after a newer one"
+        if self.kind == "changes":
+            self.follower.apply(message)
+            shown: Any = self.follower.rows.values() if self.follower.place else [[]]
+        else:
+            shown = getattr(message, "rows", None) or getattr(message, "groups", None) or [message]
+            assert not hasattr(message, "rows") or message.rows, "an empty frame"
+            assert not hasattr(message, "groups") or message.groups, "an empty frame"
+        assert shown, "an empty frame"
+        if hasattr(message, "columns") and self.kind != "changes":
+            assert {len(row) for row in shown} == {len(message.columns)}
+        self.last, self.generation = message, generation
+
+    def stop(self) -> None:
+        self.ending.set()
+        self.join()
+        self.socket.raw.close()
+
+
+def changed(topics: Topics, document: dict[str, Any], number: int) -> dict[str, Any]:
+    """The document with some of four things in it: a column, a source with a view, another mode of rows, a sink."""
+    made = copy.deepcopy(document)
+    if number & 1:
+        made["sources"]["users"]["columns"]["phone"] = "string"
+    if number & 2:
+        made["sources"]["orders"] = topics.source("orders", ORDERS)
+        made["views"]["orders_of"] = {"left": "orders", "right": "users", "on": "userId"}
+    if number & 4:
+        made["sources"]["accounts"]["rows"] = "latest"
+    if number & 8:
+        made["sinks"]["users_out"] = {"table": "users_ui", "topic": topics.control + "-users"}
+    made["server"] = {"max_viewers": 100 + number}
+    return made
+
+
+def held() -> list[int]:
+    """Files and threads of this process."""
+    gc.collect()
+    return [psutil.Process().num_fds(), threading.active_count()]
+
+
+def no_more_than(before: list[int]) -> bool:
+    return all(now <= then for now, then in zip(held(), before, strict=True))
+
+
+def test_applies_under_load_disturb_no_viewer_and_leave_nothing_behind(
+    spark: SparkSession, topics: Topics, tmp_path: Path
+) -> None:
+    for name in ("final", "users"):
+        create_topic(topics.bootstrap, f"{topics.control}-{name}", 1)
+    document = topics.document(tmp_path, swap={"linger_seconds": 0.1, "max_linger_generations": 1})
+    document["sinks"] = {"final_out": {"table": "final_ui", "topic": f"{topics.control}-final"}}
+    written = itertools.count(20)
+
+    def load(stopped: threading.Event) -> None:
+        with writing(topics.bootstrap) as writer:
+            while not stopped.wait(0.1):
+                number = next(written)
+                writer.write(topics.users, [topics.user(topics.users, number)])
+                writer.write(topics.accounts, [{"userId": f"k{number % 40}", "accountType": "new", "balance": number}])
+
+    def settled(server: Served) -> bool:
+        return server.get("/api/status")["lingering"] == [] and len(spark.streams.active) == 1
+
+    with served(tmp_path, spark, document) as server:
+        watchers = [Watcher(server.url, kind) for kind in ("window", "summary", "sql", "changes", "status") * 4]
+        try:
+            wait_until(lambda: all(one.last or one.fault for one in watchers), what="the first messages")
+            with beside(load):
+                before: list[int] = []
+                for number in range(1, APPLIES + 1):
+                    answer = server.put(changed(topics, document, number))
+                    assert (answer["outcome"], answer["generation"]) == ("applied", answer["generation"]), answer
+                    if number == 4:
+                        wait_until(lambda: settled(server), what="an end of lingering")
+                        before = held()
+            generation = server.get("/api/status")["generation"]
+            wait_until(lambda: settled(server), what="an end of lingering")
+            wait_until(lambda: no_more_than(before), what=f"threads and files as before: {before}")
+            assert [one.fault for one in watchers if one.fault] == []
+            wait_until(lambda: all(one.generation == generation for one in watchers), what="the last generation")
+            place = place_of(server.url, "final_ui")
+            wait_until(
+                lambda: all(one.follower.place == place for one in watchers if one.kind == "changes"),
+                what="all changes",
+            )
+            shown = sorted_rows_of(server.url, "final_ui")
+            assert len(shown) == next(written)
+            assert all(one.follower.sorted_rows() == shown for one in watchers if one.kind == "changes")
+            topic = SunkTopic(topics.bootstrap, f"{topics.control}-final")
+            rows = bag(server.get("/api/tables/final_ui/rows?limit=100000")["rows"])
+            wait_until(lambda: topic.rows() == rows, what="the table in the topic of the sink")
+            topic.close()
+            assert [one.fault for one in watchers if one.fault] == []
+        finally:
+            for one in watchers:
+                one.stop()

@@ -1,0 +1,189 @@
+"""A sink of a real Turnout under load: what its topic folds to is what HTTP shows, whatever is killed or restarted."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beside import beside
+from lengths import SINK_FAULTS
+from running import RunningTurnout
+from shared_broker import RULES
+from sunk import SunkRecord, SunkTopic, bag, fold
+from turnout.local.broker import EmbeddedBroker
+from turnout.testing import Record, create_topic, wait_until
+from writing import writing
+
+TOPICS = {"users": ("users", "users-b"), "accounts": ("accounts",)}
+SINKS: dict[str, dict[str, Any]] = {
+    "final_out": {"table": "final_ui", "topic": "final-out", "delivery": "exactly_once", "max_waiting_rows": 300},
+    "accounts_out": {"table": "accounts_ui", "topic": "accounts-out", "delivery": "at_least_once"},
+    "ages_out": {"table": "ages_ui", "topic": "ages-out"},
+}
+SOURCES = {
+    "users": {
+        "topic": "users",
+        "table": "users_ui",
+        "key": "userId",
+        "columns": {"userId": "string", "name": "string", "age": "int64"},
+    },
+    "accounts": {
+        "topic": "accounts",
+        "table": "accounts_ui",
+        "key": "userId",
+        "columns": {"userId": "string", "balance": "double", "opened": "timestamp"},
+        "rows": "latest",
+    },
+}
+VIEWS = {
+    "final_ui": {"left": "users", "right": "accounts", "on": "userId"},
+    "ages_ui": {
+        "sources": ["users"],
+        "on": "userId",
+        "sql": "SELECT userId, max(age) AS oldest, count(*) AS records FROM users GROUP BY userId",
+        "columns": {"userId": "string", "oldest": "int64", "records": "int64"},
+    },
+}
+
+
+@pytest.fixture
+def own_broker(tmp_path: Path) -> Iterator[EmbeddedBroker]:
+    broker = EmbeddedBroker(tmp_path / "kafka", properties=RULES)
+    broker.start()
+    yield broker
+    broker.stop()
+
+
+def record(chance: random.Random, source: str) -> Record:
+    key = f"k{chance.randrange(60)}"
+    if source == "users":
+        null = chance.random() < 0.05
+        return Record({"userId": None if null else key, "name": f"n{chance.random()}", "age": chance.randrange(99)})
+    if chance.random() < 0.2:
+        return Record(None, key=key)
+    return Record({"userId": key, "balance": chance.choice([1.5, 2.5]), "opened": "2026-01-31T12:00:00Z"})
+
+
+@contextmanager
+def load(bootstrap: str) -> Iterator[threading.Event]:
+    """Records of all topics until the block ends, but for times when `rest` is set."""
+    rest = threading.Event()
+    chance = random.Random(3)
+
+    def run(ended: threading.Event) -> None:
+        with writing(bootstrap) as writer:
+            while not ended.wait(0.1):
+                if not rest.is_set():
+                    for source, topics in TOPICS.items():
+                        for topic in topics:
+                            writer.write(topic, [record(chance, source) for _ in range(chance.randrange(6))])
+
+    with beside(run):
+        yield rest
+
+
+class Comparison:
+    """Readers of all topics of sinks, and what they must show."""
+
+    def __init__(self, turnout: RunningTurnout, bootstrap: str) -> None:
+        self._turnout = turnout
+        self._topics = {name: SunkTopic(bootstrap, sink["topic"]) for name, sink in SINKS.items()}
+
+    def wait_equal(self) -> None:
+        """While nothing is written to the sources, each topic comes to fold to its table."""
+        for name, topic in self._topics.items():
+            equal = partial(self._equal, topic, SINKS[name]["table"])
+            wait_until(equal, what=partial(self._told, name))
+
+    def _equal(self, topic: SunkTopic, table: str) -> bool:
+        rows = bag(self._turnout.rows(table))
+        return topic.rows() == rows and rows == bag(self._turnout.rows(table))
+
+    def _told(self, name: str) -> str:
+        return f"topic of sink {name} equals its table: {self._turnout.status()['sinks']}\n{self._turnout.log()}"
+
+    def records(self, name: str) -> list[SunkRecord]:
+        return self._topics[name].records
+
+    def close(self) -> None:
+        for topic in self._topics.values():
+            topic.close()
+
+
+def test_topics_of_sinks_fold_to_what_is_shown_through_load_swaps_kills_and_broker_restarts(
+    own_broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    bootstrap = own_broker.bootstrap_servers
+    for topic in [topic for topics in TOPICS.values() for topic in topics]:
+        create_topic(bootstrap, topic, 2)
+    for sink in SINKS.values():
+        create_topic(bootstrap, sink["topic"], 1, {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "1.0"})
+    turnout = RunningTurnout(
+        tmp_path, bootstrap, sources=SOURCES, views=VIEWS, sinks=SINKS, start="earliest", swap={"linger_seconds": 30}
+    )
+    chance = random.Random(11)
+
+    def swap(**message: Any) -> None:
+        answer = turnout.http.post("/api/control", json=message).json()
+        assert "outcome" in answer or answer["error"]["code"] in ("nothing_to_roll_back",), answer
+
+    def kill() -> None:
+        turnout.kill()
+        turnout.start()
+
+    def restart_broker() -> None:
+        own_broker.stop()
+        own_broker.start()
+
+    actions = {
+        "swap": lambda: swap(
+            usersTopic=chance.choice(TOPICS["users"]), joinType=chance.choice(["left", "inner", "full"])
+        ),
+        "rollback": lambda: swap(action="rollback"),
+        "kill": kill,
+        "broker": restart_broker,
+    }
+    order = ["swap", "rollback", "kill", "broker"]
+    with turnout.start(), load(bootstrap) as rest:
+        comparison = Comparison(turnout, bootstrap)
+        for number in range(SINK_FAULTS):
+            kind = order[number] if number < len(order) else chance.choice(order)
+            time.sleep(chance.uniform(0.5, 3))  # under load, and any moment will do
+            actions[kind]()
+            turnout.wait_ready()
+            rest.set()
+            comparison.wait_equal()
+            rest.clear()
+        rest.set()
+        comparison.wait_equal()
+        for name in ("final_out", "ages_out"):
+            assert_one_piece_for_each_version(comparison.records(name))
+        states = [sink["state"] for sink in turnout.status()["sinks"]]
+        assert states == ["writing"] * len(SINKS)
+        metrics = turnout.http.get("/metrics").text
+        assert 'turnout_sink_up{sink="final_out"} 1.0' in metrics
+        assert 'turnout_sink_waiting_rows{sink="final_out"} 0.0' in metrics
+        comparison.close()
+
+
+def assert_one_piece_for_each_version(records: list[SunkRecord]) -> None:
+    """All records of a version come in one go, none twice, and a swap is marked at both ends."""
+    table: dict[str, dict[str, Any]] = {}
+    seen: set[tuple[int, int]] = set()
+    last = None
+    for one in records:
+        assert one.version == last or one.version not in seen, "a version in two pieces"
+        seen.add(one.version)
+        last = one.version
+        fold(table, [one])
+    marks = [one.headers["turnout.swap"] for one in records if "turnout.swap" in one.headers]
+    assert len(marks) > 1
+    assert [mark for mark in marks if mark != "only"] == ["begin", "end"] * (sum(mark == "begin" for mark in marks))

@@ -1,0 +1,51 @@
+"""A schema registry that answers each path as a test tells it to."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+class Scripted:
+    """A server with an answer for each path; `heard` has the headers of each call."""
+
+    def __init__(self, answers: dict[str, tuple[int, Any]]) -> None:
+        self.answers = answers
+        self.heard: list[tuple[str, dict[str, str]]] = []
+        self.url = ""
+
+    def headers(self, path: str) -> dict[str, str]:
+        return next(headers for heard, headers in self.heard if heard == path)
+
+
+@contextmanager
+def scripted(answers: dict[str, tuple[int, Any]]) -> Iterator[Scripted]:
+    script = Scripted(answers)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            script.heard.append((self.path, {name.lower(): value for name, value in self.headers.items()}))
+            status, answer = script.answers.get(self.path, (404, "<html>nothing here</html>"))
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write((answer if isinstance(answer, str) else json.dumps(answer)).encode())
+
+        do_POST = do_GET  # noqa: N815
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    script.url = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    try:
+        yield script
+    finally:
+        server.shutdown()
+        server.server_close()

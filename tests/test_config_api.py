@@ -1,0 +1,141 @@
+"""The calls of the configuration: who may, what is shown, what a file becomes in the store, and limits that change."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from following import Socket
+from serving import HTTP, Configured, serving, small_store
+from turnout.client import connect
+from turnout.config import Role
+from turnout.messages import Problem
+from turnout.serve.access import Access, Identity, Tokens
+from turnout.serve.app import Services, create_app
+from turnout.store.database import Database
+
+OPERATOR, VIEWER = "operator-token-0123456789", "viewer-token-0123456789"
+SECRETS = {"kafka": {"properties": {"client.id": "hunter2"}}, "spark": {"conf": {"spark.a": "hunter2"}}}
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    with small_store(tmp_path) as opened:
+        yield opened
+
+
+@pytest.fixture
+def orchestrator() -> Configured:
+    return Configured(**SECRETS)
+
+
+@pytest.fixture
+def url(database: Database, orchestrator: Configured) -> Iterator[str]:
+    with serving(create_app(services(database, orchestrator), configuration=orchestrator.configuration)) as address:
+        yield address
+
+
+def services(database: Database, orchestrator: Any) -> Services:
+    return Services(database, orchestrator)
+
+
+def put(url: str, document: dict[str, Any] | str | bytes, **query: str) -> httpx.Response:
+    body = yaml.safe_dump(document) if isinstance(document, dict) else document
+    return HTTP.put(f"{url}/api/config", content=body, params=query)
+
+
+def test_file_in_force_shows_no_secret_and_can_be_sent_back(url: str, orchestrator: Configured) -> None:
+    answer = HTTP.get(f"{url}/api/config")
+    assert answer.headers["content-type"].startswith("application/yaml") and "hunter2" not in answer.text
+    assert yaml.safe_load(answer.text)["spark"]["conf"] == {"spark.a": "***"}
+    back = put(url, answer.text).json()
+    assert (back["outcome"], back["changes"]) == ("unchanged", [])
+    changed = yaml.safe_load(answer.text) | {"store": {"log_rows": 5}}
+    assert put(url, changed, requestId="r1").json()["requestId"] == "r1"
+    assert yaml.safe_load(HTTP.get(f"{url}/api/config").text)["store"] == {"log_rows": 5}
+    assert "hunter2" not in "".join(record.raw or "" for record in orchestrator.records)
+
+
+def test_store_keeps_nothing_of_a_file_with_faults(url: str, orchestrator: Configured) -> None:
+    answer = put(url, {"kafka": {"auth": {"pasword": "hunter2"}}, "acces": {"token": "hunter2"}})
+    assert (answer.status_code, answer.json()["outcome"]) == (422, "rejected")
+    assert len(answer.json()["error"]["message"].splitlines()) >= 2 and "hunter2" not in answer.text
+    [record] = orchestrator.records
+    assert json.loads(record.raw or "") == {"action": "apply", "dryRun": False}
+    assert "hunter2" not in (record.refused or "")
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [(b"", "the file is empty"), (b"\xff\xfe", "not UTF-8"), (b"[]", "must be a mapping"), (b"a: {", "not YAML")],
+)
+def test_body_that_is_no_file_is_refused(url: str, body: bytes, message: str) -> None:
+    answer = put(url, body)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (422, "config_invalid")
+    assert message in answer.json()["error"]["message"]
+
+
+def test_body_of_another_kind_or_size_is_refused(url: str) -> None:
+    answer = HTTP.put(f"{url}/api/config", content="{}", headers={"Content-Type": "text/html"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (415, "unsupported_media_type")
+    answer = put(url, "# " + "x" * 300_000)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (413, "message_too_large")
+    # What is small as it is sent, and would fill the memory as it is read.
+    lines = "".join(f"\n  a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9) if i else 'x'}]" for i in range(12))
+    answer = put(url, f"x:{lines}").json()
+    assert answer["error"]["code"] == "config_invalid" and "without anchors" in answer["error"]["message"]
+
+
+def test_files_are_for_operators_and_looking_is_for_all(database: Database, orchestrator: Configured) -> None:
+    tokens = Tokens([(Identity("ops", Role.OPERATOR), OPERATOR), (Identity("eye", Role.VIEWER), VIEWER)])
+    app = create_app(services(database, orchestrator), Access(tokens), configuration=orchestrator.configuration)
+    with serving(app) as url:
+        assert HTTP.get(f"{url}/api/config").status_code == 401
+        head = {"Authorization": f"Bearer {VIEWER}"}
+        assert HTTP.get(f"{url}/api/config", headers=head).status_code == 200
+        answer = HTTP.put(f"{url}/api/config", content="{}", headers=head)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (403, "forbidden")
+        assert orchestrator.records == []
+        with connect(url, OPERATOR) as client:
+            assert client.apply("kafka: {properties: {client.id: '***'}}\nspark: {conf: {spark.a: '***'}}")[
+                "outcome"
+            ] == ("unchanged")
+            rejected = client.apply("server: {port: 1}", dry_run=True, request_id="r", expected_generation=1)
+            assert rejected["error"]["code"] == "restart_needed" and rejected["requestId"] == "r"
+            assert "***" in client.config() and client.config_history() == []
+        assert {record.requester for record in orchestrator.records} == {"ops"}
+
+
+def test_limits_of_an_applied_file_hold_at_once(url: str) -> None:
+    limits = {
+        "max_subscriptions_per_client": 1,
+        "max_viewers": 2,
+        "max_answer_megabytes": 1,
+        "query_timeout_seconds": 9,
+    }
+    with Socket(url) as before:
+        assert put(url, SECRETS | {"server": limits}).json()["outcome"] == "applied"
+        before.send(type="status", id="a")
+        before.send(type="window", id="b", table="users_ui")
+        problem = next(message for _ in range(2) if isinstance(message := before.receive(), Problem))
+        assert problem.error.code == "too_many_subscriptions" and "1 subscriptions" in problem.error.message
+        with Socket(url), pytest.raises(Exception, match="503"):
+            Socket(url)
+
+
+def test_document_of_the_calls_follows_the_sources(url: str) -> None:
+    def known() -> set[str]:
+        schemas = HTTP.get(f"{url}/api/openapi.json").json()["components"]["schemas"]
+        return {name for name in schemas["Status"]["properties"] if name.endswith("Topic")}
+
+    put(url, SECRETS | {"swap": {"linger_seconds": 1}})
+    assert known() == {"usersTopic", "accountsTopic"}
+    source = {"topic": "o", "table": "o_ui", "key": "id", "columns": {"id": "string"}}
+    assert put(url, SECRETS | {"sources": {"orders": source}, "views": {}}).json()["outcome"] == "applied"
+    assert known() == {"ordersTopic"}
