@@ -40,7 +40,7 @@ ELSEWHERE = {
     "test_decoder.py": "decode/columns decode/exact_reader",
     # Sinks: what is written, by what a topic folds to.
     "live/test_sinks.py": "sink/failures sink/sink sink/status sink/topic_reader sink/topic_state sink/topic_writer "
-    "sink/values cli/sink_check",
+    "sink/values sink/avro_values store/outgoing cli/sink_check",
     # Parts that only a real Kafka, Spark or process can show.
     "live/test_formats.py": "decode/record_decoder",
     "live/test_catching_up.py": "kafka/end_watch",
