@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,16 +30,18 @@ class SunkRecord:
 class SunkTopic:
     """A reader of committed records that goes on where it was."""
 
-    def __init__(self, bootstrap: str, topic: str, isolation: str = "read_committed") -> None:
+    def __init__(self, bootstrap: str, topic: str, decode: Callable[[bytes], dict[str, Any]] = json.loads) -> None:
         self._topic = topic
+        self._decode = decode
         self._consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap,
                 "group.id": f"sunk-{uuid.uuid4()}",
-                "isolation.level": isolation,
+                "isolation.level": "read_committed",
                 "enable.partition.eof": True,
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
+                "log_level": 0,
             }
         )
         found = self._consumer.list_topics(topic, timeout=patience()).topics[topic]
@@ -57,13 +59,20 @@ class SunkTopic:
                 partition, error = message.partition() or 0, message.error()
                 if error is None:
                     self._next[partition] = (message.offset() or 0) + 1
-                    found.append(_record(message))
+                    found.append(self._record(message))
                 elif error.code() == KafkaError._PARTITION_EOF:
                     left.discard(partition)
         self._consumer.unassign()
         self.records += found
         fold(self.table, found)
         return found
+
+    def _record(self, message: Message) -> SunkRecord:
+        value, key = message.value(), message.key()
+        assert isinstance(key, bytes)
+        assert value is None or isinstance(value, bytes)
+        headers = {name: text.decode() for name, text in _headers(message)}
+        return SunkRecord(key.decode(), None if value is None else self._decode(value), headers)
 
     def rows(self) -> Counter[str]:
         """The rows of the folded table, to compare."""
@@ -85,13 +94,6 @@ def fold(table: dict[str, dict[str, Any]], records: Iterable[SunkRecord]) -> Non
 def bag(rows: Iterable[Mapping[str, Any]]) -> Counter[str]:
     """Rows without an order, in a form that compares down to the last digit."""
     return Counter(json.dumps(row, sort_keys=True) for row in rows)
-
-
-def _record(message: Message) -> SunkRecord:
-    value, key = message.value(), message.key()
-    assert isinstance(key, bytes)
-    headers = {name: text.decode() for name, text in _headers(message)}
-    return SunkRecord(key.decode(), None if value is None else json.loads(value), headers)
 
 
 def _headers(message: Message) -> list[tuple[str, bytes]]:

@@ -14,14 +14,18 @@ from starlette.testclient import TestClient
 
 from serving import Steering, small_store
 from turnout import __version__
+from turnout.config import SinkSettings
 from turnout.plan.times import now_milliseconds
 from turnout.serve.app import create_app
 from turnout.serve.read_api import Services
+from turnout.sink.status import SinkState, SinkStatus
+from turnout.sink.topic_state import Written
 from turnout.store.database import Database
 from turnout.swap.health import Readiness
 from turnout.swap.metrics import METRICS, Counters, Metrics
 
 DOCS = Path(__file__).parent.parent / "docs"
+SINK = SinkSettings(table="final_ui", topic="out")
 
 
 class Measured(Steering):
@@ -46,6 +50,7 @@ class Measured(Steering):
             control_read=False,
             waiting_messages=1,
             spark_starts=2,
+            sinks=(SinkStatus("out", SINK, SinkState.FAILING, None, Written(1, 3), 12, None, 2, 7),),
         )
 
 
@@ -98,6 +103,10 @@ def test_metrics_tell_the_state_and_what_was_counted(client: TestClient) -> None
         ("turnout_store_up", ""): 1,
         ("turnout_spark_starts_total", ""): 2,
         ("turnout_viewers", ""): 0,
+        ("turnout_sink_up", "out"): 0,
+        ("turnout_sink_waiting_versions", "out"): 2,
+        ("turnout_sink_waiting_rows", "out"): 7,
+        ("turnout_sink_records_total", "out"): 12,
     }
     assert {key: found.get(key) for key in wanted} == wanted
     assert found["turnout_store_bytes", ""] > 0

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from beside import beside
 from lengths import SINK_FAULTS
@@ -118,7 +119,7 @@ class Comparison:
             topic.close()
 
 
-def test_topics_of_sinks_fold_to_what_is_shown_through_load_swaps_kills_and_broker_restarts(
+def test_topics_of_sinks_fold_to_what_is_shown_through_swaps_applies_kills_and_broker_restarts(
     own_broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
     bootstrap = own_broker.bootstrap_servers
@@ -143,6 +144,16 @@ def test_topics_of_sinks_fold_to_what_is_shown_through_load_swaps_kills_and_brok
         own_broker.stop()
         own_broker.start()
 
+    def apply() -> None:
+        """Other columns in the table of a sink, and a sink of other settings."""
+        document = yaml.safe_load(turnout.config.read_text())
+        columns = document["sources"]["users"]["columns"]
+        columns.pop("name") if "name" in columns else columns.update(name="string")
+        document["sinks"]["accounts_out"]["max_waiting_rows"] = chance.randrange(1000, 2000)
+        turnout.config.write_text(yaml.safe_dump(document))
+        answer = turnout.http.put("/api/config", content=turnout.config.read_text()).json()
+        assert answer["outcome"] == "applied", answer
+
     actions = {
         "swap": lambda: swap(
             usersTopic=chance.choice(TOPICS["users"]), joinType=chance.choice(["left", "inner", "full"])
@@ -150,9 +161,10 @@ def test_topics_of_sinks_fold_to_what_is_shown_through_load_swaps_kills_and_brok
         "rollback": lambda: swap(action="rollback"),
         "kill": kill,
         "broker": restart_broker,
+        "apply": apply,
     }
-    order = ["swap", "rollback", "kill", "broker"]
-    with turnout.start(), load(bootstrap) as rest:
+    order = ["swap", "apply", "rollback", "kill", "broker"]
+    with turnout, load(bootstrap) as rest:
         comparison = Comparison(turnout, bootstrap)
         for number in range(SINK_FAULTS):
             kind = order[number] if number < len(order) else chance.choice(order)

@@ -23,7 +23,6 @@ from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 import sinking
 from ending import ending_with_us
 from filling import Filling
-from kafka_log import read_all
 from lengths import SINK_ROUNDS
 from scripted_registry import scripted
 from sunk import SunkRecord, SunkTopic, bag, fold, swaps
@@ -99,8 +98,10 @@ def sunk(folder: Path, broker: EmbeddedBroker, registry: str | None = None) -> I
 
 
 @contextmanager
-def reading(broker: EmbeddedBroker, topic: str) -> Iterator[SunkTopic]:
-    reader = SunkTopic(broker.bootstrap_servers, topic)
+def reading(
+    broker: EmbeddedBroker, topic: str, decode: Callable[[bytes], dict[str, Any]] = json.loads
+) -> Iterator[SunkTopic]:
+    reader = SunkTopic(broker.bootstrap_servers, topic, decode)
     try:
         yield reader
     finally:
@@ -293,12 +294,8 @@ def test_avro_is_written_by_a_registered_schema(tmp_path: Path, broker: Embedded
         running.filling.swap(users=[user(n) for n in range(4)])
         running.sinks.change(settings_of(topic, format="avro"))
         running.wait_written()
-        values = [record.value for record in read_all(broker.bootstrap_servers, [topic]) if record.value]
-        assert {value[:5] for value in values} == {b"\0\0\0\0M"}
-        columns = {name: ColumnType.parse(kind) for name, kind in COLUMNS.items()}
-        schema = fastavro.parse_schema(schema_of("final_ui", columns))
-        rows = [fastavro.schemaless_reader(BytesIO(value[5:]), schema, None) for value in values]
-        assert bag(rows) == bag(running.shown())  # type: ignore[arg-type]
+        with reading(broker, topic, read_avro) as reader:
+            assert reader.rows() == bag(running.shown())
         # What the topic holds is known by a header, since the values do not tell.
         running.sinks.change({})
         running.sinks.change(settings_of(topic, format="avro"))
@@ -308,6 +305,13 @@ def test_avro_is_written_by_a_registered_schema(tmp_path: Path, broker: Embedded
         running.sinks.change(settings_of(topic))
         running.wait_written()
         assert running.status().records == 4
+
+
+def read_avro(value: bytes) -> dict[str, Any]:
+    assert value[:5] == b"\0\0\0\0M", "the registry's wire format, with the id of the schema"
+    columns = {name: ColumnType.parse(kind) for name, kind in COLUMNS.items()}
+    found: Any = fastavro.schemaless_reader(BytesIO(value[5:]), fastavro.parse_schema(schema_of("t", columns)), None)
+    return dict(found)
 
 
 @pytest.mark.parametrize("delivery", list(Delivery))

@@ -89,7 +89,8 @@ class ControlSettings(Section):
     """Where the outcome of each control message is written."""
     topics: Annotated[tuple[TopicPattern, ...], BeforeValidator(several)] = ()
     """Patterns (`*` any signs, `?` one) of the topics that messages may name, besides those of the file; none: all. In
-    any case no source may read the control topic, `control.ack_topic`, `dead_letter_topic`, or a topic whose name
+    any case no source may read the control topic, `control.ack_topic`, `dead_letter_topic`, the topic of a sink, or a
+    topic whose name
     begins with `__`. Default: none."""
     kafka: KafkaSettings | None = None
     """The cluster of the control topic, or the identity there, where they are others. Default: as `kafka`."""
@@ -206,10 +207,10 @@ class Delivery(StrEnum):
 
 
 class SinkSettings(Section):
-    """A table whose changes are written to a topic."""
+    """A table whose changes are written to a topic; see docs/how-to/sinks.md."""
 
     table: str
-    """The table of a source or a view that is written to a topic; see docs/how-to/sinks.md."""
+    """The table of a source or a view."""
     topic: Topic
     """The topic, which nothing else of the file may use; best with `cleanup.policy=compact`."""
     format: Format = Format.JSON
@@ -330,7 +331,7 @@ class Settings(Section):
     """The tables that are made of sources, each under its own name; `{}` means no view. Default: `final_ui`, as in the
     file below."""
     sinks: dict[str, SinkSettings] = Field(default_factory=dict)
-    """The tables that are written to topics; see docs/how-to/sinks.md."""
+    """The tables that are written to topics, each under a name that you choose; see docs/how-to/sinks.md."""
     start: StartAt = Field(default_factory=Start)
     """Where a generation starts to read: `latest`, `earliest`, or `{timestamp: 2026-01-01T00:00:00Z}` (UTC unless it
     says otherwise)."""

@@ -72,7 +72,7 @@ class _Scrape(Collector):
 
     def _sinks(self) -> Iterator[Metric]:
         sinks = self.metrics.sinks
-        yield _metric("turnout_sink_up", {sink.name: float(sink.state == "writing") for sink in sinks})
+        yield _metric("turnout_sink_up", {sink.name: sink.state == "writing" for sink in sinks})
         versions = {sink.name: sink.waiting_versions for sink in sinks if sink.waiting_versions is not None}
         yield _metric("turnout_sink_waiting_versions", versions)
         rows = {sink.name: sink.waiting_rows for sink in sinks if sink.waiting_rows is not None}

@@ -138,12 +138,17 @@ class Sink(Answer):
     delivery: str
     state: Literal["starting", "writing", "failing"]
     error: str | None
+    """Why it does not write, and what to do."""
     generation: int
+    """What its topic folds to, with `version`."""
     version: int
     records: int
+    """Records that it has written since the process started."""
     lastWritten: str | None  # noqa: N815
     waitingVersions: int | None  # noqa: N815
+    """Versions of its table that are not in the topic yet; null where the store does not answer."""
     waitingRows: int | None  # noqa: N815
+    """Changed rows that wait; where the difference has to be written, all rows of the table."""
 
 
 class Status(Answer):
@@ -176,7 +181,7 @@ class Status(Answer):
     lingering: list[int]
     """Generations that a rollback can still take at once."""
     sinks: list[Sink]
-    """How each sink is doing; see docs/how-to/sinks.md."""
+    """The tables that are written to topics, and how far; see docs/how-to/sinks.md."""
     ready: bool
     """As `/readyz`."""
     reason: str

@@ -24,7 +24,7 @@ from turnout.sink.topic_reader import TopicReader, policy_complaint
 from turnout.sink.topic_state import TopicState, Written, moment
 from turnout.sink.topic_writer import Header, Record, TopicWriter
 from turnout.sink.values import Values
-from turnout.sink.waiting import ShownTable, make_records, shown_table
+from turnout.sink.waiting import ShownTable, is_shown, make_records, shown_table
 from turnout.store.database import Database
 from turnout.store.outgoing import SinkPosition
 
@@ -149,6 +149,8 @@ class Sink:
         """Write what waits, if anything does."""
         with self._around.database.cursor() as cursor:
             with moment(cursor):
+                if is_shown(cursor, self.settings.table, self.written):
+                    return False
                 shown = shown_table(cursor, self.settings.table)
                 if shown is None or shown.written == self.written:
                     return False

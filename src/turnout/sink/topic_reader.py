@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
 from hashlib import md5
+from typing import TypeVar
 
 import pyarrow as pa
 from confluent_kafka import (
@@ -27,6 +29,7 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from turnout.config import KafkaSettings
 from turnout.kafka.clients import AT_END, client_properties, consumer_properties, set_up
+from turnout.kafka.security import files_of
 from turnout.sink.topic_state import TopicIdentity
 
 FINGERPRINT = "turnout.fingerprint"
@@ -38,6 +41,9 @@ _CHUNK = 20_000
 _RIGHTS = ("READ", "WRITE")
 _RECORDS = pa.schema([("record", pa.string()), ("fingerprint", pa.string())])
 
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+
 
 @dataclass(frozen=True, slots=True)
 class FoundTopic:
@@ -47,20 +53,21 @@ class FoundTopic:
     """What Turnout's identity may not do with it; empty where the broker does not tell."""
 
 
-@dataclass(frozen=True, slots=True)
 class TopicReader:
-    """Looks at one topic; raises KafkaException where Kafka does not answer."""
+    """Looks at one topic, for one thread; raises KafkaException where Kafka does not answer."""
 
-    kafka: KafkaSettings
-    topic: str
-    stopping: Callable[[], bool]
+    def __init__(self, kafka: KafkaSettings, topic: str, stopping: Callable[[], bool]) -> None:
+        self.kafka = kafka
+        self.topic = topic
+        self.stopping = stopping
+        self._asking: tuple[object, AdminClient] | None = None
 
     def find(self) -> FoundTopic:
-        admin = self._admin()  # it must live until the answer is there
-        asked = admin.describe_topics(
-            TopicCollection([self.topic]), include_authorized_operations=True, request_timeout=_TIMEOUT_SECONDS
-        )
-        found = asked[self.topic].result(_TIMEOUT_SECONDS + 1)
+        [found] = _answers(
+            self._admin().describe_topics(
+                TopicCollection([self.topic]), include_authorized_operations=True, request_timeout=_TIMEOUT_SECONDS
+            )
+        ).values()
         identity = TopicIdentity(self.topic, str(found.topic_id))
         rights = {right.name for right in found.authorized_operations or ()}
         missing = tuple(right for right in _RIGHTS if right not in rights) if rights else ()
@@ -69,19 +76,19 @@ class TopicReader:
     def ends(self, partitions: tuple[int, ...]) -> dict[int, int]:
         """The offset after the last record of each partition that is committed."""
         wanted = {TopicPartition(self.topic, partition): OffsetSpec.for_timestamp(AT_END) for partition in partitions}
-        admin = self._admin()
-        asked = admin.list_offsets(
-            wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_TIMEOUT_SECONDS
+        found = _answers(
+            self._admin().list_offsets(
+                wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_TIMEOUT_SECONDS
+            )
         )
-        return {place.partition: future.result(_TIMEOUT_SECONDS + 1).offset for place, future in asked.items()}
+        return {place.partition: answer.offset for place, answer in found.items()}
 
     def cleanup_policy(self) -> str | None:
         """Whether the topic is compacted; None where that may not be asked."""
         resource = ConfigResource(ConfigResource.Type.TOPIC, self.topic)
-        admin = self._admin()
         with contextlib.suppress(KafkaException, TimeoutError):
-            asked = admin.describe_configs([resource], request_timeout=_TIMEOUT_SECONDS)
-            return str(asked[resource].result(_TIMEOUT_SECONDS + 1)["cleanup.policy"].value)
+            [found] = _answers(self._admin().describe_configs([resource], request_timeout=_TIMEOUT_SECONDS)).values()
+            return str(found["cleanup.policy"].value)
         return None
 
     def read(self, start: Mapping[int, int], ends: Mapping[int, int]) -> Iterator[tuple[pa.Table, dict[int, int]]]:
@@ -116,7 +123,11 @@ class TopicReader:
             consumer.close()
 
     def _admin(self) -> AdminClient:
-        return set_up(AdminClient, client_properties(self.kafka, _ROLE))
+        """One client as long as its files are the same: to end one takes threads and time."""
+        files = files_of(self.kafka)
+        if self._asking is None or self._asking[0] != files:
+            self._asking = files, set_up(AdminClient, client_properties(self.kafka, _ROLE))
+        return self._asking[1]
 
     def _consumer(self) -> Consumer:
         properties = {
@@ -126,6 +137,10 @@ class TopicReader:
             "queued.min.messages": 100_000,
         }
         return set_up(Consumer, properties)
+
+
+def _answers(asked: dict[_K, Future[_V]]) -> dict[_K, _V]:
+    return {key: future.result(_TIMEOUT_SECONDS + 1) for key, future in asked.items()}
 
 
 def policy_complaint(topic: str, policy: str | None) -> tuple[str, str] | None:

@@ -99,10 +99,11 @@ class TopicWriter:
             raise
 
     def close(self) -> None:
-        """Drop what is under way."""
+        """Drop what is under way, and end the client: it knows this object, so nothing else would for long."""
         with contextlib.suppress(KafkaException):
             self._producer.purge()
             self._producer.poll(0)
+        del self._producer
 
     def _produce(self, record: Record) -> None:
         while True:
@@ -136,11 +137,11 @@ class TopicWriter:
     def _repeated(self, call: Callable[[float], object]) -> None:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
+            if self._stopping():  # one that follows may write already, and must not be fenced
+                raise KafkaException(_STOPPED)
             try:
                 call(CALL_SECONDS)
             except KafkaException as exception:
-                if self._stopping():
-                    raise KafkaException(_STOPPED) from None
                 if not exception.args[0].retriable() or time.monotonic() >= deadline:
                     raise
                 self._producer.poll(0.1)

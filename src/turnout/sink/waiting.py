@@ -75,6 +75,14 @@ def shown_table(cursor: duckdb.DuckDBPyConnection, table: str) -> ShownTable | N
     return ShownTable(generation, version, table, key, columns, offsets, since if upto == version else None)
 
 
+def is_shown(cursor: duckdb.DuckDBPyConnection, table: str, written: Written) -> bool:
+    """Whether that is what is shown: soon found out, since it is asked after every commit of the store."""
+    if scalar(cursor, PUBLISHED) != written.generation or not written.generation:
+        return False
+    version = f"SELECT version FROM g{written.generation}.versions WHERE name = ?"
+    return scalar(cursor, version, [table]) == written.version
+
+
 def keeps_up(shown: ShownTable, written: Written) -> bool:
     """Whether the changes since then are all kept."""
     return written.generation == shown.generation and shown.since is not None and shown.since <= written.version

@@ -75,6 +75,18 @@ METRICS: Mapping[str, Definition] = {
         "seconds of swaps that were made: `build`, `catch_up`, `publish`; sum and count, without quantiles",
         ("phase",),
     ),
+    "turnout_sink_up": Definition("gauge", "1 where a sink writes to its topic; 0 while it starts or fails", ("sink",)),
+    "turnout_sink_waiting_versions": Definition(
+        "gauge", "versions of its table that a sink has not written yet", ("sink",)
+    ),
+    "turnout_sink_waiting_rows": Definition(
+        "gauge",
+        "changed rows that wait for a sink; where the difference has to be written, all rows of its table",
+        ("sink",),
+    ),
+    "turnout_sink_records_total": Definition(
+        "counter", "records that a sink has written, since this process started", ("sink",)
+    ),
     "turnout_store_up": Definition(
         "gauge", "1 where the store could be read; where it could not, what is counted in it is absent"
     ),
@@ -84,12 +96,6 @@ METRICS: Mapping[str, Definition] = {
         "rows of a table, about: DuckDB's estimate; with `rows: latest`, also those that newer ones cover",
         ("table",),
     ),
-    "turnout_sink_up": Definition("gauge", "1 where a sink writes to its topic", ("sink",)),
-    "turnout_sink_waiting_versions": Definition(
-        "gauge", "versions of its table that a sink has not written yet", ("sink",)
-    ),
-    "turnout_sink_waiting_rows": Definition("gauge", "rows that wait for a sink, about", ("sink",)),
-    "turnout_sink_records_total": Definition("counter", "records that a sink has written", ("sink",)),
     "turnout_viewers": Definition("gauge", "open connections of `WS /api/live`"),
     "turnout_subscriptions": Definition(
         "gauge", "their subscriptions: `window`, `changes`, `summary`, `sql`, `status`", ("kind",)
