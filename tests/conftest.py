@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 import os
+import signal
 from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,10 @@ pytest_plugins = ["layers", "processor_time", "progress"]
 measure()
 # Far beyond the limit of one wait, so that a wait that hangs ends first, and says what it waited for.
 os.environ.setdefault("PYTEST_TIMEOUT", f"{4 * patience():.0f}")
+
+# A shell starts what runs in its background with Ctrl-C ignored, and every program of the tests would have it so.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Spark starts a JVM only to put its own command together: half a second of compiling for nothing.
 os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
