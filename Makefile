@@ -211,8 +211,8 @@ release: $(STAMP) page docs $(ANGULAR) ## dist/: wheel, sdist, npm packages, the
 	$(call step,npm packages,$(MAKE) --no-print-directory packages >/dev/null)
 	$(call step,Bill of materials and checksums,$(BIN)/python scripts/release.py)
 
-pictures: setup browser ## the pictures of the docs, of a demo that runs for some minutes
-	PYTHONPATH=tests:tests/browser $(BIN)/python scripts/pictures
+pictures: setup browser ## the pictures of the docs, in some minutes (ARGS="tutorial" for some; on a quiet machine)
+	PYTHONPATH=tests:tests/browser $(BIN)/python scripts/pictures $(ARGS)
 
 bench: setup ## measure, beside the peers (bench/README.md; ARGS="--only latency" for some)
 	$(BIN)/python bench/run.py $(ARGS)

@@ -19,11 +19,14 @@ from turnout.testing import EmbeddedBroker, patience
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytest_plugins = ["layers", "progress"]
+pytest_plugins = ["layers", "processor_time", "progress"]
 
 measure()
 # Far beyond the limit of one wait, so that a wait that hangs ends first, and says what it waited for.
 os.environ.setdefault("PYTEST_TIMEOUT", f"{4 * patience():.0f}")
+
+# Spark starts a JVM only to put its own command together: half a second of compiling for nothing.
+os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 # How long an example takes says more of the machine and of what else runs on it than of what is tested.
 settings.register_profile("turnout", deadline=None, suppress_health_check=[HealthCheck.too_slow])

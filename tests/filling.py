@@ -138,7 +138,13 @@ def _filled_file() -> bytes:
 
 
 def _joined(view: ViewTable, rows: Mapping[str, pa.Table]) -> pa.Table:
-    with duckdb.connect() as connection:
+    with _plain().cursor() as connection:
         for relation, table in rows.items():
             connection.register(relation, table)
         return connection.execute(view.narrow_sql).to_arrow_table()
+
+
+@functools.cache
+def _plain() -> duckdb.DuckDBPyConnection:
+    """One database for the SQL of all views: to make one takes longer than a batch of a few rows."""
+    return duckdb.connect()

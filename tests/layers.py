@@ -1,13 +1,16 @@
 """The layers of the suite, by folder, and the order in which their files are run: long files first.
 
-A worker of pytest takes whole files. Where the long ones come first, the workers end at the same time.
+A worker of pytest takes whole files. Where the long ones come first, the workers end at the same time. Files that need
+a Spark session are for two workers only: each session costs a start, and what a JVM learns about its code.
 """
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import pytest
+from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
 TESTS = Path(__file__).parent
 
@@ -21,6 +24,8 @@ LAYERS = {
 LONGEST = (
     "live/test_secured.py",
     "live/test_swaps.py",
+    "live/test_three_sources.py",
+    "live/test_tutorial.py",
     "live/test_faults.py",
     "live/test_process_faults.py",
     "live/test_cluster.py",
@@ -30,13 +35,12 @@ LONGEST = (
     "live/test_kill.py",
     "live/test_sinks.py",
     "live/test_formats.py",
-    "live/test_exactness.py",
-    "live/test_three_sources.py",
     "live/test_looking.py",
     "browser/test_web.py",
     "live/test_fault_suite.py",
     "live/test_demo.py",
     "live/test_catching_up.py",
+    "live/test_exactness.py",
     "live/test_broker.py",
     "test_live.py",
     "test_limits.py",
@@ -58,6 +62,28 @@ def place_in_order(path: Path) -> tuple[int, int, str]:
     name = path.relative_to(TESTS).as_posix()
     long = LONGEST.index(name) if name in LONGEST else len(LONGEST)
     return long, list(LAYERS).index(layer_of(path)), name
+
+
+@functools.cache
+def spark_share(file: str) -> str | None:
+    """Which of the two sessions a file of the live layer takes; None for one that takes none."""
+    takers = [path for path in (TESTS / "live").glob("test_*.py") if "spark: SparkSession" in path.read_text("utf-8")]
+    names = [path.name for path in sorted(takers, key=place_in_order)]
+    name = Path(file).name
+    # Two neighbours in the order take about as long: A, B, B, A.
+    return f"the session of Spark {'ABBA'[names.index(name) % 4]}" if name in names else None
+
+
+class Scheduling(LoadFileScheduling):  # type: ignore[misc]
+    """Whole files, and those that share a session of Spark together."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file: str = super()._split_scope(nodeid)
+        return spark_share(file) or file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Scheduling | None:
+    return Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -243,6 +243,74 @@ def quality(left: Source, left_rows: list[Kept], right: Source, right_rows: list
     }
 
 
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One step of a chain: `left_on` of what is there by then meets `right_on` of the source `right`."""
+
+    right: str
+    left_on: str
+    right_on: str
+    join: Join
+    duplicates: Duplicates
+
+
+def names_of(link: Link, columns: Iterable[str], taken: Iterable[str]) -> dict[str, str]:
+    """The columns that a step adds, and their names in the view."""
+    return {
+        column: f"{link.right}_{column}" if column in taken else column
+        for column in columns
+        if not (link.left_on == link.right_on == column)
+    }
+
+
+def chain_rows(
+    sources: Mapping[str, list[Kept]], left: str, columns: Mapping[str, Sequence[str]], links: Sequence[Link]
+) -> list[Row]:
+    """The rows of a chain: all rows of a step are the left side of the next."""
+    rows = [dict(kept.row) for kept in sources[left]]
+    there = list(columns[left])
+    for link in links:
+        names = names_of(link, columns[link.right], there)
+        rights = by_key((kept for kept in sources[link.right] if kept.row[link.right_on] is not None), link.right_on)
+        if link.join is not Join.INNER and link.duplicates is Duplicates.LATEST:
+            rights = {value: [newest(some)] for value, some in rights.items()}
+        nothing = dict.fromkeys(names.values())
+        found: list[Row] = []
+        for row in rows:
+            matches = rights.get(row[link.left_on], [])
+            if link.join in (Join.SEMI, Join.ANTI):
+                found += [row | nothing] if bool(matches) == (link.join is Join.SEMI) else []
+                continue
+            found += [row | {name: kept.row[column] for column, name in names.items()} for kept in matches]
+            if not matches and link.join in (Join.LEFT, Join.NATURAL, Join.FULL):
+                found.append(row | nothing)
+        if link.join in (Join.RIGHT, Join.FULL):
+            known = {row[link.left_on] for row in rows}
+            for value, some in rights.items():
+                for kept in some if value not in known else []:
+                    alone = dict.fromkeys(there) | {name: kept.row[column] for column, name in names.items()}
+                    found.append(alone | ({link.left_on: value} if link.left_on == link.right_on else {}))
+        rows, there = found, [*there, *names.values()]
+    return rows
+
+
+def chain_quality(
+    sources: Mapping[str, list[Kept]], left: str, columns: Mapping[str, Sequence[str]], links: Sequence[Link]
+) -> dict[str, Row]:
+    """The rows of `join_quality` by right source: its rows beside those of the source that has the left column."""
+    owners = {column: (left, column) for column in columns[left]}
+    found = {}
+    for link in links:
+        source, column = owners[link.left_on]
+        one, other = (Source(name, name, name, {}, latest=False) for name in ("l", "r"))
+        lefts = [Kept(kept.record, {"l": kept.row[column]}) for kept in sources[source]]
+        rights = [Kept(kept.record, {"r": kept.row[link.right_on]}) for kept in sources[link.right]]
+        found[link.right] = quality(one, lefts, other, rights)
+        names = names_of(link, columns[link.right], owners)
+        owners |= {name: (link.right, column) for column, name in names.items()}
+    return found
+
+
 def bag(rows: Iterable[Mapping[str, Any]]) -> Counter[tuple[tuple[str, Any], ...]]:
     """Rows as a multiset, so that order does not matter and doubles do."""
     return Counter(tuple(sorted(row.items())) for row in rows)

@@ -13,9 +13,11 @@ from typing import Any
 import httpx
 from starlette.types import ASGIApp
 
-from turnout.config import parse
+from exemplary import example
+from turnout.config import Settings, parse
 from turnout.config.configuration import Configuration
 from turnout.config.server import ServerSettings
+from turnout.example.new_source import described
 from turnout.plan.control import ControlMessage, ControlRejected, Outcome
 from turnout.serve.app import Server, Services, create_app
 from turnout.serve.connections import OpenConnections
@@ -61,6 +63,11 @@ class Steering:
 
     def topics(self) -> list[str]:
         return ["users"]
+
+    def example(self, topic: str, records: int) -> dict[str, Any]:
+        """As of a topic with three records."""
+        values = [{"userId": f"u{number}", "city": "Ulm"} for number in range(3)]
+        return described(example(topic, values[:records]), Settings())
 
     def apply(self, asked: ControlMessage, requester: str) -> QueuedMessage:
         raise NotImplementedError

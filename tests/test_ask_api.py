@@ -278,6 +278,7 @@ def test_sql_that_runs_for_ever_is_ended_and_nobody_else_notices(filling: Fillin
         asking = threading.Thread(target=lambda: answers.append(sql(url, FOREVER)))
         asking.start()
         while asking.is_alive():
+            asking.join(0.2)  # all the time would be a load of its own
             assert summary(url, by="name").status_code == 200
             assert HTTP.get(f"{url}/api/tables/users_ui/rows").status_code == 200
         assert code(answers[0]) == (503, "query_timeout")

@@ -56,6 +56,7 @@ SHAPES: Mapping[str, Callable[[str], object]] = {
     "rows of SQL": model(schemas.SqlRows),
     "outcome": model(schemas.Decided),
     "outcome of a file": model(schemas.Applied),
+    "example of a topic": model(schemas.Example),
     "control message": control_message,
     "line of the log": line_of_the_log,
 }

@@ -76,6 +76,9 @@ class FakeOrchestrator:
     def topics(self) -> list[str]:
         return self.names
 
+    def example(self, topic: str, records: int) -> dict[str, Any]:
+        return {"topic": topic, "looked": records}
+
     def apply(self, asked: ControlMessage, requester: str) -> QueuedMessage:
         raise NotImplementedError
 
@@ -376,7 +379,7 @@ def test_store_that_takes_no_message_is_unavailable(client: TestClient, desk: Fa
 
 
 def test_topics_are_listed_without_those_of_kafka_itself(client: TestClient) -> None:
-    assert client.get("/api/topics").json() == {"topics": ["accounts", "users"]}
+    assert client.get("/api/topics").json() == {"topics": ["accounts", "users"], "sources": {}}
 
 
 def test_topics_without_kafka_are_unavailable(database: Database) -> None:

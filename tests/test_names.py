@@ -19,6 +19,11 @@ ELSEWHERE = {
     "test_configuration.py": "store/config_history",
     "live/test_applies.py": "serve/config_api",
     "live/test_check.py": "cli/checks",
+    # A file by example.
+    "live/test_by_example.py": "kafka/topic_settings",
+    "test_suggestion.py": "example/likely_keys",
+    "test_example_api.py": "example/new_source",
+    "test_topic_example.py": "example/schema_columns",
     # The client is one thing to those who use it.
     "test_client.py": "client/frames client/html client/http",
     "test_client_live.py": "client/events client/subscription client/wire plan/retries",
@@ -34,6 +39,7 @@ ELSEWHERE = {
     "test_decode_formats.py": "decode/avro decode/protobuf decode/shape",
     "test_decoder.py": "decode/columns decode/exact_reader",
     # Sinks: what is written, by what a topic folds to.
+    "test_waiting.py": "store/outgoing",
     "live/test_sinks.py": "sink/failures sink/sink sink/status sink/topic_reader sink/topic_state sink/topic_writer "
     "sink/values cli/sink_check",
     # Parts that only a real Kafka, Spark or process can show.
@@ -46,6 +52,7 @@ ELSEWHERE = {
     "live/test_exactness.py": "spark/views/sent_rows spark/writing store/join_quality",
     "live/test_three_sources.py": "spark/views/own_sql",
     "live/test_planned.py": "spark/views/runner",
+    "live/test_chains.py": "plan/chains store/chains store/chain_files",
     # The server over real sockets.
     "test_access.py": "serve/bodies serve/connections serve/origins",
     "test_summaries.py": "serve/live/computed serve/live/pace serve/live/selects serve/live/summary_history "

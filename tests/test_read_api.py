@@ -47,6 +47,9 @@ class Steering:
     def topics(self) -> list[str]:
         return []
 
+    def example(self, topic: str, records: int) -> dict[str, Any]:
+        return {"topic": topic, "looked": records}
+
     def apply(self, asked: ControlMessage, requester: str) -> QueuedMessage:
         raise NotImplementedError
 

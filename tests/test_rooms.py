@@ -17,14 +17,15 @@ ROOMS = {
     "config": "plan",
     "kafka": "config plan java",
     "decode": "config plan",
+    "example": "config plan kafka decode",
     "store": "config plan decode",
     "sink": "config plan kafka decode store",
     "spark": "config plan java kafka decode store",
-    "swap": "config plan kafka decode store sink spark",
+    "swap": "config plan kafka decode example store sink spark",
     "serve": "config plan store swap",
     "client": "plan",
     "local": "config plan java kafka",
-    "cli": "client config plan java kafka decode sink spark local",
+    "cli": "client config plan java kafka decode example sink spark local",
 }
 # At the top: what all may import, and what stands above all rooms.
 SHARED = {"errors", "messages", "logs", "testing"}

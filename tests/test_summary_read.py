@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from filling import Filling
-from lengths import EXAMPLES
+from lengths import KEPT_EXAMPLES, MERGES
 from turnout.config import Settings
 from turnout.store.database import Database
 from turnout.store.feed import Commit, Delta, Wanted
@@ -176,7 +176,7 @@ SUMMARIES = st.builds(
 
 
 @given(BATCHES, BATCHES, st.lists(SUMMARIES, min_size=1, max_size=5), st.booleans())
-@settings(max_examples=2 * EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=KEPT_EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 def test_kept_summaries_are_what_is_read(
     filling: Filling, before: list[Any], batches: list[Any], asked: list[Summary], together: bool
 ) -> None:
@@ -209,8 +209,11 @@ def test_a_sum_that_does_not_fit_is_only_its_own_fault(filling: Filling) -> None
             keeping.close()
 
 
-@given(BATCHES, st.lists(st.lists(st.builds(row, st.integers(0, 9), score=HOSTILE | DOUBLES), min_size=1), min_size=1))
-@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+ROUGH = st.builds(row, st.integers(0, 9), score=HOSTILE | DOUBLES)
+
+
+@given(BATCHES, st.lists(st.lists(ROUGH, min_size=1, max_size=8), min_size=1, max_size=6))
+@settings(max_examples=KEPT_EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 def test_numbers_that_have_no_exact_sum_are_read(filling: Filling, before: list[Any], batches: list[Any]) -> None:
     filling.swap(users=[record for batch in before for record in batch])
     keeping = Keeping(filling, summary("kind", "count,sum(score),avg(score),max(score),min(score)"))
@@ -226,11 +229,11 @@ def test_numbers_that_have_no_exact_sum_are_read(filling: Filling, before: list[
 def test_changes_are_merged_and_the_table_is_not_read(filling: Filling) -> None:
     filling.swap(users=[row(n, kind="ab"[n % 2], age=n, score=n / 3, price=Decimal(n)) for n in range(100)])
     keeping = Keeping(filling, summary("kind", "count,sum(score),avg(age),sum(price),max(age),min(age)", "age < 90"))
-    for n in range(50):
+    for n in range(MERGES):
         filling.batch(users=[row(n + 2, kind="ab"[n % 2], age=n + 2, score=1 / (n + 1), price=Decimal(n))])
         keeping.advance()
         keeping.compare()
-    assert (keeping.merged, keeping.read) == (50, 1)
+    assert (keeping.merged, keeping.read) == (MERGES, 1)
     keeping.close()
 
 

@@ -1,36 +1,66 @@
-"""Every picture of the docs, each by a module here, over a demo that is started for them: `make pictures`."""
+"""Every picture of the docs, each by a module here: `make pictures`, or `make pictures ARGS="tutorial"` for some.
+
+The page and the notebook are of a demo that is started for them, the tutorial of its own steps.
+"""
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import notebook
 import page
+import tutorial
 
 from turnout.local.broker import free_port
 from turnout.testing import wait_until
 
+OF_A_DEMO = {"page": page, "notebook": notebook}
+QUIET_LOAD = 0.5
+"""What runs a minute before the first picture, at most: the times of swaps are in some of them."""
 
-def main() -> None:
+
+@contextmanager
+def demo() -> Iterator[str]:
+    """A demo; gives its address."""
     port = free_port()
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder, "demo.log")
         with output.open("wb") as log:
             command = [sys.executable, "-m", "turnout", "demo", "--port", str(port)]
-            demo = subprocess.Popen(command, stdout=log, stderr=log)
+            running = subprocess.Popen(command, stdout=log, stderr=log)
         try:
-            wait_until(lambda: "Turnout is running" in output.read_text() or demo.poll() is not None, what="the demo")
-            for picture in (page, notebook):
-                picture.main(f"http://127.0.0.1:{port}")
-                print(picture.PICTURE, flush=True)
+            wait_until(
+                lambda: "Turnout is running" in output.read_text() or running.poll() is not None, what="the demo"
+            )
+            yield f"http://127.0.0.1:{port}"
         finally:
-            demo.send_signal(signal.SIGINT)
-            demo.wait()
+            running.send_signal(signal.SIGINT)
+            running.wait()
+
+
+def main(wanted: list[str]) -> None:
+    known = [*OF_A_DEMO, "tutorial"]
+    if unknown := set(wanted) - set(known):
+        sys.exit(f"no pictures of {', '.join(sorted(unknown))} (known: {', '.join(known)})")
+    chosen = wanted or known
+    if (load := os.getloadavg()[0]) > QUIET_LOAD:
+        print(f"this machine is busy (load {load:.1f}): swaps will take longer than they do on a quiet one", flush=True)
+    if of_a_demo := [name for name in chosen if name in OF_A_DEMO]:
+        with demo() as url:
+            for name in of_a_demo:
+                OF_A_DEMO[name].main(url)
+                print(f"{name}: done", flush=True)
+    if "tutorial" in chosen:
+        tutorial.main()
+        print("tutorial: done", flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

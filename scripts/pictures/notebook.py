@@ -9,6 +9,7 @@ from widget_page import showing
 
 from turnout.client import connect
 
+PICTURES = ("notebook.png",)
 PICTURE = Path(__file__).resolve().parents[2] / "docs" / "notebook.png"
 STYLE = """
 body { width: 900px; margin: 0; padding: 18px 22px; box-sizing: border-box; }

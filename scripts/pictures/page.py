@@ -13,6 +13,7 @@ from playwright.sync_api import expect
 
 from turnout.client import connect
 
+PICTURES = ("page.png",)
 PICTURE = Path(__file__).resolve().parents[2] / "docs" / "page.png"
 SIZE: Any = {"width": 1400, "height": 860}
 PLACE = {

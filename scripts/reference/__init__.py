@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from reference import cli, errors, http, metrics, settings
-from turnout.serve.schemas import Report, Status
+from turnout.serve.schemas import Example, Report, Status
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "reference"
@@ -31,6 +31,7 @@ def regions() -> Mapping[str, Callable[[], str]]:
         "calls": http.calls,
         **http.taken(),
         "answer of GET /api/status": lambda: http.answer(Status),
+        "answer of GET /api/topics/{topic}/example": lambda: http.answer(Example),
         "report of a dry run": lambda: http.answer(Report),
         "errors of each call": http.errors,
         "errors of calls": errors.of_calls,

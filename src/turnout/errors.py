@@ -85,6 +85,11 @@ ERRORS: Mapping[str, ErrorCode] = {
     "bad_sample": ErrorCode(
         422, "the newest records of a topic do not fit its source", "name another topic, or declare other columns"
     ),
+    "bad_example": ErrorCode(
+        422,
+        "a topic whose records say nothing about columns, or that no source may read",
+        "docs/how-to/by-example.md has what is looked for; name another topic",
+    ),
     "config_invalid": ErrorCode(
         422, "a configuration that has faults", "correct them; the message has all of them, a line each"
     ),

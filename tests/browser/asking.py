@@ -50,7 +50,7 @@ class Asked:
     def visit(self, token: str = OPERATOR, place: dict[str, Any] | None = None, **options: Any) -> Iterator[Visit]:
         """A tab of its own browser context that has a token. Its console must have no errors in the end."""
         with visiting(self.browser, self.url, **options) as tab:
-            tab.page.add_init_script(f"sessionStorage.setItem('turnout.token', '{token}')")
+            tab.remember(token)
             tab.open(f"#{urlencode(texts(place))}" if place else "")
             yield tab
             assert tab.console == [], tab.console

@@ -325,6 +325,18 @@ def test_chart_moves_with_the_data_and_through_a_swap_without_an_empty_frame(vis
     assert visit.chart_frames()["empty"] == 0, visit.chart_frames()
 
 
+@pytest.mark.usefixtures("many")
+def test_topic_that_is_no_source_is_looked_at_and_nothing_that_it_says_is_obeyed(page: Page) -> None:
+    page.locator("#example-open").click()
+    for topic, name in (("page-users-h", HOSTILE_COLUMN), ("page-accounts-b", "accountType")):
+        page.locator("#example-topic").select_option(topic)
+        expect(page.locator("#example-said")).to_contain_text(f"{topic} has ")
+        expect(page.locator("#example-columns")).to_contain_text(name)
+    expect(page.locator("#example-yaml")).to_contain_text("topic: page-accounts-b")
+    expect(page.locator("#example-yaml")).to_contain_text("right: [accounts, users]")
+    assert page.evaluate("typeof hacked") == "undefined"
+
+
 def test_swap_form_completes_topics_tries_without_swapping_and_rolls_back(page: Page, site: Site) -> None:
     site.show("b")
     site.show("a")

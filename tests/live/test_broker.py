@@ -55,6 +55,14 @@ def living(session: int) -> list[psutil.Process]:
     return found
 
 
+def formatted(broker: EmbeddedBroker, folder: Path) -> Path:
+    """A folder without topics whose making, a JVM of its own, this broker has paid for."""
+    (folder / "logs").mkdir()
+    for name in ("meta.properties", "bootstrap.checkpoint"):
+        shutil.copy(broker.data / "logs" / name, folder / "logs" / name)
+    return folder
+
+
 def test_produce_writes_every_form_of_record(broker: EmbeddedBroker) -> None:
     create_topic(broker.bootstrap_servers, "forms", partitions=2)
     full = Record(b"full", key="k", partition=1, timestamp_ms=1_700_000_000_000, headers={"from": "test"})
@@ -97,27 +105,6 @@ def test_broker_on_a_busy_port_says_so(tmp_path: Path) -> None:
     assert caught.value.code == "broker_port_busy"
 
 
-def test_broker_restart_keeps_port_and_records_and_stop_leaves_no_process_and_no_temporary_file(tmp_path: Path) -> None:
-    left = tmp_path / "tmp" / "left-by-a-kill"
-    left.mkdir(parents=True)
-    broker = EmbeddedBroker(tmp_path)
-    with broker:
-        first, session = broker.bootstrap_servers, broker.pid
-        assert session is not None
-        assert not left.exists()
-        assert f"-Djava.io.tmpdir={tmp_path / 'tmp'}" in psutil.Process(session).cmdline()
-        create_topic(first, "kept")
-        produce(first, "kept", ["one", "two"])
-    assert not broker.running
-    assert not (tmp_path / "tmp").exists()
-    wait_until(lambda: not living(session), what="no process of the broker lives")
-    with EmbeddedBroker(tmp_path, properties={"auto.create.topics.enable": "true"}) as again:
-        assert again.bootstrap_servers == first
-        produce(first, "kept", ["three"])
-        assert [message.value() for message in consume(first, "kept", 3)] == [b"one", b"two", b"three"]
-        produce(first, "made-by-itself", ["x"])
-
-
 def test_broker_that_cannot_format_its_folder_shows_the_end_of_its_log(tmp_path: Path) -> None:
     broker = EmbeddedBroker(tmp_path, properties={"log.retention.hours": "soon"})
     with pytest.raises(TurnoutError, match="could not be formatted") as caught:
@@ -144,13 +131,13 @@ def test_broker_on_the_folder_of_a_running_one_is_refused(broker: EmbeddedBroker
     assert broker.running
 
 
-def test_broker_that_is_never_ready_times_out_and_is_ended(tmp_path: Path) -> None:
-    broker = EmbeddedBroker(tmp_path)
-    broker.launch()
-    session = broker.pid
+def test_broker_that_is_never_ready_times_out_and_is_ended(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    starting = EmbeddedBroker(formatted(broker, tmp_path))
+    starting.launch()
+    session = starting.pid
     assert session is not None
     with pytest.raises(TurnoutError, match=r"not ready within 0\.2 s"):
-        broker.wait_ready(0.2)
+        starting.wait_ready(0.2)
     wait_until(lambda: not living(session), what="no process of the broker lives")
 
 
@@ -159,28 +146,46 @@ import sys, time, pathlib
 from turnout.local.broker import EmbeddedBroker
 broker = EmbeddedBroker(pathlib.Path(sys.argv[1]))
 broker.start()
-print(broker.pid, flush=True)
+print(broker.pid, broker.bootstrap_servers, flush=True)
 time.sleep(600)
 """
 
 
-def test_broker_does_not_outlive_a_killed_parent(tmp_path: Path) -> None:
-    with subprocess.Popen([sys.executable, "-c", PARENT, str(tmp_path)], stdout=subprocess.PIPE) as parent:
+def test_broker_does_not_outlive_a_killed_parent_and_its_restart_keeps_port_and_records(tmp_path: Path) -> None:
+    left = tmp_path / "tmp" / "left-by-a-kill"
+    left.mkdir(parents=True)
+    with subprocess.Popen([sys.executable, "-c", PARENT, str(tmp_path)], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
-        session = int(parent.stdout.readline())
+        told, first = parent.stdout.readline().split()
+        session = int(told)
+        assert not left.exists()
+        assert f"-Djava.io.tmpdir={tmp_path / 'tmp'}" in psutil.Process(session).cmdline()
+        create_topic(first, "kept")
+        produce(first, "kept", ["one", "two"])
         assert living(session)
         parent.kill()
     wait_until(lambda: not living(session), what="no process of the broker lives")
-    with EmbeddedBroker(tmp_path) as again:
-        assert again.running
+    again = EmbeddedBroker(tmp_path, properties={"auto.create.topics.enable": "true"})
+    with again:
+        assert again.bootstrap_servers == first
+        assert again.pid is not None
+        session = again.pid
+        produce(first, "kept", ["three"])
+        assert [message.value() for message in consume(first, "kept", 3)] == [b"one", b"two", b"three"]
+        produce(first, "made-by-itself", ["x"])
+    assert not again.running
+    assert not (tmp_path / "tmp").exists()
+    wait_until(lambda: not living(session), what="no process of the broker lives")
 
 
 SERVE = "import sys, pathlib; from turnout.local.broker import serve; serve(0, pathlib.Path(sys.argv[1]))"
 
 
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
-def test_serve_announces_its_address_and_stops_on_a_signal(tmp_path: Path, sign: signal.Signals) -> None:
-    command = [sys.executable, "-u", "-c", SERVE, str(tmp_path)]
+def test_serve_announces_its_address_and_stops_on_a_signal(
+    broker: EmbeddedBroker, tmp_path: Path, sign: signal.Signals
+) -> None:
+    command = [sys.executable, "-u", "-c", SERVE, str(formatted(broker, tmp_path))]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         line = process.stdout.readline()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,8 @@ import typer.testing
 from turnout.cli import app
 from turnout.config.settings import default_sources
 from turnout.local.broker import EmbeddedBroker
-from turnout.local.demo_data import HARBOUR, People, SampleProducer
-from turnout.testing import create_topic, wait_until
+from turnout.local.demo_data import BAD_EVERY, HARBOUR, People, SampleProducer
+from turnout.testing import create_topic
 
 
 def checked(folder: Path, document: dict[str, Any]) -> tuple[int, dict[str, list[tuple[str, str]]]]:
@@ -49,8 +50,8 @@ def test_check_tells_topics_records_and_what_is_missing(tmp_path: Path, broker: 
         assert code == 0, found
         assert found["source users"][1] == ("ok", "100 of the newest 100 records fit")
 
-        producer.start([people.live()], 2000)
-        wait_until(lambda: "not JSON" in str(checked(tmp_path, document)[1]["source users"]), what="bad records")
+        producer.write(islice(people.live(), BAD_EVERY))  # up to the first that is cut off
+        assert "not JSON" in str(checked(tmp_path, document)[1]["source users"])
     finally:
         producer.stop()
 

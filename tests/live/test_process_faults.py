@@ -18,7 +18,6 @@ from two_topics import (
     account,
     assert_ends_soon,
     assert_tables_are_exact,
-    ended,
     load,
     running,
     sections,
@@ -62,9 +61,10 @@ def test_full_disk_is_told_and_left_without_harm(tmp_path: Path, broker: Embedde
         assert_ends_soon(turnout, signal.SIGTERM)
 
 
-def test_spark_that_is_killed_comes_back_by_itself_and_loses_and_doubles_nothing(
+def test_killed_spark_comes_back_and_the_process_ends_soon_under_load_and_takes_new_columns_up(
     tmp_path: Path, broker: EmbeddedBroker, topic_name: TopicName
 ) -> None:
+    """One Turnout for both stories: nothing is lost and nothing doubled by either."""
     address = broker.bootstrap_servers
     topics = (topic_name("users"), topic_name("accounts"))
     for topic in topics:
@@ -72,62 +72,57 @@ def test_spark_that_is_killed_comes_back_by_itself_and_loses_and_doubles_nothing
     produce(address, topics[0], [user(n) for n in range(100)])
     with running(tmp_path, address, **sections(*topics, swap={"linger_seconds": 600})) as turnout:
         with load(address, topics, per_second=200), watched(turnout):
-            # A generation lingers beside the published one, and another is being built.
-            assert turnout.http.post("/api/control", json={"joinType": "inner"}).json()["outcome"] == "applied"
-            java = turnout.java()
-            turnout.http.post("/api/control?wait=false", json={"joinType": "full", "requestId": "third"})
-            wait_until(lambda: turnout.status()["progress"], interval=0.01, what="a build")
-            java.kill()
-            killed = time.monotonic()
-            wait_reason(turnout, f"Spark's JVM (process {java.pid}) was killed by SIGKILL")
-            assert turnout.http.get("/readyz").json()["error"]["code"] == "spark_gone"
-            assert turnout.answer("/healthz") == 200
-            shown = turnout.total("users_ui@1")
-            turnout.wait_ready()
-            print(f"ready {time.monotonic() - killed:.1f} s after the kill")
-            [third] = [row for row in turnout.rows("control_raw") if row["requestId"] == "third"]
-            assert third["outcome"] == "failed"
-            assert "was killed by SIGKILL" in third["detail"]
-            wait_until(lambda: turnout.total("users_ui@1") > shown, what="what lingers to read again")
-            back = turnout.http.post("/api/rollback").json()
-            assert (back["outcome"], back["generation"]) == ("rolled_back", 1)
+            kill_spark_in_a_build(turnout)
         assert_tables_are_exact(turnout, address, topics)
         wait_said(turnout, "Spark runs again, and generation 2 reads")
         assert "unexpected error" not in turnout.log()
-        assert_ends_soon(turnout, signal.SIGTERM)
-
-
-def test_process_ends_soon_under_load_and_takes_new_columns_up(
-    tmp_path: Path, broker: EmbeddedBroker, topic_name: TopicName
-) -> None:
-    address = broker.bootstrap_servers
-    topics = (topic_name("users"), topic_name("accounts"))
-    for topic in topics:
-        create_topic(address, topic, partitions=2)
-    turnout = RunningTurnout(tmp_path / "turnout", address, **sections(*topics))
-    with ended(turnout):
         with load(address, topics, per_second=400):
-            turnout.start()
             wait_until(lambda: turnout.total("final_ui") > 1000, what="rows")
-            assert_second_process_is_refused(turnout)
-            assert_ends_soon(turnout, signal.SIGINT)
-            turnout.start(ready=False)
-            wait_until(
-                lambda: (turnout.answer("/healthz"), turnout.answer("/readyz")) == (200, 503),
-                what="answers while Spark starts",
-            )
-            assert_ends_soon(turnout, signal.SIGTERM)
-
-            changed = turnout.config.read_text().replace("age: int64", "age: int64\n      city: string")
-            turnout.config.write_text(changed)
-            turnout.start(ready=False)
-            wait_until(lambda: turnout.answer("/healthz") == 200, what="an answer")
-            assert "city" not in turnout.rows("users_ui", limit=1)[0]
-            turnout.wait_ready()
-            assert "city" in turnout.rows("users_ui", limit=1)[0]
+            end_under_load_and_take_a_column_up(turnout)
             assert turnout.status()["usersTopic"] == topics[0]
         assert_tables_are_exact(turnout, address, topics, USERS | {"city": "string"})
         assert_ends_soon(turnout, signal.SIGTERM)
+
+
+def kill_spark_in_a_build(turnout: RunningTurnout) -> None:
+    """A generation lingers beside the published one, and another is being built, when Spark's JVM is killed."""
+    assert turnout.http.post("/api/control", json={"joinType": "inner"}).json()["outcome"] == "applied"
+    java = turnout.java()
+    turnout.http.post("/api/control?wait=false", json={"joinType": "full", "requestId": "third"})
+    wait_until(lambda: turnout.status()["progress"], interval=0.01, what="a build")
+    java.kill()
+    killed = time.monotonic()
+    wait_reason(turnout, f"Spark's JVM (process {java.pid}) was killed by SIGKILL")
+    assert turnout.http.get("/readyz").json()["error"]["code"] == "spark_gone"
+    assert turnout.answer("/healthz") == 200
+    shown = turnout.total("users_ui@1")
+    turnout.wait_ready()
+    print(f"ready {time.monotonic() - killed:.1f} s after the kill")
+    [third] = [row for row in turnout.rows("control_raw") if row["requestId"] == "third"]
+    assert third["outcome"] == "failed"
+    assert "was killed by SIGKILL" in third["detail"]
+    wait_until(lambda: turnout.total("users_ui@1") > shown, what="what lingers to read again")
+    back = turnout.http.post("/api/rollback").json()
+    assert (back["outcome"], back["generation"]) == ("rolled_back", 1)
+
+
+def end_under_load_and_take_a_column_up(turnout: RunningTurnout) -> None:
+    assert_second_process_is_refused(turnout)
+    assert_ends_soon(turnout, signal.SIGINT)
+    turnout.start(ready=False)
+    wait_until(
+        lambda: (turnout.answer("/healthz"), turnout.answer("/readyz")) == (200, 503),
+        what="answers while Spark starts",
+    )
+    assert_ends_soon(turnout, signal.SIGTERM)
+
+    changed = turnout.config.read_text().replace("age: int64", "age: int64\n      city: string")
+    turnout.config.write_text(changed)
+    turnout.start(ready=False)
+    wait_until(lambda: turnout.answer("/healthz") == 200, what="an answer")
+    assert "city" not in turnout.rows("users_ui", limit=1)[0]
+    turnout.wait_ready()
+    assert "city" in turnout.rows("users_ui", limit=1)[0]
 
 
 def assert_second_process_is_refused(first: RunningTurnout) -> None:

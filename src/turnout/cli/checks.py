@@ -43,7 +43,7 @@ def check_all(path: Path) -> list[Finding]:
         described += f", {len(settings.sinks)} sinks" if settings.sinks else ""
         found.insert(0, Finding("configuration", "ok", described))
         found += [_data_dir(settings.data_dir), *check_spark(settings.spark)]
-        if len(settings.joined_views) < len(settings.views):
+        if any(view.sql is not None for view in settings.views.values()):
             found.append(_tried("views", lambda: _own_views(settings)))
         schemas = schemas_of(settings)
     except ConfigError as error:
@@ -208,19 +208,28 @@ def _topic(
         records = cluster.start_offsets([topic], Start("earliest")).behind(end)
         yield Finding(subject, "ok", f"topic {topic}: partitions {len(end.next)}, records {records:,}")
         if source is not None and records:
-            yield check_records(subject, source, cluster.sample(topic, SAMPLE_RECORDS), schemas)
+            found = cluster.look(topic, SAMPLE_RECORDS).records
+            keys, values = [key for key, _ in found], [value for _, value in found]
+            yield check_records(subject, source, values, schemas, keys)
     except TurnoutError as error:
         yield Finding.of_error(subject, error)
 
 
 def check_records(
-    subject: str, source: SourceSettings, values: Sequence[bytes | None], schemas: Schemas | None = None
+    subject: str,
+    source: SourceSettings,
+    values: Sequence[bytes | None],
+    schemas: Schemas | None = None,
+    keys: Sequence[bytes | None] = (),
 ) -> Finding:
-    """Whether records fit the columns of their source; `schemas` are those of one that is not JSON."""
+    """Whether records fit the columns of their source; `schemas` are those of one that is not JSON.
+
+    By its key a tombstone is one that removes a row, which is no fault.
+    """
     if not values:
         return Finding(subject, "ok", "no record to look at")
     shape = shape_of(source_table("source", source, source.topic), 0)
-    decoded = RecordDecoder([shape], {"source": schemas} if schemas is not None else {}).decode(raw(values))
+    decoded = RecordDecoder([shape], {"source": schemas} if schemas is not None else {}).decode(raw(values, keys=keys))
     rows = decoded.rows[0]
     fields = {name for name in source.columns if rows[name].null_count < rows.num_rows}
     faults = decoded.faults.to_pylist() if decoded.faults is not None else []

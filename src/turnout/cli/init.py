@@ -1,5 +1,6 @@
-"""`init`: a configuration file to start from."""
+"""`init`: a configuration file to start from, or one by example of topics that are there."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -9,28 +10,85 @@ from turnout.cli import options, output
 from turnout.cli.app import app, examples
 from turnout.errors import TurnoutError
 
+DEFAULT_RECORDS, MOST_RECORDS = 500, 10_000
 
-@app.command(epilog=examples("turnout init && turnout check -c turnout.yaml", "turnout init /etc/turnout --force"))
+
+@app.command(
+    epilog=examples(
+        "turnout init --from users,accounts && turnout check -c turnout.yaml",
+        "turnout init --from users,accounts -c kafka.yaml --records 2000",
+        "turnout init /etc/turnout --force",
+    )
+)
 def init(
     path: Annotated[Path, typer.Argument(help="The file to write, or a folder for it.")] = Path("turnout.yaml"),
+    from_: Annotated[
+        str | None,
+        typer.Option("--from", help="Topics, separated by commas; their newest records say which columns they have."),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", "-c", help="With --from: a file whose settings are taken over, such as kafka:."),
+    ] = None,
+    records: Annotated[
+        int, typer.Option(min=1, max=MOST_RECORDS, help="With --from: how many records of each topic to look at.")
+    ] = DEFAULT_RECORDS,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
     json: options.Json = False,
 ) -> None:
-    """Write a commented turnout.yaml to start from."""
+    """Write a commented turnout.yaml to start from; with --from, one by example of topics that are there.
+
+    Sources, columns, types, keys and views come with the evidence for each; see docs/how-to/by-example.md.
+    """
     from turnout.config import default_text
 
     file = path / "turnout.yaml" if path.is_dir() else path
+    if from_ is None:
+        if config is not None:
+            raise typer.BadParameter("goes with --from only, which names topics", param_hint="--config")
+        _write(file, default_text(), force=force)
+        _report(file, json=json)
+        return
+    if not from_.replace(",", "").strip():
+        raise typer.BadParameter("names no topic; give some, such as users,accounts", param_hint="--from")
+    if not force and file.exists():  # before topics are looked at for nothing
+        raise _exists(file)
+    from turnout.cli.by_example import file_by_example
+
+    made = file_by_example(from_.split(","), config, file.parent, records, show=_progress)
+    _write(file, made.text, force=force)
+    if json:
+        output.print_json({"path": str(file), "sources": made.sources, "views": made.views, "notes": made.notes})
+        return
+    for note in made.notes:
+        print(f"note: {output.printable(note)}")
+    _report(file, json=False)
+
+
+def _progress(text: str) -> None:
+    """On standard error, so that standard output has the result alone."""
+    print(output.printable(text), file=sys.stderr, flush=True)
+
+
+def _write(file: Path, text: str, *, force: bool) -> None:
     try:
         with file.open("w" if force else "x", encoding="utf-8") as opened:
-            opened.write(default_text())
+            opened.write(text)
     except FileExistsError:
-        raise TurnoutError(
-            code="file_exists", message=f"{file} is there already", hint="give another path, or --force to replace it"
-        ) from None
+        raise _exists(file) from None
     except OSError as error:
         raise TurnoutError(
             code="file_unwritable", message=f"{file} cannot be written: {error.strerror}", hint="give another path"
         ) from None
+
+
+def _exists(file: Path) -> TurnoutError:
+    return TurnoutError(
+        code="file_exists", message=f"{file} is there already", hint="give another path, or --force to replace it"
+    )
+
+
+def _report(file: Path, *, json: bool) -> None:
     if json:
         output.print_json({"path": str(file)})
     else:

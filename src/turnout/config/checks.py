@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from turnout.config.auth import Faults, RegistrySettings, auth_faults, registry_faults, rendered_names
+from turnout.config.chain_checks import chain_faults
 from turnout.config.config_errors import SettingPath, did_you_mean
 from turnout.config.server import AccessSettings
 from turnout.config.settings import (
@@ -152,9 +153,12 @@ def _format(path: SettingPath, source: SourceSettings, *, has_registry: bool) ->
 
 
 def _view(path: SettingPath, view: ViewSettings, sources: Mapping[str, SourceSettings | None]) -> Faults:
+    if view.steps or "steps" in view.model_fields_set:
+        yield from chain_faults(path, view, sources)
+        return
     own = view.sql is not None
     wanted, others, kind = (_OWN, _JOINED, "sql") if own else (_JOINED[:2], _OWN, "a join of left and right")
-    for name in wanted:
+    for name in ("on", *wanted):
         if not getattr(view, name):
             yield (*path, name), "is missing; add it"
     for name in others:
@@ -170,6 +174,8 @@ def _view(path: SettingPath, view: ViewSettings, sources: Mapping[str, SourceSet
             yield (*path, "sources" if own else "right"), f"{other}, '{name}'; choose another"
         seen.add(name)
     if len(seen) < len(view.read):
+        return
+    if not view.on:
         return
     on, found, keyed = view.on, {name: source for name in view.read if (source := sources.get(name))}, 0
     for name, source in found.items():

@@ -33,6 +33,7 @@ from turnout.config.values import (
     several,
     text_of,
 )
+from turnout.plan.chains import Step
 from turnout.plan.joins import Duplicates, Join
 from turnout.plan.plan import Start
 
@@ -103,7 +104,7 @@ class SourceSettings(Section):
     table: str
     """The table that shows it."""
     key: str
-    """The column that views join on; not `float` or `double`."""
+    """The column that views join on, unless they have `steps`; not `float` or `double`."""
     columns: dict[str, Column]
     """`column: type`; types are `string`, `boolean`, `int32`, `int64`, `float`, `double`, `decimal(p,s)`, `date`,
     `timestamp` (docs/reference/columns.md); no name starts with `_`."""
@@ -121,16 +122,42 @@ class SourceSettings(Section):
     """Where this source starts to be read. Default: as `start`."""
 
 
-class ViewSettings(Section):
-    """A table over sources that share a key: a join of them, or somebody's own Spark SQL."""
+class OnSettings(Section):
+    """The columns that a step joins by: one that is there by then, and one of its right side."""
 
-    on: str
-    """The key column of all its sources, of one type."""
+    left: str
+    """A column that the left side has by then; `on: userId` is short for the same name on both sides."""
+    right: str
+    """The column of the right source that it meets, of the same type; it need not be the key."""
+
+
+class StepSettings(Section):
+    """One join of a chain; what it does not say is as the view says."""
+
+    right: str
+    """The source that this step brings, each once."""
+    on: Annotated[OnSettings, BeforeValidator(lambda on: {"left": on, "right": on} if isinstance(on, str) else on)]
+    join: JoinName | None = None
+    """The join of this step, which control messages then do not change, unless it is the only step. Default: as
+    `views.NAME.join`."""
+    duplicates: Duplicates | None = None
+    """Of right rows with one value in that column, take the newest (`latest`) or `all`. Default: as
+    `views.NAME.duplicates`."""
+
+
+class ViewSettings(Section):
+    """A table over sources: a join of those that share a key, a chain of joins, or somebody's own Spark SQL."""
+
+    on: str = ""
+    """The key column of all its sources, of one type. Default: required, unless there are `steps`."""
     left: str | None = None
     """The source that comes first. Default: required, unless there is `sql`."""
     right: Names = ()
-    """Another source, or a list of sources that are joined one after the other. Default: required, unless there is
-    `sql`."""
+    """Another source, or a list of sources that are joined one after the other. Default: required, unless there are
+    `steps` or `sql`."""
+    steps: tuple[StepSettings, ...] = ()
+    """Instead of `right` and `on`: joins by different columns, as a list of `{right: users, on: userId}`; see
+    docs/how-to/chains.md. Default: none."""
     join: JoinName = Join.LEFT
     """`left`, `natural`, `inner`, `right`, `full`, `semi` or `anti`; control messages change it by `joinType`, or
     `NAMEJoinType`."""
@@ -147,7 +174,29 @@ class ViewSettings(Section):
     @property
     def read(self) -> tuple[str, ...]:
         """The sources that it is made of, the left one first."""
-        return self.sources if self.left is None else (self.left, *self.right)
+        rights = [step.right for step in self.steps] or self.right
+        return self.sources if self.left is None else (self.left, *rights)
+
+    @property
+    def first_join(self) -> Join | None:
+        """The join that messages change: of a chain that of the steps which name none of their own, or of its only
+        step. None where there is no such join."""
+        if self.sql is not None or (len(self.steps) > 1 and all(step.join is not None for step in self.steps)):
+            return None
+        return (self.steps[0].join if len(self.steps) == 1 else None) or self.join
+
+    def chain_steps(self, join: Join) -> list[Step]:
+        """The steps of a chain while the view's join is this one."""
+        return [
+            Step(
+                step.right,
+                step.on.left,
+                step.on.right,
+                join if step.join is None or len(self.steps) == 1 else step.join,
+                step.duplicates or self.duplicates,
+            )
+            for step in self.steps
+        ]
 
 
 class Delivery(StrEnum):
@@ -308,8 +357,8 @@ class Settings(Section):
 
     @property
     def joined_views(self) -> tuple[str, ...]:
-        """The views that have a join, which messages can change; the others have SQL of their own."""
-        return tuple(name for name, view in self.views.items() if view.sql is None)
+        """The views that have a join which messages can change."""
+        return tuple(name for name, view in self.views.items() if view.first_join is not None)
 
     @property
     def secret_variables(self) -> frozenset[str]:

@@ -4,8 +4,9 @@ import json
 from typing import Any
 
 from turnout.config.settings import Format, Settings, SourceSettings
+from turnout.plan.chains import Chain, chain_of
 from turnout.plan.plan import Plan, Start
-from turnout.plan.tables import Layout, SourceTable, joined_view, own_view
+from turnout.plan.tables import Layout, SourceTable, chain_view, joined_view, own_view
 
 _TABLES_FORM = 3
 """Counts the forms that the tables of a generation have had: those of an older form are built anew."""
@@ -15,7 +16,7 @@ def first_plan(settings: Settings) -> Plan:
     """The plan of a configuration, before any control message."""
     return Plan(
         topics={name: source.topic for name, source in settings.sources.items()},
-        joins={name: settings.views[name].join for name in settings.joined_views},
+        joins={name: join for name, view in settings.views.items() if (join := view.first_join) is not None},
         start=settings.start,
     )
 
@@ -37,18 +38,38 @@ def plan_after(plan: Plan, old: Settings, new: Settings) -> Plan:
 
 def layout_of(settings: Settings, plan: Plan) -> Layout:
     """The tables of a generation that is built from this plan."""
-    sources = {name: source_table(name, source, plan.topics[name]) for name, source in settings.sources.items()}
+    chains = chains_of(settings, plan)
+    hashed: dict[str, list[str]] = {name: [] for name in settings.sources}
+    for chained, chain in chains.items():
+        for name, columns in zip(settings.views[chained].read, chain.used, strict=True):
+            hashed[name] += [column for column in columns if column != settings.sources[name].key]
+    sources = {
+        name: source_table(name, source, plan.topics[name], tuple(dict.fromkeys(hashed[name])))
+        for name, source in settings.sources.items()
+    }
     views = []
     for name, view in settings.views.items():
         read = [sources[source] for source in view.read]
-        if view.sql is None:
+        if name in chains:
+            views.append(chain_view(name, read, chains[name]))
+        elif view.sql is None:
             views.append(joined_view(name, read, plan.joins[name], view.duplicates))
         else:
             views.append(own_view(name, read, view.on, view.columns, view.sql))
     return Layout(tuple(sources.values()), tuple(views))
 
 
-def source_table(name: str, source: SourceSettings, topic: str) -> SourceTable:
+def chains_of(settings: Settings, plan: Plan) -> dict[str, Chain]:
+    """The chains among the views, by their names."""
+    found = {}
+    for name, view in settings.views.items():
+        if view.steps:
+            columns = {source: tuple(settings.sources[source].columns) for source in view.read}
+            found[name] = chain_of(columns, view.chain_steps(plan.joins.get(name, view.join)))
+    return found
+
+
+def source_table(name: str, source: SourceSettings, topic: str, hashed: tuple[str, ...] = ()) -> SourceTable:
     return SourceTable(
         source=name,
         topic=topic,
@@ -58,6 +79,7 @@ def source_table(name: str, source: SourceSettings, topic: str) -> SourceTable:
         latest=source.rows == "latest",
         max_rows=source.max_rows,
         form=source.format.value,
+        hashed=hashed,
     )
 
 
@@ -85,4 +107,7 @@ def layout_signature(settings: Settings) -> str:
         right = view.right[0] if len(view.right) == 1 else view.right
         joined = [view.left, right, view.on, view.duplicates.value]
         views[name] = joined if view.sql is None else [view.sources, view.on, view.sql, columns]
+        if view.steps:
+            steps = [[s.right, s.on.left, s.on.right, s.join, s.duplicates or view.duplicates] for s in view.steps]
+            views[name] = [view.left, steps]
     return json.dumps([_TABLES_FORM, sources, views])

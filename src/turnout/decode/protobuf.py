@@ -24,16 +24,7 @@ _MOST_INDEXES = 100
 
 def reader(definition: Definition, columns: Sequence[str]) -> Callable[[bytes], Mapping[str, Any] | str]:
     """What reads records of these messages; ValueError where the files cannot be used."""
-    from google.protobuf import descriptor_pb2, descriptor_pool
-
-    described, name, indexes = definition
-    try:
-        pool = descriptor_pool.DescriptorPool()
-        for file in descriptor_pb2.FileDescriptorSet.FromString(described).file:
-            pool.Add(file)
-        main = pool.FindFileByName(name)
-    except Exception as error:  # what the library says of files that are none
-        raise ValueError(str(error).partition("\n")[0] or type(error).__name__) from None
+    main, indexes = _file(definition), definition[2]
     of_message = functools.cache(functools.partial(_message, main, tuple(columns)))
 
     def read(payload: bytes) -> Mapping[str, Any] | str:
@@ -43,6 +34,34 @@ def reader(definition: Definition, columns: Sequence[str]) -> Callable[[bytes], 
         return {column: value(found) for column, value in fields}
 
     return read
+
+
+def fields_of(definition: Definition, payload: bytes) -> list[Any]:
+    """The descriptors of the fields of a record's message; it raises as a reader does."""
+    indexes = definition[2]
+    return list(_descriptor(_file(definition), message_indexes(payload)[0] if indexes is None else indexes).fields)
+
+
+def is_wrapper(name: str) -> bool:
+    """Whether a message of that name stands for its one value."""
+    return name in _WRAPPED
+
+
+def is_timestamp(name: str) -> bool:
+    return name == _TIMESTAMP
+
+
+def _file(definition: Definition) -> Any:
+    from google.protobuf import descriptor_pb2, descriptor_pool
+
+    described, name, _ = definition
+    try:
+        pool = descriptor_pool.DescriptorPool()
+        for file in descriptor_pb2.FileDescriptorSet.FromString(described).file:
+            pool.Add(file)
+        return pool.FindFileByName(name)
+    except Exception as error:  # what the library says of files that are none
+        raise ValueError(str(error).partition("\n")[0] or type(error).__name__) from None
 
 
 def message_indexes(payload: bytes) -> tuple[tuple[int, ...], int]:
@@ -77,14 +96,19 @@ def _message(main: Any, columns: tuple[str, ...], indexes: tuple[int, ...]) -> t
     """The class of a message, and how each column is taken from it; a column without a field is left out."""
     from google.protobuf import message_factory
 
+    found = _descriptor(main, indexes)
+    names = {field.camelcase_name: field for field in found.fields} | {field.name: field for field in found.fields}
+    fields = [(column, _value(names[column])) for column in columns if column in names]
+    return message_factory.GetMessageClass(found), fields
+
+
+def _descriptor(main: Any, indexes: tuple[int, ...]) -> Any:
     if min(indexes) < 0:
         raise IndexError("no such message")
     found = list(main.message_types_by_name.values())[indexes[0]]
     for index in indexes[1:]:
         found = found.nested_types[index]
-    names = {field.camelcase_name: field for field in found.fields} | {field.name: field for field in found.fields}
-    fields = [(column, _value(names[column])) for column in columns if column in names]
-    return message_factory.GetMessageClass(found), fields
+    return found
 
 
 def _value(field: Any) -> Callable[[Any], Any]:

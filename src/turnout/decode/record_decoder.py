@@ -105,8 +105,10 @@ class RecordDecoder:
         return found
 
 
-def raw(values: Sequence[bytes | None], topics: Sequence[int] | None = None) -> pa.Table:
-    """Values without keys and times as raw records, numbered from 0; of the first topic where none are given."""
+def raw(
+    values: Sequence[bytes | None], topics: Sequence[int] | None = None, keys: Sequence[bytes | None] | None = None
+) -> pa.Table:
+    """Values without times as raw records, numbered from 0; of the first topic and without keys unless given."""
     count = len(values)
-    columns = [topics or [0] * count, range(count), [0] * count, [None] * count, values]
+    columns = [topics or [0] * count, range(count), [0] * count, keys or [None] * count, values]
     return pa.table([pa.array(c, f.type) for c, f in zip(columns, RAW, strict=True)], schema=RAW)

@@ -28,6 +28,8 @@ class Sample:
     """How many give a row with a value in it."""
     keys: frozenset[Any]
     """The keys of these rows; times as text."""
+    values: Mapping[str, frozenset[Any]]
+    """The same of all columns that views join by."""
     faults: list[dict[str, Any]]
 
     def complaint(self) -> str | None:
@@ -57,11 +59,14 @@ def take_samples(
 def _sample(index: int, source: SourceTable, decoded: Decoded, records: int) -> Sample:
     rows = decoded.rows[index]
     useful = functools.reduce(pc.or_, (pc.is_valid(rows[column]) for column in source.columns))
-    key = rows[source.key]
-    # Python cannot hold every moment that a column can.
-    keys = frozenset((pc.cast(key, pa.string()) if pa.types.is_temporal(key.type) else key).to_pylist())
+    values = {name: _values(rows[name]) for name in (source.key, *source.hashed)}
     faults: list[dict[str, Any]] = []
     if decoded.faults is not None:
         own = decoded.faults.filter(pc.equal(decoded.faults["source"], index))
         faults = own.select(["field", "reason", "text"]).rename_columns(["field", "reason", "value"]).to_pylist()
-    return Sample(source.source, source.topic, records, pc.sum(useful).as_py() or 0, keys, faults)
+    return Sample(source.source, source.topic, records, pc.sum(useful).as_py() or 0, values[source.key], values, faults)
+
+
+def _values(column: pa.ChunkedArray) -> frozenset[Any]:
+    # Python cannot hold every moment that a column can.
+    return frozenset((pc.cast(column, pa.string()) if pa.types.is_temporal(column.type) else column).to_pylist())

@@ -10,6 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -27,6 +28,8 @@ TIMEOUT_SECONDS = 10.0
 LEADER_SECONDS = 3.0
 GROUP_SECONDS = 3.0
 NAMES_SHOWN = 8
+SAMPLE_BYTES = 16 << 20
+"""As much of a sample is held; of larger records there are fewer."""
 
 _ROLE = "topics"
 
@@ -36,6 +39,16 @@ _Place = tuple[str, int]
 _REFUSED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
 # The client tries again after these, which cannot help within one question.
 _CREDENTIALS = (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSample:
+    """The newest records of a topic, oldest of them first, each with its key and its value; and how many there are."""
+
+    partitions: int
+    offsets: int
+    """From the first record to the end; compaction and transactions leave gaps."""
+    records: tuple[tuple[bytes | None, bytes | None], ...]
 
 
 class Topics:
@@ -101,7 +114,11 @@ class Topics:
             return self._at({(topic, partition): AT_LOW})[topic, partition]
 
     def sample(self, topic: str, count: int) -> list[bytes | None]:
-        """The values of the newest records of all partitions, up to `count`, oldest of them first.
+        """The values of the newest records of all partitions, up to `count`, oldest of them first."""
+        return [value for _, value in self.look(topic, count).records]
+
+    def look(self, topic: str, count: int) -> TopicSample:
+        """The newest records of all partitions, up to `count`.
 
         Offsets without a record (compaction, transactions) make it look further back. What was read by the
         end of the time is the answer then.
@@ -111,7 +128,8 @@ class Topics:
             low = self._at(dict.fromkeys(places, AT_LOW))
             end = self._at(dict.fromkeys(places, AT_END))
             messages = self._newest(low, end, count) if count > 0 else []
-        return [message.value() for message in messages]
+        records = tuple((message.key(), message.value()) for message in messages)
+        return TopicSample(len(places), sum(end[place] - low[place] for place in places), records)
 
     def group_refused(self, topic: str) -> str | None:
         """The client's consumer group, where it may not be used; asked for here, and needed nowhere."""
@@ -202,17 +220,20 @@ class Topics:
         window = count
         while True:
             begin = {place: max(low[place], end[place] - window) for place in end}
-            messages = self._read(begin, end, count)
-            if len(messages) >= count or begin == low or time.monotonic() >= self._until:
+            messages, full = self._read(begin, end, count)
+            if full or len(messages) >= count or begin == low or time.monotonic() >= self._until:
                 break
             window *= 10
         messages.sort(key=lambda message: (message.timestamp()[1], message.partition(), message.offset()))
         return messages[-count:]
 
-    def _read(self, begin: Mapping[_Place, int], end: Mapping[_Place, int], keep: int) -> list[Message]:
-        """The newest `keep` records of each partition in the range, or of as much of it as time allows."""
-        kept: dict[_Place, deque[Message]] = {place: deque(maxlen=keep) for place in end if begin[place] < end[place]}
-        left = set(kept)
+    def _read(self, begin: Mapping[_Place, int], end: Mapping[_Place, int], keep: int) -> tuple[list[Message], bool]:
+        """The newest `keep` records of each partition in the range, or of as much of it as time allows.
+
+        Also whether there were more bytes than are held: then the oldest are missing.
+        """
+        kept: dict[_Place, deque[Message]] = {place: deque() for place in end if begin[place] < end[place]}
+        left, held, full = set(kept), 0, False
         self._consumer.assign([TopicPartition(*place, begin[place]) for place in kept])
         try:
             while left and time.monotonic() < self._until and not self._closed:
@@ -224,12 +245,17 @@ class Topics:
                         left.discard(place)
                     if message.error() is None and place in kept and (message.offset() or 0) < end[place]:
                         kept[place].append(message)
+                        held += _size(message)
+                        if len(kept[place]) > keep:
+                            held -= _size(kept[place].popleft())
+                        while held > SAMPLE_BYTES and len(most := max(kept.values(), key=len)) > 1:
+                            held, full = held - _size(most.popleft()), True
         finally:
             self._consumer.unassign()
         found = [message for messages in kept.values() for message in messages]
         if left and not found:
             raise self._unreachable("no record came in time")
-        return found
+        return found, full
 
     def _poll(self, timeout: float) -> Message | None:
         message = self._consumer.poll(timeout)
@@ -298,6 +324,10 @@ class Topics:
         cause = cause_of(self._kafka, why, "check kafka.bootstrap_servers, kafka.auth and that the broker runs")
         message = f"Kafka at {self._address} cannot be reached{within} ({cause.text})"
         return TurnoutError(code="kafka_unreachable", message=message, hint=cause.hint, status=503)
+
+
+def _size(message: Message) -> int:
+    return len(message.key() or b"") + len(message.value() or b"")
 
 
 def unknown_topic(topic: str, known: Iterable[str]) -> TurnoutError:

@@ -5,7 +5,7 @@ double-quoted identifiers) and DuckDB share. Spark runs it over keys and ids, of
 tests run it over all columns, to compare.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -131,6 +131,22 @@ def shows_pairs(join: Join, duplicates: Duplicates) -> bool:
     return join is Join.INNER or duplicates is Duplicates.ALL
 
 
+@dataclass(frozen=True, slots=True)
+class StepSides:
+    """The input of one join: the right relation, the columns that meet, and what the right side shows.
+
+    `left_on` is null in all rows where a semi or anti join has taken it away. With `merged` both columns are one.
+    """
+
+    right: str
+    left_on: str
+    right_on: str
+    shown: Mapping[str, str]
+    join: Join
+    duplicates: Duplicates = Duplicates.LATEST
+    merged: bool = True
+
+
 def view_sql(sides: ViewSides, join: Join, duplicates: Duplicates = Duplicates.LATEST) -> str:
     """The SQL text of a view over relations named as its sources, which hold the rows that are shown.
 
@@ -139,24 +155,34 @@ def view_sql(sides: ViewSides, join: Join, duplicates: Duplicates = Duplicates.L
     newest right row of each key unless `duplicates` says all. Null keys never match, and a right row without a key is
     in no view. With several right sides the first is joined to the left, the next to the result, and so on.
     """
-    key = quoted(sides.key)
-    names = sides.right_names()
-    relation = quoted(sides.left)
-    there = ["_id", *sides.left_columns]
+    steps = [
+        StepSides(right, sides.key, sides.key, shown, join, duplicates) for right, shown in sides.right_names().items()
+    ]
+    return steps_sql(sides.left, sides.left_columns, steps)
+
+
+def steps_sql(left: str, left_columns: Sequence[str], steps: Sequence[StepSides]) -> str:
+    """The same where each join has columns, a name and duplicates of its own."""
+    relation = quoted(left)
+    there = ["_id", *left_columns]
     text = ""
-    for number, right in enumerate(sides.rights):
-        usable = f"(SELECT * FROM {quoted(right)} WHERE {key} IS NOT NULL)"
-        other = usable if shows_pairs(join, duplicates) else f"({newest_sql(usable, sides.key)})"
+    for number, step in enumerate(steps):
+        key = quoted(step.right_on)
+        left_key = f"l.{quoted(step.left_on)}" if step.left_on in there else "NULL"
+        usable = f"(SELECT * FROM {quoted(step.right)} WHERE {key} IS NOT NULL)"
+        other = usable if shows_pairs(step.join, step.duplicates) else f"({newest_sql(usable, step.right_on)})"
         chosen = {column: f"l.{quoted(column)}" for column in there}
-        if join in (Join.RIGHT, Join.FULL):
-            chosen[sides.key] = f"coalesce(l.{key}, r.{key})"
-        if join not in (Join.SEMI, Join.ANTI):
+        if step.merged and step.join in (Join.RIGHT, Join.FULL):
+            chosen[step.left_on] = f"coalesce({left_key}, r.{key})"
+        if step.join not in (Join.SEMI, Join.ANTI):
             chosen |= {right_id(number): "r._id"}
-            chosen |= {name: f"r.{quoted(column)}" for column, name in names[right].items()}
+            chosen |= {name: f"r.{quoted(column)}" for column, name in step.shown.items()}
         selected = ", ".join(f"{value} AS {quoted(name)}" for name, value in chosen.items())
         # A hint for Spark, a comment for others: rows of few keys are hashed in less time than they are sorted.
-        hint = f"/*+ SHUFFLE_HASH({'l' if join is Join.RIGHT else 'r'}) */"
-        text = f"SELECT {hint} {selected} FROM {relation} AS l {_SQL_JOIN[join]} {other} AS r ON l.{key} = r.{key}"
+        hint = f"/*+ SHUFFLE_HASH({'l' if step.join is Join.RIGHT else 'r'}) */"
+        text = (
+            f"SELECT {hint} {selected} FROM {relation} AS l {_SQL_JOIN[step.join]} {other} AS r ON {left_key} = r.{key}"
+        )
         relation, there = f"({text})", list(chosen)
     return text
 

@@ -6,6 +6,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from turnout.plan.chains import Chain
 from turnout.plan.columns import ColumnType
 from turnout.plan.joins import (
     Duplicates,
@@ -34,6 +35,12 @@ class SourceTable:
     max_rows: int | None
     form: str = "json"
     """How its records are written: `json`, `avro` or `protobuf`."""
+    hashed: tuple[str, ...] = ()
+    """The columns besides the key by which chains look rows up."""
+
+    def hash_name(self, column: str) -> str:
+        """The hidden column that has the hash of the key, or of one of `hashed`."""
+        return "_hash" if column == self.key else f"_hash_{self.hashed.index(column) + 1}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +50,8 @@ class ViewTable:
     Spark runs `narrow_sql`, over `relations`: the same join of keys and ids alone, to which the store adds the columns.
     `narrow_sql_if_unique` has the same result where no two right rows of a source have one key, and does not look for
     the newest. With `pairs` a left row shows once for each of its right rows; without, once at most. A view with `own`
-    SQL is run as it is, over all columns; it has rows of keys only, numbered for each key.
+    SQL is run as it is, over all columns; it has rows of keys only, numbered for each key. A `chain` has a step for
+    each right side, over columns of its own; its key is that of the left side, which is null in rows without one.
     """
 
     table: str
@@ -55,6 +63,7 @@ class ViewTable:
     narrow_sql_if_unique: str
     pairs: bool
     own: bool = False
+    chain: Chain | None = None
 
     @property
     def left(self) -> SourceTable:
@@ -72,6 +81,8 @@ class ViewTable:
     @property
     def right_names(self) -> list[dict[str, str]]:
         """For each right side: the columns that it adds, and their names in the view."""
+        if self.chain is not None:
+            return [dict(names) for names in self.chain.names]
         return list(_sides(self.sources).right_names().values())
 
     @property
@@ -138,3 +149,12 @@ def own_view(
 ) -> ViewTable:
     sql = own_view_sql(text, key, {column: kind.spark for column, kind in columns.items()})
     return ViewTable(name, tuple(sources), key, columns, sql, sql, sql, pairs=True, own=True)
+
+
+def chain_view(name: str, sources: Sequence[SourceTable], chain: Chain) -> ViewTable:
+    left, *rights = sources
+    columns = dict(left.columns)
+    for right, names in zip(rights, chain.names, strict=True):
+        columns |= {shown: right.columns[column] for column, shown in names.items()}
+    sql, narrow = chain.sql, chain.narrow_sql
+    return ViewTable(name, tuple(sources), left.key, columns, sql, narrow, narrow, pairs=chain.pairs, chain=chain)

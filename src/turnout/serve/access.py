@@ -136,11 +136,7 @@ class Access:
         if identity is None:
             raise _unauthorized("this server wants a token")
         if steers and identity.role is not Role.OPERATOR:
-            raise TurnoutError(
-                "forbidden",
-                f"the token '{identity.name}' is a viewer's: it may look, not change anything",
-                "use the token of an operator",
-            )
+            raise _only_looks(identity, "it may look, not change anything")
         return identity
 
     def check_sql(self, scope: Scope) -> None:
@@ -158,6 +154,12 @@ class Access:
         else:
             return
         raise TurnoutError("forbidden", reason, hint)
+
+    def check_operator(self, scope: Scope) -> None:
+        """Refuse an admitted sender that may only look: TurnoutError `forbidden`."""
+        identity = identity_of(scope)
+        if identity.role is not Role.OPERATOR:
+            raise _only_looks(identity, "it may not look at topics that are no sources")
 
     def _identify(self, scope: Scope, headers: Headers) -> Identity | None:
         if self._tokens is None:
@@ -293,6 +295,12 @@ def _without_token(scope: Scope, identity: Identity | None) -> Scope:
     if identity is not None:
         cleaned[IDENTITY] = identity
     return cleaned
+
+
+def _only_looks(identity: Identity, what: str) -> TurnoutError:
+    return TurnoutError(
+        "forbidden", f"the token '{identity.name}' is a viewer's: {what}", "use the token of an operator"
+    )
 
 
 def _unauthorized(message: str) -> TurnoutError:

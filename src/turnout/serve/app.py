@@ -32,6 +32,7 @@ from turnout.serve.ask_api import AskApi
 from turnout.serve.config_api import ConfigApi
 from turnout.serve.connections import Connection, OpenConnections, Socket
 from turnout.serve.control_api import ControlApi
+from turnout.serve.example_api import ExampleApi
 from turnout.serve.formats import to_json
 from turnout.serve.limits import HeldBytes, Viewers
 from turnout.serve.live.endpoint import Live
@@ -95,6 +96,7 @@ def create_app(
         *routes_of(SavedApi(services.database, answers)),
         *routes_of(control),
         *routes_of(ConfigApi(services, control, configuration, answers)),
+        *routes_of(ExampleApi(services, access.check_operator)),
         CallRoute(_page(static / "index.html")),
     ]
     app = Starlette(

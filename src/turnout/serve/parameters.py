@@ -17,6 +17,7 @@ from turnout.store.query.windows import Window
 DEFAULT_ROWS = 100
 MAX_JSON_ROWS = 100_000
 MAX_INT64 = 2**63 - 1
+DEFAULT_EXAMPLE_RECORDS, MAX_EXAMPLE_RECORDS = 500, 1000
 FLAGS = {"true": True, "1": True, "false": False, "0": False}
 
 
@@ -76,6 +77,13 @@ OF_SUMMARIES = (
     Parameter("limit", _WHOLE, _LIMIT.format(what="Groups", most=summary.MAX_LIMIT, default=summary.DEFAULT_LIMIT)),
     *_FILE,
 )
+OF_EXAMPLES = (
+    Parameter(
+        "records",
+        {"type": "integer", "minimum": 1, "maximum": MAX_EXAMPLE_RECORDS},
+        f"How many of the newest records to look at. Default: {DEFAULT_EXAMPLE_RECORDS}.",
+    ),
+)
 OF_MESSAGES = (Parameter("wait", _FLAG, "`false`: answer 202 as soon as the message is kept. Default: `true`."),)
 OF_APPLIES = (
     Parameter("dryRun", _FLAG, "`true`: say what would change, and change nothing. Default: `false`."),
@@ -124,6 +132,14 @@ def summary_of(table: str, query: QueryParams) -> tuple[Export, summary.Summary]
         sort=summary.parse_order(query.getlist("sort")),
         limit=MAX_GROUPS if limit is None else limit,
     )
+
+
+def records_of(query: QueryParams) -> int:
+    """How many records an example is made of."""
+    records = whole(query, "records", DEFAULT_EXAMPLE_RECORDS) or 0
+    if 1 <= records <= MAX_EXAMPLE_RECORDS:
+        return records
+    raise TurnoutError("bad_parameter", f"records: {records} is out of range", f"from 1 to {MAX_EXAMPLE_RECORDS}")
 
 
 def _export(query: QueryParams) -> Export:

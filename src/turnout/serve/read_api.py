@@ -1,4 +1,4 @@
-"""The HTTP calls that read: tables, rows, status, history, topics, liveness, readiness.
+"""The HTTP calls that read: tables, rows, status, history, liveness, readiness.
 
 Threads do all work on the store (`reads.py`); the event loop only routes.
 """
@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -34,8 +33,6 @@ from turnout.swap.metrics import Metrics
 
 _PROBES = 2
 _MORE_SECONDS = 60.0
-# Kafka may be slow to fail; only these threads wait for that.
-_TOPIC_READERS, _TOPICS_SECONDS = 2, 15.0
 
 STOPPING = "turnout.stopping"
 """In the scope of a request: a function that says whether the server stops."""
@@ -58,6 +55,8 @@ class Orchestrator(Protocol):
     def metrics(self) -> Metrics: ...
 
     def topics(self) -> list[str]: ...
+
+    def example(self, topic: str, records: int) -> dict[str, Any]: ...
 
     def apply(self, asked: ControlMessage, requester: str) -> QueuedMessage: ...
 
@@ -98,9 +97,8 @@ class Api:
     _viewers: Viewers
     _reads: Reads
     _answers: Answers
-    # Probes never wait for reads, nor for a Kafka that does not answer.
+    # Probes never wait for reads.
     _probes: Threads = field(default_factory=lambda: Threads(_PROBES, "probe"))
-    _topic_readers: Threads = field(default_factory=lambda: Threads(_TOPIC_READERS, "topics"))
 
     @Call("/api/tables", schemas.Tables, errors=READING)
     async def list_tables(self, request: Request) -> Response:
@@ -131,18 +129,6 @@ class Api:
     async def read_status(self, request: Request) -> Response:
         """The status row, and more about now."""
         return json_response(await self._answers.read(request, self._services.status))
-
-    @Call("/api/topics", schemas.Topics, errors=(*READING, "kafka_unreachable", "bad_config", "closed"))
-    async def list_topics(self, _: Request) -> Response:
-        """The names of topics to choose from, without Kafka's own (`__...`)."""
-        with anyio.move_on_after(_TOPICS_SECONDS):
-            names = await self._topic_readers.run(self._services.orchestrator.topics)
-            return json_response({"topics": sorted(name for name in names if not name.startswith("__"))})
-        raise TurnoutError(
-            "kafka_unreachable",
-            f"Kafka did not list its topics within {_TOPICS_SECONDS:g} s",
-            "check that the brokers run; `turnout check` says what is wrong",
-        )
 
     @Call("/healthz", schemas.Alive)
     async def is_alive(self, _: Request) -> Response:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -22,6 +23,7 @@ from turnout.spark.folders import Frame, folder_at, room
 from turnout.spark.read.live import Arrival
 from turnout.spark.views.runner import view_runner
 from turnout.store.batches import Batch
+from turnout.store.chain_files import Work
 from turnout.store.generation_tables import GenerationTables
 from turnout.store.view_files import write_rows
 
@@ -148,6 +150,9 @@ class Writer:
 
     def _update(self, batch: Batch, view: ViewTable) -> None:
         """The view's rows of the keys that a batch touches: few through a plan that is kept, many through files."""
+        if view.chain is not None:
+            self._update_chain(batch, view)
+            return
         few = not view.own or batch.records <= SMALL_BATCH
         rows = batch.affected(view) if few else {}
         if rows is None:
@@ -165,15 +170,40 @@ class Writer:
             found = view_runner(self.session).over_parts(sql, parts, self.tables.schema, frame, own=view.own)
             batch.replace(view, found)
 
+    def _update_chain(self, batch: Batch, view: ViewTable) -> None:
+        """The rows of a chain that a batch changes: few through a plan that is kept, many step by step."""
+        rows = batch.affected(view, SMALL_BATCH)
+        if rows is None:
+            return
+        if rows:
+            batch.replace(view, [view_runner(self.session).over_rows(view, rows, unique=True)])
+        else:
+            self._join_steps(batch, view)
+            batch.replace(view, [])
+
+    def _join_steps(self, batch: Batch, view: ViewTable) -> None:
+        with self._room() as (folder, frame):
+            run = partial(view_runner(self.session).over_parts, name=self.tables.schema, frame=frame)
+            batch.join_steps(view, Work(folder, self._parts, run))
+
+    def _parts(self, size: int, part_rows: int | None = None) -> int:
+        """In how many parts so many rows of both sides of a join are joined."""
+        cores = self.session.sparkContext.defaultParallelism
+        rows = min(part_rows or PART_ROWS, MOST_ROWS_HELD // cores)
+        return cores * (size // (cores * rows) + 1)
+
     def _build(self, batch: Batch, view: ViewTable) -> None:
         """The view over everything; unless it is small, by parts of its keys, through files: none needs much memory."""
         if batch.size(view) <= SMALL_BATCH:
             batch.build(view, [view_runner(self.session).over_rows(view, batch.everything(view), unique=True)])
             return
-        cores = self.session.sparkContext.defaultParallelism
-        rows = min(PART_ROWS // (2 if view.own else 1), MOST_ROWS_HELD // cores)
+        if view.chain is not None:
+            self._join_steps(batch, view)
+            batch.build(view, [])
+            return
         with self._room() as (folder, frame):
-            sql, parts = batch.export(view, folder, cores * (batch.size(view) // (cores * rows) + 1))
+            rows = PART_ROWS // (2 if view.own else 1)
+            sql, parts = batch.export(view, folder, self._parts(batch.size(view), rows))
             found = view_runner(self.session).over_parts(sql, parts, self.tables.schema, frame, own=view.own)
             batch.build(view, found)
 

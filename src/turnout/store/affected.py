@@ -24,7 +24,7 @@ from turnout.plan.joins import KEY, OFFSET_BITS, newest_sql, partition_newest_sq
 from turnout.plan.tables import SourceTable, ViewTable
 
 KEPT = ("_id", "_ts", "_hash")
-"""The hidden columns that every row of a source has."""
+"""The hidden columns that every row of a source has, besides the hashes of columns that chains join by."""
 
 SIGN_BIT = 1
 """Spark's integers have a sign: of a key's hash they hold the upper 63 bits."""
@@ -43,6 +43,14 @@ class Moved:
     """How many more were there before: of rows without a key only those that come are among `rows`."""
 
 
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """The shown rows that a batch takes away from a source, as far as chains need them, and those that it brings."""
+
+    gone: pa.Table
+    came: pa.Table
+
+
 class Affected:
     """The rows of one batch, by source and view."""
 
@@ -51,11 +59,13 @@ class Affected:
         self._table = table
         self._new: dict[str, pa.Table] = {}
         self._evicted: dict[str, pa.Table] = {}
+        self._gone: dict[str, pa.Table] = {}
         self._keyless_gone: dict[str, int] = {}
         self._keys: dict[str, pa.Array] = {}
         self._was: dict[str, pa.Table] = {}
         self._put: dict[str, pa.Table] = {}
         self._moved: dict[str, Moved] = {}
+        self._changed: dict[str, Changed] = {}
 
     def collect_new(self, coming: Sequence[tuple[SourceTable, pa.Table]], ids: Callable[[SourceTable], str]) -> None:
         """The rows that come to some sources; `ids` is the SQL of a row's `_id`, from that of its record.
@@ -63,16 +73,20 @@ class Affected:
         SQL knows them as they came, and with `_hash` only where it works on them: each name costs half a statement.
         """
         queries = []
+        most = max(len(source.hashed) for source, _ in coming)
         for source, rows in coming:
             self._register(new(source), rows)
-            queries.append(f"SELECT {ids(source)} AS _id, {hash_sql(quoted(source.key))} AS _hash FROM {new(source)}")
+            hashes = [*hashes_sql(source), *(f"NULL AS _hash_{n}" for n in range(len(source.hashed) + 1, most + 1))]
+            queries.append(f"SELECT {ids(source)} AS _id, {', '.join(hashes)} FROM {new(source)}")
         # In the order of the rows, which DuckDB keeps.
         found, at = self._arrow(" UNION ALL ".join(queries)), 0
         for source, rows in coming:
             own, at = found.slice(at, rows.num_rows), at + rows.num_rows
             names = [*source.columns, "_id", "_ts", *(["_deleted"] if source.latest else [])]
             rows = rows.select(names).set_column(len(source.columns), "_id", own["_id"])
-            self._new[source.source] = rows.append_column("_hash", own["_hash"])
+            for name in hash_names(source):
+                rows = rows.append_column(name, own[name])
+            self._new[source.source] = rows
             if source.latest or source.max_rows is not None:
                 self._register(new(source), self._new[source.source])
 
@@ -85,12 +99,12 @@ class Affected:
         excess = (there[0] if there else 0) + coming.num_rows - source.max_rows
         if excess <= 0:
             return 0
-        chosen = f"_id, {quoted(source.key)}, _hash"
+        chosen = ", ".join(["_id", *map(quoted, (source.key, *source.hashed)), *hash_names(source)])
         every = f"SELECT {chosen}, _ts FROM {table} UNION ALL SELECT {chosen}, _ts FROM {new(source)}"
         going = self._arrow(f"SELECT {chosen} FROM ({every}) ORDER BY _ts, _id LIMIT {excess}")
         self._evicted[source.source] = going
         self._register(evicted(source), going)
-        old = going.filter(pc.invert(pc.is_in(going["_id"], coming["_id"])))
+        old = self._gone[source.source] = going.filter(pc.invert(pc.is_in(going["_id"], coming["_id"])))
         self._keyless_gone[source.source] = old[source.key].null_count
         self._new[source.source] = coming.filter(pc.invert(pc.is_in(coming["_id"], going["_id"])))
         self._register(new(source), self._new[source.source])
@@ -120,7 +134,7 @@ class Affected:
             return
         table = self._table(source.table)
         hashes = keys[0] if len(keys) == 1 else f"({' UNION ALL '.join(f'SELECT _hash FROM {name}' for name in keys)})"
-        hidden = (*KEPT, "_deleted", "_shown", "rowid AS _at") if source.latest else KEPT
+        hidden = ["_id", "_ts", *hash_names(source), *(["_deleted", "_shown", "rowid AS _at"] if source.latest else [])]
         found = self._arrow(f"SELECT {columns_of(source, *hidden)} FROM {table} WHERE {touched(hashes, table)}")
         self._was[source.source] = found
         if source.latest:
@@ -137,6 +151,23 @@ class Affected:
             f"SELECT *, NOT _deleted AND _id IN (SELECT _id FROM winners) AS _shown FROM kept"
         )
         self._register(put(source), self._put[source.source])
+
+    def changed(self, source: SourceTable) -> Changed:
+        """The shown rows that go and come, once all sources are loaded."""
+        if (known := self._changed.get(source.source)) is not None:
+            return known
+        names = ["_id", source.key, *source.hashed, *hash_names(source)]
+        came = self._new[source.source]
+        gone = self._gone.get(source.source, came.slice(0, 0))
+        if source.latest:
+            there, put_there = self._was[source.source], self._put[source.source]
+            there, came = there.filter(there["_shown"]), put_there.filter(put_there["_shown"])
+            again = pc.is_in(there["_hash"], put_there["_hash"])
+            gone = there.filter(pc.and_(again, pc.invert(pc.is_in(there["_id"], came["_id"]))))
+            came = came.filter(pc.invert(pc.is_in(came["_id"], there["_id"])))
+        every = [*source.columns, "_id", "_ts", *hash_names(source)]
+        changed = self._changed[source.source] = Changed(gone.select(names), came.select(every))
+        return changed
 
     def moved(self, source: SourceTable) -> Moved:
         """The rows of the touched keys; once those of all sources are looked up."""
@@ -230,9 +261,17 @@ def shown_sql(source: SourceTable, table: str, columns: str = "*") -> str:
 
 def stored_sql(source: SourceTable, rows: str, ids: str) -> str:
     """Rows as they came, as they are stored."""
-    return (
-        f"SELECT {columns_of(source, f'{ids} AS _id', '_ts', f'{hash_sql(quoted(source.key))} AS _hash')} FROM {rows}"
-    )
+    return f"SELECT {columns_of(source, f'{ids} AS _id', '_ts', *hashes_sql(source))} FROM {rows}"
+
+
+def hash_names(source: SourceTable) -> list[str]:
+    """The hidden columns with hashes: of the key, then of what chains join by."""
+    return [source.hash_name(column) for column in (source.key, *source.hashed)]
+
+
+def hashes_sql(source: SourceTable) -> list[str]:
+    """What is in them, by their names."""
+    return [f"{hash_sql(quoted(c))} AS {source.hash_name(c)}" for c in (source.key, *source.hashed)]
 
 
 def columns_of(source: SourceTable, *hidden: str) -> str:
@@ -247,8 +286,13 @@ def numbered(key: str, rows: Sequence[pa.Table]) -> list[pa.ChunkedArray]:
     these rows share a number, which only chance or malice brings about, the key stands for itself.
     """
     keys = [table[key] for table in rows]
-    numbers = [_number(table, key) for table in rows]
-    return keys if _distinct(keys) > _distinct(numbers) else numbers
+    return unambiguous(keys, [table["_hash"] for table in rows])
+
+
+def unambiguous(keys: Sequence[pa.ChunkedArray], hashes: Sequence[pa.ChunkedArray]) -> list[pa.ChunkedArray]:
+    """What stands for keys whose rows meet, given as columns: the numbers of these hashes, or the keys themselves."""
+    numbers = [_number(key, hashed) for key, hashed in zip(keys, hashes, strict=True)]
+    return list(keys) if _distinct(keys) > _distinct(numbers) else numbers
 
 
 def _distinct(columns: Sequence[pa.ChunkedArray]) -> int:
@@ -264,17 +308,17 @@ def narrowed(view: ViewTable, keys: Sequence[pa.ChunkedArray], rows: Sequence[pa
     found = {}
     for name, source, own, table in zip(view.relations, view.sources, keys, rows, strict=True):
         narrow = pa.table({KEY: own, "_id": table["_id"], "_ts": table["_ts"]})
-        found[name] = narrow if source is view.left or view.pairs else _newest(narrow)
+        found[name] = narrow if source is view.left or view.pairs else newest_of(narrow, KEY)
     return found
 
 
-def _newest(rows: pa.Table) -> pa.Table:
+def newest_of(rows: pa.Table, key: str) -> pa.Table:
     """The newest row of each key, as `newest_sql` has it; rows without a key, which match nothing, stay behind."""
-    if rows[KEY].null_count:
-        rows = rows.filter(pc.is_valid(rows[KEY]))
-    if pc.count_distinct(rows[KEY]).as_py() == rows.num_rows:
+    if rows[key].null_count:
+        rows = rows.filter(pc.is_valid(rows[key]))
+    if pc.count_distinct(rows[key]).as_py() == rows.num_rows:
         return rows
-    keys = rows[KEY].combine_chunks().dictionary_encode().indices.to_numpy()
+    keys = rows[key].combine_chunks().dictionary_encode().indices.to_numpy()
     ids, times = rows["_id"].to_numpy(), rows["_ts"].to_numpy()
     # Ids of one partition are next to each other, and the last of them is the newest there.
     order = np.lexsort((ids, keys))
@@ -288,22 +332,26 @@ def _last(*columns: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
     return np.append(np.logical_or.reduce([column[1:] != column[:-1] for column in columns]), True)
 
 
-def _number(table: pa.Table, key: str) -> pa.ChunkedArray:
-    """The number of each row's key; null where the key is."""
-    number = pc.shift_right(table["_hash"], pa.scalar(SIGN_BIT, pa.uint64())).cast(pa.int64())
-    return pc.if_else(pc.is_valid(table[key]), number, pa.scalar(None, pa.int64()))
+def _number(keys: pa.ChunkedArray, hashes: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The number of each key; null where the key is."""
+    number = pc.shift_right(hashes, pa.scalar(SIGN_BIT, pa.uint64())).cast(pa.int64())
+    return pc.if_else(pc.is_valid(keys), number, pa.scalar(None, pa.int64()))
 
 
 def widened(view: ViewTable, ids: pa.Table, rows: Mapping[str, pa.Table]) -> pa.Table:
-    """The rows of a view: those of `ids`, with what the source rows of these ids hold, and `_hash`."""
+    """The rows of a view: those of `ids`, with what the source rows of these ids hold; `_hash`, too, but for chains."""
     left = _taken(rows[view.left.source], ids["_id"])
     sides, shown = [left], {name: left[name] for name in view.left.columns}
     for number, (right, names) in enumerate(zip(view.rights, view.right_names, strict=True)):
         if right_id(number) in ids.column_names:
             sides.append(_taken(rows[right.source], ids[right_id(number)]))
             shown |= {name: sides[-1][column] for column, name in names.items()}
-    # All sides of a row have one key, and at least one side is there.
-    shown |= {name: pc.coalesce(*(side[name] for side in sides)) for name in (view.key, "_hash")}
+            if view.chain is not None and (step := view.chain.steps[number]).fills:
+                known = [shown[step.left_on]] if step.left_on in shown else []
+                shown[step.left_on] = pc.coalesce(*known, sides[-1][step.right_on])
+    if view.chain is None:
+        # All sides of a row have one key, and at least one side is there.
+        shown |= {name: pc.coalesce(*(side[name] for side in sides)) for name in (view.key, "_hash")}
     return pa.table(shown | {name: ids[name] for name in ids.column_names})
 
 

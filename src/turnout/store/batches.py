@@ -16,12 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from turnout.decode.shape import Decoded
+from turnout.plan.chains import Chain
 from turnout.plan.joins import LIFE_BITS, MOST_LIVES, OFFSET_BITS, quoted
 from turnout.plan.tables import SourceTable, ViewTable
 from turnout.plan.times import moment_sql
 from turnout.store.affected import (
     KEPT,
     Affected,
+    Changed,
     chosen,
     columns_of,
     evicted,
@@ -29,6 +31,7 @@ from turnout.store.affected import (
     keys_table,
     narrowed,
     new,
+    newest_of,
     numbered,
     put,
     shown_sql,
@@ -37,10 +40,12 @@ from turnout.store.affected import (
     was,
     widened,
 )
+from turnout.store.chain_files import Work, chain_rows_sql, join_steps
+from turnout.store.chains import ChainRows, numbers_of, root_hash_sql, whole_relations
 from turnout.store.database import literal, next_version, registered, scalar
 from turnout.store.feed import MAX_DELTA_ROWS, Commit, DeltaLog, TablePlace, Wanted
 from turnout.store.identity import ties
-from turnout.store.join_quality import move_quality, write_quality
+from turnout.store.join_quality import move_chain_quality, move_quality, write_quality
 from turnout.store.outgoing import OutgoingRows
 from turnout.store.view_files import Files, export_rows, widened_sql
 
@@ -85,6 +90,7 @@ class Batch:
         self._held: dict[str, dict[str, pa.Table]] = {}
         self._kept: dict[str, Mapping[str, str]] = {}
         self._numbers: dict[str, list[pa.ChunkedArray]] = {}
+        self._chains: dict[str, ChainRows] = {}
         self._versions: dict[str, int] = {}
         self.lives = dict(lives)
         # As it was when the batch began: half of a change would be worse than none.
@@ -140,10 +146,11 @@ class Batch:
         for source, _ in waiting:
             if excess := self._keys.collect_evicted(source):
                 self.evicted[source.table] = excess
-        for view in views:
+        keyed = [view for view in views if view.chain is None]
+        for view in keyed:
             self._keys.collect_keys(view)
         for source, _ in waiting:
-            self._keys.look_up(source, views)
+            self._keys.look_up(source, keyed)
         for source, _ in waiting:
             self._merge(source) if source.latest else self._append(source)
         if decoded.faults is not None:
@@ -199,19 +206,38 @@ class Batch:
             f'CAST(_id >> {OFFSET_BITS} AS INTEGER) AS "partition", _id & {(1 << OFFSET_BITS) - 1} AS "offset"'
         )
 
-    def affected(self, view: ViewTable) -> dict[str, pa.Table] | None:
+    def affected(self, view: ViewTable, most: int | None = None) -> dict[str, pa.Table] | None:
         """The shown rows of the keys that this batch touches, for each side of `view`; None where it touches none.
 
-        Of a joined view as far as the join needs them: `narrow_sql_if_unique` is enough.
+        Of a joined view as far as the join needs them: `narrow_sql_if_unique` is enough. Of a chain that needs more
+        than `most` there is nothing in it: `join_steps` works with those.
         """
         if not self.records:
             return None
+        if view.chain is not None:
+            chain = self._chains[view.table] = self._chain(view, view.chain)
+            if not chain.touched:
+                return None
+            sides = chain.rows(most)
+            return {} if sides is None else self._handed_out(view, [], sides)
         masks = [self._keys.of_view(view, source) for source in view.sources]
         if not self._keys.touches(view) and not any(mask.any() for mask in masks):
             return None
         rows = [chosen(self._keys.moved(s).rows, mask) for s, mask in zip(view.sources, masks, strict=True)]
         keys = [chosen(own, mask) for own, mask in zip(self._key_numbers(view), masks, strict=True)]
         return self._handed_out(view, keys, rows)
+
+    def _chain(self, view: ViewTable, chain: Chain) -> ChainRows:
+        return ChainRows(self._cursor, self._tables.table, view, chain, self._changed(view))
+
+    def _changed(self, view: ViewTable) -> dict[str, Changed]:
+        return {source.source: self._keys.changed(source) for source in view.sources}
+
+    def join_steps(self, view: ViewTable, work: Work) -> None:
+        """The ids of a chain's rows, step by step through files: of all, or of what `affected` found."""
+        known = self._chains.get(view.table)
+        self._kept[view.table] = rows = known.relations() if known else whole_relations(view, self._tables.table)
+        join_steps(self._cursor, view, rows, known.near if known else None, work)
 
     def _key_numbers(self, view: ViewTable) -> list[pa.ChunkedArray]:
         """What stands for the keys of all rows that the batch concerns."""
@@ -227,12 +253,17 @@ class Batch:
             keyed = (table.filter(pc.is_valid(table[view.key])) for table in rows)
             return {name: table.drop_columns("_hash") for name, table in zip(view.relations, keyed, strict=True)}
         self._held[view.table] = {source.source: table for source, table in zip(view.sources, rows, strict=True)}
-        return narrowed(view, keys, rows)
+        return narrowed(view, keys, rows) if view.chain is None else numbers_of(view, view.chain, rows)
 
     def replace(self, view: ViewTable, parts: Iterable[pa.Table]) -> None:
         """Put the view's new rows of the touched keys in place of its old ones; `parts` as Spark gave them."""
         table, key = self._tables.table(view.table), quoted(view.key)
         place = TablePlace(view.table, table, view.columns, ties([*view.ids, "_hash"]))
+        if (chain := self._chains.get(view.table)) is not None:
+            for condition in chain.old_rows():
+                self.log.remove(place, condition)
+            self._insert_rows(view, parts, chain.new_rows())
+            return
         self.log.remove(place, touched(keys_table(view), table))
         if not view.left.latest and not view.own and self._keys.evicts(view.left):
             gone = f"{key} IS NULL AND _id IN (SELECT _id FROM {evicted(view.left)} WHERE {key} IS NULL)"
@@ -260,8 +291,12 @@ class Batch:
 
     def everything(self, view: ViewTable) -> dict[str, pa.Table]:
         """What Spark needs of all shown rows of its sides, by the names that it knows them by."""
-        every = self._every(view)
+        every = self._every(view) if view.chain is None else whole_relations(view, self._tables.table)
         rows = [self._cursor.execute(f"FROM {every[s.source]}").to_arrow_table() for s in view.sources]
+        if view.chain is not None:
+            newest = zip(view.chain.steps, rows[1:], strict=True)
+            rows[1:] = [some if step.pairs else newest_of(some, step.right_on) for step, some in newest]
+            return self._handed_out(view, [], rows)
         return self._handed_out(view, numbered(view.key, rows), rows)
 
     def build(self, view: ViewTable, parts: Iterable[pa.Table]) -> None:
@@ -269,17 +304,22 @@ class Batch:
         self._insert_rows(view, parts)
         self.log.changed.add(view.table)
 
-    def _insert_rows(self, view: ViewTable, parts: Iterable[pa.Table]) -> None:
+    def _insert_rows(self, view: ViewTable, parts: Iterable[pa.Table], condition: str = "true") -> None:
         """Add rows to a view: as they are, or those of some ids, with the columns of the rows that were handed out."""
         insert = f"INSERT INTO {self._tables.table(view.table)} BY NAME"
         held = self._held.pop(view.table, None)
+        if view.chain is not None and held is None:
+            rows = chain_rows_sql(view, self._kept.pop(view.table))
+            self.log.add(view.table, f"{insert} FROM ({rows}) WHERE {condition}")
+            return
         if not view.own and held is None:
             self.log.add(view.table, f"{insert} {self._put_in(view, parts)}")
             return
         hashed = f", {hash_sql(quoted(view.key))} AS _hash" if view.own else ""
+        hashed = f", {root_hash_sql(view.chain)} AS _hash" if view.chain is not None else hashed
         for part in parts:
             with registered(self._cursor, _view_rows=part if held is None else widened(view, part, held)):
-                self.log.add(view.table, f"{insert} SELECT *{hashed} FROM _view_rows")
+                self.log.add(view.table, f"{insert} FROM (SELECT *{hashed} FROM _view_rows) WHERE {condition}")
 
     def _put_in(self, view: ViewTable, parts: Iterable[pa.Table]) -> str:
         """The query of a view's rows, once all ids are there: in a table that may go to disk."""
@@ -321,13 +361,7 @@ class Batch:
         for view in self._layout.views if views_built else ():
             if not self.views_built:
                 write_quality(self._cursor, self._tables.schema, view)
-            elif not self.records or not move_quality(
-                self._cursor,
-                self._tables.schema,
-                view,
-                self._key_numbers(view),
-                [self._keys.moved(source) for source in view.sources],
-            ):
+            elif not self.records or not self._move_quality(view):
                 continue
             self.log.changed.add("join_quality")
         self._versions = next_version(self._cursor, self._tables.schema, *self.log.changed)
@@ -337,3 +371,10 @@ class Batch:
             f"SET batch_id = coalesce(?, batch_id), offsets = ?, records = records + ?, views_built = ?",
             [batch_id, offsets, self.records, views_built],
         )
+
+    def _move_quality(self, view: ViewTable) -> bool:
+        cursor, schema = self._cursor, self._tables.schema
+        if view.chain is not None:
+            return move_chain_quality(cursor, schema, view, self._changed(view))
+        sides = [self._keys.moved(source) for source in view.sources]
+        return move_quality(cursor, schema, view, self._key_numbers(view), sides)

@@ -122,7 +122,8 @@ class Database:
             # A process that was killed left it; the open store keeps others out.
             shutil.rmtree(spilled, ignore_errors=True)
             connection.execute(f"SET temp_directory = {literal(spilled)}")
-            connection.execute(_BOOKKEEPING)
+            # One transaction: statement by statement, each would wait for the disk.
+            connection.execute(f"BEGIN; {_BOOKKEEPING} COMMIT")
         except duckdb.Error as error:
             connection.close()
             raise _unavailable(self.path, error) from error

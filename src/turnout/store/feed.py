@@ -21,7 +21,7 @@ from turnout.store.identity import ROW
 MAX_DELTA_ROWS = 200_000
 """Listeners do not get the rows of a batch that changes more than these: reading the table again is cheaper."""
 
-_NEVER_TOLD = ("_hash", "_ts", "_deleted", "_shown", "_at")
+_NEVER_TOLD = ("_ts", "_deleted", "_shown", "_at")
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,4 +171,4 @@ class DeltaLog:
 def _shown(rows: pa.Table) -> pa.Table:
     if "_shown" in rows.column_names:
         rows = rows.filter(pc.field("_shown"))
-    return rows.drop_columns([name for name in _NEVER_TOLD if name in rows.column_names])
+    return rows.drop_columns([n for n in rows.column_names if n in _NEVER_TOLD or n.startswith("_hash")])

@@ -12,9 +12,11 @@ from turnout.plan.joins import quoted
 from turnout.plan.own_tables import SHOWN_OF_STORE
 from turnout.plan.tables import Layout
 from turnout.store import identity
-from turnout.store.affected import hash_sql, shown_sql
+from turnout.store.affected import hash_names, hash_sql, shown_sql
 from turnout.store.batches import Batch, Progress
+from turnout.store.chains import root_hash_sql
 from turnout.store.database import Database, scalar
+from turnout.store.join_quality import quality_sides
 from turnout.store.outgoing import create_book
 
 _HASHING = "SELECT " + hash_sql("'turnout'") + " AS probe"
@@ -38,7 +40,7 @@ class GenerationTables:
         """Make the empty tables inside the caller's transaction; with nothing to catch up on, its views are built."""
         cursor.execute(f"CREATE SCHEMA {self.schema}")
         for source in self.layout.sources:
-            hidden = "_id BIGINT, _ts BIGINT, _hash UBIGINT"
+            hidden = ", ".join(["_id BIGINT, _ts BIGINT", *(f"{name} UBIGINT" for name in hash_names(source))])
             if source.latest:
                 hidden += ", _deleted BOOLEAN, _shown BOOLEAN"
             shape = f"{_declared(source.columns)}, {hidden}, {_row(identity.of_source(source))}"
@@ -60,9 +62,9 @@ class GenerationTables:
             INSERT INTO {self.schema}.progress VALUES (-1, '{{}}', 0, {views_built});
             CREATE TABLE {self.schema}.hashing AS {_HASHING};
         """)
-        for index, view in enumerate(self.layout.views):
+        for index, name in enumerate(name for view in self.layout.views for name in quality_sides(view)):
             quality = f"INSERT INTO {self.schema}.join_quality VALUES (?, ?, 0, 0, 0, 0, 0, 0, 0)"
-            cursor.execute(quality, [index, view.table])
+            cursor.execute(quality, [index, name])
         self._create_lives(cursor)
         create_book(cursor, self.schema, self.layout)
 
@@ -82,9 +84,13 @@ class GenerationTables:
                 and cursor.execute(f"FROM {self.schema}.hashing EXCEPT {_HASHING}").fetchone() is None
             ):
                 return
-            keys = [(s.table, s.key) for s in self.layout.sources] + [(v.table, v.key) for v in self.layout.views]
-            for table, key in keys:
-                cursor.execute(f"UPDATE {self.table(table)} SET _hash = {hash_sql(quoted(key))}")
+            for source in self.layout.sources:
+                for column in (source.key, *source.hashed):
+                    hashed = f"{source.hash_name(column)} = {hash_sql(quoted(column))}"
+                    cursor.execute(f"UPDATE {self.table(source.table)} SET {hashed}")
+            for view in self.layout.views:
+                hashed = hash_sql(quoted(view.key)) if view.chain is None else root_hash_sql(view.chain)
+                cursor.execute(f"UPDATE {self.table(view.table)} SET _hash = {hashed}")
             cursor.execute(f"CREATE OR REPLACE TABLE {self.schema}.hashing AS {_HASHING}")
 
     def drop(self, cursor: duckdb.DuckDBPyConnection) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from turnout.plan.chains import Chain
 from turnout.plan.joins import quoted, right_id
 from turnout.plan.tables import SourceTable, ViewTable
 
@@ -36,6 +37,8 @@ def of_view(view: ViewTable) -> str:
     if view.own:
         return f"{_key(view.left)} || ':' || CAST(_nth AS VARCHAR)"
     left = of_source(view.left)
+    if view.chain is not None:
+        return _of_chain(view, view.chain)
     if view.pairs:
         # Of a key there is one right row at most where only the newest is kept.
         rights = [
@@ -47,6 +50,30 @@ def of_view(view: ViewTable) -> str:
     return f"CASE WHEN _id IS NULL THEN ':' || {_key(view.left)} ELSE {left} END"
 
 
+def _of_chain(view: ViewTable, chain: Chain) -> str:
+    """The left row, and of each step what tells its right row from others that the same row could have there."""
+    parts = [f"CASE WHEN _id IS NULL THEN '' ELSE {of_source(view.left)} END"]
+    before = ["_id"]
+    for number, (step, right) in enumerate(zip(chain.steps, view.rights, strict=True)):
+        own, names = right_id(number), chain.names[number]
+        if step.hides:
+            parts.append("''")
+        elif step.pairs and right.latest and right.key in names:
+            parts.append(f"CASE WHEN {own} IS NULL THEN '' ELSE {_short(names[right.key])} END")
+        elif step.pairs and not right.latest:
+            parts.append(f"coalesce(CAST({own} AS VARCHAR), '')")
+        else:
+            # One right row at most; without a row to the left of it, what it is joined by tells it from others.
+            alone = f"coalesce({', '.join(before)}, NULL) IS NULL AND {own} IS NOT NULL"
+            parts.append(f"CASE WHEN {alone} THEN {_short(names.get(step.right_on, step.left_on))} ELSE '' END")
+        before.append(own)
+    return " || ':' || ".join(parts)
+
+
 def _key(source: SourceTable) -> str:
+    return _short(source.key)
+
+
+def _short(column: str) -> str:
     """A short text for a key of any length; the null key has a name of its own."""
-    return f"coalesce(md5(CAST({quoted(source.key)} AS VARCHAR)), 'null')"
+    return f"coalesce(md5(CAST({quoted(column)} AS VARCHAR)), 'null')"

@@ -1,12 +1,13 @@
 """`join_quality`: how well the sides of a view match, kept up to date from the keys that a batch touches.
 
 A left row is matched if every right side has a row of its key, and a right row if the left side has. Only sums over
-touched keys are taken before and after a batch, so its cost does not grow with the tables.
+touched keys are taken before and after a batch, so its cost does not grow with the tables. A chain has a row for each
+step, `view.right`: its left rows are those of the source that brings the column which the step joins by.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import duckdb
 import numpy as np
@@ -14,22 +15,41 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from turnout.plan.joins import quoted
-from turnout.plan.tables import ViewTable
-from turnout.store.affected import Mask, Moved, shown_sql
+from turnout.plan.tables import SourceTable, ViewTable
+from turnout.store.affected import Changed, Mask, Moved, shown_sql
+from turnout.store.chains import hashes_of
 
 _COLUMNS = ("leftRows", "rightRows", "matched", "unmatchedLeft", "unmatchedRight", "duplicateRightKeys", "nullKeys")
 
 Numbers = npt.NDArray[np.int64]
 
 
+Sides = Sequence[tuple[SourceTable, str]]
+"""The sources whose rows meet, the left one first, and the column by which each of them does."""
+
+
+def quality_sides(view: ViewTable) -> dict[str, Sides]:
+    """The rows that tell how well a view matches, by their names, and what each is counted over."""
+    if view.chain is None:
+        return {view.table: [(source, view.key) for source in view.sources]}
+    found: dict[str, Sides] = {}
+    for step, right, (at, column) in zip(view.chain.steps, view.rights, view.chain.owners, strict=True):
+        found[f"{view.table}.{right.source}"] = [(view.sources[at], column), (right, step.right_on)]
+    return found
+
+
 def write_quality(cursor: duckdb.DuckDBPyConnection, schema: str, view: ViewTable) -> None:
-    """Write the row of `view`, counted over all rows."""
-    key = quoted(view.key)
+    """Write the rows of `view`, counted over all rows."""
+    for name, sides in quality_sides(view).items():
+        _write(cursor, schema, name, sides)
+
+
+def _write(cursor: duckdb.DuckDBPyConnection, schema: str, name: str, sides: Sides) -> None:
     rows = " UNION ALL ".join(
-        shown_sql(source, f"{schema}.{quoted(source.table)}", f"{key} AS key, {side} AS side")
-        for side, source in enumerate(view.sources)
+        shown_sql(source, f"{schema}.{quoted(source.table)}", f"{quoted(key)} AS key, {side} AS side")
+        for side, (source, key) in enumerate(sides)
     )
-    rights = range(1, len(view.sources))
+    rights = range(1, len(sides))
     counted = ", ".join(f"count(*) FILTER (side = {side}) AS n{side}" for side in (0, *rights))
     matched = " AND ".join(["key IS NOT NULL", *(f"n{side} > 0" for side in rights)])
     others = " + ".join(["0", *(f"n{side}" for side in rights)])
@@ -47,7 +67,7 @@ def write_quality(cursor: duckdb.DuckDBPyConnection, schema: str, view: ViewTabl
     cursor.execute(
         f"UPDATE {schema}.join_quality SET {', '.join(f'{name} = q.{name}' for name in _COLUMNS)} "
         f"FROM (SELECT {found} FROM (SELECT key, {counted} FROM ({rows}) GROUP BY key)) AS q WHERE view = ?",
-        [view.table],
+        [name],
     )
 
 
@@ -64,11 +84,49 @@ def move_quality(
     # Rows without a key that went are not among those of the sides; they matched nothing.
     for number, side in enumerate(sides):
         change[[0 if number == 0 else 1, 3 if number == 0 else 4, 6]] -= side.keyless_gone
+    return _move(cursor, schema, view.table, change)
+
+
+def _move(cursor: duckdb.DuckDBPyConnection, schema: str, name: str, change: Numbers) -> bool:
     if not change.any():
         return False
-    moved = ", ".join(f"{name} = {name} + {by}" for name, by in zip(_COLUMNS, change, strict=True) if by)
-    cursor.execute(f"UPDATE {schema}.join_quality SET {moved} WHERE view = ?", [view.table])
+    moved = ", ".join(f"{column} = {column} + {by}" for column, by in zip(_COLUMNS, change, strict=True) if by)
+    cursor.execute(f"UPDATE {schema}.join_quality SET {moved} WHERE view = ?", [name])
     return True
+
+
+def move_chain_quality(
+    cursor: duckdb.DuckDBPyConnection, schema: str, view: ViewTable, changed: Mapping[str, Changed]
+) -> bool:
+    """Move the rows of a chain by what a batch changed; whether it did. Its source rows are stored already."""
+    moved = False
+    for name, sides in quality_sides(view).items():
+        touched = [
+            hashes_of(source, rows, column)
+            for source, column in sides
+            for rows in (changed[source.source].gone, changed[source.source].came)
+        ]
+        if not any(changed[source.source].gone.num_rows + changed[source.source].came.num_rows for source, _ in sides):
+            continue
+        cursor.register("_touched", {"h": np.unique(np.concatenate(touched))})
+        keys, before, after = [], [], []
+        for source, column in sides:
+            table = f"{schema}.{quoted(source.table)}"
+            near = f"{source.hash_name(column)} IN (SELECT h FROM _touched)"
+            there = cursor.execute(
+                f"SELECT {quoted(column)} AS key, count(*) AS n FROM ({shown_sql(source, table)}) "
+                f"WHERE {near} GROUP BY ALL"
+            ).to_arrow_table()
+            came, gone = changed[source.source].came[column], changed[source.source].gone[column]
+            kind = there["key"].type
+            chunks = [chunk for some in (there["key"], came, gone) for chunk in some.cast(kind).chunks]
+            keys.append(pa.chunked_array(chunks, kind))
+            counts = there["n"].to_numpy()
+            after.append(np.concatenate([counts, np.zeros(len(came) + len(gone), np.int64)]))
+            before.append(np.concatenate([counts, np.full(len(came), -1), np.full(len(gone), 1)]))
+        codes = _codes(keys)
+        moved |= _move(cursor, schema, name, _counts(codes, after) - _counts(codes, before))
+    return moved
 
 
 def _codes(keys: Sequence[pa.ChunkedArray]) -> list[Numbers]:
@@ -78,10 +136,10 @@ def _codes(keys: Sequence[pa.ChunkedArray]) -> list[Numbers]:
     return np.split(codes, np.cumsum([len(side) for side in keys])[:-1])
 
 
-def _counts(codes: Sequence[Numbers], chosen: Sequence[Mask]) -> Numbers:
-    """What stands in `_COLUMNS`, over the chosen rows of each side."""
+def _counts(codes: Sequence[Numbers], rows: Sequence[Mask | Numbers]) -> Numbers:
+    """What stands in `_COLUMNS`; `rows` tells how many rows of each side there are of each code, or which count."""
     most = max((int(side.max()) for side in codes if len(side)), default=0) + 1
-    left, *rights = (np.bincount(side[mask], minlength=most) for side, mask in zip(codes, chosen, strict=True))
+    left, *rights = (_tally(side, number, most) for side, number in zip(codes, rows, strict=True))
     nulls = left[0] + sum(right[0] for right in rights)
     rows = (left.sum(), sum(right.sum() for right in rights))
     left, rights = left[1:], [right[1:] for right in rights]
@@ -89,3 +147,9 @@ def _counts(codes: Sequence[Numbers], chosen: Sequence[Mask]) -> Numbers:
     matched_right = sum(right[left > 0].sum() for right in rights)
     twice = sum(np.count_nonzero(right > 1) for right in rights)
     return np.array([*rows, matched, rows[0] - matched, rows[1] - matched_right, twice, nulls], np.int64)
+
+
+def _tally(codes: Numbers, rows: Mask | Numbers, most: int) -> Numbers:
+    if rows.dtype == np.bool_:
+        return np.bincount(codes[rows], minlength=most)
+    return np.bincount(codes, weights=rows, minlength=most).astype(np.int64)

@@ -17,6 +17,7 @@ from turnout.plan.plan import Plan
 from turnout.plan.swap_rules import SwapState
 from turnout.spark.engine import Engine, is_gone
 from turnout.store.database import is_store_failure
+from turnout.store.join_quality import quality_sides
 from turnout.store.ledger import GenerationRecord
 from turnout.swap.generations import Generation, Generations
 from turnout.swap.lifecycle import Lifecycle
@@ -43,6 +44,13 @@ class Builder:
 
     def validate(self, plan: Plan) -> list[Sample]:
         """Check that the topics exist, can be read, and hold records that decode; TurnoutError names one that fails."""
+        for view in self._generations.layout(plan).views:
+            if view.chain is not None and (step := view.chain.without_column) is not None:
+                raise TurnoutError(
+                    "bad_control",
+                    f"view '{view.table}': with these joins the step to '{step.right}' has no column '{step.left_on}'",
+                    "name another join: semi and anti show no right column, and a later step joins by one",
+                )
         with self._working():
             samples = self._generations.samples(plan)
         complaints = [complaint for sample in samples if (complaint := sample.complaint())]
@@ -61,14 +69,15 @@ class Builder:
         """The report of a dry run; TurnoutError if the plan is refused."""
         layout = self._generations.layout(plan)
         samples = self.validate(plan)
-        seen = {sample.source: sample.keys for sample in samples}
+        seen = {sample.source: sample.values for sample in samples}
         unmatched = {
-            view.table: sorted(
-                key
-                for key in seen[view.left.source]
-                if key is not None and not all(key in seen[right.source] for right in view.rights)
+            name: sorted(
+                value
+                for value in seen[left.source][left_on]
+                if value is not None and not all(value in seen[right.source][on] for right, on in rights)
             )[:10]
             for view in layout.views
+            for name, ((left, left_on), *rights) in quality_sides(view).items()
         }
         return {
             "plan": plan.to_json(),

@@ -19,6 +19,7 @@ from turnout.config import Settings
 from turnout.config.configuration import sections_of
 from turnout.config.tables import layout_of, layout_signature, plan_after
 from turnout.errors import TurnoutError, first_line
+from turnout.example.new_source import new_source
 from turnout.kafka.end_watch import EndWatch
 from turnout.kafka.lag import LagMeter
 from turnout.kafka.lost_records import LostRecords
@@ -51,6 +52,7 @@ STATUS_SECONDS = 1.0
 TRIM_SECONDS = 60.0
 CONTROL_WAIT_SECONDS = 15.0
 STOP_SECONDS = 10.0
+EXAMPLE_SECONDS = 8.0
 
 
 class Orchestrator:
@@ -184,6 +186,10 @@ class Orchestrator:
     def topics(self) -> list[str]:
         """The names of all topics that Turnout may see; asks Kafka, so it may block."""
         return sorted(self._clients.topics.names())
+
+    def example(self, topic: str, records: int) -> dict[str, Any]:
+        """A source for a topic, by its newest records; asks Kafka with a client of its own, so it may block."""
+        return new_source(topic, self.configuration.settings, records, EXAMPLE_SECONDS)
 
     def _run(self) -> None:
         while not self._stopping.is_set():

@@ -163,6 +163,25 @@ export interface DryRunReport {
   sampleBad: { topic: string; field: string | null; reason: string; value: string | null }[];
 }
 
+/** A source for a topic, by its newest records: columns, a likely key, and the lines for the file. */
+export interface TopicExample {
+  topic: string;
+  source: string;
+  table: string;
+  format: "json" | "avro" | "protobuf";
+  partitions: number;
+  records: number;
+  /** How many of the newest records were looked at. */
+  looked: number;
+  tombstones: number;
+  columns: { name: string; type: string; evidence: string }[];
+  leftOut: { name: string; reason: string }[];
+  key: { value: string; evidence: string };
+  rows: { value: string; evidence: string };
+  views: string[];
+  yaml: string;
+}
+
 /** What became of a message. `rejected` and `failed` are thrown as errors. */
 export interface Outcome {
   requestId: string | null;
@@ -254,6 +273,10 @@ export class Api {
 
   async topics(): Promise<string[]> {
     return (await this.call<{ topics: string[] }>("/api/topics")).topics;
+  }
+
+  example(topic: string, records?: number): Promise<TopicExample> {
+    return this.call(`/api/topics/${encodeURIComponent(topic)}/example${records === undefined ? "" : `?records=${records}`}`);
   }
 
   control(message: ControlMessage, options: ControlOptions): Promise<Outcome> {

@@ -14,6 +14,7 @@ import {
   type TableInfo,
   type TableRows,
   type Token,
+  type TopicExample,
 } from "./api.js";
 import {
   type ComputedCallbacks,
@@ -161,6 +162,11 @@ export class TurnoutClient {
   /** The topics to choose from. */
   topics(): Promise<string[]> {
     return this.api.topics();
+  }
+
+  /** A source for a topic that is none yet, by its newest records (500 unless given); for operators. */
+  example(topic: string, records?: number): Promise<TopicExample> {
+    return this.api.example(topic, records);
   }
 
   /** Ask for other topics or another join; answers with the outcome, and throws a TurnoutError when it is refused or fails. */

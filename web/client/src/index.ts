@@ -34,5 +34,6 @@ export type {
   TableInfo,
   TableRows,
   Token,
+  TopicExample,
 } from "./api.js";
 export * from "./messages.js";

@@ -47,12 +47,16 @@ test("reading calls give what is inside the answer", async () => {
     body: {
       "/api/tables": { tables: [{ name: "final_ui" }] },
       "/api/topics": { topics: ["users"] },
+      "/api/topics/a%2Fb/example": { topic: "a/b" },
+      "/api/topics/users/example?records=7": { topic: "users" },
       "/api/swaps": { rows: [{ generation: 1 }] },
       "/api/status": { generation: 1, usersTopic: "users" },
     }[url],
   });
   expect((await client.tables())[0]!.name).toBe("final_ui");
   expect(await client.topics()).toEqual(["users"]);
+  expect((await client.example("a/b")).topic).toBe("a/b");
+  expect((await client.example("users", 7)).topic).toBe("users");
   expect((await client.swaps())[0]!.generation).toBe(1);
   expect((await client.status())["usersTopic"]).toBe("users");
 });

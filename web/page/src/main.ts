@@ -5,6 +5,7 @@ import { emptyView, fromHash, toHash, type Place, type SqlText, type View } from
 import { ConnectionSign } from "./connection";
 import { byId, say } from "./dom";
 import { downloadCsv } from "./download";
+import { ExampleDialog } from "./example";
 import { startKeys } from "./keys";
 import { Pane } from "./pane";
 import { startPopover } from "./popover";
@@ -22,6 +23,7 @@ import "uplot/dist/uPlot.min.css";
 import "./grid.css";
 import "./chart.css";
 import "./ask.css";
+import "./example.css";
 import "./page.css";
 
 const TABLES_MS = 2000;
@@ -39,6 +41,7 @@ const client = connect({ client: "page", ...(token === null ? {} : { token }) })
 const header = new Header();
 const sign = new ConnectionSign(client);
 const swap = new SwapForm(client);
+const example = new ExampleDialog(client);
 const list = new TableList(openTable, () => openSql(null));
 const pane = new Pane(client, { onView: showAddress, onRows: onRows });
 const sql = new SqlPane(client, { onText: showAddress, token: () => token });
@@ -160,6 +163,7 @@ function onConnection(state: ConnectionState): void {
 function onStatus(status: Status): void {
   header.show(status);
   swap.show(status);
+  example.show(status);
   sign.showTab(nameNow(), status);
   // Counts of another generation are other counts.
   if (generation !== null && generation !== status.generation) void readTables();

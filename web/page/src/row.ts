@@ -1,7 +1,8 @@
 // One row, all of it: every column with its whole value, JSON spread over lines, each to copy. It follows its row while
 // that is among the rows here.
 
-import { button, element, say } from "./dom";
+import { copyNow } from "./clipboard";
+import { button, element } from "./dom";
 import { copyText, number, prettyJson, valueText, type Value } from "./format";
 import type { Column, Rows } from "./rows";
 
@@ -94,20 +95,4 @@ export class RowPanel {
 
 function shownText(value: Value, column: Column): string {
   return value === "" ? "(empty text)" : valueText(value, column.type);
-}
-
-// The clipboard's own interface is there over https and on this machine only; the event is there always.
-function copyNow(text: string, from: HTMLElement): void {
-  const onCopy = (event: ClipboardEvent): void => {
-    event.clipboardData?.setData("text/plain", text);
-    event.preventDefault();
-    event.stopPropagation();
-  };
-  document.addEventListener("copy", onCopy, { capture: true, once: true });
-  const done = document.execCommand("copy");
-  document.removeEventListener("copy", onCopy, { capture: true });
-  const label = done ? "copied" : "not copied";
-  from.textContent = label;
-  say(label);
-  setTimeout(() => (from.textContent = "copy"), 1200);
 }

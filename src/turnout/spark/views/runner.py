@@ -22,7 +22,6 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
-from turnout.plan.joins import KEY
 from turnout.plan.tables import ViewTable
 from turnout.spark.folders import Frame, frame_of, read_parquet, scratch
 from turnout.spark.java_errors import is_too_large
@@ -158,7 +157,7 @@ class ViewRunner:
         """
         sql = view.narrow_sql_if_unique if unique else view.narrow_sql
         if unique and not view.own:
-            rows = {name: table.select([KEY, "_id"]) for name, table in rows.items()}
+            rows = {name: _without_times(table) for name, table in rows.items()}
         if not view.own and not any(table.num_rows for table in rows.values()):
             return pa.table({name: pa.array([], pa.int64()) for name in view.ids})
         if sum(table.nbytes for table in rows.values()) <= MAX_BYTES:
@@ -214,6 +213,10 @@ class ViewRunner:
             while waiting:
                 files, done = waiting.popleft()
                 yield from whole(files, done.result())
+
+
+def _without_times(rows: pa.Table) -> pa.Table:
+    return rows.drop_columns("_ts") if "_ts" in rows.column_names else rows
 
 
 _sharing = threading.Lock()

@@ -7,6 +7,7 @@ table is read again.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import threading
 from collections.abc import Mapping, Sequence
@@ -111,13 +112,14 @@ def read_groups(database: Readable, summary: Summary) -> KeptGroups | None:
 class SummaryQueries(threading.local):
     """Calculations on kept groups; a database for each thread, so that none waits."""
 
-    def __init__(self) -> None:
-        self._connection = duckdb.connect(config={"threads": 1})
-        self._connection.execute("SET TimeZone = 'UTC'")
+    @functools.cached_property
+    def _connection(self) -> duckdb.DuckDBPyConnection:
+        """Made for the first summary of a thread: most threads never have one."""
+        connection = duckdb.connect(config={"threads": 1})
+        connection.execute("SET TimeZone = 'UTC'")
         # Of few rows the planning takes longest, and these steps of it gain nothing there.
-        self._connection.execute(
-            "SET disabled_optimizers = 'join_order,statistics_propagation,cte_inlining,common_subplan'"
-        )
+        connection.execute("SET disabled_optimizers = 'join_order,statistics_propagation,cte_inlining,common_subplan'")
+        return connection
 
     def show(self, kept: KeptGroups) -> SummaryResult:
         with registered(self._connection, kept=kept.groups):

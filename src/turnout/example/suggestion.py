@@ -1,0 +1,176 @@
+"""Sources and views for topics that were looked at, each with what speaks for it.
+
+Pure: it gets examples and the sources that are there already, and decides. `yaml_text.py` writes it down.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from turnout.example.inference import Column, counted
+from turnout.example.likely_keys import Key, KnownSource, likely_key
+from turnout.example.topic_example import TopicExample
+from turnout.plan.joins import ViewSides
+
+FIRST_VIEW = "final_ui"
+MOST_READ_FROM_START = 20_000_000
+"""Records in all topics; with more, reading them all takes minutes, and is left to the reader."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A source for a topic; `rows` and `key` with the evidence for them."""
+
+    name: str
+    table: str
+    example: TopicExample
+    columns: tuple[Column, ...]
+    key: Key
+    rows: tuple[str, str]
+
+    @property
+    def key_kind(self) -> str:
+        return next(column.kind for column in self.columns if column.name == self.key.column.name)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A left join of sources that share a key."""
+
+    name: str
+    left: str
+    right: tuple[str, ...]
+    on: str
+    evidence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    sources: tuple[Source, ...]
+    views: tuple[View, ...]
+
+    @property
+    def alone(self) -> list[Source]:
+        """Sources that no view has."""
+        joined = {name for view in self.views for name in (view.left, *view.right)}
+        return [source for source in self.sources if source.name not in joined]
+
+    @property
+    def start(self) -> tuple[str, str]:
+        """Where to start reading, and why."""
+        records = sum(source.example.sample.offsets for source in self.sources)
+        if records > MOST_READ_FROM_START:
+            return "latest", f"only records that come from now on; earliest: all {records:,} that the topics have"
+        return "earliest", f"all {records:,} records that the topics have; latest: only those that come from now on"
+
+
+def suggest(
+    examples: Sequence[TopicExample],
+    known: Mapping[str, KnownSource] = MappingProxyType({}),
+    tables: Collection[str] = (),
+) -> Suggestion:
+    """Sources for the topics, and views over those that share a key; `known` and `tables` are there already."""
+    named = dict(zip(source_names([example.topic for example in examples], known), examples, strict=True))
+    keys = {
+        name: likely_key(example, {other: one for other, one in named.items() if other != name}, known)
+        for name, example in named.items()
+    }
+    kinds = {name: _kind_of_key(name, keys, known) for name in named}
+    taken = {table.lower() for table in tables}
+    sources = []
+    for name, example in named.items():
+        table = _free(f"{name}_ui", taken)
+        columns = tuple(_retyped(c, kinds[name]) if c.name == keys[name].column.name else c for c in example.columns)
+        sources.append(Source(name, table, example, columns, keys[name], _rows(example, keys[name].column.name)))
+    return Suggestion(tuple(sources), tuple(_views(sources, known, taken)))
+
+
+def source_names(topics: Sequence[str], known: Collection[str] = ()) -> list[str]:
+    """Names of sources for topics, without what all the topics have in common: `users`, `accounts` for `users-north`,
+    `accounts-north`. A source is read from one topic today and from another tomorrow.
+    """
+    words = [re.findall(r"[A-Za-z0-9]+", topic) or ["topic"] for topic in topics]
+    for end in (-1, 0):
+        while len(words) > 1 and min(map(len, words)) > 1 and len({one[end] for one in words}) == 1:
+            for one in words:
+                del one[end]
+    taken = {name.lower() for name in known}
+    return [_free(re.sub("^(?=[0-9])", "topic_", "_".join(one)), taken) for one in words]
+
+
+def _free(name: str, taken: set[str]) -> str:
+    """The name, with a number where it is taken; taken from now on."""
+    free, number = name, 2
+    while free.lower() in taken:
+        free, number = f"{name}_{number}", number + 1
+    taken.add(free.lower())
+    return free
+
+
+def _kind_of_key(name: str, keys: Mapping[str, Key], known: Mapping[str, KnownSource]) -> str:
+    """The type of a source's key: one that all sources with this key can have, so that views can join them."""
+    own = keys[name].column
+    same = [key.column for other, key in keys.items() if key.column.name == own.name and other != name]
+    fixed = {one.kind for one in known.values() if one.key == own.name}
+    kinds = {own.kind, *(column.kind for column in same), *fixed}
+    if len(kinds) == 1 and own.exact:
+        return own.kind
+    if kinds <= {"int32", "int64"} and fixed <= {"int64"}:
+        return "int64"
+    meets = bool(fixed) or any(own.values & column.values for column in same)
+    # A number in a string column is its text, so that both meet.
+    return "string" if not own.exact or (meets and fixed <= {"string"}) else own.kind
+
+
+def _retyped(column: Column, kind: str) -> Column:
+    if column.kind == kind:
+        return column
+    why = f"{column.kind} by its values, {kind} as the key of other sources"
+    return replace(column, kind=kind, evidence=f"{column.evidence}, {why if column.exact else 'as text'}")
+
+
+def _rows(example: TopicExample, key: str) -> tuple[str, str]:
+    """Whether every record is a row, or the newest of each key."""
+    if key in example.keyed_by:
+        compacted = "the topic is compacted, and " if example.compacted else ""
+        return "latest", f"{compacted}Kafka's key is {key}; all: every record is a row"
+    if example.compacted and not example.keyed_by:
+        return "latest", f"the topic is compacted; Kafka's key is not {key}, so tombstones remove nothing"
+    gone = f", {counted(example.tombstones, 'tombstone')} a bad record" if example.tombstones else ""
+    return "all", f"every record is a row{gone}; latest: the newest of each {key}"
+
+
+def _views(sources: Sequence[Source], known: Mapping[str, KnownSource], taken: set[str]) -> Iterator[View]:
+    groups: dict[tuple[str, str], list[Source]] = {}
+    for source in sources:
+        groups.setdefault((source.key.column.name, source.key_kind), []).append(source)
+    joinable = {
+        (key, kind): [name for name, one in known.items() if (one.key, one.kind) == (key, kind)] for key, kind in groups
+    }
+    found = [(place, group) for place, group in groups.items() if len(group) + len(joinable[place]) > 1]
+    for place, (left, *rights) in found:
+        columns = {right.name: tuple(column.name for column in right.columns) for right in rights}
+        columns |= {name: known[name].columns for name in joinable[place]}
+        on = place[0]
+        while columns and _clash(left, columns, on):
+            columns.popitem()
+        if columns:
+            names = tuple(columns)
+            only = len(found) == 1 and FIRST_VIEW not in taken
+            name = _free(FIRST_VIEW if only else f"{left.name}_{names[0]}_ui", taken)
+            yield View(name, left.name, names, on, _matches(left, [one for one in rights if one.name in columns]))
+
+
+def _clash(left: Source, rights: Mapping[str, tuple[str, ...]], on: str) -> bool:
+    """Whether the view would have two columns of one name."""
+    names = ViewSides(left.name, tuple(column.name for column in left.columns), rights, on).columns()
+    return len({name.lower() for name in names}) < len(names)
+
+
+def _matches(left: Source, rights: Sequence[Source]) -> str:
+    ours = left.key.column.values
+    parts = [f"{len(ours & right.key.column.values):,} are in {right.name}" for right in rights]
+    return f"of {len(ours):,} values in {left.name} {', '.join(parts)}" if parts else ""

@@ -1,0 +1,194 @@
+"""A look at the newest records of one topic: its format, its fields with their types, and what Kafka says of it.
+
+Nothing is written or committed. Every look ends within its time, or with a TurnoutError that says what to do.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+from turnout.config import Format, Settings
+from turnout.config.topic_rules import reserved, taken_topics
+from turnout.decode.columns import fit_of, key_of
+from turnout.decode.exact_reader import HEADER, NULL_VALUE, reader_of, schema_id
+from turnout.decode.registry import SchemaRegistry
+from turnout.decode.schemas import definition_of
+from turnout.decode.shape import SourceShape
+from turnout.errors import TurnoutError
+from turnout.example.inference import Column, infer
+from turnout.example.schema_columns import avro_columns, merged, protobuf_columns
+from turnout.kafka.topic_settings import is_compacted
+from turnout.kafka.topics import TIMEOUT_SECONDS, Topics, TopicSample
+
+MOST_RECORDS = 10_000
+MOST_COLUMNS = 200
+LONGEST_NAME = 200
+_LEFT_OUT_SHOWN = 20
+_POLICY_SECONDS = 3.0
+_FORMS = {"AVRO": Format.AVRO, "PROTOBUF": Format.PROTOBUF}
+
+
+@dataclass(frozen=True, slots=True)
+class TopicExample:
+    """What the newest records of a topic say about it."""
+
+    topic: str
+    format: Format
+    sample: TopicSample
+    columns: tuple[Column, ...]
+    left_out: Mapping[str, str]
+    """Fields that cannot be columns, and why."""
+    bad: Mapping[str, int]
+    """Records that are no rows: the reason, and how many. Tombstones are among them."""
+    keyed_by: tuple[str, ...] = ()
+    """Columns that are Kafka's key, in all records with a key."""
+    compacted: bool | None = None
+    """None where Kafka did not say."""
+
+    @property
+    def tombstones(self) -> int:
+        return self.bad.get(NULL_VALUE, 0)
+
+
+def look_at(topic: str, settings: Settings, records: int, timeout_seconds: float = TIMEOUT_SECONDS) -> TopicExample:
+    """Look at the newest `records` records of a topic of the data's cluster."""
+    taken = taken_topics(settings.kafka, settings.control, settings.dead_letter_topic)
+    if why := reserved(topic, taken):
+        raise TurnoutError("bad_example", f"topic {topic!r} {why}", "name a topic that holds records of a source")
+    with closing(Topics(settings.kafka, timeout_seconds)) as topics:
+        sample = topics.look(topic, records)
+    compacted = is_compacted(settings.kafka, topic, min(_POLICY_SECONDS, timeout_seconds))
+    return example_of(topic, sample, settings, compacted=compacted)
+
+
+def example_of(topic: str, sample: TopicSample, settings: Settings, *, compacted: bool | None = None) -> TopicExample:
+    """What a sample says; the schema registry of the settings is asked where records name schemas."""
+    if not any(value is not None for _, value in sample.records):
+        only = "only tombstones" if sample.records else "no record"
+        raise TurnoutError("bad_example", f"topic {topic!r} has {only} to look at", "write records to it first")
+    ids = [schema_id(value) for _, value in sample.records if value is not None]
+    framed = {number for number in ids if number is not None}
+    declared: dict[str, str] = {}
+    if ids.count(None) * 2 < len(ids):
+        shape, declared = _registered(topic, framed, sample, settings)
+    else:
+        shape = SourceShape("example", 0, "", {}, tombstones=False)
+    read = reader_of(shape)
+    found = [NULL_VALUE if value is None else read(value) for _, value in sample.records]
+    rows = [row for row in found if not isinstance(row, str)]
+    bad = Counter(reason for reason in found if isinstance(reason, str))
+    names = list(declared) or list(dict.fromkeys(name for row in rows for name in row))
+    usable, left_out = _usable(names, rows)
+    if not usable:
+        raise _useless(topic, len(sample.records) - bad[NULL_VALUE], rows, bad)
+    columns = tuple(infer(name, [row.get(name) for row in rows], len(rows), declared.get(name)) for name in usable)
+    keys = [key for (key, _), row in zip(sample.records, found, strict=True) if not isinstance(row, str)]
+    keyed_by = tuple(column.name for column in columns if _is_key(column, keys, rows))
+    return TopicExample(topic, Format(shape.form), sample, columns, left_out, bad, keyed_by, compacted)
+
+
+def _registered(
+    topic: str, numbers: set[int], sample: TopicSample, settings: Settings
+) -> tuple[SourceShape, dict[str, str]]:
+    """How records of registered schemas are read, and the columns of these schemas."""
+    if settings.schema_registry is None:
+        raise TurnoutError(
+            "bad_example",
+            f"records of topic {topic!r} begin with the id of a schema, and no registry is known",
+            "add schema_registry: {url: ...} to the file",
+        )
+    with closing(SchemaRegistry(settings.schema_registry)) as registry:
+        schemas = {number: registry.schema(number) for number in sorted(numbers)}
+    kinds = {schema.kind for schema in schemas.values() if schema is not None}
+    form = next((_FORMS[kind] for kind in sorted(kinds) if kind in _FORMS), None)
+    if form is None:
+        what = f"are {' and '.join(sorted(kinds))}" if kinds else "are not in the registry"
+        ids = ", ".join(map(str, sorted(numbers)[:5]))
+        raise TurnoutError(
+            "bad_example",
+            f"the schemas of topic {topic!r} (ids {ids}) {what}",
+            "Turnout reads plain JSON, and Avro and Protobuf of the registry; name another topic",
+        )
+    usable, unusable = {}, {}
+    for number, schema in schemas.items():
+        try:
+            usable[number] = definition_of(form, number, schema)
+        except ValueError as error:
+            unusable[number] = str(error)
+    if form is Format.AVRO:
+        columns = merged(
+            avro_columns(one) or {} for number, one in schemas.items() if one is not None and number in usable
+        )
+    else:
+        columns = merged(_messages(usable, sample))
+    shape = SourceShape("example", 0, "", columns, False, form.value, usable, framed=True, unusable=unusable)
+    return shape, columns
+
+
+def _messages(definitions: Mapping[int, Any], sample: TopicSample) -> Iterator[dict[str, str]]:
+    """The columns of each record's message: a file has several, and the record says which."""
+    for _, value in sample.records:
+        number = schema_id(value or b"")
+        if number is not None and number in definitions:
+            try:
+                yield protobuf_columns(definitions[number], (value or b"")[HEADER:])
+            except (ValueError, IndexError):
+                continue  # no record, which its reader says, too
+
+
+def _usable(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], dict[str, str]]:
+    """The names that columns can have, and why others cannot; of too many the most frequent."""
+    left_out: dict[str, str] = {}
+    counts = Counter(name for row in rows for name in row)
+    taken: dict[str, str] = {}
+    for name in sorted(names, key=lambda name: -counts[name]):
+        if not name.strip() or not name.isprintable() or len(name) > LONGEST_NAME:
+            left_out[name[:LONGEST_NAME]] = "is no name of a column"
+        elif name.startswith("_"):
+            left_out[name] = "names with _ in front are Turnout's own"
+        elif name.lower() in taken:
+            left_out[name] = f"differs from {taken[name.lower()]} by case only"
+        elif len(taken) == MOST_COLUMNS:
+            left_out[name] = f"the {MOST_COLUMNS} fields that most records have come first"
+        else:
+            taken[name.lower()] = name
+    kept = set(taken.values())
+    # Where names are data, there may be as many as records.
+    shown = dict(itertools.islice(left_out.items(), _LEFT_OUT_SHOWN))
+    if more := len(left_out) - len(shown):
+        shown[f"{more:,} others"] = f"as above, or because the {MOST_COLUMNS} most frequent fields come first"
+    return [name for name in names if name in kept], shown
+
+
+def _is_key(column: Column, keys: Sequence[bytes | None], rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether Kafka's key of each record is the text of this column: only then tombstones remove its rows."""
+    if not column.exact or not any(key is not None for key in keys):
+        return False
+    read, fit = key_of(column.kind), fit_of(column.kind)
+    for key, row in zip(keys, rows, strict=True):
+        value = row.get(column.name)
+        if key is None:
+            continue
+        try:
+            wanted = read(key.decode())
+        except UnicodeDecodeError:
+            return False
+        if wanted is None or value is None or fit(value) != wanted:
+            return False
+    return True
+
+
+def _useless(topic: str, records: int, rows: Sequence[Any], bad: Mapping[str, int]) -> TurnoutError:
+    if rows:
+        return TurnoutError("bad_example", f"no record of topic {topic!r} has a field", "write records with fields")
+    reasons = ", ".join(f"{reason} ({count}x)" for reason, count in bad.items() if reason != NULL_VALUE)
+    return TurnoutError(
+        "bad_example",
+        f"none of the newest {records} records of topic {topic!r} can be read: {reasons}",
+        "name a topic of JSON objects, or give the registry of Avro and Protobuf (schema_registry:) by -c",
+    )

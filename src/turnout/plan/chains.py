@@ -1,0 +1,171 @@
+"""A chain: a view whose joins are over different columns, one step after the other.
+
+Which columns a step brings, from which sources the column that it joins by comes, and the SQL text of it all. Names and
+rules only; `store/chains.py` finds out which rows of a chain a batch changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from turnout.plan.joins import Duplicates, Join, StepSides, right_id, shows_pairs, side, steps_sql
+
+Origin = tuple[int, str]
+"""A column of a side: its number, 0 for the left one, and its name in the source."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One join of a chain: the column `left_on`, there by then, meets `right_on` of the source `right`."""
+
+    right: str
+    left_on: str
+    right_on: str
+    join: Join
+    duplicates: Duplicates
+
+    @property
+    def merged(self) -> bool:
+        """Whether the two columns are one in the view, because they have one name."""
+        return self.left_on == self.right_on
+
+    @property
+    def outer(self) -> bool:
+        """Whether right rows that nothing matches are shown."""
+        return self.join in (Join.RIGHT, Join.FULL)
+
+    @property
+    def hides(self) -> bool:
+        """Whether nothing of the right side is shown."""
+        return self.join in (Join.SEMI, Join.ANTI)
+
+    @property
+    def fills(self) -> bool:
+        """Whether the left column has the value of right rows that nothing matches."""
+        return self.merged and self.outer
+
+    @property
+    def pairs(self) -> bool:
+        return shows_pairs(self.join, self.duplicates)
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """The steps of a view, and what follows from them; `chain_of` makes it."""
+
+    steps: tuple[Step, ...]
+    names: tuple[Mapping[str, str], ...]
+    """For each step: the columns that it adds, and their names in the view."""
+    origins: tuple[tuple[Origin, ...], ...]
+    """For each step: where `left_on` comes from. Several where a right or full join has filled it; none where a semi
+    or anti join has taken it away."""
+    owners: tuple[Origin, ...]
+    """For each step: the column that `left_on` is, whatever the joins are."""
+    used: tuple[tuple[str, ...], ...]
+    """For each side: the columns that steps join by; of a right side first its own."""
+    domains: tuple[tuple[Origin, ...], ...]
+    """The columns whose values are compared with each other, directly or by way of others."""
+    sql: str
+    narrow_sql: str
+    """Over rows of numbers in place of what is joined by, one row of each where a step takes the newest."""
+
+    @property
+    def pairs(self) -> bool:
+        return any(step.pairs for step in self.steps)
+
+    @property
+    def outer(self) -> bool:
+        return any(step.outer for step in self.steps)
+
+    @property
+    def without_column(self) -> Step | None:
+        """The first step that nothing can match, because a semi or anti join has taken its column away."""
+        return next((step for step, found in zip(self.steps, self.origins, strict=True) if not found), None)
+
+
+def right_names(sources: Mapping[str, Sequence[str]], steps: Sequence[Step]) -> list[dict[str, str]]:
+    """For each step: column -> its name in the view, with its source in front if that name is in use."""
+    left, *_ = sources.values()
+    taken = {column.lower() for column in left}
+    names = []
+    for step in steps:
+        names.append(
+            {
+                column: f"{step.right}_{column}" if column.lower() in taken else column
+                for column in sources[step.right]
+                if not (step.merged and column == step.right_on)
+            }
+        )
+        taken |= {name.lower() for name in names[-1].values()}
+    return names
+
+
+def chain_of(sources: Mapping[str, Sequence[str]], steps: Sequence[Step]) -> Chain:
+    """The chain of these steps; `sources` are the columns of each side, the left one first."""
+    names = right_names(sources, steps)
+    left, *_ = sources
+    owned: dict[str, Origin] = {column: (0, column) for column in sources[left]}
+    there = {column: [origin] for column, origin in owned.items()}
+    owners: list[Origin] = []
+    origins: list[tuple[Origin, ...]] = []
+    used: list[list[str]] = [[], *([step.right_on] for step in steps)]
+    domains: list[set[Origin]] = []
+    for number, step in enumerate(steps, 1):
+        found = there.get(step.left_on, [])
+        origins.append(tuple(found))
+        owners.append(owned[step.left_on])
+        for at, column in (owners[-1], *found):
+            used[at] = list(dict.fromkeys([*used[at], column]))
+        meeting = {owners[-1], *found, (number, step.right_on)}
+        apart = [domain for domain in domains if not domain & meeting]
+        domains = [*apart, meeting.union(*(domain for domain in domains if domain & meeting))]
+        owned |= {name: (number, column) for column, name in names[number - 1].items()}
+        if not step.hides:
+            there |= {name: [(number, column)] for column, name in names[number - 1].items()}
+            if step.fills:
+                there[step.left_on] = [*found, (number, step.right_on)]
+    wide = [
+        StepSides(step.right, step.left_on, step.right_on, shown, step.join, step.duplicates, step.merged)
+        for step, shown in zip(steps, names, strict=True)
+    ]
+    return Chain(
+        steps=tuple(steps),
+        names=tuple(names),
+        origins=tuple(origins),
+        owners=tuple(owners),
+        used=tuple(map(tuple, used)),
+        domains=tuple(tuple(sorted(domain)) for domain in domains),
+        sql=steps_sql(left, tuple(sources[left]), wide),
+        narrow_sql=_narrow_sql(steps, origins, used),
+    )
+
+
+def number_name(place: int) -> str:
+    """The column of a side's rows, as Spark gets them, that has the numbers of its column `place` among those used."""
+    return f"k{place + 1}"
+
+
+def _narrow_sql(steps: Sequence[Step], origins: Sequence[Sequence[Origin]], used: Sequence[Sequence[str]]) -> str:
+    """`Chain.sql` over numbers and ids; the same text for all chains of the same form."""
+
+    def shown(at: int, column: str) -> str:
+        name = number_name(used[at].index(column))
+        return name if at == 0 else f"{name}_{at}"
+
+    narrow = [
+        StepSides(
+            side(number),
+            shown(*(found[0] if found else (number, step.right_on))),
+            number_name(0),
+            {number_name(place): shown(number, column) for place, column in enumerate(used[number])},
+            step.join,
+            # The newest were chosen before.
+            Duplicates.ALL,
+            step.merged,
+        )
+        for number, (step, found) in enumerate(zip(steps, origins, strict=True), 1)
+    ]
+    ids = ["_id", *(right_id(number) for number, step in enumerate(steps) if not step.hides)]
+    left = [number_name(place) for place in range(len(used[0]))]
+    return f"SELECT {', '.join(ids)} FROM ({steps_sql(side(0), left, narrow)})"

@@ -1,0 +1,76 @@
+"""The HTTP calls about topics: which there are, which are sources, and what one that is none could be."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import anyio
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Scope
+
+from turnout.errors import TurnoutError
+from turnout.plan.control import topic_field
+from turnout.plan.plan import parse_topic
+from turnout.serve import schemas
+from turnout.serve.parameters import OF_EXAMPLES, records_of
+from turnout.serve.read_api import Services
+from turnout.serve.responses import json_response
+from turnout.serve.routes import READING, Call
+from turnout.serve.threads import Threads
+
+# Kafka may be slow to fail; only these threads wait for that.
+_LISTING, _LISTING_SECONDS = 2, 15.0
+_LOOKING, _LOOKING_SECONDS = 2, 25.0
+_KAFKA = ("kafka_unreachable", "bad_config", "closed")
+
+
+@dataclass(frozen=True, slots=True)
+class ExampleApi:
+    """The calls, bound to their services; `_check_operator` refuses senders that may only look."""
+
+    _services: Services
+    _check_operator: Callable[[Scope], None]
+    _listing: Threads = field(default_factory=lambda: Threads(_LISTING, "topics"))
+    _looking: Threads = field(default_factory=lambda: Threads(_LOOKING, "examples"))
+
+    @Call("/api/topics", schemas.Topics, errors=(*READING, *_KAFKA))
+    async def list_topics(self, _: Request) -> Response:
+        """The names of topics to choose from, without Kafka's own (`__...`), and the topic of each source."""
+        with anyio.move_on_after(_LISTING_SECONDS):
+            names = await self._listing.run(self._services.orchestrator.topics)
+            status = await self._listing.run(self._services.orchestrator.status)
+            sources = {name: status.get(topic_field(name)) for name in self._services.sources}
+            topics = sorted(name for name in names if not name.startswith("__"))
+            return json_response({"topics": topics, "sources": sources})
+        raise _too_slow(f"Kafka did not list its topics within {_LISTING_SECONDS:g} s")
+
+    @Call(
+        "/api/topics/{topic}/example",
+        schemas.Example,
+        errors=(
+            *_KAFKA,
+            *("forbidden", "unknown_topic", "not_authorized", "bad_example"),
+            *("registry_unreachable", "registry_refused", "not_found"),
+        ),
+        parameters=OF_EXAMPLES,
+    )
+    async def read_example(self, request: Request) -> Response:
+        """Columns, a likely key and YAML for a topic, by its newest records; for operators."""
+        self._check_operator(request.scope)
+        topic, records = _topic(request.path_params["topic"]), records_of(request.query_params)
+        with anyio.move_on_after(_LOOKING_SECONDS):
+            found = await self._looking.run(lambda: self._services.orchestrator.example(topic, records))
+            return json_response(found)
+        raise _too_slow(f"the records of topic {topic!r} did not come within {_LOOKING_SECONDS:g} s")
+
+
+def _topic(name: str) -> str:
+    try:
+        return parse_topic(name)
+    except ValueError as error:
+        raise TurnoutError("bad_parameter", f"topic: {error}", "GET /api/topics lists the topics") from None
+
+
+def _too_slow(message: str) -> TurnoutError:
+    hint = "check that the brokers run; `turnout check` says what is wrong"
+    return TurnoutError("kafka_unreachable", message, hint)

@@ -1,0 +1,108 @@
+"""A chain over many rows: each of its steps by itself, as a join of two sides in parts that share no value, by files.
+
+What a step gave is the left side of the next: ids in a table of the store, which may go to disk. So no more is in
+memory than for any other view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+
+from turnout.plan.chains import Chain
+from turnout.plan.joins import KEY, quoted, right_id
+from turnout.plan.tables import SourceTable, ViewTable, joined_view
+from turnout.store.affected import hash_sql
+from turnout.store.chains import root_hash_sql
+from turnout.store.database import registered, scalar
+from turnout.store.view_files import Files, export_rows
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """How a join is done in parts: where their files are, how many there are of so many rows, and who runs the SQL."""
+
+    folder: Path
+    parts: Callable[[int], int]
+    run: Callable[[str, Sequence[Files]], Iterable[pa.Table]]
+
+
+def join_steps(
+    cursor: duckdb.DuckDBPyConnection,
+    view: ViewTable,
+    rows: Mapping[str, str],
+    near: Callable[[int], str] | None,
+    work: Work,
+) -> None:
+    """Put the ids of the view's rows into the table `_chain`; `rows` is a relation with hashes for each source.
+
+    `near` gives the condition of right rows that a step needs, where those are not all.
+    """
+    chain = view.chain
+    assert chain is not None
+    scalar(cursor, f"CREATE OR REPLACE TEMP TABLE _chain AS SELECT _id FROM {rows[view.left.source]}")
+    for number, (step, right) in enumerate(zip(chain.steps, view.rights, strict=True)):
+        kind = right.columns[step.right_on]
+        scalar(cursor, f"CREATE OR REPLACE TEMP TABLE _chain_left AS {_left_sql(view, chain, number, rows)}")
+        hashed = right.hash_name(step.right_on)
+        met = f"SELECT {quoted(step.right_on)} AS {quoted(KEY)}, _id, _ts, {hashed} AS _hash FROM {rows[right.source]}"
+        met = met if near is None else f"FROM ({met}) WHERE {near(number)}"
+        sides = [SourceTable(name, "", "", KEY, {KEY: kind}, latest=False, max_rows=None) for name in ("left", "right")]
+        join = joined_view("step", sides, step.join, step.duplicates)
+        size = scalar(cursor, f"SELECT (SELECT count(*) FROM _chain_left) + (SELECT count(*) FROM ({met}))")
+        below = work.folder / f"step_{number}"
+        below.mkdir()
+        sql, files = export_rows(cursor, join, {"left": "_chain_left", "right": f"({met})"}, below, work.parts(size))
+        columns = "_id BIGINT" if step.hides else "_id BIGINT, _right_id BIGINT"
+        cursor.execute(f"CREATE OR REPLACE TEMP TABLE _chain_found ({columns})")
+        for part in work.run(sql, files):
+            with registered(cursor, _found=part):
+                scalar(cursor, "INSERT INTO _chain_found BY NAME FROM _found")
+        own = "" if step.hides else f", f._right_id AS {right_id(number)}"
+        scalar(
+            cursor,
+            f"CREATE OR REPLACE TEMP TABLE _chain_next AS "
+            f"SELECT x.*{own} FROM _chain_found AS f LEFT JOIN _chain AS x ON x.rowid = f._id",
+        )
+        cursor.execute("DROP TABLE _chain")
+        cursor.execute("ALTER TABLE _chain_next RENAME TO _chain")
+    cursor.execute("DROP TABLE IF EXISTS _chain_left")
+    cursor.execute("DROP TABLE IF EXISTS _chain_found")
+
+
+def _left_sql(view: ViewTable, chain: Chain, number: int, rows: Mapping[str, str]) -> str:
+    """What each row of `_chain` is joined by in a step, under its place in that table."""
+    joined, values = "_chain AS x", []
+    for at, column in chain.origins[number]:
+        name = "_id" if at == 0 else right_id(at - 1)
+        joined += f" LEFT JOIN {rows[view.sources[at].source]} AS s{at} ON s{at}._id = x.{name}"
+        values.append(f"s{at}.{quoted(column)}")
+    kind = view.rights[number].columns[chain.steps[number].right_on].duckdb
+    value = f"coalesce({', '.join(values)}, NULL)" if values else f"CAST(NULL AS {kind})"
+    # Rows without a value match nothing, and are in any part.
+    hashed = f"CASE WHEN {quoted(KEY)} IS NULL THEN hash(_id) ELSE {hash_sql(quoted(KEY))} END"
+    found = f"SELECT {value} AS {quoted(KEY)}, x.rowid AS _id, CAST(0 AS BIGINT) AS _ts FROM {joined}"
+    return f"SELECT *, {hashed} AS _hash FROM ({found})"
+
+
+def chain_rows_sql(view: ViewTable, rows: Mapping[str, str]) -> str:
+    """The SQL of the view's rows, with `_hash`: those of the ids in `_chain`."""
+    chain = view.chain
+    assert chain is not None
+    shown = {name: f"l.{quoted(name)}" for name in view.left.columns}
+    ids, joined = ["_id"], f"_chain AS i LEFT JOIN {rows[view.left.source]} AS l ON l._id = i._id"
+    for number, (step, right) in enumerate(zip(chain.steps, view.rights, strict=True)):
+        if step.hides:
+            continue
+        ids.append(right_id(number))
+        joined += f" LEFT JOIN {rows[right.source]} AS r{number} ON r{number}._id = i.{right_id(number)}"
+        shown |= {name: f"r{number}.{quoted(column)}" for column, name in chain.names[number].items()}
+        if step.fills:
+            known = shown.get(step.left_on, "NULL")
+            shown[step.left_on] = f"coalesce({known}, r{number}.{quoted(step.right_on)})"
+    chosen = ", ".join([*(f"{value} AS {quoted(name)}" for name, value in shown.items()), *(f"i.{one}" for one in ids)])
+    return f"SELECT *, {root_hash_sql(chain)} AS _hash FROM (SELECT {chosen} FROM {joined})"
