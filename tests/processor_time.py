@@ -51,6 +51,11 @@ class Tree:
         self._looked += time.process_time() - began
         return total
 
+    def knows(self, pid: int) -> bool:
+        """Whether a process is there now, and one that is counted."""
+        self.seconds()
+        return pid in self._known
+
     def _of_descendants(self) -> float:
         running = {int(path.name): found for path in Path("/proc").glob("[0-9]*") if (found := _process(path))}
         children = defaultdict(list)

@@ -9,9 +9,10 @@ from typing import Any, cast
 import pytest
 
 from turnout.config import Settings
-from turnout.config.tables import first_plan
+from turnout.config.tables import first_plan, layout_of
 from turnout.errors import TurnoutError
 from turnout.plan.plan import Plan
+from turnout.plan.tables import Layout
 from turnout.swap.builder import Builder, Stopping
 
 
@@ -29,6 +30,9 @@ class Closed:
 
     def blamed(self) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext()
+
+    def layout(self, plan: Plan) -> Layout:
+        return layout_of(self.settings, plan)
 
     def samples(self, plan: Plan) -> list[Any]:
         raise TurnoutError(code="closed", message="closed", status=503)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -185,6 +186,11 @@ def test_plan_after_an_apply_keeps_what_messages_changed_unless_the_file_does() 
     views = {"final_ui": {**document["views"]["final_ui"], "join": "full"}}
     after = plan_after(plan, old, settings({"views": views, "start": {"timestamp": "2026-01-01T00:00:00Z"}}))
     assert dict(after.joins) == {"final_ui": Join.FULL} and after.start.kind == "timestamp"
+    # Of a store from before the history of files: it is held against the file of now.
+    assert dict(plan_after(replace(plan, topics={"users": "users2"}, joins={}), old, old).topics) == {
+        "users": "users2",
+        "accounts": "accounts",
+    }
     without = settings({"sources": {"users": document["sources"]["users"]}, "views": {}})
     assert dict(plan_after(plan, old, without).topics) == {"users": "users2"}
 

@@ -41,7 +41,7 @@ ELSEWHERE = {
     # Sinks: what is written, by what a topic folds to.
     "test_waiting.py": "store/outgoing",
     "live/test_sinks.py": "sink/failures sink/sink sink/status sink/topic_reader sink/topic_state sink/topic_writer "
-    "sink/values cli/sink_check",
+    "sink/values sink/avro_values store/outgoing cli/sink_check",
     # Parts that only a real Kafka, Spark or process can show.
     "live/test_formats.py": "decode/record_decoder",
     "live/test_catching_up.py": "kafka/end_watch",
@@ -72,6 +72,7 @@ ELSEWHERE = {
     "test_merging.py": "store/feed",
     "test_window_rows.py": "store/identity",
     "test_where.py": "store/query/values",
+    "test_waiting.py": "store/outgoing",
     "test_control_queue.py": "swap/health",
     "test_engine.py": "plan/retries",
     "test_patience.py": "testing",

@@ -195,6 +195,42 @@ def test_chains_over_any_columns_equal_a_plain_computation(spark: SparkSession, 
         case.course.play(fed, before, partial(compare, case, fed, Mirror(fed)))
 
 
+def sent(source: str, offset: int, /, key: str, **row: str) -> Sent:
+    """A record, or a tombstone where there is no row."""
+    return Sent(source, 0, offset, offset, key.encode(), json.dumps({"id": key} | row).encode() if row else None)
+
+
+@pytest.mark.parametrize(
+    ("first", "in_parts"), [(Join.INNER, False), (Join.ANTI, False), (Join.FULL, False), (Join.SEMI, True)]
+)
+def test_right_row_is_shown_alone_only_while_nothing_matches_it(
+    spark: SparkSession, tmp_path: Path, first: Join, in_parts: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever brings and takes what matches it: the left row itself, or a row that a step before it needs."""
+    records = [
+        sent("branches", 0, "b", z="1", w="1"),
+        sent("orders", 0, "o", x="1", y="1"),
+        sent("orders", 1, "p", x="1", y="2"),
+        sent("users", 0, "u", x="1", z="2"),
+        sent("branches", 1, "c", z="2", w="2"),
+        sent("orders", 2, "o", x="1", y="2"),
+        sent("users", 1, "u", x="2", z="1"),
+        sent("users", 2, "v", x="1", z="1"),
+        sent("orders", 3, "p"),
+        sent("users", 3, "v"),
+        sent("branches", 2, "b", z="2", w="2"),
+        sent("orders", 4, "o"),
+    ]
+    if in_parts:
+        monkeypatch.setattr("turnout.spark.writing.SMALL_BATCH", 0)
+    links = [Link("users", "x", "x", first, Duplicates.LATEST), Link("branches", "y", "z", Join.FULL, Duplicates.ALL)]
+    before = Offsets({(source, partition): 0 for source in COLUMNS for partition in range(2)})
+    course = Course(records, list(range(1, len(records))), {5}, caught_up_after=0)
+    case = Case(course, dict.fromkeys(COLUMNS, "latest"), dict.fromkeys(COLUMNS), links, in_parts, colliding=False)
+    fed = FedGeneration(spark, configured(case, tmp_path), tmp_path, before, before)
+    course.play(fed, before, partial(compare, case, fed, Mirror(fed)))
+
+
 @pytest.mark.parametrize("last", list(Join))
 def test_step_by_a_column_that_a_semi_join_took_away_matches_nothing(
     spark: SparkSession, tmp_path: Path, last: Join

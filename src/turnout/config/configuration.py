@@ -71,7 +71,8 @@ def _with_sinks(sections: dict[str, Any], now: Mapping[str, Any]) -> dict[str, A
     tables, shown = _tables(sections), _tables(now)
     sinks = {name: sink for name, sink in (sections.get("sinks") or {}).items() if sink["table"] not in shown}
     sinks |= {name: sink for name, sink in (now.get("sinks") or {}).items() if sink["table"] in tables}
-    return {**sections, "sinks": sinks}
+    others = {name: value for name, value in sections.items() if name != "sinks"}
+    return {**others, "sinks": sinks} if sinks else others
 
 
 def _tables(document: Mapping[str, Any]) -> set[str]:

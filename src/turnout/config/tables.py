@@ -1,6 +1,7 @@
 """What follows from a configuration: the first plan, the tables of a generation, where each topic starts."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from turnout.config.settings import Format, Settings, SourceSettings
@@ -23,17 +24,15 @@ def first_plan(settings: Settings) -> Plan:
 
 def plan_after(plan: Plan, old: Settings, new: Settings) -> Plan:
     """The plan of `new` after that of `old`: messages changed topics and joins, which stay unless the file changes."""
-    topics = {
-        name: plan.topics[name]
-        for name, source in new.sources.items()
-        if name in plan.topics and name in old.sources and old.sources[name].topic == source.topic
-    }
-    joins = {
-        name: plan.joins[name]
-        for name in new.joined_views
-        if name in plan.joins and name in old.views and old.views[name].join is new.views[name].join
-    }
-    return first_plan(new).with_(topics=topics, joins=joins, start=plan.start if old.start == new.start else None)
+    before, after = first_plan(old), first_plan(new)
+    topics = {name: topic for name, topic in plan.topics.items() if _same(name, before.topics, after.topics)}
+    joins = {name: join for name, join in plan.joins.items() if _same(name, before.joins, after.joins)}
+    start = plan.start if before.start == after.start else None
+    return after.with_(topics=topics, joins=joins, start=start)
+
+
+def _same(name: str, before: Mapping[str, str], after: Mapping[str, str]) -> bool:
+    return name in before and name in after and before[name] == after[name]
 
 
 def layout_of(settings: Settings, plan: Plan) -> Layout:

@@ -375,6 +375,6 @@ class Batch:
     def _move_quality(self, view: ViewTable) -> bool:
         cursor, schema = self._cursor, self._tables.schema
         if view.chain is not None:
-            return move_chain_quality(cursor, schema, view, self._changed(view))
+            return move_chain_quality(cursor, schema, view, self._changed(view), self._chains[view.table])
         sides = [self._keys.moved(source) for source in view.sources]
         return move_quality(cursor, schema, view, self._key_numbers(view), sides)

@@ -51,14 +51,20 @@ class ChainRows:
         self.closed: list[Hashes] = [_NO_HASHES for _ in chain.steps]
         """For each step the hashes of values whose roots are all among those that are worked out."""
         self._traced: list[Ids] = []
+        # Where the traced rows are, and what was looked up: rows by the hashes of a column.
+        self._places: list[Ids] = []
+        self._known: dict[tuple[int, str], tuple[Hashes, pa.Table]] = {}
         left = self._changed[0]
         self._came = left.came["_id"].to_numpy()
         self._gone = left.gone["_id"].to_numpy()
         from_step = [self._trace(number, self._touched(number)) for number in range(len(chain.steps))]
         if chain.outer:
             self._close(from_step)
-        self.traced = _distinct(np.concatenate([_NO_IDS, *self._traced]))
+        ids, first = np.unique(np.concatenate([_NO_IDS, *self._traced]), return_index=True)
+        stays = ~np.isin(ids, self._came)
+        self.traced = ids[stays]
         """The ids of left rows that were there and stay, and are worked out anew."""
+        self._traced_places = np.concatenate([_NO_IDS, *self._places])[first][stays]
 
     @property
     def touched(self) -> bool:
@@ -82,12 +88,12 @@ class ChainRows:
             rows = self._look_up(at, column, hashes)
             if at == 0:
                 found.append(rows["_id"].to_numpy())
+                self._traced.append(found[-1])
+                self._places.append(rows["_at"].to_numpy())
             else:
                 met = hashes_of(self._view.sources[at], rows, self._chain.steps[at - 1].right_on)
                 found.append(self._trace(at - 1, met))
-        ids = np.concatenate([_NO_IDS, *found])
-        self._traced.append(ids)
-        return ids
+        return np.concatenate([_NO_IDS, *found])
 
     def _close(self, from_step: Sequence[Ids]) -> None:
         """Close the values that changed rows meet, or met before, in right and full joins."""
@@ -166,14 +172,24 @@ class ChainRows:
         self._cursor.register(_VALUES, {"h": hashes})
         hashed = self._view.sources[at].hash_name(column)
         condition = f"{hashed} IN (SELECT h FROM {_VALUES})" if len(hashes) else "false"
-        return self._select(at, condition, most=most, every=every)
+        rows = self._select(at, condition, most=most, every=every)
+        if most is None or rows.num_rows <= most:
+            self._known[at, column] = hashes, rows
+        return rows
+
+    def known(self, at: int, column: str, hashes: Hashes) -> pa.Table | None:
+        """The rows of a side whose column has one of these hashes, and others, if they were looked up."""
+        known, rows = self._known.get((at, column), (_NO_HASHES, None))
+        return rows if np.isin(hashes, known).all() else None
 
     def _select(self, at: int, condition: str, *, most: int | None = None, every: bool = False) -> pa.Table:
         source = self._view.sources[at]
         table = self._table(source.table)
         shown = " AND _shown" if source.latest else ""
-        # Row ids first, by a scan of eight bytes a row.
-        rows = f"{table} WHERE rowid IN (SELECT rowid FROM {table} WHERE {condition}){shown}"
+        if not condition.startswith("rowid"):
+            # Row ids first, by a scan of eight bytes a row.
+            condition = f"rowid IN (SELECT rowid FROM {table} WHERE {condition})"
+        rows = f"{table} WHERE {condition}{shown}"
         return self._cursor.execute(
             f"SELECT {_columns(source, None if every else self._chain.used[at])} FROM {rows}"
             + ("" if most is None else f" LIMIT {most + 1}")
@@ -186,15 +202,16 @@ class ChainRows:
             return None
         left = came
         if len(self.traced) or came.num_rows == 0:
-            self._cursor.register(_IDS, {"_id": np.setdiff1d(self.traced, self._came)})
-            stored = self._select(0, f"_id IN (SELECT _id FROM {_IDS})", every=True)
+            self._cursor.register(_IDS, {"_at": self._traced_places})
+            stored = self._select(0, f"rowid IN (SELECT _at FROM {_IDS})", every=True)
             left = pa.concat_tables([stored, came.select(stored.column_names).cast(stored.schema)])
         found = [left]
         for number, step in enumerate(self._chain.steps):
             wanted = [
                 hashes_of(self._view.sources[at], found[at], column) for at, column in self._chain.origins[number]
             ]
-            wanted += [self.closed[number]] if step.outer else []
+            # With what changed, which join quality asks for.
+            wanted += [self.closed[number] if step.outer else self._touched(number)]
             rows = self._look_up(number + 1, step.right_on, _union(wanted), most=most, every=True)
             if most is not None and sum(table.num_rows for table in found) + rows.num_rows > most:
                 return None
@@ -220,7 +237,7 @@ class ChainRows:
         """The conditions of rows of the view that others take the place of."""
         table = self._table(self._view.table)
         found = []
-        ids = np.concatenate([self._gone, np.setdiff1d(self.traced, self._came)])
+        ids = np.concatenate([self._gone, self.traced])
         if len(ids):
             self._cursor.register(_IDS, {"_id": ids})
             found.append(f"rowid IN (SELECT rowid FROM {table} WHERE _id IN (SELECT _id FROM {_IDS}))")
@@ -247,7 +264,7 @@ def _columns(source: SourceTable, used: Sequence[str] | None) -> str:
     """Of a SELECT: all columns of a source with the hidden ones that are needed, or only some and their hashes."""
     if used is None:
         return columns_of(source, "_id", "_ts", *hash_names(source))
-    return ", ".join(dict.fromkeys(["_id", *map(quoted, used), *(source.hash_name(column) for column in used)]))
+    return ", ".join(["_id", "rowid AS _at", *map(quoted, used), *(source.hash_name(column) for column in used)])
 
 
 def hashes_of(source: SourceTable, rows: pa.Table, column: str) -> Hashes:
@@ -261,10 +278,6 @@ def hashes_of(source: SourceTable, rows: pa.Table, column: str) -> Hashes:
 
 def _union(hashes: Sequence[Hashes]) -> Hashes:
     return np.unique(np.concatenate([_NO_HASHES, *hashes]))
-
-
-def _distinct(ids: Ids) -> Ids:
-    return np.unique(ids)
 
 
 def whole_relations(view: ViewTable, table: Callable[[str], str]) -> dict[str, str]:

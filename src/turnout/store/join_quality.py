@@ -17,7 +17,7 @@ import pyarrow as pa
 from turnout.plan.joins import quoted
 from turnout.plan.tables import SourceTable, ViewTable
 from turnout.store.affected import Changed, Mask, Moved, shown_sql
-from turnout.store.chains import hashes_of
+from turnout.store.chains import ChainRows, hashes_of
 
 _COLUMNS = ("leftRows", "rightRows", "matched", "unmatchedLeft", "unmatchedRight", "duplicateRightKeys", "nullKeys")
 
@@ -96,7 +96,7 @@ def _move(cursor: duckdb.DuckDBPyConnection, schema: str, name: str, change: Num
 
 
 def move_chain_quality(
-    cursor: duckdb.DuckDBPyConnection, schema: str, view: ViewTable, changed: Mapping[str, Changed]
+    cursor: duckdb.DuckDBPyConnection, schema: str, view: ViewTable, changed: Mapping[str, Changed], chain: ChainRows
 ) -> bool:
     """Move the rows of a chain by what a batch changed; whether it did. Its source rows are stored already."""
     moved = False
@@ -108,15 +108,20 @@ def move_chain_quality(
         ]
         if not any(changed[source.source].gone.num_rows + changed[source.source].came.num_rows for source, _ in sides):
             continue
-        cursor.register("_touched", {"h": np.unique(np.concatenate(touched))})
+        hashes = np.unique(np.concatenate(touched))
         keys, before, after = [], [], []
         for source, column in sides:
-            table = f"{schema}.{quoted(source.table)}"
-            near = f"{source.hash_name(column)} IN (SELECT h FROM _touched)"
-            there = cursor.execute(
-                f"SELECT {quoted(column)} AS key, count(*) AS n FROM ({shown_sql(source, table)}) "
-                f"WHERE {near} GROUP BY ALL"
-            ).to_arrow_table()
+            known = chain.known(view.sources.index(source), column, hashes)
+            if known is not None:
+                there = pa.table({"key": known[column], "n": np.ones(known.num_rows, np.int64)})
+            else:
+                cursor.register("_touched", {"h": hashes})
+                table = f"{schema}.{quoted(source.table)}"
+                near = f"{source.hash_name(column)} IN (SELECT h FROM _touched)"
+                there = cursor.execute(
+                    f"SELECT {quoted(column)} AS key, count(*) AS n FROM ({shown_sql(source, table)}) "
+                    f"WHERE {near} GROUP BY ALL"
+                ).to_arrow_table()
             came, gone = changed[source.source].came[column], changed[source.source].gone[column]
             kind = there["key"].type
             chunks = [chunk for some in (there["key"], came, gone) for chunk in some.cast(kind).chunks]
