@@ -72,7 +72,6 @@ ELSEWHERE = {
     "test_merging.py": "store/feed",
     "test_window_rows.py": "store/identity",
     "test_where.py": "store/query/values",
-    "test_waiting.py": "store/outgoing",
     "test_control_queue.py": "swap/health",
     "test_engine.py": "plan/retries",
     "test_patience.py": "testing",
