@@ -39,6 +39,7 @@ ELSEWHERE = {
     "test_decode_formats.py": "decode/avro decode/protobuf decode/shape",
     "test_decoder.py": "decode/columns decode/exact_reader",
     # Sinks: what is written, by what a topic folds to.
+    "test_waiting.py": "store/outgoing",
     "live/test_sinks.py": "sink/failures sink/sink sink/status sink/topic_reader sink/topic_state sink/topic_writer "
     "sink/values sink/avro_values store/outgoing cli/sink_check",
     # Parts that only a real Kafka, Spark or process can show.
@@ -71,7 +72,6 @@ ELSEWHERE = {
     "test_merging.py": "store/feed",
     "test_window_rows.py": "store/identity",
     "test_where.py": "store/query/values",
-    "test_waiting.py": "store/outgoing",
     "test_control_queue.py": "swap/health",
     "test_engine.py": "plan/retries",
     "test_patience.py": "testing",
