@@ -30,9 +30,6 @@ os.environ.setdefault("PYTEST_TIMEOUT", f"{4 * patience():.0f}")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Spark starts a JVM only to put its own command together: half a second of compiling for nothing.
-os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-
 # How long an example takes says more of the machine and of what else runs on it than of what is tested.
 settings.register_profile("turnout", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("turnout")

@@ -17,7 +17,7 @@ from lengths import KEPT_EXAMPLES, MERGES
 from turnout.config import Settings
 from turnout.store.database import Database
 from turnout.store.feed import Commit, Delta, Wanted
-from turnout.store.query import summary_read
+from turnout.store.query import summary_merge, summary_read, summary_sql
 from turnout.store.query.summary import Summary, parse_by, parse_order, parse_values
 from turnout.store.query.summary_read import (
     Advanced,
@@ -28,6 +28,7 @@ from turnout.store.query.summary_read import (
     read_groups,
     read_summary,
 )
+from turnout.store.query.summary_sql import MOST_KEPT
 from turnout.store.query.where import parse_terms
 
 TABLE = "users_ui"
@@ -175,23 +176,26 @@ SUMMARIES = st.builds(
 )
 
 
-@given(BATCHES, BATCHES, st.lists(SUMMARIES, min_size=1, max_size=5), st.booleans())
+@given(BATCHES, BATCHES, st.lists(SUMMARIES, min_size=1, max_size=5), st.booleans(), st.sampled_from([1, 2, MOST_KEPT]))
 @settings(max_examples=KEPT_EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 def test_kept_summaries_are_what_is_read(
-    filling: Filling, before: list[Any], batches: list[Any], asked: list[Summary], together: bool
+    filling: Filling, before: list[Any], batches: list[Any], asked: list[Summary], together: bool, most_kept: int
 ) -> None:
-    filling.swap(users=[record for batch in before for record in batch])
-    keepings = [Keeping(filling, one) for one in asked]
-    try:
-        for batch in batches:
-            filling.batch(users=batch)
-            if not together or batch is batches[-1]:
-                advance(keepings)
-                for keeping in keepings:
-                    keeping.compare()
-    finally:
-        for keeping in keepings:
-            keeping.close()
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (summary_sql, summary_merge):
+            patch.setattr(module, "MOST_KEPT", most_kept)
+        filling.swap(users=[record for batch in before for record in batch])
+        keepings = [Keeping(filling, one) for one in asked]
+        try:
+            for batch in batches:
+                filling.batch(users=batch)
+                if not together or batch is batches[-1]:
+                    advance(keepings)
+                    for keeping in keepings:
+                        keeping.compare()
+        finally:
+            for keeping in keepings:
+                keeping.close()
 
 
 def test_a_sum_that_does_not_fit_is_only_its_own_fault(filling: Filling) -> None:
@@ -237,14 +241,15 @@ def test_changes_are_merged_and_the_table_is_not_read(filling: Filling) -> None:
     keeping.close()
 
 
-def test_the_greatest_value_is_looked_up_again_when_its_last_row_goes(filling: Filling) -> None:
-    filling.swap(users=[row(1, age=9), row(2, age=9), row(3, age=5)])
+def test_the_greatest_value_is_looked_up_again_when_all_known_ones_went(filling: Filling) -> None:
+    filling.swap(users=[row(number, age=100 - number // 2) for number in range(MOST_KEPT + 2)])
     keeping = Keeping(filling, summary(values="max(age),count"))
-    for key, reads in ((1, 1), (2, 2)):
-        filling.batch(users=[row(key, age=1)])
+    for number in range(MOST_KEPT):
+        assert keeping.read == 1
+        filling.batch(users=[row(number, age=1)])
         keeping.advance()
         keeping.compare()
-        assert keeping.read == reads
+    assert keeping.read == 2
     keeping.close()
 
 

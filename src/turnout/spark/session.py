@@ -156,7 +156,8 @@ def start_session(settings: SparkSettings, work: Path, on_java: Callable[[Java],
     ours = java_options(os.cpu_count() or 1)
     options = f"{ours} -XX:ErrorFile={work / CRASH_FILE} -Dlog4j2.configurationFile=file:{log4j}"
     options += f" -Djava.io.tmpdir={temporary}"
-    os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:-UsePerfData")
+    # Of the JVM that only puts together the command of the other one.
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:-UsePerfData -XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
     archive = use(archive_file(jars))
     checkpoints = {} if is_url(settings.shared_dir or "") else _CHECKPOINTS_BY_PATH
     chosen = {**_SETTINGS, **checkpoints, **_REDACTED} | {

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from turnout.store.query.summary_sql import ROWS, Statement, named, ordered
+from turnout.store.query.summary_sql import MOST_KEPT, ROWS, SIGN, End, Statement, named, ordered
 
 NUMBER = "_number"
 """Tells groups of several summaries apart."""
@@ -21,7 +20,8 @@ class Merge:
         self._statements = statements
         self.names: dict[str, None] = {}
         for one in statements:
-            self.names.update(dict.fromkeys([*one.groups, *one.parts, *one.ends.values()]))
+            self.names.update(dict.fromkeys([*one.groups, *one.parts]))
+            self.names.update(dict.fromkeys(name for end in one.ends for name in (end.values, end.bound)))
         texts = dict.fromkeys(text for one in statements for text in one.shown)
         self.shown = {text: f"c{number}" for number, text in enumerate(texts)}
 
@@ -30,36 +30,72 @@ class Merge:
 
         `cells` are the columns of `changed` that have the SQL of rows.
         """
-        rows = [f"SELECT {', '.join([NUMBER, *self.names])} FROM {kept}"]
+        rows = [f"SELECT {', '.join([NUMBER, f'0 AS {SIGN}', *self.names])} FROM {kept}"]
         for number, one in enumerate(self._statements):
             made = {name: cells[text] for name, text in one.of_row.items()}
-            columns = [f"{number}", *(made.get(name, "NULL") for name in self.names)]
+            columns = [f"{number}", SIGN, *(made.get(name, "NULL") for name in self.names)]
             rows.append(f"SELECT {', '.join(columns)} FROM {changed} WHERE {one.where}")
         parameters = [value for one in self._statements for value in one.parameters]
-        return f"WITH r AS MATERIALIZED ({' UNION ALL '.join(rows)}) {self._merged()}", parameters
+        return self._shown(f"({' UNION ALL '.join(rows)})"), parameters
 
-    def _merged(self) -> str:
-        groups, parts, ends = self._all("groups"), self._all("parts"), self._all("ends")
-        names = [NUMBER, *groups]
-        made = [
-            f"any_value(m{name}) AS {name}" if part.is_end else f"CAST(sum({name}) AS {part.kind}) AS {name}"
-            for name, part in parts.items()
-        ]
-        made += [f"CAST(sum({k}) FILTER ({p} = m{p}) AS BIGINT) AS {k}" for p, k in ends.items()]
-        tops = [f"{parts[p].merge}({p}) FILTER ({k} > 0) AS m{p}" for p, k in ends.items()]
-        same = " AND ".join(f"r.{name} IS NOT DISTINCT FROM e.{name}" for name in names)
-        joined = f"r JOIN (SELECT {', '.join([*names, *tops])} FROM r GROUP BY ALL) e ON {same}" if ends else "r"
-        chosen = ", ".join([*(f"r.{name}" for name in names), *made])
+    def _shown(self, rows: str) -> str:
+        parts = {name: part for one in self._statements for name, part in one.parts.items()}
+        ends = dict.fromkeys(end for one in self._statements for end in one.ends)
+        groups = dict.fromkeys(name for one in self._statements for name in one.groups)
+        made = [NUMBER, *groups]
+        made += [f"CAST(sum({name}) AS {part.kind}) AS {name}" for name, part in parts.items() if not part.is_end]
         # A group without rows is none, but where there is only one.
         single = ["-1", *(f"{number}" for number, one in enumerate(self._statements) if not one.groups)]
-        some = f"HAVING sum({ROWS}) > 0 OR r.{NUMBER} IN ({', '.join(single)})"
+        some = f"HAVING sum({ROWS}) > 0 OR {NUMBER} IN ({', '.join(single)})"
+        text = f"SELECT {', '.join([*made, *map(_gathered, ends)])} FROM {rows} GROUP BY ALL {some}"
+        for step in (_pooled, _near, _left, _kept) if ends else ():
+            text = f"SELECT {', '.join(['*', *map(step, ends)])} FROM ({text})"
         order = ", ".join(filter(None, [NUMBER, ordered(_common_order(self._statements), self.shown)]))
-        return (
-            f"SELECT *, {named(self.shown)} FROM (SELECT {chosen} FROM {joined} GROUP BY ALL {some}) ORDER BY {order}"
-        )
+        return f"SELECT *, {named(self.shown)} FROM ({text}) ORDER BY {order}"
 
-    def _all(self, field: str) -> dict[str, Any]:
-        return {name: value for one in self._statements for name, value in getattr(one, field).items()}
+
+def _gathered(end: End) -> str:
+    """Of a group: what was kept of an end, and the values next to it of rows that came and rows that went."""
+    near = f"{end.function}({end.part}, {MOST_KEPT}) FILTER"
+    return (
+        f"any_value({end.values}) AS old_{end.values}, any_value({end.bound}) AS old_{end.bound}, "
+        f"{near} ({SIGN} > 0) AS came_{end.values}, {near} ({SIGN} < 0) AS went_{end.values}"
+    )
+
+
+def _pooled(end: End) -> str:
+    """All known values; none is missing up to the nearest bound of the three lists they are from."""
+    nearest, direction = ("greatest", "DESC") if end.function == "max" else ("least", "ASC")
+    values = end.values
+    return (
+        f"list_sort(list_concat(old_{values}, came_{values}), '{direction}') AS all_{values}, "
+        f"{nearest}(old_{end.bound}, came_{values}[{MOST_KEPT}], went_{values}[{MOST_KEPT}]) AS new_{end.bound}"
+    )
+
+
+def _near(end: End) -> str:
+    """Those of them up to the bound, and those that went."""
+    within = f"lambda v: new_{end.bound} IS NULL OR v {'>=' if end.function == 'max' else '<='} new_{end.bound}"
+    lists = (f"list_filter({which}_{end.values}, {within}) AS near_{which}_{end.values}" for which in ("all", "went"))
+    return ", ".join(lists)
+
+
+def _left(end: End) -> str:
+    """Without those that went: of equal values as many as went. Mostly none did, and the lists are as they are."""
+    known, went = f"near_all_{end.values}", f"near_went_{end.values}"
+    before = f"len(list_filter({known}[1:i - 1], lambda w: w = v))"
+    left = f"list_filter({known}, lambda v, i: {before} >= len(list_filter({went}, lambda w: w = v)))"
+    return f"CASE WHEN len({went}) > 0 THEN {left} ELSE {known} END AS left_{end.values}"
+
+
+def _kept(end: End) -> str:
+    """What is kept of an end; it is lost where all values went that were known, and there may be others."""
+    left = f"left_{end.values}"
+    bound = f"CASE WHEN len({left}) > {MOST_KEPT} THEN {left}[{MOST_KEPT}] ELSE new_{end.bound} END"
+    return (
+        f"{left}[1] AS {end.part}, {left}[1:{MOST_KEPT}] AS {end.values}, {bound} AS {end.bound}, "
+        f"coalesce(len({left}), 0) = 0 AND new_{end.bound} IS NOT NULL AS {end.lost}"
+    )
 
 
 def merged_together(statements: Sequence[Statement]) -> list[list[int]]:

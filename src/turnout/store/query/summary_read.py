@@ -55,7 +55,8 @@ class KeptGroups:
 
     def advanced(self, merged: pa.Table, shown: Mapping[str, str], steps: int) -> Advanced | None:
         """With groups as `Merge` answers them, so many versions later; None where they are not sure."""
-        if merged.num_rows > MAX_KEPT_GROUPS or not _is_sure(self.statement, merged):
+        lost = any(pc.any(merged[end.lost]).as_py() for end in self.statement.ends)
+        if lost or merged.num_rows > MAX_KEPT_GROUPS or not _is_sure(self.statement, merged):
             return None
         generation, version = self.position
         groups = merged.select(self.groups.column_names)
@@ -181,11 +182,8 @@ def _numbered(groups: pa.Table, number: int) -> pa.Table:
 
 
 def _is_sure(statement: Statement, groups: pa.Table) -> bool:
-    """Whether all parts are known: each end still has a row, and all values were added exactly."""
-    # Null: there is no value.
-    least = (pc.min(groups[name]).as_py() for name in statement.ends.values())
-    unsure = (pc.max(groups[name]).as_py() for name in statement.unsure)
-    return all(count is None or count > 0 for count in least) and not any(unsure)
+    """Whether all values were added exactly."""
+    return not any(pc.max(groups[name]).as_py() for name in statement.unsure)
 
 
 def _result(

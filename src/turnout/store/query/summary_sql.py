@@ -1,7 +1,7 @@
 """The SQL of a summary: the parts of each group, and what is shown of them.
 
-A *part* is a number of a group that rows can be added to and taken from: how many rows, a sum, the greatest value and
-how many have it. What is shown (`avg`) is calculated of parts, so a summary that is read and one that is kept up to
+A *part* is a number of a group that rows can be added to and taken from: how many rows, a sum, the greatest value with
+those that are next. What is shown (`avg`) is calculated of parts, so a summary that is read and one that is kept up to
 date by changed rows (`summary_read.py`) are one calculation. Sums of doubles are exact, so they do not depend on the
 order of the rows.
 """
@@ -26,8 +26,8 @@ TOTAL = "_total"
 SIGN = "_sign"
 """1 in rows that came, -1 in rows that went."""
 
-MOST_COUNTED = 100
-"""How many rows with the greatest value are counted when a table is read: as many may go until it is read again."""
+MOST_KEPT = 10
+"""How many values at each end of a group are kept: as many may go until the table is read again."""
 
 _INT64 = ColumnType.parse("int64")
 _DOUBLE = ColumnType.parse("double")
@@ -51,6 +51,29 @@ class Part:
     def is_end(self) -> bool:
         """Whether it is the value at an end, which is lost when its last row goes."""
         return self.merge in ("min", "max")
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The greatest or the least value of a group (`function` says which), kept with those that are next."""
+
+    part: str
+    function: str
+
+    @property
+    def values(self) -> str:
+        """The column that has them, from the end on; a value that several rows have is there as often."""
+        return f"k{self.part[1:]}"
+
+    @property
+    def bound(self) -> str:
+        """The column that has the last value up to which none is missing; null: none is missing at all."""
+        return f"t{self.part[1:]}"
+
+    @property
+    def lost(self) -> str:
+        """The column that says whether it is not known any more."""
+        return f"l{self.part[1:]}"
 
 
 _ROWS = Part("count(*)", "1")
@@ -82,22 +105,19 @@ class Statement:
     """Parts that count values which cannot be added exactly."""
 
     @property
-    def ends(self) -> dict[str, str]:
-        """The values at an end, and the names of how many rows have them."""
-        return {name: f"k{name[1:]}" for name, part in self.parts.items() if part.is_end}
+    def ends(self) -> tuple[End, ...]:
+        return tuple(End(name, part.merge) for name, part in self.parts.items() if part.is_end)
 
     def read(self, source: str) -> str:
         """All groups with their parts; parameters: `parameters`."""
         return self._grouped([*self._names(), *self._read_parts()], f"{source} WHERE {self.where}")
 
     def read_kept(self, source: str) -> str:
-        """The same, to be kept: also how many rows have the value at each end, not more than were counted."""
-        tops = [f"{self.parts[p].merge}({self.parts[p].row}, {MOST_COUNTED}) AS {k}" for p, k in self.ends.items()]
+        """The same, to be kept: with the values at each end."""
+        tops = [f"{end.function}({self.parts[end.part].row}, {MOST_KEPT}) AS {end.values}" for end in self.ends]
         groups = self._grouped([*self._names(), *self._read_parts(), *tops], f"{source} WHERE {self.where}")
-        counted = [
-            f"CAST(nullif(len(list_filter({k}, lambda v: v = {p})), 0) AS BIGINT) AS {k}" for p, k in self.ends.items()
-        ]
-        return f"SELECT * REPLACE ({', '.join(counted)}) FROM ({groups})" if counted else groups
+        bounds = [f"{end.values}[{MOST_KEPT}] AS {end.bound}" for end in self.ends]
+        return f"SELECT {', '.join(['*', *bounds])} FROM ({groups})"
 
     def show(self, groups: str) -> str:
         """What is shown of `groups`, in order, each with the number of all."""
@@ -109,15 +129,14 @@ class Statement:
 
     @property
     def of_row(self) -> dict[str, str]:
-        """A row that came or went as a group of its own: the names of groups, parts and counts, and their SQL."""
+        """A row that came or went as a group of its own: the names of groups and parts, and their SQL."""
         made = dict(self.groups)
         for name, part in self.parts.items():
             signed = (
                 f"CASE WHEN {SIGN} > 0 THEN CAST({part.row} AS {part.kind}) ELSE -CAST({part.row} AS {part.kind}) END"
             )
             made[name] = part.row if part.is_end else signed
-        counts = {k: f"CASE WHEN {self.parts[p].row} IS NOT NULL THEN {SIGN} END" for p, k in self.ends.items()}
-        return made | counts
+        return made
 
     def _names(self) -> list[str]:
         return [f"{text} AS {name}" for name, text in self.groups.items()]
