@@ -223,6 +223,9 @@ def _summaries(results: Results) -> Iterator[Row]:
     name = f"{count} summaries over {results['rows']:,} rows, {changes:,} changes/s"
     pushed = f"{some['p50_ms']:,.0f} ms, p99 {some['p99_ms']:,.0f} ms"
     yield Row(f"{name}, push", pushed, "", "", "p99 under 1,000 ms", some["p99_ms"] < 1_000)
+    yield Row(
+        f"{name}, all opened at once", f"{some['first_answers_ms'] / 1000:.1f} s until the last has its first answer"
+    )
     yield Row(f"{name}, each again after", f"{some['between_p50_ms']:,.0f} ms, p99 {some['between_p99_ms']:,.0f} ms")
     beside = f"{some['window_p50_ms']:,.0f} ms, p99 {some['window_p99_ms']:,.0f} ms"
     alone = f"itself without them {without['window_p50_ms']:,.0f} ms, p99 {without['window_p99_ms']:,.0f} ms"

@@ -1,7 +1,8 @@
 """Summaries: fifty viewers, each with one of its own, over a large table that changes all the time.
 
 A record carries the moment it was produced in its `balance`, so the largest `max(balance)` of a summary is the moment
-of its newest record: its age at arrival is the time from produce to push. A window beside them shows what they cost the
+of its newest record: its age at arrival is the time from produce to push. All have had their first answer before ages
+count; how long that took is told by itself. A window beside them shows what they cost the
 batches: its age without them and with them.
 """
 
@@ -10,6 +11,8 @@ from __future__ import annotations
 import asyncio
 import statistics
 import time
+from dataclasses import dataclass, field
+from math import inf
 from multiprocessing import get_context
 from multiprocessing.queues import Queue
 from typing import Any
@@ -23,6 +26,9 @@ from turnout_side import TurnoutSide, running
 from viewers import CHANGES_A_SECOND, WARM_UP_SECONDS, Load, cpu_seconds
 
 VIEWERS = 50
+FIRST_SECONDS = 120.0
+"""How long all may take to have their first answer: each is a read of the whole table."""
+
 _WINDOW = {"type": "window", "id": "w", "table": "final_ui", "columns": "balance", "sort": "-balance", "limit": 1}
 
 Seen = dict[str, list[float]]
@@ -52,6 +58,7 @@ def _measure(side: TurnoutSide, viewers: int, seconds: float) -> dict[str, float
     process = context.Process(target=_view, args=(side.live, viewers, seconds, answers))
     server = psutil.Process(side.pid)
     process.start()
+    first = answers.get(timeout=FIRST_SECONDS)["first"]
     time.sleep(WARM_UP_SECONDS)
     before, started = cpu_seconds(server), time.monotonic()
     seen = answers.get(timeout=seconds + 60)
@@ -67,6 +74,7 @@ def _measure(side: TurnoutSide, viewers: int, seconds: float) -> dict[str, float
         "window_p99_ms": _part(seen["window"], 99),
         "messages_per_second": len(seen["summary"]) / seconds,
         "server_cores": used / lasted,
+        "first_answers_ms": max(first),
     }
 
 
@@ -76,35 +84,63 @@ def _part(values: list[float], percent: int) -> float:
 
 def _view(address: str, viewers: int, seconds: float, answers: Queue[Seen]) -> None:
     """In a process of its own, so that reading does not slow serving."""
-    answers.put(asyncio.run(_view_all(address, viewers, seconds)))
+    answers.put(asyncio.run(_view_all(address, viewers, seconds, answers)))
 
 
-async def _view_all(address: str, viewers: int, seconds: float) -> Seen:
-    seen: Seen = {"summary": [], "window": [], "between": []}
-    end = time.monotonic() + WARM_UP_SECONDS + seconds
+@dataclass(slots=True)
+class Viewing:
+    """What all viewers note. Ages count from some seconds after the first answer of the last of them."""
+
+    seconds: float
+    waiting: int
+    begin: float = inf
+    seen: Seen = field(default_factory=lambda: {"summary": [], "window": [], "between": []})
+    first: list[float] = field(default_factory=list)
+
+    @property
+    def left(self) -> float:
+        return FIRST_SECONDS if self.waiting else self.begin + self.seconds - time.monotonic()
+
+    def answered(self, began: float) -> None:
+        """One more has its first answer."""
+        self.first.append((time.monotonic() - began) * 1000)
+        self.waiting -= 1
+        if not self.waiting:
+            self.begin = time.monotonic() + WARM_UP_SECONDS
+
+
+async def _view_all(address: str, viewers: int, seconds: float, answers: Queue[Seen]) -> Seen:
+    viewing = Viewing(seconds, viewers + 1)
     async with asyncio.TaskGroup() as group:
-        group.create_task(_view_one(address, _WINDOW, end, end - seconds, seen))
-        for number in range(viewers):
-            group.create_task(_view_one(address, _summary(number), end, end - seconds, seen))
-    return seen
+        for asked in (_WINDOW, *map(_summary, range(viewers))):
+            group.create_task(_view_one(address, asked, viewing, answers))
+    return viewing.seen
 
 
-async def _view_one(address: str, asked: dict[str, Any], end: float, begin: float, seen: Seen) -> None:
+async def _view_one(address: str, asked: dict[str, Any], viewing: Viewing, answers: Queue[Seen]) -> None:
     last: float | None = None
+    began, answered = time.monotonic(), False
     async with connect(address, max_size=None, compression=None) as socket:
         await socket.send(orjson.dumps(asked).decode())
-        while (left := end - time.monotonic()) > 0:
+        while (left := viewing.left) > 0:
             try:
                 message = orjson.loads(await asyncio.wait_for(socket.recv(), left))
             except TimeoutError:
                 return
             now = time.monotonic()
             newest = _newest(message)
-            if newest is None or now < begin:
+            if newest is None:
                 continue
-            seen[asked["type"]].append(time.time() * 1000 - newest)
+            if not answered:
+                answered = True
+                viewing.answered(began)
+                if not viewing.waiting:
+                    answers.put({"first": viewing.first})
+            if now < viewing.begin:
+                continue
+            viewing.seen[asked["type"]].append(time.time() * 1000 - newest)
             if asked["type"] == "summary":
-                seen["between"] += [] if last is None else [(now - last) * 1000]
+                viewing.seen["between"] += [] if last is None else [(now - last) * 1000]
                 last = now
 
 
