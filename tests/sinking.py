@@ -60,8 +60,10 @@ def shown(database: Database) -> tuple[tuple[int, int], list[dict[str, Any]]]:
 
 
 def take_up(filling: Filling, database: Database) -> None:
-    """Go on with the published generation."""
+    """Go on with the published generation, as a start does: what was being built goes."""
     filling._number = shown(database)[0][0]
+    with database.write() as cursor:
+        cursor.execute(f"DROP SCHEMA IF EXISTS g{filling._number + 1} CASCADE")
     filling.tables = filling._tables(Join.LEFT)
     filling._batch = filling.tables.progress().batch_id
     with database.read() as cursor:  # further places than any that was used
