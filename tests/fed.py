@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -77,6 +77,16 @@ class Course:
             built = built or end.reached(fed.target)
             compare(seen, views=built)
         fed.database.close()
+
+
+def places(draw: st.DrawFn, sources: Collection[str]) -> Iterator[tuple[str, int, int]]:
+    """Where up to 24 records are: source, partition and offset."""
+    ends: dict[tuple[str, int], int] = {}
+    for _ in range(draw(st.integers(0, 24))):
+        source, partition = draw(st.sampled_from(list(sources))), draw(st.integers(0, 1))
+        offset = ends.get((source, partition), 0)
+        ends[source, partition] = offset + 1
+        yield source, partition, offset
 
 
 @st.composite

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import oracle
-from fed import Course, FedGeneration, courses
+from fed import Course, FedGeneration, courses, places
 from lengths import CHAINS_EXAMPLES
 from oracle import Kept, Link, Sent
 from orchestrated import orchestrated
@@ -56,12 +56,8 @@ class Case:
 
 @st.composite
 def records(draw: st.DrawFn) -> list[Sent]:
-    ends: dict[tuple[str, int], int] = {}
     found = []
-    for _ in range(draw(st.integers(0, 24))):
-        source, partition = draw(st.sampled_from(list(COLUMNS))), draw(st.integers(0, 1))
-        offset = ends.get((source, partition), 0)
-        ends[source, partition] = offset + 1
+    for source, partition, offset in places(draw, COLUMNS):
         row = {column: draw(values) for column in COLUMNS[source]}
         value = None if draw(st.integers(0, 7)) == 0 else json.dumps(row).encode()
         key = row["id"].encode() if row["id"] else None

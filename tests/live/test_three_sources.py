@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import oracle
-from fed import Course, FedGeneration, courses
+from fed import Course, FedGeneration, courses, places
 from lengths import VIEWS_EXAMPLES
 from oracle import Kept, Row, Sent
 from turnout.config import Settings, parse
@@ -68,12 +68,8 @@ class Case:
 
 @st.composite
 def records(draw: st.DrawFn) -> list[Sent]:
-    ends: dict[tuple[str, int], int] = {}
     found = []
-    for _ in range(draw(st.integers(0, 24))):
-        source, partition = draw(st.sampled_from(list(COLUMNS))), draw(st.integers(0, 1))
-        offset = ends.get((source, partition), 0)
-        ends[source, partition] = offset + 1
+    for source, partition, offset in places(draw, COLUMNS):
         key = draw(st.sampled_from(["1", "2", "3", None]))
         fields: dict[str, Any] = {"userId": key, "name": draw(names), "kind": draw(names)}
         fields["spent"] = draw(st.one_of(st.none(), st.integers(-3, 3)))
