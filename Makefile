@@ -59,7 +59,7 @@ $(STAMP): requirements.lock pyproject.toml
 
 # Without the archive everything works, and each start takes some seconds more.
 $(PREPARED): src/turnout/java/jars.lock $(STAMP) | java
-	$(call step,Jars and an archive of Spark's classes,$(BIN)/turnout prepare || true)
+	$(call step,Jars and archives of their classes,$(BIN)/turnout prepare || true)
 	@touch $(PREPARED)
 
 # As with pip: the lock's hashes decide. ~/.npmrc may say where packages come from.

@@ -33,7 +33,7 @@ class BorrowedBroker(EmbeddedBroker):
     def launch(self) -> None:
         raise RuntimeError("the broker that all tests share is not started by one: take an EmbeddedBroker of your own")
 
-    def stop(self) -> None:
+    def stop(self, timeout_seconds: float = 0) -> None:
         raise RuntimeError("the broker that all tests share is not stopped by one: take an EmbeddedBroker of your own")
 
 

@@ -180,7 +180,7 @@ PROGRAM_ERRORS: Mapping[str, tuple[str, str]] = {
     "jar_refused": ("a mirror does not give a jar", "set `TURNOUT_MAVEN_MIRROR` to another"),
     "jar_mismatch": ("a jar is not the one that the lock names", "set `TURNOUT_MAVEN_MIRROR` to another"),
     "jar_cache": ("the cache of jars cannot be written", "set `TURNOUT_CACHE` to another folder"),
-    "no_class_archive": ("the archive of Spark's classes was not made", "Turnout runs without it, and starts later"),
+    "no_class_archive": ("an archive of classes was not made", "Turnout runs without it, and starts later"),
     "no_package_archive": ("the packages for Spark's workers were not written", "free 80 MB, or set `TURNOUT_CACHE`"),
     "spark_not_started": ("Spark did not start", "check `spark.master`, `spark.conf` and the memory that is free"),
     "kafka_unreadable": ("a range of a topic cannot be read", "the message has Kafka's reason; it is tried again"),

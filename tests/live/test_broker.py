@@ -17,12 +17,16 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from turnout.errors import TurnoutError
+from turnout.java.jars import resolve
 from turnout.local.broker import EmbeddedBroker
+from turnout.local.broker_archive import archive_file
+from turnout.local.broker_rehearsal import make_archive
 from turnout.testing import Record, create_topic, delete_topic, patience, produce, wait_until
 
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
+    make_archive()  # `make setup` did, as a rule
     with EmbeddedBroker(tmp_path_factory.mktemp("broker")) as started:
         yield started
 
@@ -61,6 +65,12 @@ def formatted(broker: EmbeddedBroker, folder: Path) -> Path:
     for name in ("meta.properties", "bootstrap.checkpoint"):
         shutil.copy(broker.data / "logs" / name, folder / "logs" / name)
     return folder
+
+
+def test_broker_maps_the_archive_of_its_classes(broker: EmbeddedBroker) -> None:
+    archive = archive_file(resolve("broker"))
+    assert broker.pid is not None
+    assert str(archive) in {file.path for file in psutil.Process(broker.pid).memory_maps()}
 
 
 def test_produce_writes_every_form_of_record(broker: EmbeddedBroker) -> None:
@@ -143,7 +153,10 @@ def test_broker_that_is_never_ready_times_out_and_is_ended(broker: EmbeddedBroke
 
 PARENT = """
 import sys, time, pathlib
+from turnout.java.jars import resolve
 from turnout.local.broker import EmbeddedBroker
+from turnout.local.broker_archive import archive_file
+from turnout.local.broker_rehearsal import make_archive
 broker = EmbeddedBroker(pathlib.Path(sys.argv[1]))
 broker.start()
 print(broker.pid, broker.bootstrap_servers, flush=True)

@@ -27,6 +27,7 @@ from turnout.errors import TurnoutError
 from turnout.java import jars
 from turnout.java.runtime import find_java
 from turnout.kafka.clients import SILENT
+from turnout.local.broker_archive import archive_file
 
 HOST = "127.0.0.1"
 STOP_SECONDS = 20
@@ -155,8 +156,11 @@ class EmbeddedBroker:
         """Start the JVM and do not wait: the nodes of a larger cluster must all run before one is ready."""
         if self._process is not None:
             raise RuntimeError("the broker is started already")
-        java = [str(find_java()), *JVM_FLAGS, f"-Djava.io.tmpdir={self._temporary}", *self._java_options]
-        java += ["-cp", os.pathsep.join(map(str, [*jars.resolve("broker"), *self._classpath]))]
+        kafka = jars.resolve("broker")
+        archive = archive_file(kafka)
+        java = [str(find_java()), *JVM_FLAGS, f"-Djava.io.tmpdir={self._temporary}"]
+        java += [f"-XX:SharedArchiveFile={archive}"] if archive.exists() else []
+        java += [*self._java_options, "-cp", os.pathsep.join(map(str, [*kafka, *self._classpath]))]
         self.data.mkdir(parents=True, exist_ok=True)
         lock = _lock(self.data)
         try:
@@ -201,14 +205,14 @@ class EmbeddedBroker:
             raise
         self._port_file.write_text(json.dumps({"port": self._port}), encoding="utf-8")
 
-    def stop(self) -> None:
+    def stop(self, timeout_seconds: float = STOP_SECONDS) -> None:
         """End the JVM: in order, by force when it takes too long. Does nothing when none runs."""
         process, self._process = self._process, None
         if process is None:
             return
         process.terminate()
         try:
-            process.wait(STOP_SECONDS)
+            process.wait(timeout_seconds)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
