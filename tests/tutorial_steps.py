@@ -1,5 +1,5 @@
 """Somebody who follows the tutorial: saves its files, runs its commands in their order, and holds what they print
-against the page. Those of `turnout` are called in this process, and by a shell in the long form.
+against the page.
 
 A comment before a block says what is special about it: `file: NAME` saves it, `stays, until: TEXT` starts a program
 that goes on and waits for a text of it, `fails` expects an exit code other than 0. A line `...` stands for any lines.
@@ -23,7 +23,6 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from ending import ending_with_us
-from lengths import LONG
 from turnout.cli import app
 from turnout.local.broker import free_port
 from turnout.testing import patience, wait_until
@@ -42,6 +41,7 @@ class Reader:
     folder: Path
     environment: dict[str, str]
     programs: ExitStack
+    shell: bool
 
     def follow(self, note: str, text: str) -> None:
         kind, _, rest = note.partition(": ")
@@ -55,13 +55,13 @@ class Reader:
                     self.run(command, told, fails=note == "fails")
 
     def run(self, command: str, told: str, *, fails: bool) -> None:
-        own = command.startswith("turnout ") and not LONG
-        code, shown = self._in_this_process(command) if own else self._in_a_shell(command)
+        by_shell = self.shell or not command.startswith("turnout ")
+        code, shown = self._by_a_shell(command) if by_shell else self._in_this_process(command)
         assert (code != 0) == fails, f"{command}: {shown}"
         wanted = ".*".join(map(re.escape, told.split("...\n")))
         assert re.fullmatch(wanted, shown, re.DOTALL), f"{command}: {shown}"
 
-    def _in_a_shell(self, command: str) -> tuple[int, str]:
+    def _by_a_shell(self, command: str) -> tuple[int, str]:
         done = subprocess.run(
             ["bash", "-c", command],
             cwd=self.folder,
@@ -114,10 +114,10 @@ def _read_all(terminal: int, into: bytearray) -> None:
             into += part
 
 
-def follow(folder: Path, after: Callable[[str, str], None] = lambda title, url: None) -> int:
+def follow(folder: Path, after: Callable[[str, str], None] = lambda title, url: None, *, shell: bool = True) -> int:
     """Follow the whole page in a folder; `after` gets the title of each section that is done, and the server's address.
 
-    Gives the number of blocks.
+    Without `shell`, commands of `turnout` that end are called in this process. Gives the number of blocks.
     """
     broker, page = str(free_port()), str(free_port())
     text = PAGE.read_text(encoding="utf-8").replace("localhost:9092", f"localhost:{broker}")
@@ -136,7 +136,7 @@ def follow(folder: Path, after: Callable[[str, str], None] = lambda title, url: 
     }
     followed = 0
     with ExitStack() as programs:
-        reader = Reader(folder, environment, programs)
+        reader = Reader(folder, environment, programs, shell)
         for section in SECTION.split(text):
             for block in BLOCK.finditer(section):
                 reader.follow(block["note"] or "", block["text"])

@@ -92,7 +92,8 @@ def test_demo_shows_joined_rows_moves_them_and_leaves_no_process(tmp_path: Path,
     output = tmp_path / "demo.log"
     with output.open("wb") as log:
         demo = subprocess.Popen(
-            [installed(tmp_path), "demo", "--port", str(port)],
+            # As many records as a stranger has in the long form; each batch takes its time.
+            [installed(tmp_path), "demo", "--port", str(port), *([] if LONG else ["--rate", "5"])],
             cwd=tmp_path,
             stdout=log,
             stderr=log,
