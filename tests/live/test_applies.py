@@ -6,25 +6,20 @@ import contextlib
 import copy
 import gc
 import itertools
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import httpx
 import psutil
 import pytest
 import yaml
 
-import killing
 from beside import beside
 from following import Follower, Socket, sorted_rows_of
-from lengths import APPLIES
+from lengths import APPLIED_GENERATIONS, APPLIES, APPLIES_VIEWERS, LONG
 from orchestrated import Orchestrated
-from running import RunningTurnout
 from serving import HTTP, serving
 from sunk import SunkTopic, bag
 from turnout.config import load
@@ -414,40 +409,6 @@ def test_applied_file_goes_on_after_a_restart_unless_the_one_on_disk_has_changed
         assert server.file()["sources"] == document["sources"]
 
 
-def test_kill_in_the_transaction_of_an_apply_loses_neither_the_file_nor_a_row(
-    broker: EmbeddedBroker, topics: Topics, tmp_path: Path
-) -> None:
-    document = topics.document(tmp_path)
-    sections = {name: document[name] for name in ("control", "sources", "start", "swap")}
-    turnout, flag = RunningTurnout(tmp_path, broker.bootstrap_servers, **sections), tmp_path / "flag"
-    turnout.command = [sys.executable, str(Path(killing.__file__)), str(flag)]
-    with turnout:
-        changed = yaml.safe_load(turnout.config.read_text())
-        changed["sources"]["users"]["columns"]["phone"] = "string"
-        changed["sources"]["orders"] = topics.source("orders", ORDERS)
-        flag.write_text("publishing")
-        with pytest.raises(httpx.HTTPError):
-            turnout.http.put("/api/config", content=yaml.safe_dump(changed, sort_keys=False))
-        turnout.wait_killed()
-        flag.unlink()
-        turnout.start()
-        wait_until(lambda: turnout.status()["generation"] > 2, what="the apply that was killed")
-        assert [row["outcome"] for row in turnout.rows("control_raw")] == ["applied"]
-        assert {row["phone"] for row in turnout.rows("users_ui")} == {f"+{i}" for i in range(20)}
-        assert turnout.total("final_ui") == 20 and turnout.total("orders_ui") == 5
-        assert yaml.safe_load(turnout.http.get("/api/config").text)["sources"] == changed["sources"]
-        history = turnout.get("/api/config/history")["history"]
-        assert [one["outcome"] for one in history] == ["applied", "started"]
-        # The command line shows the same, and what a wrong file would be.
-        changed["server"]["port"] = 1
-        wrong = tmp_path / "wrong.yaml"
-        wrong.write_text(yaml.safe_dump(changed, sort_keys=False))
-        command = [sys.executable, "-m", "turnout", "apply", "-c", str(wrong), "--url", str(turnout.http.base_url)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 1 and "server.port" in done.stdout and "restart" in done.stdout
-        assert "error: server.port: a change of this needs a restart" in done.stderr
-
-
 class Watcher(threading.Thread):
     """A viewer on a thread of its own, with one subscription; it notes what must not be."""
 
@@ -502,9 +463,16 @@ class Watcher(threading.Thread):
         self.socket.raw.close()
 
 
-def changed(topics: Topics, document: dict[str, Any], number: int) -> dict[str, Any]:
-    """The document with some of four things in it: a column, a source with a view, another mode of rows, a sink."""
-    made = copy.deepcopy(document)
+_WARM = 4
+"""After so many applies all that is made once has been made."""
+
+
+def changed(topics: Topics, document: dict[str, Any], apply: int) -> dict[str, Any]:
+    """The document with some of four things in it: a column, a source with a view, another mode of rows, a sink.
+
+    After those that need a generation, which cost most, a sink comes and goes.
+    """
+    made, number = copy.deepcopy(document), apply if apply <= APPLIED_GENERATIONS else _WARM + 8 * (apply % 2)
     if number & 1:
         made["sources"]["users"]["columns"]["phone"] = "string"
     if number & 2:
@@ -514,12 +482,8 @@ def changed(topics: Topics, document: dict[str, Any], number: int) -> dict[str, 
         made["sources"]["accounts"]["rows"] = "latest"
     if number & 8:
         made["sinks"]["users_out"] = {"table": "users_ui", "topic": topics.control + "-users"}
-    made["server"] = {"max_viewers": 100 + number}
+    made["server"] = {"max_viewers": 100 + apply}
     return made
-
-
-_WARM = 4
-"""After so many applies all that is made once has been made."""
 
 
 def held() -> list[int]:
@@ -547,7 +511,7 @@ def test_applies_under_load_disturb_no_viewer_and_leave_nothing_behind(
 
     def load(stopped: threading.Event) -> None:
         with writing(topics.bootstrap) as writer:
-            while not stopped.wait(0.1):
+            while not stopped.wait(0.1 if LONG else 0.25):
                 number = next(written)
                 writer.write(topics.users, [topics.user(topics.users, number)])
                 writer.write(topics.accounts, [{"userId": f"k{number % 40}", "accountType": "new", "balance": number}])
@@ -556,7 +520,8 @@ def test_applies_under_load_disturb_no_viewer_and_leave_nothing_behind(
         return server.get("/api/status")["lingering"] == [] and len(spark.streams.active) == 1
 
     with served(tmp_path, spark, document) as server:
-        watchers = [Watcher(server.url, kind) for kind in ("window", "summary", "sql", "changes", "status") * 4]
+        kinds = itertools.cycle(("window", "summary", "sql", "changes", "status"))
+        watchers = [Watcher(server.url, kind) for kind in itertools.islice(kinds, APPLIES_VIEWERS)]
         try:
             wait_until(lambda: all(one.last or one.fault for one in watchers), what="the first messages")
             with beside(load):

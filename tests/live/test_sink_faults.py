@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import random
+import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import yaml
+from typer.testing import CliRunner
 
+import killing
 from beside import beside
-from lengths import SINK_FAULTS
+from lengths import LONG, SINK_FAULTS
 from running import RunningTurnout
 from shared_broker import RULES
 from sunk import SunkRecord, SunkTopic, bag, fold
+from turnout.cli import app
+from turnout.config import KafkaSettings
+from turnout.kafka.topics import Topics
 from turnout.local.broker import EmbeddedBroker
-from turnout.testing import Record, create_topic, wait_until
+from turnout.testing import Record, create_topic, produce, wait_until
 from writing import writing
 
 TOPICS = {"users": ("users", "users-b"), "accounts": ("accounts",)}
@@ -43,6 +50,12 @@ SOURCES = {
         "columns": {"userId": "string", "balance": "double", "opened": "timestamp"},
         "rows": "latest",
     },
+}
+ORDERS = {
+    "topic": "orders",
+    "table": "orders_ui",
+    "key": "orderId",
+    "columns": {"orderId": "string", "userId": "string", "amount": "int64"},
 }
 VIEWS = {
     "final_ui": {"left": "users", "right": "accounts", "on": "userId"},
@@ -67,7 +80,9 @@ def record(chance: random.Random, source: str) -> Record:
     key = f"k{chance.randrange(60)}"
     if source == "users":
         null = chance.random() < 0.05
-        return Record({"userId": None if null else key, "name": f"n{chance.random()}", "age": chance.randrange(99)})
+        age = chance.randrange(99)
+        person = {"userId": None if null else key, "name": f"n{chance.random()}", "age": age}
+        return Record({**person, "phone": f"+{age}"})
     if chance.random() < 0.2:
         return Record(None, key=key)
     return Record({"userId": key, "balance": chance.choice([1.5, 2.5]), "opened": "2026-01-31T12:00:00Z"})
@@ -81,7 +96,7 @@ def load(bootstrap: str) -> Iterator[threading.Event]:
 
     def run(ended: threading.Event) -> None:
         with writing(bootstrap) as writer:
-            while not ended.wait(0.1):
+            while not ended.wait(0.1 if LONG else 0.25):
                 if not rest.is_set():
                     for source, topics in TOPICS.items():
                         for topic in topics:
@@ -119,18 +134,53 @@ class Comparison:
             topic.close()
 
 
+class KilledApply:
+    """An apply whose process is killed in the transaction that publishes it: a restart does it, whole and once."""
+
+    def __init__(self, turnout: RunningTurnout, flag: Path) -> None:
+        self._turnout = turnout
+        self._flag = flag
+        self.document = yaml.safe_load(turnout.config.read_text())
+        turnout.command = [sys.executable, str(Path(killing.__file__)), str(flag)]
+
+    def __call__(self) -> None:
+        turnout, changed = self._turnout, self.document
+        changed["sources"]["users"]["columns"]["phone"] = "string"
+        changed["sources"]["orders"] = ORDERS
+        changed["sinks"]["accounts_out"]["max_waiting_rows"] = 999
+        before, outcomes = turnout.status()["generation"], self._outcomes()
+        self._flag.write_text("publishing")
+        with pytest.raises(httpx.HTTPError):
+            turnout.http.put("/api/config", content=yaml.safe_dump(changed, sort_keys=False))
+        turnout.wait_killed()
+        self._flag.unlink()
+        turnout.start()
+        wait_until(lambda: turnout.status()["generation"] > before + 1, what="the apply that was killed")
+        assert self._outcomes() == [[*outcomes[0], "applied"], ["applied", *outcomes[1]]]
+        assert all(row["phone"] == f"+{row['age']}" for row in turnout.rows("users_ui"))
+        assert turnout.total("orders_ui") == 5
+        assert yaml.safe_load(turnout.http.get("/api/config").text)["sources"] == changed["sources"]
+
+    def _outcomes(self) -> list[list[str]]:
+        """Those of files that were sent, the oldest first, and those that the history has, the newest first."""
+        sent = [row["outcome"] for row in self._turnout.rows("control_raw") if '"apply"' in row["raw"]]
+        return [sent, [one["outcome"] for one in self._turnout.get("/api/config/history")["history"]]]
+
+
 def test_topics_of_sinks_fold_to_what_is_shown_through_swaps_applies_kills_and_broker_restarts(
     own_broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
     bootstrap = own_broker.bootstrap_servers
     for topic in [topic for topics in TOPICS.values() for topic in topics]:
         create_topic(bootstrap, topic, 2)
+    create_topic(bootstrap, "orders", 1)
+    produce(bootstrap, "orders", [{"orderId": f"o{i}", "userId": f"k{i}", "amount": i} for i in range(5)])
     for sink in SINKS.values():
         create_topic(bootstrap, sink["topic"], 1, {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "1.0"})
     turnout = RunningTurnout(
         tmp_path, bootstrap, sources=SOURCES, views=VIEWS, sinks=SINKS, start="earliest", swap={"linger_seconds": 30}
     )
-    chance = random.Random(11)
+    chance, killed_apply = random.Random(11), KilledApply(turnout, tmp_path / "flag")
 
     def swap(**message: Any) -> None:
         answer = turnout.http.post("/api/control", json=message).json()
@@ -139,6 +189,11 @@ def test_topics_of_sinks_fold_to_what_is_shown_through_swaps_applies_kills_and_b
     def kill() -> None:
         turnout.kill()
         turnout.start()
+
+    def records_read() -> int:
+        """Records of the topic that the users come from now."""
+        with closing(Topics(KafkaSettings(bootstrap_servers=bootstrap))) as topics:
+            return sum(topics.end_offsets([turnout.status()["usersTopic"]]).next.values())
 
     def restart_broker() -> None:
         own_broker.stop()
@@ -159,11 +214,12 @@ def test_topics_of_sinks_fold_to_what_is_shown_through_swaps_applies_kills_and_b
             usersTopic=chance.choice(TOPICS["users"]), joinType=chance.choice(["left", "inner", "full"])
         ),
         "rollback": lambda: swap(action="rollback"),
+        "killed_apply": killed_apply,
         "kill": kill,
         "broker": restart_broker,
         "apply": apply,
     }
-    order = ["swap", "apply", "rollback", "kill", "broker"]
+    order = ["swap", "killed_apply", "rollback", "broker", "apply", "kill"]
     with turnout, load(bootstrap) as rest:
         comparison = Comparison(turnout, bootstrap)
         for number in range(SINK_FAULTS):
@@ -173,6 +229,7 @@ def test_topics_of_sinks_fold_to_what_is_shown_through_swaps_applies_kills_and_b
             turnout.wait_ready()
             rest.set()
             comparison.wait_equal()
+            wait_until(lambda: turnout.total("users_ui") == records_read(), what="a row for each record")
             rest.clear()
         rest.set()
         comparison.wait_equal()
@@ -184,6 +241,16 @@ def test_topics_of_sinks_fold_to_what_is_shown_through_swaps_applies_kills_and_b
         assert 'turnout_sink_up{sink="final_out"} 1.0' in metrics
         assert 'turnout_sink_waiting_rows{sink="final_out"} 0.0' in metrics
         comparison.close()
+        assert_restart_needed(turnout, killed_apply.document)
+
+
+def assert_restart_needed(turnout: RunningTurnout, document: dict[str, Any]) -> None:
+    """The command line shows what would change, and what a wrong file would be."""
+    wrong = turnout.folder / "wrong.yaml"
+    wrong.write_text(yaml.safe_dump(document | {"server": document["server"] | {"port": 1}}, sort_keys=False))
+    done = CliRunner().invoke(app, ["apply", "-c", str(wrong), "--url", str(turnout.http.base_url)])
+    assert done.exit_code == 1 and "server.port" in done.stdout and "restart" in done.stdout
+    assert "error: server.port: a change of this needs a restart" in done.stderr
 
 
 def assert_one_piece_for_each_version(records: list[SunkRecord]) -> None:
