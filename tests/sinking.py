@@ -19,6 +19,7 @@ from typing import Any
 
 from ending import end_with_parent
 from filling import Filling
+from lengths import LONG
 from turnout.config import Delivery, KafkaSettings, SinkSettings
 from turnout.plan.joins import Join
 from turnout.serve.formats import json_rows
@@ -115,7 +116,7 @@ def ended_at(point: str, folder: Path, bootstrap: str, topic: str, delivery: str
     try:
         end_with_parent()
         often = point in ("in_a_transaction", "written", "known")
-        arm(point, random.Random(seed).randrange(1, 30) if often else 1)
+        arm(point, random.Random(seed).randrange(1, 30 if LONG else 10) if often else 1)
         run(folder, bootstrap, topic, delivery, seed)
     except BaseException:
         traceback.print_exc()

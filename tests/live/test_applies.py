@@ -6,6 +6,7 @@ import contextlib
 import copy
 import gc
 import itertools
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,17 +16,20 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 import yaml
+from typer.testing import CliRunner
 
 from beside import beside
 from following import Follower, Socket, sorted_rows_of
 from lengths import APPLIED_GENERATIONS, APPLIES, APPLIES_VIEWERS, LONG
 from orchestrated import Orchestrated
-from serving import HTTP, serving
+from served import served_on
+from serving import HTTP
 from sunk import SunkTopic, bag
+from turnout.cli import app
 from turnout.config import load
 from turnout.local.broker import EmbeddedBroker
 from turnout.messages import Problem, ServerMessage, Snapshot, StatusNow, SummaryGroups, WindowRows
-from turnout.serve.app import Services, create_app
+from turnout.store.generation_tables import GenerationTables
 from turnout.testing import create_topic, produce, wait_until
 from writing import writing
 
@@ -123,18 +127,8 @@ def served(folder: Path, spark: SparkSession, document: dict[str, Any]) -> Itera
     """Serve with `document` as the file on disk, until the block ends; the same folder again is a restart."""
     path = folder / "turnout.yaml"
     path.write_text(yaml.safe_dump(document, sort_keys=False))
-    running = Orchestrated(load(path, {}), spark)
-    configuration = running.orchestrator.configuration
-    services = Services(running.database, running.orchestrator)
-    services.adopt(configuration.settings)
-    running.orchestrator.start()
-    try:
-        running.wait_ready()
-        with serving(create_app(services, configuration=configuration)) as url:
-            yield Served(running, url, document)
-    finally:
-        running.orchestrator.stop()
-        running.database.close()
+    with served_on(load(path, {}), spark) as (running, url):
+        yield Served(running, url, document)
 
 
 class Viewer:
@@ -407,6 +401,42 @@ def test_applied_file_goes_on_after_a_restart_unless_the_one_on_disk_has_changed
         )
         assert server.get("/api/config/history")["history"][0]["outcome"] == "started"
         assert server.file()["sources"] == document["sources"]
+
+
+def test_apply_that_ends_in_its_transaction_is_done_at_the_next_start_without_losing_a_row(
+    spark: SparkSession, topics: Topics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    document, data, left = topics.document(tmp_path), tmp_path / "data", tmp_path / "left"
+    publish = GenerationTables.publish
+
+    def publish_and_copy(tables: GenerationTables, cursor: Any) -> None:
+        """The folder as a kill leaves it here: in the transaction, where nobody else writes to the store."""
+        publish(tables, cursor)
+        shutil.copytree(data, left)
+
+    with served(tmp_path, spark, document) as server:
+        changed = copy.deepcopy(document)
+        changed["sources"]["users"]["columns"]["phone"] = "string"
+        changed["sources"]["orders"] = topics.source("orders", ORDERS)
+        monkeypatch.setattr(GenerationTables, "publish", publish_and_copy)
+        assert server.put(changed)["generation"] == 2
+        monkeypatch.undo()
+    shutil.rmtree(data)
+    left.rename(data)
+    with served(tmp_path, spark, document) as server:
+        wait_until(lambda: server.get("/api/status")["generation"] > 2, what="the apply that was cut off")
+        assert [row["outcome"] for row in server.running.rows("control_raw")] == ["applied"]
+        assert {row["phone"] for row in server.running.rows("users_ui")} == {f"+{i}" for i in range(20)}
+        assert len(server.running.rows("final_ui")) == 20 and len(server.running.rows("orders_ui")) == 5
+        assert server.file()["sources"] == changed["sources"]
+        history = server.get("/api/config/history")["history"]
+        assert [one["outcome"] for one in history] == ["applied", "started"]
+        # The command line shows the same, and what a wrong file would be.
+        wrong = tmp_path / "wrong.yaml"
+        wrong.write_text(yaml.safe_dump(changed | {"server": {"port": 1}}, sort_keys=False))
+        done = CliRunner().invoke(app, ["apply", "-c", str(wrong), "--url", server.url])
+        assert done.exit_code == 1 and "server.port" in done.stdout and "restart" in done.stdout
+        assert "error: server.port: a change of this needs a restart" in done.stderr
 
 
 class Watcher(threading.Thread):

@@ -186,9 +186,9 @@ def test_sink_without_a_topic_waits_for_it_and_stops_nobody(
         wait_until(lambda: running.status().state is SinkState.FAILING, what="a failure")
         assert f"topic '{name}' does not exist" in str(running.status().error)
         assert "cleanup.policy=compact" in str(running.status().error)
-        for number in range(40):
+        for number in range(15):
             running.filling.batch(users=[user(number)])
-        assert running.status().waiting_rows == 41
+        assert running.status().waiting_rows == 16
         [said] = running.said
         assert said.startswith("sink out does not write: ")
         create_topic(broker.bootstrap_servers, name, 1)
@@ -198,7 +198,7 @@ def test_sink_without_a_topic_waits_for_it_and_stops_nobody(
         assert again == f"sink out writes to topic '{name}' again"
         with reading(broker, name) as reader:
             assert reader.rows() == bag(running.shown())
-            assert len(reader.records) == 41
+            assert len(reader.records) == 16
 
 
 def test_sink_whose_topic_is_made_anew_fills_it_again(tmp_path: Path, broker: EmbeddedBroker, topic: str) -> None:
