@@ -59,6 +59,8 @@ ORDERS = {
     "key": "orderId",
     "columns": {"orderId": "string", "userId": "string", "amount": "int64"},
 }
+# Generations that linger read on, and a rollback needs one.
+SWAP = {"linger_seconds": 30, "max_linger_generations": 3 if LONG else 1}
 VIEWS = {
     "final_ui": {"left": "users", "right": "accounts", "on": "userId"},
     "ages_ui": {
@@ -98,7 +100,7 @@ def load(bootstrap: str) -> Iterator[threading.Event]:
 
     def run(ended: threading.Event) -> None:
         with writing(bootstrap) as writer:
-            while not ended.wait(0.1 if LONG else 0.25):
+            while not ended.wait(0.1 if LONG else 0.5):
                 if not rest.is_set():
                     for source, topics in TOPICS.items():
                         for topic in topics:
@@ -179,7 +181,7 @@ def test_topics_of_sinks_fold_to_what_is_shown_through_swaps_applies_kills_and_b
     produce(bootstrap, "orders", [{"orderId": f"o{i}", "userId": f"k{i}", "amount": i} for i in range(5)])
     for sink in SINKS.values():
         create_topic(bootstrap, sink["topic"], 1, {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "1.0"})
-    sections = {"sources": SOURCES, "views": VIEWS, "sinks": SINKS, "start": "earliest", "swap": {"linger_seconds": 30}}
+    sections = {"sources": SOURCES, "views": VIEWS, "sinks": SINKS, "start": "earliest", "swap": SWAP}
     # Only one in a process of its own can be killed; the short form leaves that to the tests of sinks and of applies.
     made = RunningTurnout if LONG else partial(ServedTurnout, spark)
     turnout = made(tmp_path, bootstrap, **sections)
