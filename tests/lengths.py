@@ -8,8 +8,7 @@ LONG = bool(os.environ.get("LONG_TESTS"))
 
 SWAPS = 200 if LONG else 12
 LEAK_SWAPS = (50, 250) if LONG else (8, 24)
-APPLIES = 20
-APPLIED_GENERATIONS = APPLIES if LONG else 4
+APPLIES = tuple(range(1, 21)) if LONG else (3, 4, *(12, 4) * 7)
 APPLIES_VIEWERS = 20 if LONG else 5
 SUBSCRIBERS = 50 if LONG else 10
 KILLS = 20 if LONG else 2
@@ -31,3 +30,4 @@ SUMMARY_EXAMPLES = 250 if LONG else 12
 API_EXAMPLES = 1000 if LONG else 12
 SINK_ROUNDS = 5 if LONG else 1
 SINK_FAULTS = 40 if LONG else 4
+SINK_WRITES = 1000 if LONG else 8
