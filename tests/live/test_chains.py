@@ -178,7 +178,7 @@ def compare(case: Case, fed: FedGeneration, mirror: Mirror, seen: list[Sent], *,
     mirror.compare(fed, views=views)
     if not views:
         return
-    expected = {}
+    expected: dict[str, Any] = {}
     for view, links in case.views.items():
         assert oracle.bag(fed.rows(view)) == oracle.bag(oracle.chain_rows(rows, "orders", COLUMNS, links)), view
         qualities = oracle.chain_quality(rows, "orders", COLUMNS, links)

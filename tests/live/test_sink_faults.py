@@ -6,7 +6,7 @@ import random
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -218,7 +218,7 @@ def test_topics_of_sinks_fold_to_what_is_shown_through_swaps_applies_kills_and_b
         answer = turnout.http.put("/api/config", content=turnout.config.read_text()).json()
         assert answer["outcome"] == "applied", answer
 
-    actions = {
+    actions: dict[str, Callable[[], None]] = {
         "swap": lambda: swap(
             usersTopic=chance.choice(TOPICS["users"]), joinType=chance.choice(["left", "inner", "full"])
         ),
