@@ -24,7 +24,8 @@ _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
-def _asks_to_end_with_its_parent() -> None:
+def end_with_parent() -> None:
+    """Have this process sent SIGTERM when the thread that started it ends."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
@@ -34,7 +35,7 @@ def ending_with_us() -> dict[str, Any]:
     Linux sends it when the thread that started the program ends, so only the main thread can ask for it.
     """
     main = threading.current_thread() is threading.main_thread()
-    return {"preexec_fn": _asks_to_end_with_its_parent} if main and sys.platform == "linux" else {}
+    return {"preexec_fn": end_with_parent} if main and sys.platform == "linux" else {}
 
 
 class LeftBehind:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from lengths import CUTS
 from oracle import Sent, numbered
 from turnout.config import Settings
 from turnout.config.tables import first_plan, layout_of
@@ -92,8 +93,8 @@ def places(draw: st.DrawFn, sources: Collection[str]) -> Iterator[tuple[str, int
 @st.composite
 def courses(draw: st.DrawFn, records: st.SearchStrategy[list[Sent]]) -> Course:
     sent = draw(records)
-    cuts = sorted(draw(st.lists(st.integers(0, len(sent)), max_size=4)))
-    restarts = draw(st.sets(st.integers(0, 5), max_size=2))
+    cuts = sorted(draw(st.lists(st.integers(0, len(sent)), max_size=CUTS)))
+    restarts = draw(st.sets(st.integers(0, CUTS + 1), max_size=2))
     return Course(sent, cuts, restarts, caught_up_after=draw(st.integers(0, len(cuts) + 1)))
 
 

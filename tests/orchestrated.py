@@ -55,10 +55,9 @@ class Orchestrated:
 
 
 @contextmanager
-def orchestrated(folder: Path, session: SparkSession, bootstrap: str, **sections: Any) -> Iterator[Orchestrated]:
-    """Run an orchestrator on `folder` until the block ends."""
-    document = {"kafka": {"bootstrap_servers": bootstrap}, "data_dir": str(folder / "data"), **sections}
-    running = Orchestrated(parse(document, folder, {}), session)
+def running_on(settings: Settings, session: SparkSession) -> Iterator[Orchestrated]:
+    """Run an orchestrator by these settings until the block ends."""
+    running = Orchestrated(settings, session)
     running.orchestrator.start()
     try:
         running.wait_ready()
@@ -66,3 +65,11 @@ def orchestrated(folder: Path, session: SparkSession, bootstrap: str, **sections
     finally:
         running.orchestrator.stop()
         running.database.close()
+
+
+@contextmanager
+def orchestrated(folder: Path, session: SparkSession, bootstrap: str, **sections: Any) -> Iterator[Orchestrated]:
+    """Run an orchestrator on `folder` until the block ends."""
+    document = {"kafka": {"bootstrap_servers": bootstrap}, "data_dir": str(folder / "data"), **sections}
+    with running_on(parse(document, folder, {}), session) as running:
+        yield running

@@ -47,7 +47,8 @@ class RunningTurnout:
         }
         self.config = folder / "turnout.yaml"
         self.config.write_text(yaml.safe_dump(document))
-        self.http = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=patience())
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.http = httpx.Client(base_url=self.url, timeout=patience())
         self.command = [sys.executable, "-m", "turnout"]
         self._process: subprocess.Popen[bytes] | None = None
         self._left_behind: list[LeftBehind] = []

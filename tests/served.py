@@ -1,20 +1,27 @@
-"""A Turnout in the test's own process, on the shared Spark, with a real server: asked as a `turnout run` is asked."""
+"""A Turnout in the test's own process, on the shared Spark, with a real server: a `turnout run` but for the process.
+
+It costs 8 s less than a process, so it is for all that neither kills one nor looks at it from outside.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
+
+import httpx
 
 from orchestrated import Orchestrated
 from running import RunningTurnout
 from serving import serving
-from turnout.config import load
+from turnout.config import Settings, load
 from turnout.config.secrets import hidden_texts
 from turnout.logs import TextLines
 from turnout.serve.app import Services, create_app
+from turnout.testing import patience
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,13 +30,28 @@ SELDOM = 0.2
 """How often it is asked for what comes with a batch: question and answer take the time of the test's process."""
 
 
+@contextmanager
+def served_on(settings: Settings, session: SparkSession, port: int = 0) -> Iterator[tuple[Orchestrated, str]]:
+    """Serve by these settings until the block ends; the address is where it is served."""
+    running = Orchestrated(settings, session)
+    with ExitStack() as ends:
+        ends.callback(running.database.close)
+        ends.callback(running.orchestrator.stop)
+        configuration = running.orchestrator.configuration
+        services = Services(running.database, running.orchestrator)
+        services.adopt(configuration.settings)
+        url = ends.enter_context(serving(create_app(services, configuration=configuration), port))
+        running.orchestrator.start()
+        yield running, url
+
+
 class ServedTurnout(RunningTurnout):
-    """One life of it. Its log is a file, as that of a process; Spark's folder is that of the session."""
+    """To be asked as one in a process of its own is. Its log is a file too; Spark's folder is that of the session."""
 
     def __init__(self, folder: Path, session: SparkSession, bootstrap: str = "", **sections: Any) -> None:
         super().__init__(folder, bootstrap, **sections)
         self._session = session
-        self._ends = contextlib.ExitStack()
+        self._life: ExitStack | None = None
 
     @property
     def pid(self) -> int:
@@ -41,36 +63,31 @@ class ServedTurnout(RunningTurnout):
 
     @property
     def running(self) -> bool:
-        return True
+        return self._life is not None
 
     def start(self, *, ready: bool = True) -> Self:
-        with contextlib.ExitStack() as ends:
-            settings = load(self.config)
-            self._log_to_file(ends, hidden_texts(settings))
-            inside = Orchestrated(settings, self._session)
-            ends.callback(inside.database.close)
-            ends.callback(inside.orchestrator.stop)
-            configuration = inside.orchestrator.configuration
-            services = Services(inside.database, inside.orchestrator)
-            services.adopt(configuration.settings)
-            ends.enter_context(serving(create_app(services, configuration=configuration), self.port))
-            inside.orchestrator.start()
-            if ready:
-                self.wait_ready()
-            self._ends = ends.pop_all()
+        with ExitStack() as life:
+            settings = load(self.config, {})
+            self._log_to_file(life, hidden_texts(settings))
+            life.enter_context(served_on(settings, self._session, self.port))
+            self.http = life.enter_context(httpx.Client(base_url=self.url, timeout=patience()))
+            self._life = life.pop_all()
+        if ready:
+            self.wait_ready()
         return self
 
-    def _log_to_file(self, ends: contextlib.ExitStack, secrets: set[str]) -> None:
+    def _log_to_file(self, life: ExitStack, secrets: set[str]) -> None:
         handler = logging.FileHandler(self.log_file)
         handler.setFormatter(TextLines(secrets))
         logger = logging.getLogger("turnout")
         before = logger.level
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)
-        ends.callback(handler.close)
-        ends.callback(logger.setLevel, before)
-        ends.callback(logger.removeHandler, handler)
+        life.callback(handler.close)
+        life.callback(logger.setLevel, before)
+        life.callback(logger.removeHandler, handler)
 
     def close(self) -> None:
-        self.http.close()
-        self._ends.close()
+        life, self._life = self._life, None
+        if life is not None:
+            life.close()

@@ -1,7 +1,7 @@
-"""`python sinking.py FOLDER BOOTSTRAP TOPIC DELIVERY SEED POINT`: a store that is filled by hand, and its sink.
+"""`python sinking.py FOLDER BOOTSTRAP TOPIC DELIVERY POINT...`: a store that is filled by hand, and its sink.
 
-It writes random batches and swaps until the sink has come to POINT a random number of times, and then kills itself
-there. What was shown stands in FOLDER/shown.jsonl, a line for each state.
+For each POINT a process writes random batches and swaps until the sink has come to it a random number of times, and
+then kills itself there; the next one goes on. What was shown stands in FOLDER/shown.jsonl, a line for each state.
 """
 
 from __future__ import annotations
@@ -12,11 +12,14 @@ import os
 import random
 import signal
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ending import end_with_parent
 from filling import Filling
+from lengths import LONG
 from turnout.config import Delivery, KafkaSettings, SinkSettings
 from turnout.plan.joins import Join
 from turnout.serve.formats import json_rows
@@ -102,7 +105,27 @@ def run(folder: Path, bootstrap: str, topic: str, delivery: str, seed: int) -> N
             file.flush()
 
 
+def ended_at(point: str, folder: Path, bootstrap: str, topic: str, delivery: str, seed: int) -> int:
+    """Run in a process of its own; returns how it ended. A fork: to import all that is used takes longer than to run.
+
+    Nothing here has begun a thread by then.
+    """
+    child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    try:
+        end_with_parent()
+        often = point in ("in_a_transaction", "written", "known")
+        arm(point, random.Random(seed).randrange(1, 30 if LONG else 10) if often else 1)
+        run(folder, bootstrap, topic, delivery, seed)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(1)  # it has not come to its point
+
+
 if __name__ == "__main__":
-    place, address, name, how, start, where = sys.argv[1:]
-    arm(where, random.Random(int(start)).randrange(1, 30) if where in ("in_a_transaction", "written", "known") else 1)
-    run(Path(place), address, name, how, int(start))
+    place, address, name, how, *points = sys.argv[1:]
+    for number, where in enumerate(points):
+        if (code := ended_at(where, Path(place), address, name, how, number)) != -signal.SIGKILL:
+            sys.exit(f"at {where}, number {number}: ended with {code}")

@@ -47,7 +47,7 @@ ELSEWHERE = {
     "live/test_catching_up.py": "kafka/end_watch",
     "live/test_broker.py": "local/broker_archive local/broker_rehearsal",
     "live/test_bulk.py": "kafka/clients",
-    "live/test_swaps.py": "kafka/lag spark/java_errors swap/generations swap/orchestrator swap/publisher swap/swaps",
+    "live/test_swaps.py": "kafka/lag spark/java_errors swap/generations swap/orchestrator swap/swaps",
     "live/test_sources.py": "spark/read/live",
     "live/test_leaks.py": "spark/py4j_sockets",
     "live/test_exactness.py": "spark/views/sent_rows spark/writing store/join_quality",

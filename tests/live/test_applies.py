@@ -6,31 +6,30 @@ import contextlib
 import copy
 import gc
 import itertools
-import subprocess
-import sys
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import httpx
 import psutil
 import pytest
 import yaml
+from typer.testing import CliRunner
 
-import killing
 from beside import beside
 from following import Follower, Socket, sorted_rows_of
-from lengths import APPLIES
+from lengths import APPLIES, APPLIES_VIEWERS, LONG
 from orchestrated import Orchestrated
-from running import RunningTurnout
-from serving import HTTP, serving
+from served import served_on
+from serving import HTTP
 from sunk import SunkTopic, bag
+from turnout.cli import app
 from turnout.config import load
 from turnout.local.broker import EmbeddedBroker
 from turnout.messages import Problem, ServerMessage, Snapshot, StatusNow, SummaryGroups, WindowRows
-from turnout.serve.app import Services, create_app
+from turnout.store.generation_tables import GenerationTables
 from turnout.testing import create_topic, produce, wait_until
 from writing import writing
 
@@ -128,18 +127,9 @@ def served(folder: Path, spark: SparkSession, document: dict[str, Any]) -> Itera
     """Serve with `document` as the file on disk, until the block ends; the same folder again is a restart."""
     path = folder / "turnout.yaml"
     path.write_text(yaml.safe_dump(document, sort_keys=False))
-    running = Orchestrated(load(path, {}), spark)
-    configuration = running.orchestrator.configuration
-    services = Services(running.database, running.orchestrator)
-    services.adopt(configuration.settings)
-    running.orchestrator.start()
-    try:
+    with served_on(load(path, {}), spark) as (running, url):
         running.wait_ready()
-        with serving(create_app(services, configuration=configuration)) as url:
-            yield Served(running, url, document)
-    finally:
-        running.orchestrator.stop()
-        running.database.close()
+        yield Served(running, url, document)
 
 
 class Viewer:
@@ -414,37 +404,39 @@ def test_applied_file_goes_on_after_a_restart_unless_the_one_on_disk_has_changed
         assert server.file()["sources"] == document["sources"]
 
 
-def test_kill_in_the_transaction_of_an_apply_loses_neither_the_file_nor_a_row(
-    broker: EmbeddedBroker, topics: Topics, tmp_path: Path
+def test_apply_that_ends_in_its_transaction_is_done_at_the_next_start_without_losing_a_row(
+    spark: SparkSession, topics: Topics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    document = topics.document(tmp_path)
-    sections = {name: document[name] for name in ("control", "sources", "start", "swap")}
-    turnout, flag = RunningTurnout(tmp_path, broker.bootstrap_servers, **sections), tmp_path / "flag"
-    turnout.command = [sys.executable, str(Path(killing.__file__)), str(flag)]
-    with turnout:
-        changed = yaml.safe_load(turnout.config.read_text())
+    document, data, left = topics.document(tmp_path), tmp_path / "data", tmp_path / "left"
+    publish = GenerationTables.publish
+
+    def publish_and_copy(tables: GenerationTables, cursor: Any) -> None:
+        """The folder as a kill leaves it here: in the transaction, where nobody else writes to the store."""
+        publish(tables, cursor)
+        shutil.copytree(data, left)
+
+    with served(tmp_path, spark, document) as server:
+        changed = copy.deepcopy(document)
         changed["sources"]["users"]["columns"]["phone"] = "string"
         changed["sources"]["orders"] = topics.source("orders", ORDERS)
-        flag.write_text("publishing")
-        with pytest.raises(httpx.HTTPError):
-            turnout.http.put("/api/config", content=yaml.safe_dump(changed, sort_keys=False))
-        turnout.wait_killed()
-        flag.unlink()
-        turnout.start()
-        wait_until(lambda: turnout.status()["generation"] > 2, what="the apply that was killed")
-        assert [row["outcome"] for row in turnout.rows("control_raw")] == ["applied"]
-        assert {row["phone"] for row in turnout.rows("users_ui")} == {f"+{i}" for i in range(20)}
-        assert turnout.total("final_ui") == 20 and turnout.total("orders_ui") == 5
-        assert yaml.safe_load(turnout.http.get("/api/config").text)["sources"] == changed["sources"]
-        history = turnout.get("/api/config/history")["history"]
+        monkeypatch.setattr(GenerationTables, "publish", publish_and_copy)
+        assert server.put(changed)["generation"] == 2
+        monkeypatch.undo()
+    shutil.rmtree(data)
+    left.rename(data)
+    with served(tmp_path, spark, document) as server:
+        wait_until(lambda: server.get("/api/status")["generation"] > 2, what="the apply that was cut off")
+        assert [row["outcome"] for row in server.running.rows("control_raw")] == ["applied"]
+        assert {row["phone"] for row in server.running.rows("users_ui")} == {f"+{i}" for i in range(20)}
+        assert len(server.running.rows("final_ui")) == 20 and len(server.running.rows("orders_ui")) == 5
+        assert server.file()["sources"] == changed["sources"]
+        history = server.get("/api/config/history")["history"]
         assert [one["outcome"] for one in history] == ["applied", "started"]
         # The command line shows the same, and what a wrong file would be.
-        changed["server"]["port"] = 1
         wrong = tmp_path / "wrong.yaml"
-        wrong.write_text(yaml.safe_dump(changed, sort_keys=False))
-        command = [sys.executable, "-m", "turnout", "apply", "-c", str(wrong), "--url", str(turnout.http.base_url)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 1 and "server.port" in done.stdout and "restart" in done.stdout
+        wrong.write_text(yaml.safe_dump(changed | {"server": {"port": 1}}, sort_keys=False))
+        done = CliRunner().invoke(app, ["apply", "-c", str(wrong), "--url", server.url])
+        assert done.exit_code == 1 and "server.port" in done.stdout and "restart" in done.stdout
         assert "error: server.port: a change of this needs a restart" in done.stderr
 
 
@@ -502,24 +494,27 @@ class Watcher(threading.Thread):
         self.socket.raw.close()
 
 
-def changed(topics: Topics, document: dict[str, Any], number: int) -> dict[str, Any]:
-    """The document with some of four things in it: a column, a source with a view, another mode of rows, a sink."""
+_WARM = 4
+"""After so many applies all that is made once has been made."""
+
+
+def changed(topics: Topics, document: dict[str, Any], number: int, content: int) -> dict[str, Any]:
+    """The document with some of four things in it: a column, a source with a view, another mode of rows, a sink.
+
+    Only the sink needs no generation: in the short form it comes and goes most often.
+    """
     made = copy.deepcopy(document)
-    if number & 1:
+    if content & 1:
         made["sources"]["users"]["columns"]["phone"] = "string"
-    if number & 2:
+    if content & 2:
         made["sources"]["orders"] = topics.source("orders", ORDERS)
         made["views"]["orders_of"] = {"left": "orders", "right": "users", "on": "userId"}
-    if number & 4:
+    if content & 4:
         made["sources"]["accounts"]["rows"] = "latest"
-    if number & 8:
+    if content & 8:
         made["sinks"]["users_out"] = {"table": "users_ui", "topic": topics.control + "-users"}
     made["server"] = {"max_viewers": 100 + number}
     return made
-
-
-_WARM = 4
-"""After so many applies all that is made once has been made."""
 
 
 def held() -> list[int]:
@@ -547,7 +542,7 @@ def test_applies_under_load_disturb_no_viewer_and_leave_nothing_behind(
 
     def load(stopped: threading.Event) -> None:
         with writing(topics.bootstrap) as writer:
-            while not stopped.wait(0.1):
+            while not stopped.wait(0.1 if LONG else 0.25):
                 number = next(written)
                 writer.write(topics.users, [topics.user(topics.users, number)])
                 writer.write(topics.accounts, [{"userId": f"k{number % 40}", "accountType": "new", "balance": number}])
@@ -556,20 +551,21 @@ def test_applies_under_load_disturb_no_viewer_and_leave_nothing_behind(
         return server.get("/api/status")["lingering"] == [] and len(spark.streams.active) == 1
 
     with served(tmp_path, spark, document) as server:
-        watchers = [Watcher(server.url, kind) for kind in ("window", "summary", "sql", "changes", "status") * 4]
+        kinds = itertools.cycle(("window", "summary", "sql", "changes", "status"))
+        watchers = [Watcher(server.url, kind) for kind in itertools.islice(kinds, APPLIES_VIEWERS)]
         try:
             wait_until(lambda: all(one.last or one.fault for one in watchers), what="the first messages")
             with beside(load):
                 before: list[int] = []
-                for number in range(1, APPLIES + 1):
-                    answer = server.put(changed(topics, document, number))
+                for number, content in enumerate(APPLIES, start=1):
+                    answer = server.put(changed(topics, document, number, content))
                     assert answer["outcome"] == "applied", answer
                     # Both of these have the same things in them.
-                    if number in (_WARM, APPLIES):
+                    if number in (_WARM, len(APPLIES)):
                         wait_until(lambda: settled(server), what="an end of lingering")
                         before = before or held()
                 wait_until(
-                    lambda: not grown(before, APPLIES - _WARM),
+                    lambda: not grown(before, len(APPLIES) - _WARM),
                     what=lambda: f"threads and files as before: {before}, now {held()}",
                 )
             generation = server.get("/api/status")["generation"]

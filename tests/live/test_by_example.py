@@ -6,7 +6,7 @@ import json
 import random
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -14,13 +14,16 @@ from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionTy
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 from typer.testing import CliRunner, Result
 
-from running import RunningTurnout
+from orchestrated import running_on
 from turnout.cli import app
 from turnout.config import KafkaSettings, load
 from turnout.kafka import topics as kafka_topics
 from turnout.kafka.topic_settings import is_compacted
 from turnout.kafka.topics import Topics
 from turnout.testing import EmbeddedBroker, Record, create_topic, patience, produce, wait_until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 TopicName = Callable[[str], str]
 
@@ -60,7 +63,7 @@ def records(key: str, count: int, chance: random.Random) -> list[Record]:
 
 
 def test_file_of_random_records_is_checked_and_shows_joined_rows(
-    broker: EmbeddedBroker, topic_name: TopicName, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    broker: EmbeddedBroker, topic_name: TopicName, tmp_path: Path, spark: SparkSession
 ) -> None:
     kafka, chance = broker.bootstrap_servers, random.Random(7)
     left, right, control = (topic_name(name) for name in ("users", "accounts", "control"))
@@ -88,14 +91,11 @@ def test_file_of_random_records_is_checked_and_shows_joined_rows(
     findings = json.loads(turnout(broker, "check", "-c", str(file), "--json").stdout)
     assert [one for one in findings["findings"] if one["level"] != "ok"] == []
 
-    running = RunningTurnout(tmp_path / "run", kafka)
-    running.config = file
-    monkeypatch.setenv("TURNOUT_SERVER__PORT", str(running.port))
-    with running:
-        wait_until(lambda: running.total("final_ui") == 120, what=lambda: running.log())
+    with running_on(config, spark) as running:
+        wait_until(lambda: len(running.rows("final_ui")) == 120, what="all rows of the left topic")
         assert running.rows("bad_records") == []
         first, second = config.sources.values()
-        assert running.total(second.table) == 39  # one of 40 was removed by its tombstone
+        assert len(running.rows(second.table)) == 39  # one of 40 was removed by its tombstone
         rows = running.rows("final_ui")
         joined = [row for row in rows if any(row[name] is not None for name in row.keys() - first.columns.keys())]
         assert {row["userId"] for row in joined} == {f"k{number}" for number in range(1, 40)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import oracle
 from fed import Course, FedGeneration, courses, places
-from lengths import CHAINS_EXAMPLES
+from lengths import CHAINS_EXAMPLES, LONG
 from oracle import Kept, Link, Sent
 from orchestrated import orchestrated
 from turnout.config import Settings, parse
@@ -47,7 +47,7 @@ class Case:
     course: Course
     rows: dict[str, str]
     max_rows: dict[str, int | None]
-    links: list[Link]
+    views: dict[str, list[Link]]
     in_parts: bool
     """Whether everything goes step by step, through files."""
     colliding: bool
@@ -88,7 +88,7 @@ def cases(draw: st.DrawFn) -> Case:
         course=draw(courses(records())),
         rows=rows,
         max_rows={s: draw(st.sampled_from([None, None, 4])) if rows[s] == "all" else None for s in COLUMNS},
-        links=draw(links()),
+        views={"chain": draw(links())},
         in_parts=draw(st.booleans()),
         colliding=draw(st.booleans()),
     )
@@ -113,7 +113,7 @@ def configured(case: Case, folder: Path) -> Settings:
         sources[name]["columns"] = dict.fromkeys(columns, "string")
         if case.max_rows[name]:
             sources[name]["max_rows"] = case.max_rows[name]
-    views = {"chain": {"left": "orders", "steps": steps_of(case.links)}}
+    views = {name: {"left": "orders", "steps": steps_of(links)} for name, links in case.views.items()}
     return parse({"sources": sources, "views": views}, folder, {})
 
 
@@ -122,36 +122,46 @@ def few_hashes(key: str) -> str:
 
 
 class Mirror:
-    """The rows of the view by their identity, as a subscriber has them: from what each batch tells alone."""
+    """The rows of views by their identity, as a subscriber has them: from what each batch tells alone."""
 
-    def __init__(self, fed: FedGeneration) -> None:
-        self.rows: dict[str, dict[str, Any]] | None = None
+    def __init__(self, fed: FedGeneration, views: Collection[str]) -> None:
+        self.rows: dict[str, dict[str, dict[str, Any]]] = {}
+        self._views = views
         self._follow(fed)
 
     def _follow(self, fed: FedGeneration) -> None:
         self._feed = fed.database.feed
-        self._feed.want([("chain", Wanted(every=True))])
+        self._feed.want([(view, Wanted(every=True)) for view in self._views])
         self._feed.listen(self._take)
 
     def _take(self, commit: Commit | None) -> None:
-        delta = commit and commit.deltas.get("chain")
-        if not delta or self.rows is None:
-            return
-        for row in delta.removed.to_pylist():
-            del self.rows[row["_row"]]
-        for row in delta.added.to_pylist():
-            assert row["_row"] not in self.rows
-            self.rows[row["_row"]] = row
+        for view, rows in self.rows.items():
+            delta = commit and commit.deltas.get(view)
+            if not delta:
+                continue
+            for row in delta.removed.to_pylist():
+                del rows[row["_row"]]
+            for row in delta.added.to_pylist():
+                assert row["_row"] not in rows
+                rows[row["_row"]] = row
 
     def compare(self, fed: FedGeneration, *, views: bool) -> None:
-        with fed.database.read() as cursor:
-            shown = cursor.execute("FROM chain").to_arrow_table().to_pylist()
+        shown: dict[str, dict[str, dict[str, Any]]] = {}
+        for view in self._views:
+            with fed.database.read() as cursor:
+                rows = cursor.execute(f"FROM {view}").to_arrow_table().to_pylist()
+            shown[view] = {row["_row"]: row for row in rows}
+            assert not views or len(shown[view]) == len(rows)
         if fed.database.feed is not self._feed:
             self._follow(fed)
-        elif self.rows is not None:
-            assert oracle.bag(map(_public, self.rows.values())) == oracle.bag(map(_public, shown))
-        self.rows = {row["_row"]: row for row in shown} if views else None
-        assert not views or len({row["_row"] for row in shown}) == len(shown)
+        else:
+            for view, followed in self.rows.items():
+                assert _bag(followed) == _bag(shown[view]), view
+        self.rows = shown if views else {}
+
+
+def _bag(rows: dict[str, dict[str, Any]]) -> Any:
+    return oracle.bag(map(_public, rows.values()))
 
 
 def _public(row: dict[str, Any]) -> dict[str, Any]:
@@ -168,11 +178,18 @@ def compare(case: Case, fed: FedGeneration, mirror: Mirror, seen: list[Sent], *,
     mirror.compare(fed, views=views)
     if not views:
         return
-    assert oracle.bag(fed.rows("chain")) == oracle.bag(oracle.chain_rows(rows, "orders", COLUMNS, case.links))
-    expected = oracle.chain_quality(rows, "orders", COLUMNS, case.links)
-    assert {row.pop("view"): row for row in fed.rows("join_quality")} == {
-        f"chain.{right}": quality for right, quality in expected.items()
-    }
+    expected: dict[str, Any] = {}
+    for view, links in case.views.items():
+        assert oracle.bag(fed.rows(view)) == oracle.bag(oracle.chain_rows(rows, "orders", COLUMNS, links)), view
+        qualities = oracle.chain_quality(rows, "orders", COLUMNS, links)
+        expected |= {f"{view}.{right}": quality for right, quality in qualities.items()}
+    assert {row.pop("view"): row for row in fed.rows("join_quality")} == expected
+
+
+def play(case: Case, spark: SparkSession, folder: Path) -> None:
+    before = Offsets({(source, partition): 0 for source in COLUMNS for partition in range(2)})
+    fed = FedGeneration(spark, configured(case, folder), folder, before, case.course.target(before))
+    case.course.play(fed, before, partial(compare, case, fed, Mirror(fed, case.views)))
 
 
 @settings(max_examples=CHAINS_EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
@@ -185,10 +202,11 @@ def test_chains_over_any_columns_equal_a_plain_computation(spark: SparkSession, 
         if case.in_parts:
             patched.setattr("turnout.spark.writing.SMALL_BATCH", 0)
             patched.setattr("turnout.spark.writing.PART_ROWS", 5)
-        before = Offsets({(source, partition): 0 for source in COLUMNS for partition in range(2)})
-        target = case.course.target(before)
-        fed = FedGeneration(spark, configured(case, Path(folder)), Path(folder), before, target)
-        case.course.play(fed, before, partial(compare, case, fed, Mirror(fed)))
+        play(case, spark, Path(folder))
+
+
+FEW = 1 if LONG else 2
+"""How many records a batch has where one of each would cost most."""
 
 
 def sent(source: str, offset: int, /, key: str, **row: str) -> Sent:
@@ -197,10 +215,16 @@ def sent(source: str, offset: int, /, key: str, **row: str) -> Sent:
 
 
 @pytest.mark.parametrize(
-    ("first", "in_parts"), [(Join.INNER, False), (Join.ANTI, False), (Join.FULL, False), (Join.SEMI, True)]
+    ("firsts", "in_parts", "records_each"),
+    [((Join.INNER,), False, 1), ((Join.ANTI, Join.FULL), False, FEW), ((Join.SEMI,), True, FEW)],
 )
 def test_right_row_is_shown_alone_only_while_nothing_matches_it(
-    spark: SparkSession, tmp_path: Path, first: Join, in_parts: bool, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession,
+    tmp_path: Path,
+    firsts: tuple[Join, ...],
+    in_parts: bool,
+    records_each: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Whatever brings and takes what matches it: the left row itself, or a row that a step before it needs."""
     records = [
@@ -219,12 +243,14 @@ def test_right_row_is_shown_alone_only_while_nothing_matches_it(
     ]
     if in_parts:
         monkeypatch.setattr("turnout.spark.writing.SMALL_BATCH", 0)
-    links = [Link("users", "x", "x", first, Duplicates.LATEST), Link("branches", "y", "z", Join.FULL, Duplicates.ALL)]
-    before = Offsets({(source, partition): 0 for source in COLUMNS for partition in range(2)})
-    course = Course(records, list(range(1, len(records))), {5}, caught_up_after=0)
-    case = Case(course, dict.fromkeys(COLUMNS, "latest"), dict.fromkeys(COLUMNS), links, in_parts, colliding=False)
-    fed = FedGeneration(spark, configured(case, tmp_path), tmp_path, before, before)
-    course.play(fed, before, partial(compare, case, fed, Mirror(fed)))
+    last = Link("branches", "y", "z", Join.FULL, Duplicates.ALL)
+    views = {f"chain_{first}": [Link("users", "x", "x", first, Duplicates.LATEST), last] for first in firsts}
+    course = Course(records, list(range(1, len(records), records_each)), {5}, caught_up_after=0)
+    play(
+        Case(course, dict.fromkeys(COLUMNS, "latest"), dict.fromkeys(COLUMNS), views, in_parts, colliding=False),
+        spark,
+        tmp_path,
+    )
 
 
 @pytest.mark.parametrize("last", list(Join))

@@ -166,8 +166,12 @@ class ControlQueue:
         messages: Sequence[QueuedMessage],
         answers: Sequence[Answer],
         together: Callable[[duckdb.DuckDBPyConnection], None] | None = None,
+        then: Callable[[], None] | None = None,
     ) -> None:
-        """Give the messages at the front of the queue their outcomes, in one transaction with `together`."""
+        """Give the messages at the front of the queue their outcomes, in one transaction with `together`.
+
+        `then` is done before anybody is told: a sender that asks again finds what its message did.
+        """
         settled = list(zip(messages, answers, strict=True))
         with self._ledger.database.write() as cursor:
             if together is not None:
@@ -177,10 +181,14 @@ class ControlQueue:
                 self._ledger.settle(cursor, number, message.request_id, outcome, answer.detail)
         with self._lock:
             del self._queue[: len(messages)]
-        for message, answer in settled:
-            message.answer = answer
-            message.done.set()
-        self._acknowledge()
+        try:
+            if then is not None:
+                then()
+        finally:  # the outcomes stand, whatever becomes of the rest
+            for message, answer in settled:
+                message.answer = answer
+                message.done.set()
+            self._acknowledge()
 
     def _take(self, records: Sequence[MessageRecord], parsed: ParsedMessage | None = None) -> list[QueuedMessage]:
         with self._lock:

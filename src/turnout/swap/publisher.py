@@ -97,10 +97,13 @@ class Publisher:
 
         text = f"generation {generation.number}: {decision.plan.describe()}"
         answer = Answer(outcome, text, generation.number, report=_report(apply))
-        self._queue.settle(messages, self._answers(decision, answer), switch)
-        self.plan, self.previous = decision.plan, old_plan if old else None
-        self._lifecycle.replace(old, generation)
-        self._configuration.adopt(settings)
+
+        def take_over() -> None:
+            self.plan, self.previous = decision.plan, old_plan if old else None
+            self._lifecycle.replace(old, generation)
+            self._configuration.adopt(settings)
+
+        self._queue.settle(messages, self._answers(decision, answer), switch, take_over)
         before = f"generation {old.number} ({old_plan.describe()})" if old else "nothing"
         with about(generation=generation.number):
             self._say("INFO", f"swapped {before} -> generation {generation.number} ({decision.plan.describe()})")
@@ -118,8 +121,8 @@ class Publisher:
             self._ledger.set_status(cursor, lastApplied=_now(), requestId=message.request_id)
             self._keep(cursor, apply.settings, apply.changes, swap)
 
-        self._queue.settle([message], [Answer(Outcome.APPLIED, text, number, report=_report(apply))], keep)
-        self._configuration.adopt(apply.settings)
+        answer = Answer(Outcome.APPLIED, text, number, report=_report(apply))
+        self._queue.settle([message], [answer], keep, lambda: self._configuration.adopt(apply.settings))
         self._say("INFO", f"the configuration has changed, without a new generation: {text}")
 
     def _keep(

@@ -1,0 +1,108 @@
+"""What a published message has done is to be seen by whoever is told its outcome, and not a moment later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+
+from turnout.config import Settings, parse
+from turnout.config.configuration import Configuration, file_text, sections_of
+from turnout.config.settings import SwapSettings
+from turnout.config.tables import first_plan, layout_of
+from turnout.plan.control import Outcome
+from turnout.plan.offsets import Offsets
+from turnout.plan.plan import Plan
+from turnout.plan.swap_rules import Decision, Verdict, Work
+from turnout.store import config_history
+from turnout.store.database import Database
+from turnout.store.generation_tables import GenerationTables
+from turnout.store.ledger import Ledger
+from turnout.swap.applies import Apply
+from turnout.swap.control_queue import ControlQueue, QueuedMessage
+from turnout.swap.health import Health
+from turnout.swap.lifecycle import Lifecycle
+from turnout.swap.publisher import Publisher
+
+
+@dataclass
+class Publishing:
+    """A publisher over a real store, and what was in force whenever the sender of a message was told."""
+
+    database: Database
+    folder: Path
+    told_early: list[bool] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.settings = self.of_file(max_viewers=5)
+        self.configuration = Configuration(self.settings)
+        ledger = Ledger(self.database, list(self.settings.sources))
+        self.queue = ControlQueue(self.settings, ledger, self.say)
+        self.lifecycle = Lifecycle(SwapSettings(), Health(self.say, "starting"), self.say)
+        self.publisher = Publisher(ledger, self.queue, self.lifecycle, self.say, self.configuration)
+        self.lifecycle.live = self.generation(1, self.publisher.plan)
+        self.message = self.queue.submit('{"action": "rollback"}', "test")
+        self.configuration.listen(lambda settings: self.told_early.append(self.message.done.is_set()))
+
+    def say(self, level: str, text: str) -> None:
+        pass
+
+    def of_file(self, **server: Any) -> Settings:
+        document = {"kafka": {"bootstrap_servers": "127.0.0.1:9"}, "server": server, "data_dir": str(self.folder)}
+        return parse(yaml.safe_load(yaml.safe_dump(document)), self.folder, {})
+
+    def generation(self, number: int, plan: Plan) -> Any:
+        tables = GenerationTables(self.database, number, layout_of(self.configuration.of(plan), plan))
+        with self.database.write() as cursor:
+            tables.create(cursor, views_built=True)
+        return SimpleNamespace(
+            number=number, tables=tables, offsets=Offsets({}), build_seconds=0.0, catch_up_seconds=0.0, plan=plan
+        )
+
+    def apply_of(self, settings: Settings) -> Apply:
+        return Apply(settings, (), replace(first_plan(settings), sections=sections_of(settings)), builds=True)
+
+
+@pytest.fixture
+def publishing(tmp_path: Path) -> Iterator[Publishing]:
+    database = Database.open(tmp_path / "data")
+    yield Publishing(database, tmp_path)
+    database.close()
+
+
+def told(message: QueuedMessage) -> Outcome | None:
+    return message.answer.outcome if message.done.is_set() and message.answer else None
+
+
+@pytest.mark.parametrize("builds", [True, False])
+def test_settings_are_in_force_and_the_generation_is_live_before_the_outcome_is_told(
+    publishing: Publishing, builds: bool
+) -> None:
+    publisher, wanted = publishing.publisher, publishing.of_file(max_viewers=7)
+    apply = publishing.apply_of(wanted)
+    if builds:
+        decision = Decision((Verdict(None),), apply.plan, Work.APPLY, carrier=0)
+        new = publishing.generation(2, apply.plan)
+        publisher.publish(new, [publishing.message], decision, Outcome.APPLIED, apply)
+        assert publishing.lifecycle.live is new and publisher.plan == apply.plan
+    else:
+        publisher.adopt(publishing.message, apply)
+    assert publishing.told_early == [False], "the sender would still find the settings of before"
+    assert told(publishing.message) is Outcome.APPLIED and publishing.configuration.settings is wanted
+    kept = config_history.newest(publishing.database)
+    assert kept is not None and kept.document == file_text(wanted)
+
+
+def test_outcome_that_stands_is_told_also_where_taking_over_fails(publishing: Publishing) -> None:
+    def fails(settings: Settings) -> None:
+        raise RuntimeError("a listener that fails")
+
+    publishing.configuration.listen(fails)
+    with pytest.raises(RuntimeError, match="a listener"):
+        publishing.publisher.adopt(publishing.message, publishing.apply_of(publishing.of_file(max_viewers=7)))
+    assert told(publishing.message) is Outcome.APPLIED and publishing.queue.waiting() == []
