@@ -6,10 +6,11 @@ import os
 
 LONG = bool(os.environ.get("LONG_TESTS"))
 
-SWAPS = 200 if LONG else 12
-LEAK_SWAPS = (50, 250) if LONG else (8, 24)
+SWAPS = 200 if LONG else 7
+STORM = 500 if LONG else 120
+LEAK_SWAPS = (50, 250) if LONG else (4, 14)
 APPLIES = 20
-SUBSCRIBERS = 50 if LONG else 10
+SUBSCRIBERS = 50 if LONG else 4
 KILLS = 20 if LONG else 2
 EXAMPLES = 250 if LONG else 15
 FUZZ_EXAMPLES = 1000 if LONG else 30

@@ -28,7 +28,67 @@ def lives(process: psutil.Process) -> bool:
         return False
 
 
-class RunningTurnout:
+class AskedTurnout:
+    """A Turnout that tests ask over HTTP, wherever it runs; what it logs is in `log_file`."""
+
+    http: httpx.Client
+    log_file: Path
+
+    @property
+    def running(self) -> bool:
+        raise NotImplementedError
+
+    def wait_ready(self) -> None:
+        try:
+            wait_until(lambda: self.answer("/readyz") == 200, what="readiness")
+        except TimeoutError as error:
+            raise TimeoutError(f"{error}: {self.reason()!r}; log:\n{self.log()}") from None
+
+    def answer(self, path: str) -> int | None:
+        """The status of a call; None where nobody answers."""
+        answer = self._asked(path)
+        return None if answer is None else answer.status_code
+
+    def _asked(self, path: str) -> httpx.Response | None:
+        assert self.running, f"turnout has ended:\n{self.log()}"
+        try:
+            return self.http.get(path)
+        except httpx.HTTPError:
+            return None
+
+    def reason(self) -> str:
+        """Why it is not ready; empty where it is, or nobody answers yet."""
+        answer = self._asked("/readyz")
+        if answer is None or answer.status_code != 503:
+            return ""
+        message: str = answer.json()["error"]["message"]
+        return message
+
+    def get(self, path: str) -> Any:
+        response = self.http.get(path)
+        response.raise_for_status()
+        return response.json()
+
+    def rows(self, table: str, **query: Any) -> list[dict[str, Any]]:
+        response = self.http.get(f"/api/tables/{table}/rows", params={"limit": 100_000, **query})
+        response.raise_for_status()
+        rows: list[dict[str, Any]] = response.json()["rows"]
+        return rows
+
+    def total(self, table: str, **query: Any) -> int:
+        response = self.http.get(f"/api/tables/{table}/rows", params={"limit": 0, **query})
+        response.raise_for_status()
+        return int(response.json()["total"])
+
+    def status(self) -> dict[str, Any]:
+        status: dict[str, Any] = self.get("/api/status")
+        return status
+
+    def log(self) -> str:
+        return self.log_file.read_text()[-5000:] if self.log_file.exists() else ""
+
+
+class RunningTurnout(AskedTurnout):
     """One data folder and one port, over any number of process lives."""
 
     def __init__(self, folder: Path, bootstrap: str, **sections: Any) -> None:
@@ -74,33 +134,6 @@ class RunningTurnout:
             self.wait_ready()
         return self
 
-    def wait_ready(self) -> None:
-        try:
-            wait_until(lambda: self.answer("/readyz") == 200, what="readiness")
-        except TimeoutError as error:
-            raise TimeoutError(f"{error}: {self.reason()!r}; log:\n{self.log()}") from None
-
-    def answer(self, path: str) -> int | None:
-        """The status of a call; None where nobody answers."""
-        answer = self._asked(path)
-        return None if answer is None else answer.status_code
-
-    def _asked(self, path: str) -> httpx.Response | None:
-        assert self._process is not None
-        assert self._process.poll() is None, f"turnout ended with {self._process.returncode}:\n{self.log()}"
-        try:
-            return self.http.get(path)
-        except httpx.HTTPError:
-            return None
-
-    def reason(self) -> str:
-        """Why it is not ready; empty where it is, or nobody answers yet."""
-        answer = self._asked("/readyz")
-        if answer is None or answer.status_code != 503:
-            return ""
-        message: str = answer.json()["error"]["message"]
-        return message
-
     def java(self) -> psutil.Process:
         """The JVM of its Spark, once that runs."""
         javas = []
@@ -109,29 +142,6 @@ class RunningTurnout:
                 javas += [child] if child.name() == "java" else []
         [java] = javas
         return java
-
-    def get(self, path: str) -> Any:
-        response = self.http.get(path)
-        response.raise_for_status()
-        return response.json()
-
-    def rows(self, table: str, **query: Any) -> list[dict[str, Any]]:
-        response = self.http.get(f"/api/tables/{table}/rows", params={"limit": 100_000, **query})
-        response.raise_for_status()
-        rows: list[dict[str, Any]] = response.json()["rows"]
-        return rows
-
-    def total(self, table: str, **query: Any) -> int:
-        response = self.http.get(f"/api/tables/{table}/rows", params={"limit": 0, **query})
-        response.raise_for_status()
-        return int(response.json()["total"])
-
-    def status(self) -> dict[str, Any]:
-        status: dict[str, Any] = self.get("/api/status")
-        return status
-
-    def log(self) -> str:
-        return self.log_file.read_text()[-5000:] if self.log_file.exists() else ""
 
     def kill(self) -> None:
         """As a power cut would: no chance to clean up."""

@@ -17,7 +17,7 @@ from confluent_kafka import Producer
 import oracle
 from beside import beside
 from kafka_log import read_all
-from running import RunningTurnout, lives
+from running import AskedTurnout, RunningTurnout, lives
 from turnout.plan.joins import Duplicates, Join
 from turnout.testing import patience, wait_until
 
@@ -49,23 +49,23 @@ def account(number: int) -> dict[str, Any]:
     return {"userId": f"u{number}", "accountType": "gold", "balance": number / 2}
 
 
-def wait_reason(turnout: RunningTurnout, *parts: str) -> None:
+def wait_reason(turnout: AskedTurnout, *parts: str) -> None:
     wait_until(
         lambda: all(part in turnout.reason() for part in parts),
         what=lambda: f"the reason to have {parts}; it is {turnout.reason()!r}; log:\n{turnout.log()}",
     )
 
 
-def wait_total(turnout: RunningTurnout, table: str, total: int) -> None:
+def wait_total(turnout: AskedTurnout, table: str, total: int) -> None:
     wait_until(lambda: turnout.total(table) >= total, what=lambda: f"{total} rows of {table}: {turnout.log()}")
     assert turnout.total(table) == total
 
 
-def said(turnout: RunningTurnout, *parts: str) -> bool:
+def said(turnout: AskedTurnout, *parts: str) -> bool:
     return any(all(part in line["msg"] for part in parts) for line in turnout.rows("orchestrator_logs"))
 
 
-def wait_said(turnout: RunningTurnout, *parts: str) -> None:
+def wait_said(turnout: AskedTurnout, *parts: str) -> None:
     """Wait for a line of the log, which may be written a moment after what it tells of."""
     wait_until(lambda: said(turnout, *parts), what=lambda: f"{parts} in the log:\n{turnout.log()}")
 
@@ -100,7 +100,7 @@ def assert_ends_soon(turnout: RunningTurnout, number: int) -> None:
 
 
 def assert_tables_are_exact(
-    turnout: RunningTurnout, bootstrap: str, topics: tuple[str, str], columns: dict[str, str] = USERS
+    turnout: AskedTurnout, bootstrap: str, topics: tuple[str, str], columns: dict[str, str] = USERS
 ) -> None:
     records = read_all(bootstrap, topics)
     users = oracle.Source("users", topics[0], "userId", columns, latest=False)
@@ -116,7 +116,7 @@ def assert_tables_are_exact(
 
 
 @contextmanager
-def watched(turnout: RunningTurnout, allowed: tuple[int, ...] = (200,)) -> Iterator[None]:
+def watched(turnout: AskedTurnout, allowed: tuple[int, ...] = (200,)) -> Iterator[None]:
     """Read the view all the time; every answer must be one of the allowed."""
     answers: list[int] = []
 

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 
 from kafka_log import read_all
-from running import RunningTurnout
+from running import AskedTurnout
 from turnout.plan.control import Outcome
 from turnout.testing import Record, produce
 
@@ -21,7 +21,7 @@ OUTCOMES = frozenset(outcome.value for outcome in Outcome)
 class ControlSender:
     """`sent` are the request ids that must have an outcome; `unsure` those that HTTP may or may not have taken."""
 
-    def __init__(self, bootstrap: str, control: str, acks: str, turnout: RunningTurnout) -> None:
+    def __init__(self, bootstrap: str, control: str, acks: str, turnout: AskedTurnout) -> None:
         self.sent: list[str] = []
         self.unsure: list[str] = []
         self._bootstrap = bootstrap

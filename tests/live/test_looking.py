@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import schemathesis
@@ -14,17 +14,21 @@ import schemathesis
 from beside import beside
 from following import Follower, Socket, place_of, rows_of, sorted_rows_of
 from lengths import SUBSCRIBERS
-from running import RunningTurnout
+from running import AskedTurnout
+from served import ServedTurnout
 from turnout.local.broker import EmbeddedBroker
 from turnout.messages import Snapshot, WindowRows
 from turnout.testing import create_topic, produce, wait_until
 from writing import writing
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 SWAPS = ("inner", "left", "full")
 
 
 @pytest.fixture
-def turnout(tmp_path: Path, broker: EmbeddedBroker) -> Iterator[RunningTurnout]:
+def turnout(tmp_path: Path, broker: EmbeddedBroker, spark: SparkSession) -> Iterator[ServedTurnout]:
     bootstrap = broker.bootstrap_servers
     for topic in ("look-users", "look-accounts", "look-control"):
         create_topic(bootstrap, topic, 2)
@@ -36,8 +40,8 @@ def turnout(tmp_path: Path, broker: EmbeddedBroker) -> Iterator[RunningTurnout]:
         "accounts": {"topic": "look-accounts", "table": "accounts_ui", "key": "userId"}
         | {"columns": {"userId": "string", "balance": "double"}},
     }
-    running = RunningTurnout(tmp_path, bootstrap, sources=sources, start="earliest", control={"topic": "look-control"})
-    with running:
+    control = {"topic": "look-control"}
+    with ServedTurnout(tmp_path, spark, bootstrap, sources=sources, start="earliest", control=control) as running:
         yield running
 
 
@@ -65,16 +69,16 @@ def steady_load(bootstrap: str) -> Iterator[None]:
         yield
 
 
-def swapped_to(turnout: RunningTurnout, join: str) -> int:
+def swapped_to(turnout: AskedTurnout, join: str) -> int:
     """Wait for the swap; the generation that is published then."""
     wait_until(lambda: turnout.status()["joinType"] == join, what=f"the swap to {join}")
     return int(turnout.status()["generation"])
 
 
 def test_subscribers_keep_their_sockets_through_swaps_and_hold_the_new_rows(
-    turnout: RunningTurnout, broker: EmbeddedBroker
+    turnout: ServedTurnout, broker: EmbeddedBroker
 ) -> None:
-    url = f"http://127.0.0.1:{turnout.port}"
+    url = turnout.url
     viewers = [Viewer(url) for _ in range(SUBSCRIBERS // 2)]
     followers = [Following(url) for _ in range(SUBSCRIBERS - len(viewers))]
     everyone: list[Viewer | Following] = [*viewers, *followers]
@@ -100,7 +104,7 @@ def test_subscribers_keep_their_sockets_through_swaps_and_hold_the_new_rows(
     assert_answers_are_as_told(turnout)
 
 
-def assert_answers_are_as_told(turnout: RunningTurnout) -> None:
+def assert_answers_are_as_told(turnout: AskedTurnout) -> None:
     """What a real orchestrator answers is what the OpenAPI document says."""
     document = turnout.get("/api/openapi.json")
     told = schemathesis.openapi.from_dict(document)
