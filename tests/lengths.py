@@ -9,6 +9,7 @@ LONG = bool(os.environ.get("LONG_TESTS"))
 SWAPS = 200 if LONG else 7
 STORM = 500 if LONG else 120
 LEAK_SWAPS = (50, 250) if LONG else (4, 14)
+PLANNED_RUNS = 10 if LONG else 3
 APPLIES = 20
 SUBSCRIBERS = 50 if LONG else 4
 KILLS = 20 if LONG else 2

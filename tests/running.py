@@ -95,7 +95,7 @@ class RunningTurnout(AskedTurnout):
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         self.port = free_port()
-        self.data_dir = folder / "data"
+        self.data_dir = Path(sections.get("data_dir", folder / "data"))
         self.log_file = folder / "turnout.log"
         document = {
             "kafka": {"bootstrap_servers": bootstrap},
