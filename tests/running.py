@@ -19,6 +19,9 @@ from ending import LeftBehind, ending_with_us
 from turnout.local.broker import free_port
 from turnout.testing import patience, wait_until
 
+ASKED_SECONDS = 0.15
+"""The pause between two questions over HTTP: each costs both sides some milliseconds of a core."""
+
 
 def lives(process: psutil.Process) -> bool:
     """Whether it runs; one that has ended and waits for its parent to notice does not."""
@@ -40,7 +43,7 @@ class AskedTurnout:
 
     def wait_ready(self) -> None:
         try:
-            wait_until(lambda: self.answer("/readyz") == 200, what="readiness")
+            wait_until(lambda: self.answer("/readyz") == 200, interval=ASKED_SECONDS, what="readiness")
         except TimeoutError as error:
             raise TimeoutError(f"{error}: {self.reason()!r}; log:\n{self.log()}") from None
 

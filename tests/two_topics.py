@@ -17,7 +17,8 @@ from confluent_kafka import Producer
 import oracle
 from beside import beside
 from kafka_log import read_all
-from running import AskedTurnout, RunningTurnout, lives
+from lengths import LONG
+from running import ASKED_SECONDS, AskedTurnout, RunningTurnout, lives
 from turnout.plan.joins import Duplicates, Join
 from turnout.testing import patience, wait_until
 
@@ -52,12 +53,17 @@ def account(number: int) -> dict[str, Any]:
 def wait_reason(turnout: AskedTurnout, *parts: str) -> None:
     wait_until(
         lambda: all(part in turnout.reason() for part in parts),
+        interval=ASKED_SECONDS,
         what=lambda: f"the reason to have {parts}; it is {turnout.reason()!r}; log:\n{turnout.log()}",
     )
 
 
 def wait_total(turnout: AskedTurnout, table: str, total: int) -> None:
-    wait_until(lambda: turnout.total(table) >= total, what=lambda: f"{total} rows of {table}: {turnout.log()}")
+    wait_until(
+        lambda: turnout.total(table) >= total,
+        interval=ASKED_SECONDS,
+        what=lambda: f"{total} rows of {table}: {turnout.log()}",
+    )
     assert turnout.total(table) == total
 
 
@@ -67,7 +73,9 @@ def said(turnout: AskedTurnout, *parts: str) -> bool:
 
 def wait_said(turnout: AskedTurnout, *parts: str) -> None:
     """Wait for a line of the log, which may be written a moment after what it tells of."""
-    wait_until(lambda: said(turnout, *parts), what=lambda: f"{parts} in the log:\n{turnout.log()}")
+    wait_until(
+        lambda: said(turnout, *parts), interval=ASKED_SECONDS, what=lambda: f"{parts} in the log:\n{turnout.log()}"
+    )
 
 
 @contextmanager
@@ -122,7 +130,7 @@ def watched(turnout: AskedTurnout, allowed: tuple[int, ...] = (200,)) -> Iterato
 
     def read(stopped: threading.Event) -> None:
         with httpx.Client(base_url=turnout.http.base_url, timeout=patience()) as client:
-            while not stopped.wait(0.05):
+            while not stopped.wait(0.05 if LONG else ASKED_SECONDS):
                 answers.append(client.get("/api/tables/final_ui/rows", params={"limit": 5}).status_code)
 
     with beside(read):

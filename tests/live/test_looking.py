@@ -13,7 +13,7 @@ import schemathesis
 
 from beside import beside
 from following import Follower, Socket, place_of, rows_of, sorted_rows_of
-from lengths import SUBSCRIBERS
+from lengths import LONG, SUBSCRIBERS
 from running import AskedTurnout
 from served import ServedTurnout
 from turnout.local.broker import EmbeddedBroker
@@ -60,7 +60,7 @@ def steady_load(bootstrap: str) -> Iterator[None]:
     def run(stopped: threading.Event) -> None:
         turn = 0
         with writing(bootstrap) as writer:
-            while not stopped.wait(0.05):
+            while not stopped.wait(0.05 if LONG else 0.3):  # each write is a batch
                 turn += 1
                 writer.write("look-users", [user(turn % 320, turn)])
                 writer.write("look-accounts", [account(turn % 310, float(turn))])

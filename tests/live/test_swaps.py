@@ -144,7 +144,8 @@ def load(bootstrap: str, topics: Topics) -> Iterator[None]:
     def run(stopped: threading.Event) -> None:
         with writing(bootstrap) as writer:
             for number in itertools.count(20):
-                if stopped.wait(0.2):
+                # Each write is a batch of all generations that read.
+                if stopped.wait(0.2 if LONG else 0.8):
                     return
                 for which in (0, 1):
                     for topic, values in records(topics, which, range(number, number + 2)).items():
