@@ -213,6 +213,20 @@ def test_a_sum_that_does_not_fit_is_only_its_own_fault(filling: Filling) -> None
             keeping.close()
 
 
+@pytest.mark.parametrize("function", ["min", "max"])
+def test_of_equal_values_more_may_go_than_are_kept(filling: Filling, function: str) -> None:
+    first, second, then = 1 + MOST_KEPT, 1 + 2 * MOST_KEPT, 1 if function == "max" else 3
+    filling.swap(users=[row(key, age=2) for key in range(1, first)])
+    keeping = Keeping(filling, summary(values=f"{function}(age)"))
+    try:
+        filling.batch(users=[row(key, age=2) for key in range(first, second)])
+        filling.batch(users=[row(key, age=then) for key in range(1, second)])
+        keeping.advance()
+        keeping.compare()
+    finally:
+        keeping.close()
+
+
 ROUGH = st.builds(row, st.integers(0, 9), score=HOSTILE | DOUBLES)
 
 

@@ -58,6 +58,8 @@ export interface Subscriber {
 
 export const FIRST_DELAY_MS = 250;
 export const LONGEST_DELAY_MS = 5_000;
+/** How soon a table is asked for again that a server does not have because it has published nothing yet. */
+export const TABLE_DELAY_MS = 1_000;
 /** For a server that accepts and then says nothing. */
 const HELLO_MS = 10_000;
 /** The status comes about once a second: when it is subscribed and nothing comes for this long, the line is dead. */
@@ -74,6 +76,8 @@ export class Connection {
   private readonly listeners = new Set<(state: ConnectionState) => void>();
   private readonly ids = new Map<Subscriber, string>();
   private readonly subscribers = new Map<string, Subscriber>();
+  /** Those that wait for the first generation. */
+  private readonly waiting = new WeakSet<Subscriber>();
   private socket: Socket | null = null;
   private timer: ReturnType<typeof setTimeout> | undefined;
   private watch: ReturnType<typeof setInterval> | undefined;
@@ -223,7 +227,30 @@ export class Connection {
     const error = new TurnoutError(info);
     if (id === null) return unheard(error);
     const subscriber = this.subscribers.get(id);
-    if (subscriber) this.fail(subscriber, id, error);
+    if (subscriber === undefined) return;
+    if (error.code === "unknown_table") void this.unknownTable(subscriber, id, error);
+    else this.fail(subscriber, id, error);
+  }
+
+  /** A server that has just started has no tables until it publishes the first generation: then they are asked for again. */
+  private async unknownTable(subscriber: Subscriber, id: string, error: TurnoutError): Promise<void> {
+    const attempt = this.attempt;
+    const isCurrent = (): boolean => attempt === this.attempt && this.ids.get(subscriber) === id;
+    const published = await this.api.status().then(
+      (status) => status.generation > 0,
+      () => false,
+    );
+    if (!isCurrent()) return;
+    // What was published since the table was refused may have it.
+    if (published && !this.waiting.delete(subscriber)) return this.fail(subscriber, id, error);
+    if (!published) this.waiting.add(subscriber);
+    const again = (): void => {
+      if (!isCurrent()) return;
+      this.remove(subscriber, id);
+      this.add(subscriber);
+      this.request(subscriber);
+    };
+    setTimeout(again, published ? 0 : TABLE_DELAY_MS);
   }
 
   private fail(subscriber: Subscriber, id: string, error: TurnoutError): void {

@@ -179,6 +179,33 @@ test("window does not resume in another store, nor what it moved away from", asy
   expect((await server.hears("window", 5)).resume).toBeNull();
 });
 
+test("window of a server that has published nothing yet is asked for again until it has", async () => {
+  let published = 0;
+  server.answers = ({ url }) => ({ status: url === "/api/status" ? 200 : 404, body: { generation: published } });
+  const { steps, errors } = watched();
+  const refuse = (id: string) =>
+    server.send({ type: "error", id, error: { code: "unknown_table", message: "no table 'final_ui'", hint: "tables: swaps" } });
+  refuse((await server.hears("window")).id);
+  refuse((await server.hears("window", 2)).id);
+  // It was published after the table was refused: once more, and at once.
+  const third = await server.hears("window", 3);
+  published = 1;
+  refuse(third.id);
+  const fourth = await server.hears("window", 4);
+  server.rows(fourth.id, { a: ["u1", 40] });
+  await until(() => steps.length === 1);
+  expect(errors).toEqual([]);
+});
+
+test("window of a table that no generation has ends with that error", async () => {
+  server.answers = () => ({ status: 200, body: { generation: 3 } });
+  const { errors } = watched({ table: "nothing" });
+  const { id } = await server.hears("window");
+  server.send({ type: "error", id, error: { code: "unknown_table", message: "no table 'nothing'", hint: "" } });
+  await until(() => errors.length === 1);
+  expect(errors[0]).toMatchObject({ code: "unknown_table" });
+});
+
 test("window that failed is not asked for again, until it moves", async () => {
   const { window, errors } = watched({ where: "agee>1" });
   const first = await server.hears("window");
@@ -213,6 +240,7 @@ test("window gives its newest rows to a loop, and is closed with it", async () =
 });
 
 test("window throws its error into a loop", async () => {
+  server.answers = () => ({ status: 200, body: { generation: 3 } });
   const window = client.window<User>({ table: "nothing" });
   const { id } = await server.hears("window");
   const loop = (async () => {

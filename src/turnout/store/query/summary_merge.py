@@ -55,11 +55,15 @@ class Merge:
 
 
 def _gathered(end: End) -> str:
-    """Of a group: what was kept of an end, and the values next to it of rows that came and rows that went."""
-    near = f"{end.function}({end.part}, {MOST_KEPT}) FILTER"
+    """Of a group: what was kept of an end, and the values next to it of rows that came and rows that went.
+
+    Of those that went one more than is kept: it tells whether more went than are listed.
+    """
+    near = f"{end.function}({end.part}"
     return (
         f"any_value({end.values}) AS old_{end.values}, any_value({end.bound}) AS old_{end.bound}, "
-        f"{near} ({SIGN} > 0) AS came_{end.values}, {near} ({SIGN} < 0) AS went_{end.values}"
+        f"{near}, {MOST_KEPT}) FILTER ({SIGN} > 0) AS came_{end.values}, "
+        f"{near}, {MOST_KEPT + 1}) FILTER ({SIGN} < 0) AS went_{end.values}"
     )
 
 
@@ -69,15 +73,23 @@ def _pooled(end: End) -> str:
     values = end.values
     return (
         f"list_sort(list_concat(old_{values}, came_{values}), '{direction}') AS all_{values}, "
-        f"{nearest}(old_{end.bound}, came_{values}[{MOST_KEPT}], went_{values}[{MOST_KEPT}]) AS new_{end.bound}"
+        f"{nearest}(old_{end.bound}, came_{values}[{MOST_KEPT}], went_{values}[{MOST_KEPT + 1}]) AS new_{end.bound}"
     )
 
 
 def _near(end: End) -> str:
-    """Those of them up to the bound, and those that went."""
-    within = f"lambda v: new_{end.bound} IS NULL OR v {'>=' if end.function == 'max' else '<='} new_{end.bound}"
-    lists = (f"list_filter({which}_{end.values}, {within}) AS near_{which}_{end.values}" for which in ("all", "went"))
-    return ", ".join(lists)
+    """Those of them up to the bound, and those that went.
+
+    That some are missing at the bound does no harm. Where more went than are listed, all values like the last one that
+    is listed may have gone.
+    """
+    sign, last = ">" if end.function == "max" else "<", f"went_{end.values}[{MOST_KEPT + 1}]"
+    within = f"(new_{end.bound} IS NULL OR v {sign}= new_{end.bound})"
+    sure = f"({last} IS NULL OR v {sign} {last})"
+    return (
+        f"list_filter(all_{end.values}, lambda v: {within} AND {sure}) AS near_all_{end.values}, "
+        f"list_filter(went_{end.values}, lambda v: {within}) AS near_went_{end.values}"
+    )
 
 
 def _left(end: End) -> str:
