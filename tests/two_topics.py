@@ -141,13 +141,13 @@ def watched(turnout: AskedTurnout, allowed: tuple[int, ...] = (200,)) -> Iterato
 
 @contextmanager
 def load(bootstrap: str, topics: tuple[str, str], per_second: int = 1000) -> Iterator[None]:
-    """So many records a second, until the block ends."""
-    some = per_second // 40
+    """So many records a second, until the block ends. The short form writes a tenth: each write is a batch."""
+    some, pause = per_second // 40, 0.05 if LONG else 0.5
 
     def write(stopped: threading.Event) -> None:
         producer = Producer({"bootstrap.servers": bootstrap})
         number = 0
-        while not stopped.wait(0.05):
+        while not stopped.wait(pause):
             for topic, value in zip(topics, (user, account), strict=True):
                 for n in range(number, number + some):
                     producer.produce(topic, json.dumps(value(n)))

@@ -53,14 +53,14 @@ def test_full_disk_and_killed_spark_are_told_and_left_and_the_process_ends_soon_
             turnout.start()
             assert_tables_are_exact(turnout, address, topics)
         logged = turnout.log_file.stat().st_size
-        with load(address, topics, per_second=100), watched(turnout):
+        with load(address, topics, per_second=200), watched(turnout):
             kill_spark_in_a_build(turnout)
         assert_tables_are_exact(turnout, address, topics)
         wait_said(turnout, "Spark runs again, and generation 2 reads")
         assert b"unexpected error" not in turnout.log_file.read_bytes()[logged:]
         shown = turnout.total("final_ui")
-        with load(address, topics, per_second=200):
-            wait_until(lambda: turnout.total("final_ui") > shown + 100, what="rows")
+        with load(address, topics, per_second=400):
+            wait_until(lambda: turnout.total("final_ui") > shown, what="rows")
             assert_second_process_is_refused(turnout)
             assert_ends_soon(turnout, signal.SIGINT)
         end_while_spark_starts(turnout, shown)
