@@ -6,11 +6,13 @@ import os
 
 LONG = bool(os.environ.get("LONG_TESTS"))
 
-SWAPS = 200 if LONG else 12
-LEAK_SWAPS = (50, 250) if LONG else (8, 24)
+SWAPS = 200 if LONG else 7
+STORM = 500 if LONG else 120
+LEAK_SWAPS = (50, 250) if LONG else (4, 14)
+PLANNED_RUNS = 10 if LONG else 3
 APPLIES = tuple(range(1, 21)) if LONG else (3, 4, *(12, 4) * 7)
 APPLIES_VIEWERS = 20 if LONG else 5
-SUBSCRIBERS = 50 if LONG else 10
+SUBSCRIBERS = 50 if LONG else 4
 KILLS = 20 if LONG else 2
 EXAMPLES = 250 if LONG else 15
 FOLD_EXAMPLES = 250 if LONG else 5

@@ -19,6 +19,9 @@ from ending import LeftBehind, ending_with_us
 from turnout.local.broker import free_port
 from turnout.testing import patience, wait_until
 
+ASKED_SECONDS = 0.15
+"""The pause between two questions over HTTP: each costs both sides some milliseconds of a core."""
+
 
 def lives(process: psutil.Process) -> bool:
     """Whether it runs; one that has ended and waits for its parent to notice does not."""
@@ -35,7 +38,7 @@ class RunningTurnout:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         self.port = free_port()
-        self.data_dir = folder / "data"
+        self.data_dir = Path(sections.get("data_dir", folder / "data"))
         self.log_file = folder / "turnout.log"
         document = {
             "kafka": {"bootstrap_servers": bootstrap},
@@ -46,7 +49,7 @@ class RunningTurnout:
             **sections,
         }
         self.config = folder / "turnout.yaml"
-        self.config.write_text(yaml.safe_dump(document))
+        self.config.write_text(yaml.safe_dump(document, sort_keys=False))
         self.url = f"http://127.0.0.1:{self.port}"
         self.http = httpx.Client(base_url=self.url, timeout=patience())
         self.command = [sys.executable, "-m", "turnout"]
@@ -82,7 +85,7 @@ class RunningTurnout:
 
     def wait_ready(self) -> None:
         try:
-            wait_until(lambda: self.answer("/readyz") == 200, what="readiness")
+            wait_until(lambda: self.answer("/readyz") == 200, interval=ASKED_SECONDS, what="readiness")
         except TimeoutError as error:
             raise TimeoutError(f"{error}: {self.reason()!r}; log:\n{self.log()}") from None
 
@@ -92,7 +95,7 @@ class RunningTurnout:
         return None if answer is None else answer.status_code
 
     def _asked(self, path: str) -> httpx.Response | None:
-        assert self.running, f"turnout ended with {self._process and self._process.returncode}:\n{self.log()}"
+        assert self.running, f"turnout has ended:\n{self.log()}"
         try:
             return self.http.get(path)
         except httpx.HTTPError:
@@ -105,15 +108,6 @@ class RunningTurnout:
             return ""
         message: str = answer.json()["error"]["message"]
         return message
-
-    def java(self) -> psutil.Process:
-        """The JVM of its Spark, once that runs."""
-        javas = []
-        for child in psutil.Process(self.pid).children():
-            with contextlib.suppress(psutil.NoSuchProcess):
-                javas += [child] if child.name() == "java" else []
-        [java] = javas
-        return java
 
     def get(self, path: str) -> Any:
         response = self.http.get(path)
@@ -137,6 +131,15 @@ class RunningTurnout:
 
     def log(self) -> str:
         return self.log_file.read_text()[-5000:] if self.log_file.exists() else ""
+
+    def java(self) -> psutil.Process:
+        """The JVM of its Spark, once that runs."""
+        javas = []
+        for child in psutil.Process(self.pid).children():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                javas += [child] if child.name() == "java" else []
+        [java] = javas
+        return java
 
     def kill(self) -> None:
         """As a power cut would: no chance to clean up."""

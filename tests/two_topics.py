@@ -17,7 +17,8 @@ from confluent_kafka import Producer
 import oracle
 from beside import beside
 from kafka_log import read_all
-from running import RunningTurnout, lives
+from lengths import LONG
+from running import ASKED_SECONDS, RunningTurnout, lives
 from turnout.plan.joins import Duplicates, Join
 from turnout.testing import patience, wait_until
 
@@ -52,12 +53,17 @@ def account(number: int) -> dict[str, Any]:
 def wait_reason(turnout: RunningTurnout, *parts: str) -> None:
     wait_until(
         lambda: all(part in turnout.reason() for part in parts),
+        interval=ASKED_SECONDS,
         what=lambda: f"the reason to have {parts}; it is {turnout.reason()!r}; log:\n{turnout.log()}",
     )
 
 
 def wait_total(turnout: RunningTurnout, table: str, total: int) -> None:
-    wait_until(lambda: turnout.total(table) >= total, what=lambda: f"{total} rows of {table}: {turnout.log()}")
+    wait_until(
+        lambda: turnout.total(table) >= total,
+        interval=ASKED_SECONDS,
+        what=lambda: f"{total} rows of {table}: {turnout.log()}",
+    )
     assert turnout.total(table) == total
 
 
@@ -67,7 +73,9 @@ def said(turnout: RunningTurnout, *parts: str) -> bool:
 
 def wait_said(turnout: RunningTurnout, *parts: str) -> None:
     """Wait for a line of the log, which may be written a moment after what it tells of."""
-    wait_until(lambda: said(turnout, *parts), what=lambda: f"{parts} in the log:\n{turnout.log()}")
+    wait_until(
+        lambda: said(turnout, *parts), interval=ASKED_SECONDS, what=lambda: f"{parts} in the log:\n{turnout.log()}"
+    )
 
 
 @contextmanager
@@ -122,7 +130,7 @@ def watched(turnout: RunningTurnout, allowed: tuple[int, ...] = (200,)) -> Itera
 
     def read(stopped: threading.Event) -> None:
         with httpx.Client(base_url=turnout.http.base_url, timeout=patience()) as client:
-            while not stopped.wait(0.05):
+            while not stopped.wait(0.05 if LONG else ASKED_SECONDS):
                 answers.append(client.get("/api/tables/final_ui/rows", params={"limit": 5}).status_code)
 
     with beside(read):
@@ -133,13 +141,13 @@ def watched(turnout: RunningTurnout, allowed: tuple[int, ...] = (200,)) -> Itera
 
 @contextmanager
 def load(bootstrap: str, topics: tuple[str, str], per_second: int = 1000) -> Iterator[None]:
-    """So many records a second, until the block ends."""
-    some = per_second // 40
+    """So many records a second, until the block ends. The short form writes a tenth: each write is a batch."""
+    some, pause = per_second // 40, 0.05 if LONG else 0.5
 
     def write(stopped: threading.Event) -> None:
         producer = Producer({"bootstrap.servers": bootstrap})
         number = 0
-        while not stopped.wait(0.05):
+        while not stopped.wait(pause):
             for topic, value in zip(topics, (user, account), strict=True):
                 for n in range(number, number + some):
                     producer.produce(topic, json.dumps(value(n)))

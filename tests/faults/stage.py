@@ -9,10 +9,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from faults.kafkas import OneBroker
 from faults.world import Comparison, World
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 Scenario = Callable[["Stage"], Comparison]
 
@@ -45,10 +48,14 @@ class Played:
 
 
 class Stage:
-    """Starts what a scenario asks for, once; a world in which something went wrong is not used again."""
+    """Starts what a scenario asks for, once; a world in which something went wrong is not used again.
 
-    def __init__(self, folder: Path) -> None:
+    With a `session`, the shared world has no process: for faults that leave Turnout's process alone.
+    """
+
+    def __init__(self, folder: Path, session: SparkSession | None = None) -> None:
         self.folder = folder
+        self._session = session
         self._kafka: OneBroker | None = None
         self._world: World | None = None
         self._count = 0
@@ -72,7 +79,7 @@ class Stage:
     def world(self) -> World:
         """The shared world, on fresh topics, with the producer at work."""
         if self._world is None:
-            self._world = self._closing.enter_context(World(self.new_folder(), self.kafka))
+            self._world = self._closing.enter_context(World(self.new_folder(), self.kafka, session=self._session))
         else:
             self._world.move()
         self._world.producer.resume()

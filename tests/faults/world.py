@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import httpx
 import psutil
@@ -22,8 +22,12 @@ from faults.load import SteadyProducer
 from faults.sender import ControlSender
 from kafka_log import read_all
 from running import RunningTurnout
+from served import ServedTurnout
 from turnout.plan.joins import Duplicates, Join
 from turnout.testing import create_topic, patience
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 USERS = {"userId": "string", "name": "string", "email": "string", "age": "int64"}
 ACCOUNTS = {"userId": "string", "accountType": "string", "balance": "double"}
@@ -79,7 +83,8 @@ class Topics:
 class World:
     """`with World(...)` starts Turnout on fresh topics; `producer` writes to them once it is resumed.
 
-    The users' rows are all shown, of the accounts the newest of each key. `sections` add to turnout.yaml.
+    The users' rows are all shown, of the accounts the newest of each key. `sections` add to turnout.yaml. With a
+    `session` there is no process: Turnout is in this one, for faults that leave its process alone.
     """
 
     def __init__(
@@ -90,6 +95,7 @@ class World:
         per_second: int = 400,
         most_keys: int | None = None,
         user_columns: Mapping[str, str] = USERS,
+        session: SparkSession | None = None,
         **sections: Any,
     ) -> None:
         self.kafka = kafka
@@ -112,7 +118,11 @@ class World:
         }
         for source, topic in zip(document["sources"].values(), self.topics.pair, strict=True):
             source["topic"] = topic
-        self.turnout = RunningTurnout(folder, kafka.turnout_servers, **document | sections)
+        self.turnout: RunningTurnout | ServedTurnout
+        if session is None:
+            self.turnout = RunningTurnout(folder, kafka.turnout_servers, **document | sections)
+        else:
+            self.turnout = ServedTurnout(folder, session, kafka.turnout_servers, **document | sections)
         self.producer = SteadyProducer(kafka.bootstrap_servers, per_second, most_keys=most_keys)
         self.producer.write_to(self.topics.pair, 2)
         self.control = ControlSender(kafka.bootstrap_servers, control, acks, self.turnout)
@@ -132,7 +142,7 @@ class World:
 
     def _close(self) -> None:
         self.producer.close()
-        if self.turnout.running:
+        if isinstance(self.turnout, RunningTurnout) and self.turnout.running:
             family = psutil.Process(self.turnout.pid).children(recursive=True)
             self.turnout.kill()
             for process in family:
@@ -140,6 +150,12 @@ class World:
                     process.kill()
             psutil.wait_procs(family, timeout=patience())
         self.turnout.close()
+
+    @property
+    def process(self) -> RunningTurnout:
+        """Turnout, for faults that happen to its process."""
+        assert isinstance(self.turnout, RunningTurnout), "this world has no process of its own"
+        return self.turnout
 
     @property
     def bootstrap(self) -> str:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from faults.catalogue import FAULTS
 from faults.stage import Stage
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 CHEAP = ("network-cut", "partitions-added", "poisoned-batch")
 
 
-def test_network_partitions_and_hostile_records_lose_and_double_nothing(tmp_path: Path) -> None:
+def test_network_partitions_and_hostile_records_lose_and_double_nothing(tmp_path: Path, spark: SparkSession) -> None:
     faults = {fault.name: fault for fault in FAULTS}
-    with Stage(tmp_path) as stage:
+    with Stage(tmp_path, spark) as stage:
         for name in CHEAP:
             played = stage.play(faults[name])
             assert played.good, f"{name}: {played.comparison} {played.trouble}"

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import signal
 import time
+from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from running import RunningTurnout
+from served import ServedTurnout
 from turnout.local.broker import EmbeddedBroker, free_port
 from turnout.testing import create_topic, delete_topic, patience, produce, wait_until
 from two_topics import (
@@ -18,7 +21,6 @@ from two_topics import (
     assert_ends_soon,
     assert_tables_are_exact,
     ended,
-    running,
     sections,
     user,
     wait_reason,
@@ -27,30 +29,37 @@ from two_topics import (
     watched,
 )
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 OUTAGE_SECONDS = 12
 
 
-def test_start_without_broker_or_topics_and_a_broker_that_restarts_lose_and_double_nothing(tmp_path: Path) -> None:
+def test_start_without_broker_or_topics_and_a_broker_that_restarts_lose_and_double_nothing(
+    tmp_path: Path, spark: SparkSession
+) -> None:
     port = free_port()
     address = f"127.0.0.1:{port}"
     topics = ("users", "accounts")
-    turnout = RunningTurnout(tmp_path / "turnout", address, **sections(*topics))
-    with ended(turnout), BrokerLater(tmp_path / "broker", port) as broker:
-        turnout.start(ready=False)
-        wait_until(lambda: turnout.answer("/healthz") == 200, what="an answer")
-        wait_said(turnout, address, "cannot be reached")
-        assert_ends_soon(turnout, signal.SIGTERM)
+    process = RunningTurnout(tmp_path / "process", address, **sections(*topics))
+    with ended(process):
+        process.start(ready=False)
+        wait_until(lambda: process.answer("/healthz") == 200, what="an answer")
+        wait_said(process, address, "cannot be reached")
+        assert_ends_soon(process, signal.SIGTERM)
 
+    turnout = ServedTurnout(tmp_path / "turnout", spark, address, **sections(*topics))
+    with closing(turnout), BrokerLater(tmp_path / "broker", port) as broker:
         turnout.start(ready=False)
         wait_reason(turnout, address, "cannot be reached")
         assert turnout.answer("/healthz") == 200
         assert turnout.rows("final_ui") == []
         assert address in turnout.log()
         broker.start()
-        wait_reason(turnout, "topic 'accounts' does not exist; create it")
-        create_topic(address, "accounts", partitions=2)
         wait_reason(turnout, "topic 'users' does not exist; create it")
         create_topic(address, "users", partitions=2)
+        wait_reason(turnout, "topic 'accounts' does not exist; create it")
+        create_topic(address, "accounts", partitions=2)
         produce(address, "users", [user(n) for n in range(100)])
         turnout.wait_ready()
         wait_total(turnout, "final_ui", 100)
@@ -79,7 +88,7 @@ class BrokerLater(EmbeddedBroker):
 
 
 def test_deleted_topics_and_records_lost_to_retention_are_told_and_reading_goes_on(
-    tmp_path: Path, broker: EmbeddedBroker, topic_name: TopicName
+    tmp_path: Path, broker: EmbeddedBroker, spark: SparkSession, topic_name: TopicName
 ) -> None:
     address = broker.bootstrap_servers
     users, accounts = topic_name("users"), topic_name("accounts")
@@ -87,7 +96,7 @@ def test_deleted_topics_and_records_lost_to_retention_are_told_and_reading_goes_
         create_topic(address, topic)
     produce(address, users, [user(n) for n in range(10)])
     admin = AdminClient({"bootstrap.servers": address})
-    with running(tmp_path, address, **sections(users, accounts)) as turnout:
+    with ServedTurnout(tmp_path, spark, address, **sections(users, accounts)) as turnout:
         wait_total(turnout, "users_ui", 10)
         delete_topic(address, users)
         produce(address, accounts, [account(n) for n in range(3)])
@@ -100,7 +109,7 @@ def test_deleted_topics_and_records_lost_to_retention_are_told_and_reading_goes_
 
         # Between two batches one topic is deleted and made anew, so that its offsets go back, and records of the
         # other are gone before they were read.
-        assert turnout.stop() == 0
+        turnout.close()
         delete_topic(address, users)
         create_topic(address, users)
         produce(address, users, [user(200)])

@@ -14,7 +14,7 @@ from typing import Any
 import oracle
 from beside import beside
 from kafka_log import read_all
-from lengths import KILLS
+from lengths import KILLS, LONG
 from running import RunningTurnout
 from turnout.local.broker import EmbeddedBroker
 from turnout.plan.joins import Duplicates, Join
@@ -48,12 +48,12 @@ def random_record(random_: random.Random, topic: str) -> Record:
 
 @contextmanager
 def steady_load(bootstrap: str, topics: tuple[str, str], seed: int) -> Iterator[None]:
-    """A few hundred records a second, until the block ends."""
+    """Some hundred records a second, in the short form some dozen, until the block ends."""
     random_ = random.Random(seed)
 
     def run(stopped: threading.Event) -> None:
         with writing(bootstrap) as writer:
-            while not stopped.wait(0.05):
+            while not stopped.wait(0.05 if LONG else 0.2):
                 for topic in topics:
                     writer.write(topic, [random_record(random_, topic) for _ in range(random_.randrange(20))])
 

@@ -6,24 +6,28 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from beside import beside
 from following import Follower, Socket, place_of, rows_of, sorted_rows_of
-from lengths import SUBSCRIBERS
+from lengths import LONG, SUBSCRIBERS
 from running import RunningTurnout
+from served import ServedTurnout
 from turnout.local.broker import EmbeddedBroker
 from turnout.messages import Snapshot, WindowRows
 from turnout.testing import create_topic, produce, wait_until
 from writing import writing
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 SWAPS = ("inner", "left", "full")
 
 
 @pytest.fixture
-def turnout(tmp_path: Path, broker: EmbeddedBroker) -> Iterator[RunningTurnout]:
+def turnout(tmp_path: Path, broker: EmbeddedBroker, spark: SparkSession) -> Iterator[ServedTurnout]:
     bootstrap = broker.bootstrap_servers
     for topic in ("look-users", "look-accounts", "look-control"):
         create_topic(bootstrap, topic, 2)
@@ -35,8 +39,8 @@ def turnout(tmp_path: Path, broker: EmbeddedBroker) -> Iterator[RunningTurnout]:
         "accounts": {"topic": "look-accounts", "table": "accounts_ui", "key": "userId"}
         | {"columns": {"userId": "string", "balance": "double"}},
     }
-    running = RunningTurnout(tmp_path, bootstrap, sources=sources, start="earliest", control={"topic": "look-control"})
-    with running:
+    control = {"topic": "look-control"}
+    with ServedTurnout(tmp_path, spark, bootstrap, sources=sources, start="earliest", control=control) as running:
         yield running
 
 
@@ -55,7 +59,7 @@ def steady_load(bootstrap: str) -> Iterator[None]:
     def run(stopped: threading.Event) -> None:
         turn = 0
         with writing(bootstrap) as writer:
-            while not stopped.wait(0.05):
+            while not stopped.wait(0.05 if LONG else 0.3):  # each write is a batch
                 turn += 1
                 writer.write("look-users", [user(turn % 320, turn)])
                 writer.write("look-accounts", [account(turn % 310, float(turn))])
@@ -71,9 +75,9 @@ def swapped_to(turnout: RunningTurnout, join: str) -> int:
 
 
 def test_subscribers_keep_their_sockets_through_swaps_and_hold_the_new_rows(
-    turnout: RunningTurnout, broker: EmbeddedBroker
+    turnout: ServedTurnout, broker: EmbeddedBroker
 ) -> None:
-    url = f"http://127.0.0.1:{turnout.port}"
+    url = turnout.url
     viewers = [Viewer(url) for _ in range(SUBSCRIBERS // 2)]
     followers = [Following(url) for _ in range(SUBSCRIBERS - len(viewers))]
     everyone: list[Viewer | Following] = [*viewers, *followers]

@@ -9,6 +9,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+from lengths import LONG, PLANNED_RUNS
 from turnout.config import Settings
 from turnout.config.tables import first_plan, layout_of
 from turnout.plan.joins import Join
@@ -76,10 +77,10 @@ def test_generations_share_plans_and_run_at_once(spark: SparkSession) -> None:
 
     def generation(number: int) -> bool:
         runner, rows = view_runner(spark), SOME[number % len(SOME)]
-        return all(ordered(runner.over_rows(view, rows)) == expected(view, rows) for _ in range(10))
+        return all(ordered(runner.over_rows(view, rows)) == expected(view, rows) for _ in range(PLANNED_RUNS))
 
     with ThreadPoolExecutor(4) as threads:
-        assert all(threads.map(generation, range(8)))
+        assert all(threads.map(generation, range(8 if LONG else len(SOME))))
     assert len(plans) == kept
 
 

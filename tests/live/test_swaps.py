@@ -23,7 +23,7 @@ from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionTy
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
 from beside import beside
-from lengths import LONG, SWAPS
+from lengths import LONG, STORM, SWAPS
 from orchestrated import Orchestrated, orchestrated
 from turnout.local.broker import EmbeddedBroker
 from turnout.plan.control import Outcome
@@ -98,7 +98,7 @@ class Reader:
 
     def run(self, stopped: threading.Event) -> None:
         # The long form looks as fast as it can, which takes a whole core.
-        while not stopped.wait(0 if LONG else 0.01):
+        while not stopped.wait(0 if LONG else 0.04):
             try:
                 self.look()
             except Exception as error:
@@ -144,7 +144,8 @@ def load(bootstrap: str, topics: Topics) -> Iterator[None]:
     def run(stopped: threading.Event) -> None:
         with writing(bootstrap) as writer:
             for number in itertools.count(20):
-                if stopped.wait(0.2):
+                # Each write is a batch of all generations that read.
+                if stopped.wait(0.2 if LONG else 0.8):
                     return
                 for which in (0, 1):
                     for topic, values in records(topics, which, range(number, number + 2)).items():
@@ -213,6 +214,7 @@ def test_swaps_under_load_show_no_mixture_and_leave_nothing_behind(
     broker: EmbeddedBroker, topics: Topics, spark: SparkSession, tmp_path: Path
 ) -> None:
     with orchestrated(tmp_path, spark, broker.bootstrap_servers, **sections(topics)) as running:
+        # The short form has each join once.
         swap_under_load(running, broker.bootstrap_servers, topics, range(SWAPS // 2))
         before = settled(running, spark)
         swap_under_load(running, broker.bootstrap_servers, topics, range(SWAPS // 2, SWAPS))
@@ -247,7 +249,7 @@ def test_storm_of_messages_ends_in_the_combined_state(
 ) -> None:
     bootstrap = broker.bootstrap_servers
     messages: list[Any] = []
-    for number in range(500):
+    for number in range(STORM):
         kind = number % 5
         if kind == 0:
             messages.append({"usersTopic": topics.users[number // 5 % 2], "requestId": str(number)})

@@ -54,11 +54,11 @@ class Soak:
 
     def run(self, samples: Path) -> tuple[Sampler, Comparison, list[str], list[str]]:
         """The samples, the tables against Kafka, what was done, and what went wrong."""
-        url = f"http://127.0.0.1:{self.world.turnout.port}"
+        url = f"http://127.0.0.1:{self.world.process.port}"
         swaps, faults = Swaps(self.world), Faults(self.world, self.kafka, kills=self.kills)
         viewers = Viewers(url, VIEWERS)
         probe = Probe(url, self.world.bootstrap, lambda: self.world.topics.users)
-        sampler = Sampler(self.world.turnout, probe.latency_ms, samples, SAMPLE_SECONDS)
+        sampler = Sampler(self.world.process, probe.latency_ms, samples, SAMPLE_SECONDS)
         began = time.monotonic()
         try:
             self.world.producer.resume()

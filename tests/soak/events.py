@@ -170,11 +170,11 @@ class Faults:
         self._kafka.proxy.heal()
 
     def _kill(self) -> None:
-        self._world.turnout.kill()
-        self._world.turnout.start(ready=False)
+        self._world.process.kill()
+        self._world.process.start(ready=False)
 
     def _kill_jvm(self) -> None:
-        children = psutil.Process(self._world.turnout.pid).children(recursive=True)
+        children = psutil.Process(self._world.process.pid).children(recursive=True)
         [jvm] = [one.pid for one in children if one.name() == "java"]
         os.kill(jvm, signal.SIGKILL)
         # Not ready first, or the wait for readiness would end before it began.

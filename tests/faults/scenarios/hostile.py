@@ -91,8 +91,8 @@ def strange_times(stage: Stage) -> Comparison:
             _write_strange_times(world, topics)
             world.settle()
             began = time.monotonic()
-            world.turnout.stop()
-            world.turnout.start()
+            world.process.stop()
+            world.process.start()
         assert world.turnout.http.get("/api/status").json()["newestRecord"] == "+292278994-08-17T07:12:55.807Z"
         return world.recover(began)
 
@@ -120,8 +120,8 @@ def strange_control_times(stage: Stage) -> Comparison:
     last = world.control.send({"joinType": "full"})
     wait_until(lambda: world.control.outcome(last) == "applied", what="the last message to be applied")
     began = time.monotonic()
-    world.turnout.stop()
-    world.turnout.start()
+    world.process.stop()
+    world.process.start()
     return world.recover(began)
 
 

@@ -27,7 +27,7 @@ def clock_jumps(stage: Stage) -> Comparison:
     clock = folder / "clock"
     clock.write_text("+0\n")
     world = World(folder, stage.kafka)
-    world.turnout.command = ["env", *_faked(clock), sys.executable, str(Path(faked.__file__))]
+    world.process.command = ["env", *_faked(clock), sys.executable, str(Path(faked.__file__))]
     with world:
         world.producer.resume()
         for moment, join in (("+3600", "inner"), ("-3600", "full"), ("+0", "left")):
@@ -40,9 +40,9 @@ def clock_jumps(stage: Stage) -> Comparison:
             told = moment.startswith("-") and answer.get("error", {}).get("code") == "kafka_unreachable"
             assert told or answer.get("outcome") == "applied", f"at {moment} s: {answer}; log:\n{world.turnout.log()}"
         # What librdkafka still holds back, acknowledgements too, comes with a restart.
-        world.turnout.stop()
+        world.process.stop()
         began = time.monotonic()
-        world.turnout.start()
+        world.process.start()
         return world.recover(began)
 
 

@@ -21,10 +21,10 @@ def kill_turnout(stage: Stage) -> Comparison:
     world = stage.world()
     time.sleep(LOAD_SECONDS)
     world.control.send({"joinType": "inner"})
-    world.turnout.kill()
+    world.process.kill()
     time.sleep(LOAD_SECONDS)
     started = time.monotonic()
-    world.turnout.start()
+    world.process.start()
     return world.recover(started)
 
 
@@ -32,7 +32,7 @@ def kill_spark(stage: Stage) -> Comparison:
     """kill -9 of Spark's JVM under load; Turnout starts another one by itself."""
     world = stage.world()
     time.sleep(LOAD_SECONDS)
-    java = world.turnout.java()
+    java = world.process.java()
     java.kill()
     killed = time.monotonic()
     wait_until(lambda: f"Spark's JVM (process {java.pid}) was killed" in world.turnout.reason(), what="it to be told")
@@ -46,7 +46,7 @@ def kill_worker(stage: Stage) -> Comparison:
     world.producer.pause()
     large = world.make_topics()
     bulk.users(world.bootstrap, large.users, CATCH_UP_RECORDS)
-    java = world.turnout.java()
+    java = world.process.java()
     request = world.control.send({"usersTopic": large.users, "accountsTopic": large.accounts})
     workers: list[psutil.Process] = []
 
@@ -78,10 +78,10 @@ def terminate(stage: Stage) -> Comparison:
     time.sleep(LOAD_SECONDS)
     request = world.control.send({"joinType": "full"})
     wait_until(lambda: world.turnout.status()["state"] != "live", interval=0.01, what="the swap to begin")
-    assert world.turnout.stop(signal.SIGTERM) == 0, world.turnout.log()
+    assert world.process.stop(signal.SIGTERM) == 0, world.turnout.log()
     time.sleep(LOAD_SECONDS)
     started = time.monotonic()
-    world.turnout.start()
+    world.process.start()
     found = world.recover(started)
     assert world.control.outcome(request) == "applied", "an end in order is no reason to give a swap up"
     return found
