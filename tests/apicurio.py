@@ -17,7 +17,8 @@ from typing import Any, Self
 
 import httpx
 
-from ending import ending_with_us
+from ending import SHORT_LIVED, ending_with_us
+from serving import HTTP
 from turnout.java.jars import Jar, cache_folder, fetch
 from turnout.java.runtime import find_java
 from turnout.local.broker import HOST, free_port
@@ -34,7 +35,7 @@ DISTRIBUTION = Jar(
 )
 STARTS = 5
 """How often a registry that ends while it starts is started again."""
-_OPTIONS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-CreateCoredumpOnCrash")
+_OPTIONS = ("-Xmx256m", *SHORT_LIVED)
 
 
 class ApicurioRegistry:
@@ -43,22 +44,22 @@ class ApicurioRegistry:
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
-        self._port = free_port()
+        self.port = free_port()
         self._log = folder / "registry.log"
         self._process: subprocess.Popen[bytes] | None = None
         self._starts = 0
-        self.url = f"http://{HOST}:{self._port}/apis/ccompat/v7"
+        self.url = f"http://{HOST}:{self.port}/apis/ccompat/v7"
 
     def start(self) -> None:
         self._starts = 0
         self._launch()
-        wait_until(self._answers, what=lambda: f"the registry; its log ends with\n{self._end_of_log()}")
+        wait_until(self._answers, interval=0.2, what=lambda: f"the registry; its log ends with\n{self._end_of_log()}")
 
     def _launch(self) -> None:
         self._starts += 1
         settings = {
             "quarkus.http.host": HOST,
-            "quarkus.http.port": str(self._port),
+            "quarkus.http.port": str(self.port),
             "apicurio.storage.kind": "sql",
             "apicurio.storage.sql.kind": "h2",
             "apicurio.datasource.url": f"jdbc:h2:file:{self._folder / 'schemas'}",
@@ -85,7 +86,7 @@ class ApicurioRegistry:
         """Put a schema in; its id."""
         text = schema if isinstance(schema, str) else json.dumps(schema)
         document = {"schema": text, "schemaType": kind, "references": list(references)}
-        response = httpx.post(f"{self.url}/subjects/{subject}/versions", json=document, timeout=patience())
+        response = HTTP.post(f"{self.url}/subjects/{subject}/versions", json=document)
         response.raise_for_status()
         return int(response.json()["id"])
 
@@ -97,7 +98,7 @@ class ApicurioRegistry:
             assert self._starts < STARTS, f"the registry ended; its log ends with\n{self._end_of_log()}"
             self._launch()
         try:
-            return httpx.get(f"{self.url}/subjects", timeout=patience()).status_code == 200
+            return HTTP.get(f"{self.url}/subjects").status_code == 200
         except httpx.HTTPError:
             return False
 

@@ -12,6 +12,7 @@ import json
 import re
 import subprocess
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,6 +43,8 @@ class Reader:
 
     url: str
     broker: str
+    after: Callable[[str], None] = lambda command: None
+    """Called with the name of each command of `turnout`, and with `python`, when it has been run."""
     done: list[str] = field(default_factory=list)
     """What was run, to say that all kinds were."""
     _names: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -72,6 +75,7 @@ class Reader:
                         self._curl([self._here(word) for word in arguments])
                     case "python" if arguments[0] == "-c":
                         exec(self._here(arguments[1]), {})
+                        self.after("python")
 
     def _to_run(self, block: Block, arguments: list[str]) -> bool:
         ends = not {"--live", "<", ">"} & set(arguments)
@@ -82,6 +86,7 @@ class Reader:
         assert (shown.exit_code != 0) == told.startswith("error:"), (arguments, shown.output)
         assert told in shown.output, (arguments, shown.output)
         self.done.append(arguments[0])
+        self.after(arguments[0])
 
     def _curl(self, arguments: list[str]) -> None:
         shown = subprocess.run(

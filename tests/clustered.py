@@ -21,13 +21,12 @@ from typing import Any
 import psutil
 import pyspark
 
-from ending import ending_with_us
+from ending import SHORT_LIVED, ending_with_us
 from turnout.java.runtime import find_java
 from turnout.local.broker import EmbeddedBroker, free_port
 from turnout.testing import wait_until
 
 SPARK_HOME = Path(pyspark.__file__).parent
-_OPTIONS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-CreateCoredumpOnCrash")
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +196,14 @@ class SparkCluster:
 
     def _start(self, name: str, what: str, *arguments: str) -> tuple[subprocess.Popen[bytes], Path]:
         log = self._folder / f"{name}.log"
-        java = [str(find_java()), *_OPTIONS, "-cp", f"{SPARK_HOME / 'jars'}/*", f"org.apache.spark.deploy.{what}"]
+        java = [
+            str(find_java()),
+            "-Xmx256m",
+            *SHORT_LIVED,
+            "-cp",
+            f"{SPARK_HOME / 'jars'}/*",
+            f"org.apache.spark.deploy.{what}",
+        ]
         java += ["--properties-file", str(self._properties)]
         environ = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYSPARK"))}
         local = str(self._folder / f"{name}-local")

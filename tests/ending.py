@@ -13,6 +13,13 @@ from typing import Any
 
 import psutil
 
+SHORT_LIVED = (
+    *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-CreateCoredumpOnCrash"),
+    # Its classes are those of files that were verified when they came.
+    *("-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote"),
+)
+"""Options of a JVM that lives for seconds."""
+
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True)
 

@@ -8,12 +8,12 @@ import queue
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-
-from jupyter_client.blocking.client import BlockingKernelClient
-from jupyter_client.manager import KernelManager
+from typing import TYPE_CHECKING, Any
 
 from turnout.testing import patience
+
+if TYPE_CHECKING:
+    from jupyter_client.blocking.client import BlockingKernelClient
 
 Json = dict[str, Any]
 
@@ -69,6 +69,8 @@ class Kernel:
 @contextmanager
 def running_kernel(folder: Path) -> Iterator[Kernel]:
     """A kernel of this Python, which keeps its files in `folder`."""
+    from jupyter_client.manager import KernelManager  # takes half a second, also in workers that run other files
+
     manager = KernelManager(connection_file=str(folder / "kernel.json"))
     manager.start_kernel(cwd=str(folder), env={**os.environ, "IPYTHONDIR": str(folder / "ipython")})
     client = manager.blocking_client()

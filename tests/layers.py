@@ -1,7 +1,8 @@
 """The layers of the suite, by folder, and the order in which their files are run: long files first.
 
 A worker of pytest takes whole files. Where the long ones come first, the workers end at the same time. Files that need
-a Spark session are for two workers only: each session costs a start, and what a JVM learns about its code.
+a Spark session are for two workers only: each session costs a start, and what a JVM learns about its code. So are those
+that need a browser, whose tabs learn the page.
 """
 
 from __future__ import annotations
@@ -65,21 +66,26 @@ def place_in_order(path: Path) -> tuple[int, int, str]:
 
 
 @functools.cache
-def spark_share(file: str) -> str | None:
-    """Which of the two sessions a file of the live layer takes; None for one that takes none."""
-    takers = [path for path in (TESTS / "live").glob("test_*.py") if "spark: SparkSession" in path.read_text("utf-8")]
-    names = [path.name for path in sorted(takers, key=place_in_order)]
-    name = Path(file).name
+def share_of(file: str) -> str | None:
+    """Which of the two sessions of Spark, or of the two browsers, a file takes; None for one that takes neither."""
+    path = TESTS / Path(file).relative_to(TESTS.name)
+    what, asked = {"live": ("session of Spark", "spark: SparkSession"), "browser": ("browser", "browser: Browser")}.get(
+        layer_of(path), ("", "")
+    )
+    if not what:
+        return None
+    takers = [one for one in path.parent.glob("test_*.py") if asked in one.read_text("utf-8")]
+    takers.sort(key=place_in_order)
     # Two neighbours in the order take about as long: A, B, B, A.
-    return f"the session of Spark {'ABBA'[names.index(name) % 4]}" if name in names else None
+    return f"the {what} {'ABBA'[takers.index(path) % 4]}" if path in takers else None
 
 
 class Scheduling(LoadFileScheduling):  # type: ignore[misc]
-    """Whole files, and those that share a session of Spark together."""
+    """Whole files, and those that share a session of Spark or a browser together."""
 
     def _split_scope(self, nodeid: str) -> str:
         file: str = super()._split_scope(nodeid)
-        return spark_share(file) or file
+        return share_of(file) or file
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Scheduling | None:

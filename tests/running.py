@@ -58,6 +58,11 @@ class RunningTurnout:
         return self._process.pid
 
     @property
+    def spark_dir(self) -> Path:
+        """Where its Spark writes."""
+        return self.data_dir / "spark"
+
+    @property
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
@@ -86,8 +91,7 @@ class RunningTurnout:
         return None if answer is None else answer.status_code
 
     def _asked(self, path: str) -> httpx.Response | None:
-        assert self._process is not None
-        assert self._process.poll() is None, f"turnout ended with {self._process.returncode}:\n{self.log()}"
+        assert self.running, f"turnout ended with {self._process and self._process.returncode}:\n{self.log()}"
         try:
             return self.http.get(path)
         except httpx.HTTPError:

@@ -20,7 +20,7 @@ JWT = re.compile(rb"eyJ[A-Za-z0-9_-]{20,}\.eyJ")
 LOOKED_AT = (
     *("/api/status", "/metrics", "arguments of turnout", "arguments of java", "environment of java"),
     *(f"/api/tables/{name}/rows" for name in ("final_ui", "swaps", "control_raw", "orchestrator_logs")),
-    *("turnout.yaml", "turnout.log", "data/store.duckdb", "data/checkpoints/"),
+    *("turnout.yaml", "turnout.log", "data/store.duckdb", "data/checkpoints/", "spark's spark.log"),
 )
 """What the places of every run begin with."""
 
@@ -31,6 +31,7 @@ def assert_no_secret(turnout: RunningTurnout, secrets: Iterable[str], own: Itera
     # What has caught up is published, and begins its checkpoint a moment later.
     wait_until(lambda: list(files(turnout.data_dir / "checkpoints", set())), what="a checkpoint")
     places = [*http_answers(turnout), *processes(turnout), *files(turnout.folder, set(own))]
+    places += [(f"spark's {where}", text) for where, text in files(turnout.spark_dir, set())]
     filled = [where for where, text in places if text]
     missing = [start for start in LOOKED_AT if not any(where.startswith(start) for where in filled)]
     assert not missing, f"nothing to look at in {missing}: is this a run?"

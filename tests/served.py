@@ -1,53 +1,76 @@
-"""An orchestrator in the test's process with a real server in front of it: a `turnout run` but for the process."""
+"""A Turnout in the test's own process, on the shared Spark, with a real server: asked as a `turnout run` is asked."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+import contextlib
+import logging
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-import httpx
-
-from orchestrated import Orchestrated, running_on
+from orchestrated import Orchestrated
 from running import RunningTurnout
 from serving import serving
-from turnout.config import Settings, load
+from turnout.config import load
+from turnout.config.secrets import hidden_texts
+from turnout.logs import TextLines
 from turnout.serve.app import Services, create_app
-from turnout.testing import patience, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-
-@contextmanager
-def served_on(settings: Settings, session: SparkSession) -> Iterator[tuple[Orchestrated, str]]:
-    """Serve by these settings until the block ends; the address is where it is served."""
-    with running_on(settings, session) as running:
-        configuration = running.orchestrator.configuration
-        services = Services(running.database, running.orchestrator)
-        services.adopt(configuration.settings)
-        with serving(create_app(services, configuration=configuration)) as url:
-            yield running, url
+SELDOM = 0.2
+"""How often it is asked for what comes with a batch: question and answer take the time of the test's process."""
 
 
 class ServedTurnout(RunningTurnout):
-    """To be asked as one in a process of its own is, but not to be killed."""
+    """One life of it. Its log is a file, as that of a process; Spark's folder is that of the session."""
 
-    def __init__(self, session: SparkSession, folder: Path, bootstrap: str, **sections: Any) -> None:
+    def __init__(self, folder: Path, session: SparkSession, bootstrap: str = "", **sections: Any) -> None:
         super().__init__(folder, bootstrap, **sections)
         self._session = session
-        self._until_closed = ExitStack()
+        self._ends = contextlib.ExitStack()
+
+    @property
+    def pid(self) -> int:
+        return os.getpid()
+
+    @property
+    def spark_dir(self) -> Path:
+        return Path(self._session.conf.get("spark.local.dir") or "")
+
+    @property
+    def running(self) -> bool:
+        return True
 
     def start(self, *, ready: bool = True) -> Self:
-        _, url = self._until_closed.enter_context(served_on(load(self.config, {}), self._session))
-        self.http.close()
-        self.http = httpx.Client(base_url=url, timeout=patience())
+        with contextlib.ExitStack() as ends:
+            settings = load(self.config)
+            self._log_to_file(ends, hidden_texts(settings))
+            inside = Orchestrated(settings, self._session)
+            ends.callback(inside.database.close)
+            ends.callback(inside.orchestrator.stop)
+            configuration = inside.orchestrator.configuration
+            services = Services(inside.database, inside.orchestrator)
+            services.adopt(configuration.settings)
+            ends.enter_context(serving(create_app(services, configuration=configuration), self.port))
+            inside.orchestrator.start()
+            if ready:
+                self.wait_ready()
+            self._ends = ends.pop_all()
         return self
 
-    def wait_ready(self) -> None:
-        wait_until(lambda: self.http.get("/readyz").is_success, what=lambda: self.http.get("/readyz").text)
+    def _log_to_file(self, ends: contextlib.ExitStack, secrets: set[str]) -> None:
+        handler = logging.FileHandler(self.log_file)
+        handler.setFormatter(TextLines(secrets))
+        logger = logging.getLogger("turnout")
+        before = logger.level
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+        ends.callback(handler.close)
+        ends.callback(logger.setLevel, before)
+        ends.callback(logger.removeHandler, handler)
 
     def close(self) -> None:
-        super().close()
-        self._until_closed.close()
+        self.http.close()
+        self._ends.close()

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from filling import Filling
-from lengths import EXAMPLES
+from lengths import FOLD_EXAMPLES
 from sunk import bag
 from turnout.config import Settings
 from turnout.plan.joins import Join
@@ -259,7 +259,7 @@ OPERATIONS = st.lists(
 )
 
 
-@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=FOLD_EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(operations=OPERATIONS, rows=st.sampled_from(["all", "latest"]), table=st.sampled_from(["final_ui", "users_ui"]))
 def test_records_fold_to_what_is_shown_through_batches_swaps_and_rollbacks(
     tmp_path_factory: pytest.TempPathFactory, operations: list[tuple[str, Any]], rows: str, table: str

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -19,7 +20,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from typer.testing import CliRunner
+
 from ending import ending_with_us
+from turnout.cli import app
 from turnout.local.broker import free_port
 from turnout.testing import patience, wait_until
 
@@ -37,6 +41,7 @@ class Reader:
     folder: Path
     environment: dict[str, str]
     programs: ExitStack
+    shell: bool
 
     def follow(self, note: str, text: str) -> None:
         kind, _, rest = note.partition(": ")
@@ -50,6 +55,13 @@ class Reader:
                     self.run(command, told, fails=note == "fails")
 
     def run(self, command: str, told: str, *, fails: bool) -> None:
+        by_shell = self.shell or not command.startswith("turnout ")
+        code, shown = self._by_a_shell(command) if by_shell else self._in_this_process(command)
+        assert (code != 0) == fails, f"{command}: {shown}"
+        wanted = ".*".join(map(re.escape, told.split("...\n")))
+        assert re.fullmatch(wanted, shown, re.DOTALL), f"{command}: {shown}"
+
+    def _by_a_shell(self, command: str) -> tuple[int, str]:
         done = subprocess.run(
             ["bash", "-c", command],
             cwd=self.folder,
@@ -59,9 +71,13 @@ class Reader:
             text=True,
             timeout=patience(),
         )
-        assert (done.returncode != 0) == fails, f"{command}: {done.stdout}"
-        wanted = ".*".join(map(re.escape, told.split("...\n")))
-        assert re.fullmatch(wanted, done.stdout, re.DOTALL), f"{command}: {done.stdout}"
+        return done.returncode, done.stdout
+
+    def _in_this_process(self, command: str) -> tuple[int, str]:
+        """What the shell would start: a process more takes half a second, while broker and Spark take theirs."""
+        with contextlib.chdir(self.folder):
+            done = CliRunner().invoke(app, shlex.split(command)[1:], env=self.environment)
+        return done.exit_code, done.output
 
     @contextmanager
     def staying(self, command: str, text: str) -> Iterator[None]:
@@ -98,10 +114,10 @@ def _read_all(terminal: int, into: bytearray) -> None:
             into += part
 
 
-def follow(folder: Path, after: Callable[[str, str], None] = lambda title, url: None) -> int:
+def follow(folder: Path, after: Callable[[str, str], None] = lambda title, url: None, *, shell: bool = True) -> int:
     """Follow the whole page in a folder; `after` gets the title of each section that is done, and the server's address.
 
-    Gives the number of blocks.
+    Without `shell`, commands of `turnout` that end are called in this process. Gives the number of blocks.
     """
     broker, page = str(free_port()), str(free_port())
     text = PAGE.read_text(encoding="utf-8").replace("localhost:9092", f"localhost:{broker}")
@@ -120,7 +136,7 @@ def follow(folder: Path, after: Callable[[str, str], None] = lambda title, url: 
     }
     followed = 0
     with ExitStack() as programs:
-        reader = Reader(folder, environment, programs)
+        reader = Reader(folder, environment, programs, shell)
         for section in SECTION.split(text):
             for block in BLOCK.finditer(section):
                 reader.follow(block["note"] or "", block["text"])

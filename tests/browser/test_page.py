@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from looking import FAINT, NAMELESS, PHONE, Visit, chromium, visiting
+from looking import FAINT, NAMELESS, PHONE, Visit, visiting
 from playwright.sync_api import Browser, Locator, Page, expect
 from playwright.sync_api import TimeoutError as PlaywrightTimeoutError
 
@@ -86,15 +86,9 @@ def account(letter: str, number: int) -> dict[str, Any]:
     return {"ID": f"{letter}{number:05d}", "accountType": "gold" if number % 4 else "silver", "balance": number * 1.5}
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as running:
-        yield running
-
-
 @pytest.fixture
 def visit(browser: Browser, site: Site) -> Iterator[Visit]:
-    with visiting(browser, site.url, permissions=["clipboard-read", "clipboard-write"]) as tab:
+    with visiting(browser, site.url) as tab:
         tab.open()
         tab.wait_for_rows()
         yield tab

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from looking import Visit, chromium, visiting
+from looking import Visit, visiting
 from playwright.sync_api import Browser, expect
 
 from serving import Steering, serving, small_store
@@ -31,12 +31,6 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         services = Services(database, Steering())  # type: ignore[arg-type]
         with serving(create_app(services, Access.of(load(folder / "turnout.yaml", {})))) as address:
             yield address
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as running:
-        yield running
 
 
 @pytest.fixture

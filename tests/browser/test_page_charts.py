@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from asking import VIEWER, Asked, account, asked, user
-from looking import FAINT, NAMELESS, PHONE, Visit, chromium
-from playwright.sync_api import Page, expect
+from looking import FAINT, NAMELESS, PHONE, Visit
+from playwright.sync_api import Browser, Page, expect
 
 from turnout.testing import wait_until
 
@@ -32,8 +32,8 @@ _MARKED = """() => {
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
-    with chromium() as browser, asked(tmp_path_factory.mktemp("charts"), browser) as running:
+def site(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
+    with asked(tmp_path_factory.mktemp("charts"), browser) as running:
         yield running
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from looking import Visit, chromium, visiting
+from looking import Visit, visiting
 from playwright.sync_api import Browser, expect
 
 from filling import Filling
@@ -54,14 +54,10 @@ def filling(tmp_path: Path) -> Iterator[Filling]:
 
 
 @pytest.fixture
-def visit(filling: Filling) -> Iterator[Visit]:
+def visit(browser: Browser, filling: Filling) -> Iterator[Visit]:
     services = Services(filling.database, Following(filling))  # type: ignore[arg-type,unused-ignore]
-    with serving(create_app(services)) as url, chromium() as browser, _tab(browser, url) as tab:
+    with serving(create_app(services)) as url, visiting(browser, url) as tab:
         yield tab
-
-
-def _tab(browser: Browser, url: str) -> Any:
-    return visiting(browser, url)
 
 
 def test_page_follows_columns_and_tables_of_an_applied_file(filling: Filling, visit: Visit) -> None:

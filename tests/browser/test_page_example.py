@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from looking import FAINT, NAMELESS, PHONE, Visit, chromium, visiting
+from looking import FAINT, NAMELESS, PHONE, Visit, visiting
 from playwright.sync_api import Browser, expect
 
 from exemplary import example
@@ -65,12 +65,6 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             yield address
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as running:
-        yield running
-
-
 def opened(visit: Visit, token: str = OPERATOR) -> Visit:
     visit.open()
     visit.page.locator("#token-text").fill(token)
@@ -86,7 +80,7 @@ def choose(visit: Visit, topic: str) -> None:
 
 
 def test_operator_picks_a_topic_sees_its_columns_and_copies_the_lines(browser: Browser, url: str) -> None:
-    with visiting(browser, url, permissions=["clipboard-read", "clipboard-write"]) as visit:
+    with visiting(browser, url) as visit:
         page = opened(visit).page
         choose(visit, "orders")
         expect(page.locator("#example-said")).to_have_text("orders has 120 records in 1 partition:")

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from asking import VIEWER, Asked, account, asked
-from looking import FAINT, NAMELESS, PHONE, Visit, chromium
-from playwright.sync_api import Page, expect
+from looking import FAINT, NAMELESS, PHONE, Visit
+from playwright.sync_api import Browser, Page, expect
 
 from turnout.testing import wait_until
 
@@ -25,8 +25,8 @@ _CELLS = """() => [...document.querySelectorAll("#sql-grid .ag-row")]
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
-    with chromium() as browser, asked(tmp_path_factory.mktemp("sql"), browser) as running:
+def site(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
+    with asked(tmp_path_factory.mktemp("sql"), browser) as running:
         yield running
 
 

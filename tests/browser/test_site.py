@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from looking import chromium, visiting
+from looking import visiting
 from playwright.sync_api import Browser, expect
 
 import turnout.serve
@@ -30,12 +30,6 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         serving(create_app(Services(database, Steering()), access)) as address,  # type: ignore[arg-type]
     ):
         yield address
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as running:
-        yield running
 
 
 def test_every_page_of_docs_is_in_the_site_and_loads_nothing_from_elsewhere(url: str) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from looking import chromium
 from playwright.sync_api import Browser, expect
 from widget_page import WidgetPage, showing
 
@@ -18,12 +17,6 @@ from turnout.plan.joins import Join
 
 HOSTILE = "<img src=x onerror='hacks += 1'><script>hacks += 1</script>"
 SILVER_2 = {"userId": "u2", "accountType": "silver", "balance": -2.5}
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from playwright.sync_api import Browser, Page, Route
+from playwright.sync_api import Browser, BrowserContext, Page, Route
 
 from turnout.client.widgets import LiveWidget
 from turnout.testing import wait_until
@@ -90,8 +90,10 @@ def _state(widget: LiveWidget[Any]) -> dict[str, Any]:
 @contextmanager
 def showing(browser: Browser, style: str = "", **options: Any) -> Iterator[WidgetPage]:
     """A page for widgets, in a tab of its own."""
-    context = browser.new_context(viewport={"width": 900, "height": 640}, **options)
-    page = context.new_page()
+    key = (browser, repr(options))
+    if key not in _contexts:
+        _contexts[key] = browser.new_context(viewport={"width": 900, "height": 640}, **options)
+    page = _contexts[key].new_page()
     wrong: list[str] = []
     # The same texts that a notebook gets from the widget.
     files = {
@@ -106,11 +108,15 @@ def showing(browser: Browser, style: str = "", **options: Any) -> Iterator[Widge
             wrong.append(route.request.url)
         route.fulfill(content_type=kind, body=body)
 
-    context.route("**/*", answer)
+    page.route("**/*", answer)
     page.on("pageerror", lambda error: wrong.append(str(error)))
     try:
         page.goto(_URL)
         yield WidgetPage(page)
         assert wrong == []
     finally:
-        context.close()
+        page.close()
+
+
+_contexts: dict[tuple[Browser, str], BrowserContext] = {}
+"""One for all pages with the same options, until the browser ends: to make one costs as much as to show a widget."""

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -16,6 +17,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from ending import ending_with_us
 from turnout.errors import TurnoutError
 from turnout.java.jars import resolve
 from turnout.local.broker import EmbeddedBroker
@@ -148,64 +150,48 @@ def test_broker_that_is_never_ready_times_out_and_is_ended(broker: EmbeddedBroke
     assert session is not None
     with pytest.raises(TurnoutError, match=r"not ready within 0\.2 s"):
         starting.wait_ready(0.2)
-    wait_until(lambda: not living(session), what="no process of the broker lives")
-
-
-PARENT = """
-import sys, time, pathlib
-from turnout.java.jars import resolve
-from turnout.local.broker import EmbeddedBroker
-from turnout.local.broker_archive import archive_file
-from turnout.local.broker_rehearsal import make_archive
-broker = EmbeddedBroker(pathlib.Path(sys.argv[1]))
-broker.start()
-print(broker.pid, broker.bootstrap_servers, flush=True)
-time.sleep(600)
-"""
-
-
-def test_broker_does_not_outlive_a_killed_parent_and_its_restart_keeps_port_and_records(tmp_path: Path) -> None:
-    left = tmp_path / "tmp" / "left-by-a-kill"
-    left.mkdir(parents=True)
-    with subprocess.Popen([sys.executable, "-c", PARENT, str(tmp_path)], stdout=subprocess.PIPE, text=True) as parent:
-        assert parent.stdout is not None
-        told, first = parent.stdout.readline().split()
-        session = int(told)
-        assert not left.exists()
-        assert f"-Djava.io.tmpdir={tmp_path / 'tmp'}" in psutil.Process(session).cmdline()
-        create_topic(first, "kept")
-        produce(first, "kept", ["one", "two"])
-        assert living(session)
-        parent.kill()
-    wait_until(lambda: not living(session), what="no process of the broker lives")
-    again = EmbeddedBroker(tmp_path, properties={"auto.create.topics.enable": "true"})
-    with again:
-        assert again.bootstrap_servers == first
-        assert again.pid is not None
-        session = again.pid
-        produce(first, "kept", ["three"])
-        assert [message.value() for message in consume(first, "kept", 3)] == [b"one", b"two", b"three"]
-        produce(first, "made-by-itself", ["x"])
-    assert not again.running
-    assert not (tmp_path / "tmp").exists()
+    assert not starting.running
     wait_until(lambda: not living(session), what="no process of the broker lives")
 
 
 SERVE = "import sys, pathlib; from turnout.local.broker import serve; serve(0, pathlib.Path(sys.argv[1]))"
 
 
-@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
-def test_serve_announces_its_address_and_stops_on_a_signal(
-    broker: EmbeddedBroker, tmp_path: Path, sign: signal.Signals
-) -> None:
-    command = [sys.executable, "-u", "-c", SERVE, str(formatted(broker, tmp_path))]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+@contextmanager
+def served(folder: Path) -> Iterator[tuple[subprocess.Popen[str], str, int]]:
+    """A process that serves a broker on a folder, with the broker's address and its session, of which nothing stays."""
+    command = [sys.executable, "-u", "-c", SERVE, str(folder)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, **ending_with_us()) as process:
         assert process.stdout is not None
         line = process.stdout.readline()
         assert line.startswith("Kafka is ready at 127.0.0.1:")
-        address = line.split()[4]
-        assert topics(address) == set()
-        process.send_signal(sign)
-        assert process.wait(patience()) == 0
-    with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", int(address.partition(":")[2])), timeout=patience())
+        [session] = {os.getsid(child.pid) for child in psutil.Process(process.pid).children(recursive=True)}
+        yield process, line.split()[4], session
+    wait_until(lambda: not living(session), what="no process of the broker lives")
+
+
+def test_broker_does_not_outlive_its_process_however_that_ends_and_keeps_port_and_records(
+    broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    left = formatted(broker, tmp_path) / "tmp" / "left-by-a-kill"
+    left.mkdir(parents=True)
+    with served(tmp_path) as (process, first, session):
+        assert not left.exists()
+        assert f"-Djava.io.tmpdir={tmp_path / 'tmp'}" in psutil.Process(session).cmdline()
+        assert topics(first) == set()
+        create_topic(first, "kept")
+        produce(first, "kept", ["one", "two"])
+        assert living(session)
+        process.kill()
+    kept = [b"one", b"two"]
+    for sign in (signal.SIGINT, signal.SIGTERM):
+        kept.append(sign.name.encode())
+        with served(tmp_path) as (process, address, _):
+            assert address == first
+            produce(first, "kept", [sign.name])
+            assert [message.value() for message in consume(first, "kept", len(kept))] == kept
+            process.send_signal(sign)
+            assert process.wait(patience()) == 0
+        assert not (tmp_path / "tmp").exists()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", int(first.partition(":")[2])), timeout=patience())

@@ -98,13 +98,13 @@ def test_stream_gives_the_same_tables_in_bulk_and_through_spark(
     query = stream_of(runner, spark, bootstrap, tmp_path)
     query.start()
     try:
-        for begin in range(0, len(values), 25):
+        for begin in range(0, len(values), 42):
             for topic in topics:
-                part = enumerate(values[begin : begin + 25])
+                part = enumerate(values[begin : begin + 42])
                 produce(bootstrap, topic, [(v, b"k1", n % 3, times[(begin + n) // 20 % 5]) for n, v in part])
             sent = read_all(bootstrap, topics)
             read = Offsets({(record.topic, record.partition): record.offset + 1 for record in sent})
-            wait_until(lambda read=read: query.error or runner.read().reached(read))  # type: ignore[misc]
+            wait_until(lambda read=read: query.error or runner.read().reached(read), interval=0.2)  # type: ignore[misc]
             assert query.error is None
             named = [replace(record, topic=record.topic.removeprefix(prefix)) for record in sent]
             compare(case, runner, named, views=True)

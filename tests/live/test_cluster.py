@@ -11,6 +11,7 @@ import pytest
 
 import oracle
 from clustered import Hosts, SparkCluster, Worker, bare_python, broker_for, hosts
+from ending import SHORT_LIVED
 from kafka_log import read_all
 from running import RunningTurnout
 from turnout.java.jars import cache_folder
@@ -102,14 +103,14 @@ def test_cluster_reads_swaps_and_loses_a_worker(place: Hosts, tmp_path: Path) ->
         conf = cluster.conf | {
             "spark.pyspark.python": str(python),
             "spark.executor.memory": "512m",
-            "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # these executors live for seconds
+            "spark.executor.extraJavaOptions": " ".join(SHORT_LIVED),
         }
         spark = {"master": cluster.master, "driver_memory": "1g", "conf": conf}
         with RunningTurnout(tmp_path / "driver", bootstrap, start="earliest", sources=sources, spark=spark) as turnout:
             assert_equal(turnout, bootstrap, ("a-users", "a-accounts"))
             message = {"usersTopic": "b-users", "accountsTopic": "b-accounts"}
             turnout.http.post("/api/control", params={"wait": "false"}, json=message).raise_for_status()
-            wait_until(lambda: records_read(turnout) >= FIRST_PIECES, interval=0.01, what="the first pieces")
+            wait_until(lambda: records_read(turnout) >= FIRST_PIECES, what="the first pieces")
             lose_in_a_task(cluster.workers["one"])
             assert turnout.status()["progress"], "the catch-up was over when the worker was lost"
             wait_until(lambda: turnout.status()["usersTopic"] == "b-users", what="the swap")

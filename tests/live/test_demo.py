@@ -20,7 +20,7 @@ from ending import ending_with_us
 from kernel import code_cells, running_kernel
 from lengths import LONG
 from running import lives
-from turnout.client import connect
+from turnout.client import Client, connect
 from turnout.local.broker import free_port
 from turnout.testing import patience, wait_until
 
@@ -59,17 +59,31 @@ def run_notebook(notebook: Path, url: str, folder: Path) -> None:
                 state = kernel.widgets[widget["model_id"]]
                 kernel.wait_for(lambda shown: len(shown["_shown"].get("rows", ())) > 1, state)
             elif cell.startswith(("client.control(", "client.rollback(")):
+                assert ("'applied'" if "control" in cell else "'rolled_back'") in shown["text/plain"]
                 assert len(before) == 2
                 kernel.wait_for(lambda old: not set(old) & set(generations()), before)
         assert before == [], "closed widgets are gone"
 
 
-def run_blocks(url: str, banner: str) -> None:
-    """The code blocks of the documentation that want a running demo."""
+def run_blocks(client: Client, url: str, banner: str) -> None:
+    """The code blocks of the documentation that want a running demo; those of the README move it away and back."""
+
+    def people() -> set[str]:
+        return {row["email"].split("@")[1] for row in client.rows("final_ui").rows}
+
+    first, moved = people(), dict[str, set[str]]()
+
+    def look(command: str) -> None:
+        if command == "python":  # it writes a control message, and does not wait
+            wait_until(lambda: not people() & first, what="other people")
+        moved.setdefault(command, people())
+
     [broker] = re.findall(r"of Kafka at (\S+):$", banner, re.MULTILINE)
-    with closing(Reader(url, broker)) as reader:
+    with closing(Reader(url, broker, look)) as reader:
         reader.run_all()
     assert set(reader.done) == {*READING, *CHANGING, "curl", "python"}
+    assert moved["python"] and moved["python"] == moved["rollback"]
+    assert moved["swap"] == first
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT], ids=["ctrl-c"])
@@ -78,7 +92,8 @@ def test_demo_shows_joined_rows_moves_them_and_leaves_no_process(tmp_path: Path,
     output = tmp_path / "demo.log"
     with output.open("wb") as log:
         demo = subprocess.Popen(
-            [installed(tmp_path), "demo", "--port", str(port)],
+            # As many records as a stranger has in the long form; each batch takes its time.
+            [installed(tmp_path), "demo", "--port", str(port), *([] if LONG else ["--rate", "5"])],
             cwd=tmp_path,
             stdout=log,
             stderr=log,
@@ -91,18 +106,11 @@ def test_demo_shows_joined_rows_moves_them_and_leaves_no_process(tmp_path: Path,
         assert "text/html" in httpx.get(f"http://127.0.0.1:{port}/", timeout=patience()).headers["content-type"]
         assert "Turnout" in httpx.get(f"http://127.0.0.1:{port}/docs/", timeout=patience()).text
         client = connect(f"http://127.0.0.1:{port}")
-        joined = client.rows("final_ui", where="accountType is not null")
-        assert joined.total > 100
-        wait_until(lambda: client.rows("bad_records").total > 0, what="a bad record to be shown")
-        emails = {row["email"].split("@")[1] for row in joined.rows}
-        assert client.control({"usersTopic": "users2", "accountsTopic": "accounts2"})["outcome"] == "applied"
-        moved = {row["email"].split("@")[1] for row in client.rows("final_ui").rows}
-        assert moved
-        assert not moved & emails
-        assert client.rollback()["outcome"] == "rolled_back"
-        client.close()
-        run_blocks(f"http://127.0.0.1:{port}", output.read_text())
+        assert client.rows("final_ui", where="accountType is not null").total > 100
+        run_blocks(client, f"http://127.0.0.1:{port}", output.read_text())
         run_notebook(ROOT / "examples" / "notebook" / "live-tables.ipynb", f"http://127.0.0.1:{port}", tmp_path)
+        wait_until(lambda: client.rows("bad_records").total > 0, what="a bad record to be shown")
+        client.close()
     finally:
         family = psutil.Process(demo.pid).children(recursive=True)
         demo.send_signal(number)

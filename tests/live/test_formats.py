@@ -6,20 +6,24 @@ import base64
 import io
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import fastavro
 import pytest
 
 from apicurio import ApicurioRegistry
+from faults.proxy import Proxy
 from kafka_log import read_all
-from running import RunningTurnout
+from served import SELDOM, ServedTurnout
 from turnout.config import parse
 from turnout.config.tables import source_table
 from turnout.decode.record_decoder import RecordDecoder, raw, shape_of
 from turnout.decode.schemas import schemas_of
 from turnout.local.broker import EmbeddedBroker
 from turnout.testing import Record, create_topic, produce, wait_until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 USERS = {"userId": "string", "name": "string", "email": "string", "age": "int64"}
 ACCOUNTS = {"userId": "string", "accountType": "string", "balance": "double"}
@@ -55,7 +59,11 @@ THIRD = user_schema({"name": "userId", "type": "string"}, {"name": "age", "type"
 
 
 def test_avro_of_a_registry_whose_schema_evolves_and_that_goes_away(
-    broker: EmbeddedBroker, registry: ApicurioRegistry, topic_name: Callable[[str], str], tmp_path: Path
+    spark: SparkSession,
+    broker: EmbeddedBroker,
+    registry: ApicurioRegistry,
+    topic_name: Callable[[str], str],
+    tmp_path: Path,
 ) -> None:
     bootstrap = broker.bootstrap_servers
     names = ("users", "accounts", "control", "dead", "text")
@@ -71,7 +79,10 @@ def test_avro_of_a_registry_whose_schema_evolves_and_that_goes_away(
         "start": "earliest",
         "dead_letter_topic": dead,
     }
-    running = RunningTurnout(tmp_path / "run", bootstrap, schema_registry={"url": registry.url}, **sections)
+    # What is between the two is cut and healed: an outage, without a start of the registry, which takes seconds.
+    between = Proxy(registry.port)
+    url = registry.url.replace(str(registry.port), str(between.port))
+    running = ServedTurnout(tmp_path / "run", spark, bootstrap, schema_registry={"url": url}, **sections)
 
     def people() -> dict[str, Any]:
         return {row["userId"]: (row["name"], row["email"], row["age"]) for row in running.rows("users_ui")}
@@ -79,7 +90,7 @@ def test_avro_of_a_registry_whose_schema_evolves_and_that_goes_away(
     first = registry.register(f"{users}-value", FIRST)
     produce(bootstrap, users, [framed(first, FIRST, {"userId": "u1", "name": "Ada", "age": 36})])
     produce(bootstrap, accounts, [{"userId": f"u{n}", "accountType": "gold", "balance": n} for n in range(1, 5)])
-    with running:
+    with between, running:
         assert people() == {"u1": ("Ada", None, 36)}
 
         second = registry.register(f"{users}-value", SECOND)
@@ -88,20 +99,20 @@ def test_avro_of_a_registry_whose_schema_evolves_and_that_goes_away(
         values = [garbage, framed(second, SECOND, later), unknown]
         values.append(framed(first, FIRST, {"userId": "u3", "name": "Cid", "age": 1}))
         produce(bootstrap, users, [Record(value, key=b"its key") for value in values])
-        wait_until(lambda: len(people()) == 3, what="records of both schemas")
+        wait_until(lambda: len(people()) == 3, interval=SELDOM, what="records of both schemas")
         assert people() == {"u1": ("Ada", None, 36), "u2": ("Ben", "b@shop", 2**40), "u3": ("Cid", None, 1)}
 
         third = registry.register(f"{users}-value", THIRD)
-        registry.stop()
+        between.cut()
         produce(bootstrap, users, [framed(second, SECOND, later | {"userId": "u4"})])
-        wait_until(lambda: "u4" in people(), what="a record whose schema is known")
+        wait_until(lambda: "u4" in people(), interval=SELDOM, what="a record whose schema is known")
         produce(bootstrap, users, [framed(third, THIRD, {"userId": "u5", "age": None})])
-        wait_until(lambda: "schema registry" in running.reason(), what="that the registry is missed")
+        wait_until(lambda: "schema registry" in running.reason(), interval=SELDOM, what="that the registry is missed")
         failed = running.http.post("/api/control", json={"joinType": "inner"})
         assert (failed.status_code, failed.json()["error"]["code"]) == (503, "registry_unreachable"), failed.text
         produce(bootstrap, users, [framed(third, THIRD, {"userId": f"u{n}", "age": n}) for n in range(6, 50)])
-        registry.start()
-        wait_until(lambda: len(people()) == 49, what="the records that came meanwhile")
+        between.heal()
+        wait_until(lambda: len(people()) == 49, interval=SELDOM, what="the records that came meanwhile")
         running.wait_ready()
         assert people()["u5"] == (None, None, None)
         assert people()["u49"] == (None, None, 49)

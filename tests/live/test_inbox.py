@@ -368,7 +368,7 @@ def test_acknowledgements_to_a_missing_topic_warn_once_and_recover(kafka: str) -
 
 
 def _end(kafka: str, topic: str) -> int:
-    topics = Topics(KafkaSettings(bootstrap_servers=kafka))
+    topics = Topics(KafkaSettings(bootstrap_servers=kafka), timeout_seconds=SECONDS)
     end = sum(topics.end_offsets([topic]).next.values())
     topics.close()
     return end

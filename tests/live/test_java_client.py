@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from py4j.protocol import Py4JError
 
+from lengths import JAAS_EXAMPLES
 from turnout.config import AuthSettings, KafkaSettings
 from turnout.errors import TurnoutError
 from turnout.kafka.security import java_properties
@@ -36,7 +37,7 @@ def parsed_jaas(client: JavaClient, text: str) -> dict[str, str]:
 
 
 @given(username=TEXT, password=TEXT | TRICKY)
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=JAAS_EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 def test_jaas_is_read_by_kafka_as_it_was_written(client: JavaClient, username: str, password: str) -> None:
     auth = {"protocol": "SASL_SSL", "mechanism": "PLAIN", "username": username, "password": password}
     rendered = java_properties(KafkaSettings(auth=AuthSettings.model_validate(auth)))
@@ -44,7 +45,7 @@ def test_jaas_is_read_by_kafka_as_it_was_written(client: JavaClient, username: s
 
 
 @given(secret=TEXT | TRICKY)
-@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=JAAS_EXAMPLES // 3, deadline=None, suppress_health_check=list(HealthCheck))
 def test_jaas_of_tokens_is_read_by_kafka_as_it_was_written(client: JavaClient, secret: str) -> None:
     oauth = {
         "token_endpoint": "https://a/b",

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import schemathesis
 
 from beside import beside
 from following import Follower, Socket, place_of, rows_of, sorted_rows_of
@@ -103,6 +102,8 @@ def test_subscribers_keep_their_sockets_through_swaps_and_hold_the_new_rows(
 def assert_answers_are_as_told(turnout: RunningTurnout) -> None:
     """What a real orchestrator answers is what the OpenAPI document says."""
     document = turnout.get("/api/openapi.json")
+    import schemathesis  # takes a third of a second, also in workers that run other files
+
     told = schemathesis.openapi.from_dict(document)
     readable = [path for path, methods in document["paths"].items() if "get" in methods and "{" not in path]
     answers = [("GET", path, turnout.http.get(path)) for path in readable]

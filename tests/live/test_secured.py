@@ -1,7 +1,8 @@
 """Turnout on secured brokers: TLS, mutual TLS, SCRAM with rights, and OAUTHBEARER with a real OpenID provider.
 
-One broker has all listeners. Each scheme has one `turnout run`, which first meets what can be wrong with it, says so,
-stays alive, and goes on when that is mended.
+One broker has all listeners. Each scheme has one Turnout, which first meets what can be wrong with it, says so, stays
+alive, and goes on when that is mended. That of OAUTHBEARER is a `turnout run`, since its JVM is started with what the
+scheme needs.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ import json
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import typer.testing
@@ -25,10 +27,15 @@ from openid import AUDIENCE, SCOPE, OpenIdProvider
 from running import RunningTurnout, lives
 from secrets_found import assert_no_secret, files
 from secured_broker import Listener, SecuredBroker, Security, Tokens
+from served import SELDOM, ServedTurnout
 from turnout.cli import app
 from turnout.config.auth import Mechanism, Protocol
 from turnout.java.runtime import find_java
+from turnout.spark.java_client import JavaClient, java_client
 from turnout.testing import patience, wait_until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 PASSWORD = 'scram "pass\\word" 7f3a'
 CLIENT_SECRET = "oidc-client-secret-91c2"
@@ -46,6 +53,27 @@ def _slow_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("turnout.kafka.diagnosis._COMPLAINT_SECONDS", patience(0.5))
     monkeypatch.setattr("turnout.spark.java_client.SECONDS", int(patience(30)))
     monkeypatch.setattr("turnout.kafka.topics.GROUP_SECONDS", patience(10))
+
+
+@pytest.fixture(scope="module")
+def java() -> Iterator[JavaClient]:
+    with java_client() as running:
+        yield running
+
+
+@pytest.fixture
+def one_java(java: JavaClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checks share a JVM, whose start takes longer than a check; one that needs options of its own starts its own."""
+
+    @contextmanager
+    def shared(allowed_urls: Sequence[str] = ()) -> Iterator[JavaClient]:
+        if allowed_urls:
+            with java_client(allowed_urls) as own:
+                yield own
+        else:
+            yield java
+
+    monkeypatch.setattr("turnout.spark.java_client.java_client", shared)
 
 
 class Cluster:
@@ -132,7 +160,7 @@ def wait_reason(turnout: RunningTurnout, *parts: str) -> None:
 
     turnout_answers(turnout)
     try:
-        wait_until(told, what=f"the reason {parts}")
+        wait_until(told, interval=SELDOM, what=f"the reason {parts}")
     except TimeoutError:
         raise AssertionError(f"{parts} is not in: {turnout.http.get('/readyz').text}\n{turnout.log()}") from None
 
@@ -148,7 +176,7 @@ def said(turnout: RunningTurnout, *parts: str) -> bool:
 
 def wait_said(turnout: RunningTurnout, *parts: str) -> None:
     try:
-        wait_until(lambda: said(turnout, *parts), what=f"the line {parts}")
+        wait_until(lambda: said(turnout, *parts), interval=SELDOM, what=f"the line {parts}")
     except TimeoutError:
         raise AssertionError(f"nobody said {parts}:\n{turnout.log()}") from None
 
@@ -160,7 +188,7 @@ def wait_rows(turnout: RunningTurnout, *names: str) -> None:
         return sorted(str(row["name"]) for row in turnout.rows("final_ui"))
 
     try:
-        wait_until(lambda: shown() == sorted(names), what="rows")
+        wait_until(lambda: shown() == sorted(names), interval=SELDOM, what="rows")
     except TimeoutError:
         raise AssertionError(f"final_ui has {shown()}, not {names}:\n{turnout.log()}") from None
 
@@ -174,9 +202,9 @@ def swap_by_message(cluster: Cluster, turnout: RunningTurnout, prefix: str) -> N
     def outcomes() -> list[str | None]:
         return [row["outcome"] for row in turnout.rows("control_raw") if f"{prefix}-1" in str(row)]
 
-    wait_until(lambda: None not in outcomes(), what="the outcome")
+    wait_until(lambda: None not in outcomes(), interval=SELDOM, what="the outcome")
     assert outcomes() == ["applied"]
-    wait_until(lambda: acknowledged(cluster, f"{prefix}-outcomes") == 1, what="the acknowledgement")
+    wait_until(lambda: acknowledged(cluster, f"{prefix}-outcomes") == 1, interval=SELDOM, what="the acknowledgement")
 
 
 def acknowledged(cluster: Cluster, topic: str) -> int:
@@ -185,7 +213,7 @@ def acknowledged(cluster: Cluster, topic: str) -> int:
 
     own = cluster.broker.admin_properties()
     kafka = KafkaSettings(bootstrap_servers=own.pop("bootstrap.servers"), librdkafka_properties=own)
-    topics = Topics(kafka)
+    topics = Topics(kafka, timeout_seconds=patience())
     try:
         return sum(topics.end_offsets([topic]).next.values())
     finally:
@@ -193,7 +221,7 @@ def acknowledged(cluster: Cluster, topic: str) -> int:
 
 
 def test_mutual_tls_what_is_wrong_with_certificates_is_told_and_their_renewal_taken_up(
-    cluster: Cluster, tmp_path: Path
+    cluster: Cluster, spark: SparkSession, tmp_path: Path
 ) -> None:
     broker, prefix = cluster.broker, "mtls"
     document = cluster.make_topics(prefix)
@@ -208,7 +236,7 @@ def test_mutual_tls_what_is_wrong_with_certificates_is_told_and_their_renewal_ta
     secret = tmp_path / "key-password"
     secret.write_text(KEY_PASSWORD + "\n")
     kafka["auth"] |= {"ca_file": str(ca_file), "key_password": {"file": str(secret)}}
-    turnout = RunningTurnout(tmp_path / "run", "", kafka=kafka, **document)
+    turnout = ServedTurnout(tmp_path / "run", spark, kafka=kafka, **document)
     try:
         turnout.start(ready=False)
         wait_reason(turnout, "an authority that is not trusted", "auth.ca_file")
@@ -223,11 +251,12 @@ def test_mutual_tls_what_is_wrong_with_certificates_is_told_and_their_renewal_ta
         swap_by_message(cluster, turnout, prefix)
         assert_no_secret(turnout, [KEY_PASSWORD, key.read_text().splitlines()[1]])
     finally:
-        turnout.__exit__(None, None, None)
+        turnout.close()
 
 
+@pytest.mark.usefixtures("one_java")
 def test_scram_wrong_password_and_missing_rights_are_told_and_mended(
-    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, spark: SparkSession, tmp_path: Path
 ) -> None:
     broker, prefix = cluster.broker, "scram"
     document = cluster.make_topics(prefix)
@@ -235,9 +264,10 @@ def test_scram_wrong_password_and_missing_rights_are_told_and_mended(
     cluster.send(users, {"userId": "1", "name": "ann"})
     broker.set_password("ann", "another")
     kafka = broker.kafka("SCRAM", "ann")
-    kafka["auth"]["password"] = "${SCRAM_PASSWORD}"
-    monkeypatch.setenv("SCRAM_PASSWORD", PASSWORD)
-    turnout = RunningTurnout(tmp_path / "run", "", kafka=kafka, **document)
+    secret = tmp_path / "password"
+    secret.write_text(PASSWORD)
+    kafka["auth"]["password"] = {"command": ["cat", str(secret)]}
+    turnout = ServedTurnout(tmp_path / "run", spark, kafka=kafka, **document)
     try:
         turnout.start(ready=False)
         wait_reason(turnout, "refused the user name or the password", "auth.password")
@@ -258,10 +288,8 @@ def test_scram_wrong_password_and_missing_rights_are_told_and_mended(
         broker.allow("ann", "GROUP", "turnout-topics", "READ")
         wait_until(lambda: "kafka group" not in checked(turnout.config), what="the right to the group")
         assert_no_secret(turnout, [PASSWORD])
-        crash = crashed_java(turnout)
-        assert "SIGSEGV" in crash and PASSWORD not in crash
     finally:
-        turnout.__exit__(None, None, None)
+        turnout.close()
 
 
 def crashed_java(turnout: RunningTurnout) -> str:
@@ -286,21 +314,23 @@ def deny_while_reading(cluster: Cluster, turnout: RunningTurnout, topic: str) ->
     wait_rows(turnout, "ann", "bob", "cid")
 
 
-def test_oauth_tokens_are_renewed_while_data_flows_and_extensions_arrive(cluster: Cluster, tmp_path: Path) -> None:
+def test_oauth_tokens_are_renewed_while_data_flows_and_extensions_arrive(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     provider, prefix = cluster.provider, "oidc"
     document = cluster.make_topics(prefix)
     cluster.grant(PRINCIPAL, prefix)
     cluster.send(f"{prefix}-users", {"userId": "0", "name": "n0"})
-    secret = tmp_path / "client-secret"
-    secret.write_text(CLIENT_SECRET)
-    kafka = cluster.oauth(client_secret={"command": ["cat", str(secret)]})
+    monkeypatch.setenv("OAUTH_SECRET", CLIENT_SECRET)
+    kafka = cluster.oauth(client_secret="${OAUTH_SECRET}")
     turnout = RunningTurnout(tmp_path / "run", "", kafka=kafka, **document)
     try:
         turnout.start()
         issued = provider.issued()
         names = ["n0"]
         # Each client needs a token again after a few seconds; nothing may be missed or seen twice meanwhile.
-        while provider.issued() < issued + 6:
+        for more in range(6):
+            wait_until(lambda more=more: provider.issued() > issued + more, what="another token")  # type: ignore[misc]
             names.append(f"n{len(names)}")
             cluster.send(f"{prefix}-users", {"userId": str(len(names)), "name": names[-1]})
             wait_rows(turnout, *names)
@@ -312,12 +342,15 @@ def test_oauth_tokens_are_renewed_while_data_flows_and_extensions_arrive(cluster
         cluster.send(f"{prefix}-others", {"userId": "10", "name": "late"})
         wait_rows(turnout, "other", "late")
         assert_no_secret(turnout, [CLIENT_SECRET])
+        crash = crashed_java(turnout)
+        assert "SIGSEGV" in crash and CLIENT_SECRET not in crash
     finally:
-        turnout.__exit__(None, None, None)
+        turnout.close()
         provider.stop()
         provider.start()
 
 
+@pytest.mark.usefixtures("one_java")
 def test_check_connects_with_both_clients_by_every_scheme(cluster: Cluster, tmp_path: Path) -> None:
     broker, prefix = cluster.broker, "both"
     document = cluster.make_topics(prefix)
@@ -347,6 +380,7 @@ def test_check_connects_with_both_clients_by_every_scheme(cluster: Cluster, tmp_
     assert "sasl.username=ann" in found["control kafka librdkafka"][0][1]
 
 
+@pytest.mark.usefixtures("one_java")
 def test_check_explains_what_is_in_the_way(cluster: Cluster, tmp_path: Path) -> None:
     broker = cluster.broker
     document = cluster.make_topics("way")

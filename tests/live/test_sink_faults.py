@@ -192,8 +192,11 @@ def test_topics_of_sinks_fold_to_what_is_shown_through_swaps_applies_kills_and_b
         create_topic(bootstrap, sink["topic"], 1, {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "1.0"})
     sections = {"sources": SOURCES, "views": VIEWS, "sinks": SINKS, "start": "earliest", "swap": SWAP}
     # Only one in a process of its own can be killed; the short form leaves that to the tests of sinks and of applies.
-    made = RunningTurnout if LONG else partial(ServedTurnout, spark)
-    turnout = made(tmp_path, bootstrap, **sections)
+    turnout = (
+        RunningTurnout(tmp_path, bootstrap, **sections)
+        if LONG
+        else ServedTurnout(tmp_path, spark, bootstrap, **sections)
+    )
     chance, killed_apply = random.Random(11), KilledApply(turnout, tmp_path / "flag")
 
     def swap(**message: Any) -> None:

@@ -32,7 +32,8 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def topics(kafka: str) -> Iterator[Topics]:
-    opened = Topics(KafkaSettings(bootstrap_servers=kafka))
+    # A broker whose disk is busy may take longer than its ten seconds to make the partitions of a new topic.
+    opened = Topics(KafkaSettings(bootstrap_servers=kafka), timeout_seconds=patience())
     yield opened
     opened.close()
 
@@ -60,6 +61,8 @@ def test_topics_missing_topic_is_named_and_not_created(kafka: str, topics: Topic
     assert topics.low_watermark("missing", 0) is None
     assert "missing-not" in topics.names()
     assert "missing" not in topics.names()
+    produce(kafka, "made-by-itself", ["x"])
+    assert "made-by-itself" in topics.names(), "the broker makes a topic that is written to"
 
 
 def test_topics_start_offsets_of_every_kind(kafka: str, topics: Topics) -> None:

@@ -27,6 +27,9 @@ def client_properties(kafka: KafkaSettings, role: str) -> dict[str, Any]:
     """The properties of any client; `role` is for the broker's logs."""
     return {
         "client.id": f"turnout-{role}",
+        # Where a broker refuses a certificate, the client believes that it was connected, and begins with this anew:
+        # by default, each of them would ask for ten handshakes a second.
+        "reconnect.backoff.ms": 500,
         "reconnect.backoff.max.ms": 1000,
         **librdkafka_properties(kafka),
         "log_level": 0,  # the client writes nothing to stderr: what matters comes as an error
