@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import sys
 import threading
@@ -53,11 +54,12 @@ SOURCES = {
         "rows": "latest",
     },
 }
+ORDER_COLUMNS = {"orderId": "string", "userId": "string", "amount": "int64"}
 ORDERS = {
     "topic": "orders",
     "table": "orders_ui",
     "key": "orderId",
-    "columns": {"orderId": "string", "userId": "string", "amount": "int64"},
+    "columns": ORDER_COLUMNS,
 }
 # Generations that linger read on, and a rollback needs one.
 SWAP = {"linger_seconds": 30, "max_linger_generations": 3 if LONG else 1}
@@ -148,13 +150,16 @@ class KilledApply:
     def __init__(self, turnout: RunningTurnout, flag: Path) -> None:
         self._turnout = turnout
         self._flag = flag
+        self._numbers = itertools.count()
         self.document = yaml.safe_load(turnout.config.read_text())
         turnout.command = [sys.executable, str(Path(killing.__file__)), str(flag)]
 
     def __call__(self) -> None:
         turnout, changed = self._turnout, self.document
         changed["sources"]["users"]["columns"]["phone"] = "string"
-        changed["sources"]["orders"] = ORDERS
+        # A column that no file had before: whatever is in force, this needs a generation.
+        extra = {f"extra{next(self._numbers)}": "string"}
+        changed["sources"]["orders"] = ORDERS | {"columns": ORDER_COLUMNS | extra}
         changed["sinks"]["accounts_out"]["max_waiting_rows"] = 999
         before, outcomes = turnout.status()["generation"], self._outcomes()
         self._flag.write_text("publishing")
