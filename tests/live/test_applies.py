@@ -21,14 +21,14 @@ from typer.testing import CliRunner
 from beside import beside
 from following import Follower, Socket, sorted_rows_of
 from lengths import APPLIES, APPLIES_VIEWERS, LONG
-from orchestrated import Orchestrated, running_on
-from serving import HTTP, serving
+from orchestrated import Orchestrated
+from served import served_on
+from serving import HTTP
 from sunk import SunkTopic, bag
 from turnout.cli import app
 from turnout.config import load
 from turnout.local.broker import EmbeddedBroker
 from turnout.messages import Problem, ServerMessage, Snapshot, StatusNow, SummaryGroups, WindowRows
-from turnout.serve.app import Services, create_app
 from turnout.store.generation_tables import GenerationTables
 from turnout.testing import create_topic, produce, wait_until
 from writing import writing
@@ -127,18 +127,9 @@ def served(folder: Path, spark: SparkSession, document: dict[str, Any]) -> Itera
     """Serve with `document` as the file on disk, until the block ends; the same folder again is a restart."""
     path = folder / "turnout.yaml"
     path.write_text(yaml.safe_dump(document, sort_keys=False))
-<<<<<<< HEAD
     with served_on(load(path, {}), spark) as (running, url):
         running.wait_ready()
         yield Served(running, url, document)
-=======
-    with running_on(load(path, {}), spark) as running:
-        configuration = running.orchestrator.configuration
-        services = Services(running.database, running.orchestrator)
-        services.adopt(configuration.settings)
-        with serving(create_app(services, configuration=configuration)) as url:
-            yield Served(running, url, document)
->>>>>>> stories
 
 
 class Viewer:
