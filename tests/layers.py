@@ -1,17 +1,13 @@
 """The layers of the suite, by folder, and the order in which their files are run: long files first.
 
-A worker of pytest takes whole files. Where the long ones come first, the workers end at the same time. Files that need
-a Spark session are for two workers only: each session costs a start, and what a JVM learns about its code. So are those
-that need a browser, whose tabs learn the page.
+A worker of pytest takes whole files. Where the long ones come first, the workers end at the same time.
 """
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
 
 import pytest
-from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
 TESTS = Path(__file__).parent
 
@@ -25,25 +21,37 @@ LAYERS = {
 LONGEST = (
     "live/test_secured.py",
     "live/test_swaps.py",
-    "live/test_three_sources.py",
+    "live/test_cluster.py",
+    "live/test_applies.py",
+    "live/test_demo.py",
+    "live/test_process_faults.py",
+    "browser/test_page.py",
+    "browser/test_web.py",
+    "live/test_chains.py",
+    "live/test_sink_faults.py",
     "live/test_tutorial.py",
     "live/test_faults.py",
-    "live/test_process_faults.py",
-    "live/test_cluster.py",
-    "browser/test_page.py",
+    "browser/test_page_charts.py",
+    "browser/test_page_sql.py",
+    "live/test_fault_suite.py",
     "live/test_kill_in_swap.py",
-    "live/test_sink_faults.py",
     "live/test_kill.py",
     "live/test_sinks.py",
-    "live/test_formats.py",
-    "live/test_looking.py",
-    "browser/test_web.py",
-    "live/test_fault_suite.py",
-    "live/test_demo.py",
-    "live/test_catching_up.py",
-    "live/test_exactness.py",
     "live/test_broker.py",
+    "live/test_temporary_files.py",
+    "live/test_inbox.py",
+    "live/test_catching_up.py",
+    "live/test_three_sources.py",
+    "live/test_looking.py",
+    "live/test_leaks.py",
+    "live/test_formats.py",
+    "test_sql.py",
     "test_live.py",
+    "browser/test_widget.py",
+    "browser/test_page_example.py",
+    "test_summaries.py",
+    "test_json_plain.py",
+    "test_openapi.py",
     "test_limits.py",
     "test_access.py",
 )
@@ -63,33 +71,6 @@ def place_in_order(path: Path) -> tuple[int, int, str]:
     name = path.relative_to(TESTS).as_posix()
     long = LONGEST.index(name) if name in LONGEST else len(LONGEST)
     return long, list(LAYERS).index(layer_of(path)), name
-
-
-@functools.cache
-def share_of(file: str) -> str | None:
-    """Which of the two sessions of Spark, or of the two browsers, a file takes; None for one that takes neither."""
-    path = TESTS / Path(file).relative_to(TESTS.name)
-    what, asked = {"live": ("session of Spark", "spark: SparkSession"), "browser": ("browser", "browser: Browser")}.get(
-        layer_of(path), ("", "")
-    )
-    if not what:
-        return None
-    takers = [one for one in path.parent.glob("test_*.py") if asked in one.read_text("utf-8")]
-    takers.sort(key=place_in_order)
-    # Two neighbours in the order take about as long: A, B, B, A.
-    return f"the {what} {'ABBA'[takers.index(path) % 4]}" if path in takers else None
-
-
-class Scheduling(LoadFileScheduling):  # type: ignore[misc]
-    """Whole files, and those that share a session of Spark or a browser together."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        file: str = super()._split_scope(nodeid)
-        return share_of(file) or file
-
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Scheduling | None:
-    return Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -1,4 +1,4 @@
-"""One browser for all files of this folder that a worker runs one after the other."""
+"""One browser for all tests of a file."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from looking import chromium
 from playwright.sync_api import Browser
 
 
-# For the folder, not for the run: while Playwright runs, nothing else in this thread can have an event loop.
-@pytest.fixture(scope="package")
+# For a file, not for the run: while Playwright runs, nothing else in this thread can have an event loop.
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with chromium() as running:
         yield running

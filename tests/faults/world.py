@@ -118,7 +118,7 @@ class World:
         }
         for source, topic in zip(document["sources"].values(), self.topics.pair, strict=True):
             source["topic"] = topic
-        self.turnout: RunningTurnout | ServedTurnout
+        self.turnout: RunningTurnout
         if session is None:
             self.turnout = RunningTurnout(folder, kafka.turnout_servers, **document | sections)
         else:
@@ -142,7 +142,7 @@ class World:
 
     def _close(self) -> None:
         self.producer.close()
-        if isinstance(self.turnout, RunningTurnout) and self.turnout.running:
+        if not isinstance(self.turnout, ServedTurnout) and self.turnout.running:
             family = psutil.Process(self.turnout.pid).children(recursive=True)
             self.turnout.kill()
             for process in family:
@@ -154,7 +154,7 @@ class World:
     @property
     def process(self) -> RunningTurnout:
         """Turnout, for faults that happen to its process."""
-        assert isinstance(self.turnout, RunningTurnout), "this world has no process of its own"
+        assert not isinstance(self.turnout, ServedTurnout), "this world has no process of its own"
         return self.turnout
 
     @property
