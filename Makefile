@@ -17,7 +17,7 @@ WEB_VERSION := $(shell sed -n 's/^  "version": "\(.*\)",/\1/p' web/client/packag
 WEB_PACKAGES := dist/turnout-client-$(WEB_VERSION).tgz dist/turnout-angular-$(WEB_VERSION).tgz
 web_sources = $(shell find web/$(1) -type f -not -path '*/node_modules/*' -not -path '*/dist/*' -not -path '*/tests/*' 2>/dev/null)
 # How many tests run at the same time: live ones wait for processes more than they compute, fast ones compute.
-WORKERS ?= 3
+WORKERS ?= 4
 FAST_WORKERS ?= 3
 PYTEST := $(BIN)/pytest --dist loadfile --no-loadscope-reorder
 # A process that may keep no byte code compiles everything again; a run of the tests starts hundreds of processes.

@@ -49,7 +49,7 @@ class RunningTurnout:
             **sections,
         }
         self.config = folder / "turnout.yaml"
-        self.config.write_text(yaml.safe_dump(document, sort_keys=False))
+        self.config.write_text(yaml.safe_dump(document))
         self.url = f"http://127.0.0.1:{self.port}"
         self.http = httpx.Client(base_url=self.url, timeout=patience())
         self.command = [sys.executable, "-m", "turnout"]

@@ -56,10 +56,10 @@ def test_start_without_broker_or_topics_and_a_broker_that_restarts_lose_and_doub
         assert turnout.rows("final_ui") == []
         assert address in turnout.log()
         broker.start()
-        wait_reason(turnout, "topic 'users' does not exist; create it")
-        create_topic(address, "users", partitions=2)
         wait_reason(turnout, "topic 'accounts' does not exist; create it")
         create_topic(address, "accounts", partitions=2)
+        wait_reason(turnout, "topic 'users' does not exist; create it")
+        create_topic(address, "users", partitions=2)
         produce(address, "users", [user(n) for n in range(100)])
         turnout.wait_ready()
         wait_total(turnout, "final_ui", 100)
