@@ -151,6 +151,6 @@ def small_store(folder: Path) -> Iterator[Database]:
 
 
 def application(database: Database, max_viewers: int = 500) -> ASGIApp:
-    """The real application over a store."""
-    limits = ServerSettings(max_viewers=max_viewers)
+    """The real application over a store. SQL has a low priority: a busy machine takes its time."""
+    limits = ServerSettings(max_viewers=max_viewers, query_timeout_seconds=SECONDS)
     return create_app(Services(database, Steering(), limits=limits))  # type: ignore[arg-type,unused-ignore]

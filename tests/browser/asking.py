@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from looking import Visit, visiting
+from looking import PATIENCE_SECONDS, Visit, visiting
 from playwright.sync_api import Browser
 
 from filling import Filling
 from serving import HTTP, Steering, serving
 from turnout.config import Role
+from turnout.config.server import ServerSettings
 from turnout.serve.access import Access, Identity, Tokens
 from turnout.serve.app import Services, create_app
 from turnout.store.database import Database
@@ -81,7 +82,8 @@ def _text(value: object) -> str:
 def asked(folder: Path, browser: Browser) -> Iterator[Asked]:
     database = Database.open(folder)
     tokens = Tokens([(Identity("ops", Role.OPERATOR), OPERATOR), (Identity("wall", Role.VIEWER), VIEWER)])
-    app = create_app(Services(database, Steering()), Access(tokens))  # type: ignore[arg-type]
+    limits = ServerSettings(query_timeout_seconds=PATIENCE_SECONDS)
+    app = create_app(Services(database, Steering(), limits=limits), Access(tokens))  # type: ignore[arg-type]
     try:
         with serving(app) as url:
             found = Asked(url, Filling(database), browser)

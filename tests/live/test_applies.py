@@ -30,7 +30,7 @@ from turnout.config import load
 from turnout.local.broker import EmbeddedBroker
 from turnout.messages import Problem, ServerMessage, Snapshot, StatusNow, SummaryGroups, WindowRows
 from turnout.store.generation_tables import GenerationTables
-from turnout.testing import create_topic, produce, wait_until
+from turnout.testing import create_topic, patience, produce, wait_until
 from writing import writing
 
 if TYPE_CHECKING:
@@ -127,7 +127,8 @@ def served(folder: Path, spark: SparkSession, document: dict[str, Any]) -> Itera
     """Serve with `document` as the file on disk, until the block ends; the same folder again is a restart."""
     path = folder / "turnout.yaml"
     path.write_text(yaml.safe_dump(document, sort_keys=False))
-    with served_on(load(path, {}), spark) as (running, url):
+    # SQL has a low priority: on a busy machine it may take longer than users wait.
+    with served_on(load(path, {"TURNOUT_SERVER__QUERY_TIMEOUT_SECONDS": str(patience())}), spark) as (running, url):
         running.wait_ready()
         yield Served(running, url, document)
 
