@@ -26,9 +26,6 @@ from turnout.testing import patience
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SELDOM = 0.2
-"""How often it is asked for what comes with a batch: question and answer take the time of the test's process."""
-
 
 @contextmanager
 def served_on(settings: Settings, session: SparkSession, port: int = 0) -> Iterator[tuple[Orchestrated, str]]:

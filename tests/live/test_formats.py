@@ -14,7 +14,8 @@ import pytest
 from apicurio import ApicurioRegistry
 from faults.proxy import Proxy
 from kafka_log import read_all
-from served import SELDOM, ServedTurnout
+from running import ASKED_SECONDS
+from served import ServedTurnout
 from turnout.config import parse
 from turnout.config.tables import source_table
 from turnout.decode.record_decoder import RecordDecoder, raw, shape_of
@@ -99,20 +100,22 @@ def test_avro_of_a_registry_whose_schema_evolves_and_that_goes_away(
         values = [garbage, framed(second, SECOND, later), unknown]
         values.append(framed(first, FIRST, {"userId": "u3", "name": "Cid", "age": 1}))
         produce(bootstrap, users, [Record(value, key=b"its key") for value in values])
-        wait_until(lambda: len(people()) == 3, interval=SELDOM, what="records of both schemas")
+        wait_until(lambda: len(people()) == 3, interval=ASKED_SECONDS, what="records of both schemas")
         assert people() == {"u1": ("Ada", None, 36), "u2": ("Ben", "b@shop", 2**40), "u3": ("Cid", None, 1)}
 
         third = registry.register(f"{users}-value", THIRD)
         between.cut()
         produce(bootstrap, users, [framed(second, SECOND, later | {"userId": "u4"})])
-        wait_until(lambda: "u4" in people(), interval=SELDOM, what="a record whose schema is known")
+        wait_until(lambda: "u4" in people(), interval=ASKED_SECONDS, what="a record whose schema is known")
         produce(bootstrap, users, [framed(third, THIRD, {"userId": "u5", "age": None})])
-        wait_until(lambda: "schema registry" in running.reason(), interval=SELDOM, what="that the registry is missed")
+        wait_until(
+            lambda: "schema registry" in running.reason(), interval=ASKED_SECONDS, what="that the registry is missed"
+        )
         failed = running.http.post("/api/control", json={"joinType": "inner"})
         assert (failed.status_code, failed.json()["error"]["code"]) == (503, "registry_unreachable"), failed.text
         produce(bootstrap, users, [framed(third, THIRD, {"userId": f"u{n}", "age": n}) for n in range(6, 50)])
         between.heal()
-        wait_until(lambda: len(people()) == 49, interval=SELDOM, what="the records that came meanwhile")
+        wait_until(lambda: len(people()) == 49, interval=ASKED_SECONDS, what="the records that came meanwhile")
         running.wait_ready()
         assert people()["u5"] == (None, None, None)
         assert people()["u49"] == (None, None, 49)

@@ -24,10 +24,10 @@ from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 from certificates import Authority
 from java_plugins import compiled
 from openid import AUDIENCE, SCOPE, OpenIdProvider
-from running import RunningTurnout, lives
+from running import ASKED_SECONDS, RunningTurnout, lives
 from secrets_found import assert_no_secret, files
 from secured_broker import Listener, SecuredBroker, Security, Tokens
-from served import SELDOM, ServedTurnout
+from served import ServedTurnout
 from turnout.cli import app
 from turnout.config.auth import Mechanism, Protocol
 from turnout.java.runtime import find_java
@@ -160,7 +160,7 @@ def wait_reason(turnout: RunningTurnout, *parts: str) -> None:
 
     turnout_answers(turnout)
     try:
-        wait_until(told, interval=SELDOM, what=f"the reason {parts}")
+        wait_until(told, interval=ASKED_SECONDS, what=f"the reason {parts}")
     except TimeoutError:
         raise AssertionError(f"{parts} is not in: {turnout.http.get('/readyz').text}\n{turnout.log()}") from None
 
@@ -176,7 +176,7 @@ def said(turnout: RunningTurnout, *parts: str) -> bool:
 
 def wait_said(turnout: RunningTurnout, *parts: str) -> None:
     try:
-        wait_until(lambda: said(turnout, *parts), interval=SELDOM, what=f"the line {parts}")
+        wait_until(lambda: said(turnout, *parts), interval=ASKED_SECONDS, what=f"the line {parts}")
     except TimeoutError:
         raise AssertionError(f"nobody said {parts}:\n{turnout.log()}") from None
 
@@ -188,7 +188,7 @@ def wait_rows(turnout: RunningTurnout, *names: str) -> None:
         return sorted(str(row["name"]) for row in turnout.rows("final_ui"))
 
     try:
-        wait_until(lambda: shown() == sorted(names), interval=SELDOM, what="rows")
+        wait_until(lambda: shown() == sorted(names), interval=ASKED_SECONDS, what="rows")
     except TimeoutError:
         raise AssertionError(f"final_ui has {shown()}, not {names}:\n{turnout.log()}") from None
 
@@ -202,9 +202,11 @@ def swap_by_message(cluster: Cluster, turnout: RunningTurnout, prefix: str) -> N
     def outcomes() -> list[str | None]:
         return [row["outcome"] for row in turnout.rows("control_raw") if f"{prefix}-1" in str(row)]
 
-    wait_until(lambda: None not in outcomes(), interval=SELDOM, what="the outcome")
+    wait_until(lambda: None not in outcomes(), interval=ASKED_SECONDS, what="the outcome")
     assert outcomes() == ["applied"]
-    wait_until(lambda: acknowledged(cluster, f"{prefix}-outcomes") == 1, interval=SELDOM, what="the acknowledgement")
+    wait_until(
+        lambda: acknowledged(cluster, f"{prefix}-outcomes") == 1, interval=ASKED_SECONDS, what="the acknowledgement"
+    )
 
 
 def acknowledged(cluster: Cluster, topic: str) -> int:
