@@ -7,20 +7,23 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import pyspark
 import pytest
 
 from turnout.errors import TurnoutError
 from turnout.java.jars import CACHE_VARIABLE
 from turnout.spark import class_archive
+from turnout.spark.home import HOME_VARIABLE
 
 JARS = [Path("/jars/a.jar"), Path("/jars/b.jar")]
 
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
-    return tmp_path
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "spark"))
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    monkeypatch.setenv(CACHE_VARIABLE, str(cache))
+    return cache
 
 
 def test_archive_fits_only_the_jars_that_it_was_made_with() -> None:
@@ -36,13 +39,10 @@ def test_archive_is_used_where_it_is_there(tmp_path: Path) -> None:
     assert class_archive.use(file) == f'"-XX:SharedArchiveFile={file}"'
 
 
-def test_archive_of_a_spark_that_was_installed_again_is_another(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    jar = tmp_path / "pyspark" / "jars" / "spark.jar"
+def test_archive_of_a_spark_that_was_installed_again_is_another(tmp_path: Path) -> None:
+    jar = tmp_path / "spark" / "jars" / "spark.jar"
     jar.parent.mkdir(parents=True)
     jar.touch()
-    monkeypatch.setattr(pyspark, "__file__", str(tmp_path / "pyspark" / "__init__.py"))
     before = class_archive.archive_file(JARS)
     os.utime(jar, (1, 1))
     assert class_archive.archive_file(JARS) != before

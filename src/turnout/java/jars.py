@@ -32,7 +32,8 @@ CACHE_VARIABLE = "TURNOUT_CACHE"
 REMEDY = f"check the network and proxy settings, or set {MIRROR_VARIABLE} to a Maven repository you can reach"
 PARALLEL = 6
 ATTEMPTS = 3
-_UNUSED_SECONDS = 30 * 24 * 3600
+UNUSED_SECONDS = 30 * 24 * 3600
+"""What was made and nobody has used for so long goes."""
 
 Advance = Callable[[int], None]
 
@@ -100,7 +101,7 @@ def making(file: Path, name: str) -> Iterator[Path]:
         with contextlib.suppress(OSError):
             part.unlink(missing_ok=True)
     for other in file.parent.glob(name):
-        if other != file and time.time() - other.stat().st_atime > _UNUSED_SECONDS:
+        if other != file and time.time() - other.stat().st_atime > UNUSED_SECONDS:
             other.unlink(missing_ok=True)
 
 

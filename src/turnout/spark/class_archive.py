@@ -10,11 +10,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import pyspark
-
 from turnout.errors import TurnoutError
 from turnout.java.jars import made_file, making
 from turnout.java.runtime import find_java
+from turnout.spark.home import find_home
 
 MAKING_SECONDS = 300
 _NAME = "classes-*.jsa"
@@ -23,10 +22,10 @@ _NAME = "classes-*.jsa"
 def archive_file(jars: Sequence[Path]) -> Path:
     """Where the archive for this Java, this Spark and these jars is, or would be: it fits no others."""
     java = find_java().resolve()
-    spark = Path(pyspark.__file__).parent
+    home = find_home()
     # A JVM passes over an archive whose jars have another time, such as those of a Spark that was installed again.
-    installed = max((jar.stat().st_mtime_ns for jar in (spark / "jars").glob("*.jar")), default=0)
-    parts = [java, java.stat().st_mtime_ns, spark, pyspark.__version__, installed, *jars]
+    installed = max((jar.stat().st_mtime_ns for jar in (home / "jars").glob("*.jar")), default=0)
+    parts = [java, java.stat().st_mtime_ns, home, installed, *jars]
     return made_file(_NAME, parts)
 
 

@@ -28,6 +28,7 @@ from turnout.java.runtime import find_java
 from turnout.spark.class_archive import archive_file, use
 from turnout.spark.cluster import carried, is_local, python_of_workers, reached_at
 from turnout.spark.folders import is_url
+from turnout.spark.home import HOME_VARIABLE, find_home
 
 TEMPORARY = "tmp"
 """The folder for what the JVM, its libraries and Python workers would put into the system's temporary folder."""
@@ -158,6 +159,7 @@ def start_session(settings: SparkSettings, work: Path, on_java: Callable[[Java],
     options += f" -Djava.io.tmpdir={temporary}"
     # Of the JVM that only puts together the command of the other one.
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:-UsePerfData -XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    os.environ[HOME_VARIABLE] = str(find_home())
     archive = use(archive_file(jars))
     checkpoints = {} if is_url(settings.shared_dir or "") else _CHECKPOINTS_BY_PATH
     chosen = {**_SETTINGS, **checkpoints, **_REDACTED} | {

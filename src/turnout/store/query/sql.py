@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import duckdb
@@ -33,8 +34,8 @@ DEFAULT_ROWS = 1_000
 _TABLE_FUNCTIONS = ("range", "generate_series", "unnest")
 _HINT = "write one SELECT over published tables; GET /api/tables lists them"
 _BATCH_ROWS = 50_000
-# To read the text of a query, which is bounded.
-_PARSER_MEMORY = "64MB"
+# To read the texts of queries, which are bounded, as is how many are read at the same time.
+_PARSER_MEMORY = "256MB"
 _UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 
 
@@ -64,7 +65,7 @@ class Query:
 def read_sql(database: Readable, text: str, limit: int = DEFAULT_ROWS, memory: str = "512MB") -> SqlResult:
     """The rows of a SELECT, `limit` at most."""
     with open_snapshot(database) as snapshot:
-        with closing(locked(_PARSER_MEMORY)) as parser:
+        with closing(_parser().cursor()) as parser:
             query = parse_query(parser, text, snapshot.names)
         # Before the rows: another statement would end their stream.
         versions = tuple(snapshot.version(snapshot.table(name)) for name in query.tables)
@@ -87,6 +88,12 @@ def read_sql(database: Readable, text: str, limit: int = DEFAULT_ROWS, memory: s
         columns, rows = _shown(rows, head["kinds"])
         complete = rows.num_rows <= limit
         return SqlResult(snapshot.published, columns, rows.slice(0, limit), complete, tuple(query.tables), versions)
+
+
+@cache
+def _parser() -> duckdb.DuckDBPyConnection:
+    """What reads the texts of queries: one for all, since they are values to it, and it runs none of them."""
+    return locked(_PARSER_MEMORY)
 
 
 def _answer(

@@ -1,0 +1,110 @@
+"""Spark's home of links: one for all environments with the same PySpark, and PySpark's own where there can be none."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from turnout.java.jars import CACHE_VARIABLE, UNUSED_SECONDS
+from turnout.spark.home import HOME_VARIABLE, find_home
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv(HOME_VARIABLE, raising=False)
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+    (tmp_path / "cache").mkdir()
+    return tmp_path / "cache"
+
+
+def install(folder: Path, monkeypatch: pytest.MonkeyPatch, jar: str = "spark") -> Path:
+    """A PySpark in an environment of its own, whose only jar has this text, for the rest of the test."""
+    texts = {"bin/spark-submit": "program", "jars/spark.jar": jar, "python/lib/pyspark.zip": "code"}
+    for name, text in texts.items():
+        file = folder / "pyspark" / name
+        file.parent.mkdir(parents=True)
+        file.write_text(text)
+    monkeypatch.setattr(pyspark, "__file__", str(folder / "pyspark" / "__init__.py"))
+    return folder / "pyspark"
+
+
+def test_home_has_the_programs_and_the_jars_but_no_zip_of_python_code(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = install(tmp_path / "one", monkeypatch)
+    home = find_home()
+    assert home.parent == cache
+    assert sorted(file.relative_to(home).as_posix() for file in home.rglob("*") if file.is_file()) == [
+        "bin/spark-submit",
+        "jars/spark.jar",
+    ]
+    assert (home / "jars" / "spark.jar").samefile(installed / "jars" / "spark.jar")
+
+
+def test_environments_with_the_same_jars_share_a_home_and_others_do_not(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path / "one", monkeypatch)
+    home = find_home()
+    install(tmp_path / "two", monkeypatch)
+    assert find_home() == home
+    install(tmp_path / "three", monkeypatch, jar="another spark")
+    assert find_home() not in (home, tmp_path / "three" / "pyspark")
+    assert len(list(cache.iterdir())) == 2
+
+
+def test_home_stays_when_its_environment_is_removed(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = install(tmp_path / "one", monkeypatch)
+    home = find_home()
+    (installed / "jars" / "spark.jar").unlink()
+    assert (home / "jars" / "spark.jar").read_text() == "spark"
+
+
+def test_home_that_the_environment_names_is_taken(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(HOME_VARIABLE, "/opt/spark")
+    assert find_home() == Path("/opt/spark")
+    assert list(cache.iterdir()) == []
+
+
+def test_where_no_links_can_be_made_the_home_is_that_of_pyspark(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError("another file system")
+
+    installed = install(tmp_path / "one", monkeypatch)
+    monkeypatch.setattr(Path, "hardlink_to", refuse)
+    assert find_home() == installed
+    assert list(cache.iterdir()) == []
+
+
+def test_home_that_another_process_makes_at_the_same_time_is_taken(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path / "one", monkeypatch)
+    rename = Path.rename
+
+    def be_second(part: Path, home: Path) -> Path:
+        (home / "jars").mkdir(parents=True)
+        return rename(part, home)
+
+    monkeypatch.setattr(Path, "rename", be_second)
+    assert [find_home()] == list(cache.iterdir())
+
+
+def test_homes_that_nobody_used_for_a_month_are_removed(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path / "one", monkeypatch)
+    old = find_home()
+    install(tmp_path / "two", monkeypatch, jar="another spark")
+    used = find_home()
+    os.utime(old, times=(0, time.time() - UNUSED_SECONDS - 60))
+    install(tmp_path / "three", monkeypatch, jar="a third one")
+    assert {find_home(), used} == set(cache.iterdir())
