@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -274,6 +275,15 @@ def test_a_process_is_used_again_and_one_that_has_gone_is_replaced(database: Dat
         assert same is kept
         same.interrupt()
     assert rows(database, "select 1") == [(1,)]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what a process has loaded")
+def test_a_process_does_not_load_pandas(database: Database) -> None:
+    assert rows(database, "select name from users_ui limit 1") == [("Ada",)]
+    with process() as kept:
+        loaded = Path(f"/proc/{kept._process.pid}/maps").read_text()
+    assert "_duckdb" in loaded
+    assert "pandas" not in loaded
 
 
 def test_a_process_that_ends_while_it_waits_is_not_noticed(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,9 +5,12 @@ import contextlib
 import logging
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
+from typing import cast
 
 from turnout.config import Settings
 from turnout.decode.schemas import schemas_of
@@ -35,10 +38,11 @@ def run(settings: Settings, *, insecure: bool = False, on_ready: Callable[[str],
     schemas_of(settings)  # reports a file without a schema before anything is started
     allow_open_files(settings.server.max_connections)
     keep_private(settings.data_dir, settings.spark)
-    database = Database.open(settings.data_dir, settings.store.memory_limit)
-    # The store is open, so no other process uses the folder.
-    with _temporary_files(settings.data_dir / TEMPORARY):
-        _run(settings, access, database, on_ready)
+    with without_pandas():
+        database = Database.open(settings.data_dir, settings.store.memory_limit)
+        # The store is open, so no other process uses the folder.
+        with _temporary_files(settings.data_dir / TEMPORARY):
+            _run(settings, access, database, on_ready)
 
 
 def _run(settings: Settings, access: Access, database: Database, on_ready: Callable[[str], None] | None) -> None:
@@ -67,6 +71,20 @@ def _run(settings: Settings, access: Access, database: Database, on_ready: Calla
         orchestrator.stop(timeout_seconds=1.5)
         engine.stop(timeout_seconds=0.7)
         database.close()
+
+
+@contextlib.contextmanager
+def without_pandas() -> Iterator[None]:
+    """Where pandas is installed, DuckDB and Arrow would import it, which takes half a second and helps nobody here."""
+    modules = cast(dict[str, ModuleType | None], sys.modules)
+    hidden = "pandas" not in modules
+    if hidden:
+        modules["pandas"] = None
+    try:
+        yield
+    finally:
+        if hidden:
+            del modules["pandas"]
 
 
 @contextlib.contextmanager
