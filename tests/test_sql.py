@@ -277,7 +277,6 @@ def test_a_process_is_used_again_and_one_that_has_gone_is_replaced(database: Dat
     assert rows(database, "select 1") == [(1,)]
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what a process has loaded")
 def test_a_process_does_not_load_pandas(database: Database) -> None:
     assert rows(database, "select name from users_ui limit 1") == [("Ada",)]
     with process() as kept:
