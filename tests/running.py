@@ -43,7 +43,7 @@ class RunningTurnout:
         document = {
             "kafka": {"bootstrap_servers": bootstrap},
             # All viewers of tests come from one address.
-            "server": {"port": self.port, "max_viewers_per_client": 500},
+            "server": {"port": self.port, "max_viewers_per_client": 500, "query_timeout_seconds": patience()},
             "data_dir": str(self.data_dir),
             "spark": {"driver_memory": "1g"},
             **sections,
@@ -144,23 +144,25 @@ class RunningTurnout:
     def kill(self) -> None:
         """As a power cut would: no chance to clean up."""
         assert self._process is not None
-        os.kill(self._process.pid, signal.SIGKILL)
+        os.kill(self.pid, signal.SIGKILL)
         self._process.wait()
         self._note_killed()
 
     def wait_killed(self) -> None:
         """Wait until the process has been killed by a signal."""
         assert self._process is not None
-        assert self._process.wait(patience()) == -signal.SIGKILL, self.log()
+        # Where a shell has started it, as shells tell it.
+        assert self._process.wait(patience()) in (-signal.SIGKILL, 128 + signal.SIGKILL), self.log()
         self._note_killed()
 
     def _note_killed(self) -> None:
         """Its JVM ends by itself, but in its own time, which may be after the tests."""
-        self._left_behind.append(LeftBehind(self.pid))
+        assert self._process is not None
+        self._left_behind.append(LeftBehind(self._process.pid))
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         assert self._process is not None
-        self._process.send_signal(number)
+        os.kill(self.pid, number)
         return self._process.wait(patience())
 
     def __enter__(self) -> Self:

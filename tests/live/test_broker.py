@@ -17,7 +17,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from ending import ending_with_us
+from ending import ending_with_us, living_in
 from turnout.errors import TurnoutError
 from turnout.java.jars import resolve
 from turnout.local.broker import EmbeddedBroker
@@ -47,18 +47,6 @@ def consume(bootstrap: str, topic: str, count: int, partition: int = 0) -> list[
 def topics(bootstrap: str) -> set[str]:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     return set(admin.list_topics(timeout=patience()).topics)
-
-
-def living(session: int) -> list[psutil.Process]:
-    """The processes of a session (the broker starts one of its own) that are not zombies."""
-    found = []
-    for process in psutil.process_iter(["status"]):
-        try:
-            if os.getsid(process.pid) == session and process.info["status"] != psutil.STATUS_ZOMBIE:
-                found.append(process)
-        except (OSError, psutil.Error):
-            continue
-    return found
 
 
 def formatted(broker: EmbeddedBroker, folder: Path) -> Path:
@@ -151,7 +139,7 @@ def test_broker_that_is_never_ready_times_out_and_is_ended(broker: EmbeddedBroke
     with pytest.raises(TurnoutError, match=r"not ready within 0\.2 s"):
         starting.wait_ready(0.2)
     assert not starting.running
-    wait_until(lambda: not living(session), what="no process of the broker lives")
+    wait_until(lambda: not living_in(session), what="no process of the broker lives")
 
 
 SERVE = "import sys, pathlib; from turnout.local.broker import serve; serve(0, pathlib.Path(sys.argv[1]))"
@@ -167,7 +155,7 @@ def served(folder: Path) -> Iterator[tuple[subprocess.Popen[str], str, int]]:
         assert line.startswith("Kafka is ready at 127.0.0.1:")
         [session] = {os.getsid(child.pid) for child in psutil.Process(process.pid).children(recursive=True)}
         yield process, line.split()[4], session
-    wait_until(lambda: not living(session), what="no process of the broker lives")
+    wait_until(lambda: not living_in(session), what="no process of the broker lives")
 
 
 def test_broker_does_not_outlive_its_process_however_that_ends_and_keeps_port_and_records(
@@ -181,7 +169,7 @@ def test_broker_does_not_outlive_its_process_however_that_ends_and_keeps_port_an
         assert topics(first) == set()
         create_topic(first, "kept")
         produce(first, "kept", ["one", "two"])
-        assert living(session)
+        assert living_in(session)
         process.kill()
     kept = [b"one", b"two"]
     for sign in (signal.SIGINT, signal.SIGTERM):
