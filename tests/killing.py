@@ -1,7 +1,7 @@
 """`python killing.py FLAG run -c FILE`: Turnout, which kills itself at the point that the file FLAG names.
 
 The points are places in the life of a swap. A kill from outside cannot hit the short ones. While there is a file
-FLAG.hold, it waits at the point. All that a build reads is read in bulk, which has files of its own.
+FLAG.hold, it waits at every point. All that a build reads is read in bulk, which has files of its own.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ POINTS: dict[str, tuple[type, str, bool]] = {
 }
 """Point -> class, method, and whether the kill comes after the method."""
 
-APART = ("building", "publishing", "live")
-"""The points that leave most different things: a part of a generation, one that is not published, one that is and whose
-message has no outcome. What the others leave is less of these, or what an ordinary stop leaves."""
+APART = ("publishing", "live")
+"""The points that leave most different things: a generation that is not published, and one that is, whose message has
+no outcome. What the others leave is less of these, or what an ordinary stop leaves."""
 
 
 def hold_of(flag: Path) -> Path:
@@ -47,9 +47,9 @@ def hold_of(flag: Path) -> Path:
 
 def arm(flag: Path) -> None:
     def die(point: str) -> None:
+        while hold_of(flag).exists():
+            time.sleep(0.05)
         if flag.exists() and flag.read_text() == point:
-            while hold_of(flag).exists():
-                time.sleep(0.05)
             os.kill(os.getpid(), signal.SIGKILL)
 
     def hook(owner: type, method: str, point: str, after: bool) -> None:

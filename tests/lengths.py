@@ -14,6 +14,7 @@ APPLIES = tuple(range(1, 21)) if LONG else (3, 4, *(12, 4) * 7)
 APPLIES_VIEWERS = 20 if LONG else 5
 SUBSCRIBERS = 50 if LONG else 4
 KILLS = 20 if LONG else 0
+TOKENS = 6 if LONG else 3
 EXAMPLES = 250 if LONG else 15
 FOLD_EXAMPLES = 250 if LONG else 5
 FUZZ_EXAMPLES = 1000 if LONG else 30

@@ -144,24 +144,24 @@ class Killed:
         request = "-".join(points)
         self._flag.write_text(points[0])
         produce(self.bootstrap, self.control, [{"usersTopic": topic, "requestId": request}])
-        for last, point in zip(points, (*points[1:], ""), strict=True):
+        for point in (*points[1:], ""):
             self.turnout.wait_killed()
             self.assert_nothing_is_left()
             self._flag.write_text(point)
             if point:
-                self._come_back(shows=last == "building")
+                self._come_back()
             else:
                 self.turnout.start()
             assert self._left() == []
             killing.hold_of(self._flag).unlink(missing_ok=True)
         return request
 
-    def _come_back(self, *, shows: bool) -> None:
-        """As far as the next point, where it waits; where it `shows` the plan of before, its rows are all there."""
+    def _come_back(self) -> None:
+        """As far as the first point, where it waits: it shows the plan of before, and all its rows."""
         killing.hold_of(self._flag).touch()
         self.turnout.start(ready=False)
         wait_until(lambda: self.turnout.answer("/healthz") == 200, what="an answer")
-        assert not shows or self.turnout.total("users_ui") >= self.shown, "rows that were shown are gone"
+        assert self.turnout.total("users_ui") >= self.shown, "rows that were shown are gone"
         wait_until(lambda: not self._left(), what="the start to clear what the last life left")
 
     def assert_nothing_is_left(self) -> None:
