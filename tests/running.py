@@ -89,6 +89,10 @@ class RunningTurnout:
         except TimeoutError as error:
             raise TimeoutError(f"{error}: {self.reason()!r}; log:\n{self.log()}") from None
 
+    def wait_answer(self) -> None:
+        """Wait until it answers; Spark may start yet."""
+        wait_until(lambda: self.answer("/healthz") == 200, interval=ASKED_SECONDS, what="an answer")
+
     def answer(self, path: str) -> int | None:
         """The status of a call; None where nobody answers."""
         answer = self._asked(path)

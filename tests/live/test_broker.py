@@ -135,7 +135,11 @@ def served(folder: Path) -> Iterator[tuple[subprocess.Popen[str], str, int]]:
         line = process.stdout.readline()
         assert line.startswith("Kafka is ready at 127.0.0.1:")
         [session] = {os.getsid(child.pid) for child in psutil.Process(process.pid).children(recursive=True)}
-        yield process, line.split()[4], session
+        try:
+            yield process, line.split()[4], session
+        except BaseException:
+            process.kill()
+            raise
     wait_until(lambda: not living_in(session), what="no process of the broker lives")
 
 

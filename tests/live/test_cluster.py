@@ -19,12 +19,12 @@ from clustered import Hosts, SparkCluster, Worker, bare_python, broker_for, host
 from ending import SHORT_LIVED
 from kafka_log import read_all
 from lengths import LONG
-from running import RunningTurnout
+from running import ASKED_SECONDS, RunningTurnout
 from shared_broker import formatted
 from turnout.java.jars import cache_folder
 from turnout.plan.joins import Duplicates, Join
 from turnout.testing import EmbeddedBroker, create_topic, produce, wait_until
-from two_topics import assert_ends_soon, wait_reason
+from two_topics import assert_ends_soon, wait_reason, wait_total
 
 USERS = {"userId": "string", "name": "string", "email": "string", "age": "int64"}
 ACCOUNTS = {"userId": "string", "accountType": "string", "balance": "double"}
@@ -65,8 +65,8 @@ def assert_equal(turnout: RunningTurnout, bootstrap: str, topics: tuple[str, str
     users = oracle.Source("users", topics[0], "userId", USERS, latest=False)
     accounts = oracle.Source("accounts", topics[1], "userId", ACCOUNTS, latest=False)
     (left, left_bad), (right, right_bad) = oracle.read_source(users, records), oracle.read_source(accounts, records)
-    wait_until(lambda: turnout.total("users_ui") == len(left), what="all users to be read")
-    wait_until(lambda: turnout.total("accounts_ui") == len(right), what="all accounts to be read")
+    wait_total(turnout, "users_ui", len(left))
+    wait_total(turnout, "accounts_ui", len(right))
     assert oracle.bag(turnout.rows("users_ui")) == oracle.bag(kept.row for kept in left)
     assert oracle.bag(turnout.rows("accounts_ui")) == oracle.bag(kept.row for kept in right)
     expected = oracle.join_rows(users, left, accounts, right, Join.LEFT, Duplicates.LATEST)
@@ -124,7 +124,7 @@ def test_cluster_reads_swaps_and_loses_a_worker(place: Hosts, broker: EmbeddedBr
             wait_until(lambda: records_read(turnout) >= FIRST_PIECES, what="the first pieces")
             lose_in_a_task(cluster.workers["one"])
             assert turnout.status()["progress"], "the catch-up was over when the worker was lost"
-            wait_until(lambda: turnout.status()["usersTopic"] == "b-users", what="the swap")
+            wait_until(lambda: turnout.status()["usersTopic"] == "b-users", interval=ASKED_SECONDS, what="the swap")
             assert_equal(turnout, bootstrap, ("b-users", "b-accounts"))
             assert "Lost executor" in (turnout.data_dir / "spark" / "spark.log").read_text()
             own.stop()

@@ -81,7 +81,7 @@ def end_while_it_waits_for_its_broker(folder: Path, address: str, topics: tuple[
     process = RunningTurnout(folder, address, **sections(*topics))
     with ended(process):
         process.start(ready=False)
-        wait_until(lambda: process.answer("/healthz") == 200, what="an answer")
+        process.wait_answer()
         wait_said(process, address, "cannot be reached")
         assert_ends_soon(process, signal.SIGTERM)
 

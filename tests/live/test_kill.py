@@ -24,7 +24,7 @@ from alone import INSIDE, AloneTurnout
 from beside import beside
 from kafka_log import read_all
 from lengths import KILLS, LONG
-from running import RunningTurnout
+from running import ASKED_SECONDS, RunningTurnout
 from turnout.local.broker import EmbeddedBroker
 from turnout.plan.joins import Duplicates, Join
 from turnout.testing import Record, create_topic, produce, wait_until
@@ -81,9 +81,9 @@ def assert_tables_equal_kafka(turnout: RunningTurnout, bootstrap: str, topics: t
     (left, left_bad), (right, right_bad) = oracle.read_source(users, records), oracle.read_source(accounts, records)
     right = oracle.shown(accounts, right)
     accounts_now = oracle.bag(kept.row for kept in right)
-    wait_until(lambda: turnout.total("users_ui") >= len(left), what="all users to be read")
+    wait_until(lambda: turnout.total("users_ui") >= len(left), interval=ASKED_SECONDS, what="all users to be read")
     with contextlib.suppress(TimeoutError):  # what is wrong is told by the comparison
-        wait_until(lambda: oracle.bag(turnout.rows("accounts_ui")) == accounts_now)
+        wait_until(lambda: oracle.bag(turnout.rows("accounts_ui")) == accounts_now, interval=ASKED_SECONDS)
     assert oracle.bag(turnout.rows("users_ui")) == oracle.bag(kept.row for kept in left)
     assert oracle.bag(turnout.rows("accounts_ui")) == accounts_now
     expected = oracle.join_rows(users, left, accounts, right, Join.LEFT, Duplicates.LATEST)
@@ -129,7 +129,7 @@ class Killed:
         for number in range(kills):
             turnout.start(ready=False)
             if number % 2:
-                wait_until(lambda: turnout.answer("/healthz") == 200, what="an answer")
+                turnout.wait_answer()
                 time.sleep(random_.uniform(0, 4))
             else:
                 turnout.wait_ready()
@@ -160,7 +160,7 @@ class Killed:
         """As far as the first point, where it waits: it shows the plan of before, and all its rows."""
         killing.hold_of(self._flag).touch()
         self.turnout.start(ready=False)
-        wait_until(lambda: self.turnout.answer("/healthz") == 200, what="an answer")
+        self.turnout.wait_answer()
         assert self.turnout.total("users_ui") >= self.shown, "rows that were shown are gone"
         wait_until(lambda: not self._left(), what="the start to clear what the last life left")
 
@@ -176,14 +176,20 @@ class Killed:
 
     def assert_applied(self, request: str, topic: str) -> None:
         turnout = self.turnout
-        wait_until(lambda: None not in outcomes_of(turnout, request), what=f"an outcome of {request}")
+        wait_until(
+            lambda: None not in outcomes_of(turnout, request),
+            interval=ASKED_SECONDS,
+            what=f"an outcome of {request}",
+        )
         assert outcomes_of(turnout, request) == ["applied"], request
         assert turnout.status()["usersTopic"] == topic, request
         applied = [row for row in turnout.rows("swaps") if row["requestId"] == request]
         assert [row["outcome"] for row in applied] == ["applied"], request
         assert_tables_equal_kafka(turnout, self.bootstrap, (topic, self.accounts))
         wait_until(
-            lambda: leftovers(turnout) == [f"g{turnout.status()['generation']}"], what=f"nothing left of {request}"
+            lambda: leftovers(turnout) == [f"g{turnout.status()['generation']}"],
+            interval=ASKED_SECONDS,
+            what=f"nothing left of {request}",
         )
 
     def acknowledged(self) -> dict[str, set[str]]:
@@ -193,6 +199,10 @@ class Killed:
             assert record.value is not None
             told.setdefault(record.key.decode(), set()).add(json.loads(record.value)["outcome"])
         return told
+
+
+def wait_more(turnout: RunningTurnout, shown: int) -> None:
+    wait_until(lambda: turnout.total("users_ui") > shown, interval=ASKED_SECONDS, what="new rows")
 
 
 def outcomes_of(turnout: RunningTurnout, request: str) -> list[str | None]:
@@ -216,9 +226,9 @@ def test_kill_at_any_moment_and_in_swaps_loses_and_doubles_nothing_and_leaves_no
         assert_tables_equal_kafka(turnout, killed.bootstrap, (killed.users[0], killed.accounts))
         for number, points in enumerate(KILLED_IN):
             wanted = killed.users[(number + 1) % 2]
-            before = killed.shown = turnout.total("users_ui")
+            killed.shown = turnout.total("users_ui")
             with killed.load(seed=number):
-                wait_until(lambda before=before: turnout.total("users_ui") > before, what="new rows")  # type: ignore[misc]
+                wait_more(turnout, killed.shown)
                 requests.append(killed.kill_in_a_swap(wanted, points))
             killed.assert_applied(requests[-1], wanted)
         turnout.stop(signal.SIGTERM)

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from lengths import LONG
-from running import RunningTurnout
+from running import ASKED_SECONDS, RunningTurnout
 from small_disk import fill, small_disk
 from turnout.local.broker import EmbeddedBroker
 from turnout.testing import Record, create_topic, produce, wait_until
@@ -60,7 +60,7 @@ def test_full_disk_and_killed_spark_are_told_and_left_and_the_process_ends_soon_
         assert b"unexpected error" not in turnout.log_file.read_bytes()[logged:]
         shown = turnout.total("final_ui")
         with load(address, topics, per_second=400):
-            wait_until(lambda: turnout.total("final_ui") > shown, what="rows")
+            wait_until(lambda: turnout.total("final_ui") > shown, interval=ASKED_SECONDS, what="rows")
             assert_second_process_is_refused(turnout)
             assert_ends_soon(turnout, signal.SIGINT)
         end_while_spark_starts(turnout, shown)
@@ -78,7 +78,7 @@ def fill_the_disk(turnout: RunningTurnout, disk: Path, address: str, topics: tup
     wait_reason(turnout, "No space left on device", "room")
     assert turnout.answer("/healthz") == 200
     fill(disk / "filler")
-    deadline = time.monotonic() + 8  # several tries on the full disk
+    deadline = time.monotonic() + (8 if LONG else 4)  # several tries on the full disk
     wait_until(lambda: time.monotonic() > deadline)
     (disk / "filler").unlink()
     freed = time.monotonic()
@@ -103,7 +103,7 @@ def kill_spark_in_a_build(turnout: RunningTurnout) -> None:
     [third] = [row for row in turnout.rows("control_raw") if row["requestId"] == "third"]
     assert third["outcome"] == "failed"
     assert "was killed by SIGKILL" in third["detail"]
-    wait_until(lambda: turnout.total("users_ui@1") > shown, what="what lingers to read again")
+    wait_until(lambda: turnout.total("users_ui@1") > shown, interval=ASKED_SECONDS, what="what lingers to read again")
     back = turnout.http.post("/api/rollback").json()
     assert (back["outcome"], back["generation"]) == ("rolled_back", 1)
 
@@ -123,7 +123,7 @@ def take_a_column_up(turnout: RunningTurnout) -> None:
     changed = turnout.config.read_text().replace("age: int64", "age: int64\n      city: string")
     turnout.config.write_text(changed)
     turnout.start(ready=False)
-    wait_until(lambda: turnout.answer("/healthz") == 200, what="an answer")
+    turnout.wait_answer()
     assert "city" not in turnout.rows("users_ui", limit=1)[0]
     turnout.wait_ready()
     assert "city" in turnout.rows("users_ui", limit=1)[0]

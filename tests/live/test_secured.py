@@ -191,15 +191,11 @@ def wait_reason(turnout: RunningTurnout, *parts: str) -> None:
         reason = turnout.http.get("/readyz").text
         return all(part in reason for part in parts)
 
-    turnout_answers(turnout)
+    turnout.wait_answer()
     try:
         wait_until(told, interval=ASKED_SECONDS, what=f"the reason {parts}")
     except TimeoutError:
         raise AssertionError(f"{parts} is not in: {turnout.http.get('/readyz').text}\n{turnout.log()}") from None
-
-
-def turnout_answers(turnout: RunningTurnout) -> None:
-    wait_until(lambda: turnout.answer("/healthz") == 200, what="an answer")
 
 
 def said(turnout: RunningTurnout, *parts: str) -> bool:
