@@ -28,6 +28,7 @@ from running import ASKED_SECONDS, RunningTurnout
 from turnout.local.broker import EmbeddedBroker
 from turnout.plan.joins import Duplicates, Join
 from turnout.testing import Record, create_topic, produce, wait_until
+from two_topics import assert_ends_soon
 from writing import writing
 
 USERS = {"userId": "string", "name": "string", "email": "string", "age": "int64"}
@@ -231,7 +232,7 @@ def test_kill_at_any_moment_and_in_swaps_loses_and_doubles_nothing_and_leaves_no
                 wait_more(turnout, killed.shown)
                 requests.append(killed.kill_in_a_swap(wanted, points))
             killed.assert_applied(requests[-1], wanted)
-        turnout.stop(signal.SIGTERM)
+        assert_ends_soon(turnout, signal.SIGTERM)
         turnout.wait_gone()
         assert (turnout.left(), turnout.temporary()) == ([], [])
     assert killed.acknowledged() == {request: {"applied"} for request in requests}
