@@ -155,8 +155,10 @@ class RunningTurnout:
     def wait_killed(self) -> None:
         """Wait until the process has been killed by a signal."""
         assert self._process is not None
+        process = self._process
+        wait_until(lambda: process.poll() is not None, what=lambda: f"the kill; log:\n{self.log()}")
         # Where a shell has started it, as shells tell it.
-        assert self._process.wait(patience()) in (-signal.SIGKILL, 128 + signal.SIGKILL), self.log()
+        assert process.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL), self.log()
         self._note_killed()
 
     def _note_killed(self) -> None:
