@@ -38,6 +38,16 @@ def ending_with_us() -> dict[str, Any]:
     return {"preexec_fn": end_with_parent} if main and sys.platform == "linux" else {}
 
 
+def living_in(session: int) -> list[psutil.Process]:
+    """The processes of a session that are not zombies."""
+    found = []
+    for process in psutil.process_iter(["status"]):
+        with contextlib.suppress(OSError, psutil.Error):
+            if os.getsid(process.pid) == session and process.info["status"] != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found
+
+
 class LeftBehind:
     """What a process left that led a session (`start_new_session`) and has just been killed."""
 

@@ -7,22 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from turnout.java.jars import resolve
-from turnout.spark.java_client import java_client
+from turnout.spark.java_client import JavaClient
 
 SOURCES = Path(__file__).parent / "java"
 
 
-def compiled(name: str, folder: Path) -> Path:
+def compiled(client: JavaClient, name: str, folder: Path) -> Path:
     """A folder for the classpath that has the class `name`."""
     folder.mkdir(parents=True, exist_ok=True)
-    with java_client() as client:
-        jvm: Any = client.jvm
-        compiler = jvm.org.codehaus.janino.CompilerFactory().newCompiler()
-        compiler.setClassPath(
-            _files(jvm, [path for path in resolve("broker") if path.name.startswith("kafka-clients")])
-        )
-        compiler.setDestinationDirectory(jvm.java.io.File(str(folder)), False)
-        compiler.compile(_files(jvm, [SOURCES / f"{name}.java"]))
+    jvm: Any = client.jvm
+    compiler = jvm.org.codehaus.janino.CompilerFactory().newCompiler()
+    compiler.setClassPath(_files(jvm, [path for path in resolve("broker") if path.name.startswith("kafka-clients")]))
+    compiler.setDestinationDirectory(jvm.java.io.File(str(folder)), False)
+    compiler.compile(_files(jvm, [SOURCES / f"{name}.java"]))
     assert (folder / f"{name}.class").exists()
     return folder
 

@@ -1,6 +1,7 @@
 """`python killing.py FLAG run -c FILE`: Turnout, which kills itself at the point that the file FLAG names.
 
-The points are places in the life of a swap. A kill from outside cannot hit the short ones.
+The points are places in the life of a swap. A kill from outside cannot hit the short ones. While there is a file
+FLAG.hold, it waits at every point. All that a build reads is read in bulk, which has files of its own.
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ import functools
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import turnout.spark.read.bulk
 from turnout.cli import main
 from turnout.store.generation_tables import GenerationTables
 from turnout.swap.builder import Builder
@@ -33,13 +36,19 @@ POINTS: dict[str, tuple[type, str, bool]] = {
 }
 """Point -> class, method, and whether the kill comes after the method."""
 
-APART = ("building", "publishing", "live")
-"""The points that leave most different things: a part of a generation, one that is not published, one that is and whose
-message has no outcome. What the others leave is less of these, or what an ordinary stop leaves."""
+APART = ("publishing", "live")
+"""The points that leave most different things: a generation that is not published, and one that is, whose message has
+no outcome. What the others leave is less of these, or what an ordinary stop leaves."""
+
+
+def hold_of(flag: Path) -> Path:
+    return flag.with_suffix(".hold")
 
 
 def arm(flag: Path) -> None:
     def die(point: str) -> None:
+        while hold_of(flag).exists():
+            time.sleep(0.05)
         if flag.exists() and flag.read_text() == point:
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -64,4 +73,5 @@ def arm(flag: Path) -> None:
 if __name__ == "__main__":
     arm(Path(sys.argv[1]))
     del sys.argv[1]
+    turnout.spark.read.bulk.__dict__["FEW_RECORDS"] = 0
     main()

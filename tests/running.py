@@ -43,7 +43,7 @@ class RunningTurnout:
         document = {
             "kafka": {"bootstrap_servers": bootstrap},
             # All viewers of tests come from one address.
-            "server": {"port": self.port, "max_viewers_per_client": 500},
+            "server": {"port": self.port, "max_viewers_per_client": 500, "query_timeout_seconds": patience()},
             "data_dir": str(self.data_dir),
             "spark": {"driver_memory": "1g"},
             **sections,
@@ -88,6 +88,10 @@ class RunningTurnout:
             wait_until(lambda: self.answer("/readyz") == 200, interval=ASKED_SECONDS, what="readiness")
         except TimeoutError as error:
             raise TimeoutError(f"{error}: {self.reason()!r}; log:\n{self.log()}") from None
+
+    def wait_answer(self) -> None:
+        """Wait until it answers; Spark may start yet."""
+        wait_until(lambda: self.answer("/healthz") == 200, interval=ASKED_SECONDS, what="an answer")
 
     def answer(self, path: str) -> int | None:
         """The status of a call; None where nobody answers."""
@@ -144,23 +148,27 @@ class RunningTurnout:
     def kill(self) -> None:
         """As a power cut would: no chance to clean up."""
         assert self._process is not None
-        os.kill(self._process.pid, signal.SIGKILL)
+        os.kill(self.pid, signal.SIGKILL)
         self._process.wait()
         self._note_killed()
 
     def wait_killed(self) -> None:
         """Wait until the process has been killed by a signal."""
         assert self._process is not None
-        assert self._process.wait(patience()) == -signal.SIGKILL, self.log()
+        process = self._process
+        wait_until(lambda: process.poll() is not None, what=lambda: f"the kill; log:\n{self.log()}")
+        # Where a shell has started it, as shells tell it.
+        assert process.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL), self.log()
         self._note_killed()
 
     def _note_killed(self) -> None:
         """Its JVM ends by itself, but in its own time, which may be after the tests."""
-        self._left_behind.append(LeftBehind(self.pid))
+        assert self._process is not None
+        self._left_behind.append(LeftBehind(self._process.pid))
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         assert self._process is not None
-        self._process.send_signal(number)
+        os.kill(self.pid, number)
         return self._process.wait(patience())
 
     def __enter__(self) -> Self:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,10 +21,10 @@ RULES = {
 
 
 class BorrowedBroker(EmbeddedBroker):
-    """A broker of another process: it has an address, and is neither started nor stopped here."""
+    """A broker of another process: it has an address and a folder, and is neither started nor stopped here."""
 
-    def __init__(self, address: str) -> None:
-        super().__init__(Path())
+    def __init__(self, address: str, data: Path) -> None:
+        super().__init__(data)
         self._address = address
 
     @property
@@ -35,6 +36,14 @@ class BorrowedBroker(EmbeddedBroker):
 
     def stop(self, timeout_seconds: float = 0) -> None:
         raise RuntimeError("the broker that all tests share is not stopped by one: take an EmbeddedBroker of your own")
+
+
+def formatted(broker: EmbeddedBroker, folder: Path) -> Path:
+    """A folder for a broker of one node, whose making, a JVM of its own, this broker has paid for."""
+    (folder / "logs").mkdir(parents=True)
+    for name in ("meta.properties", "bootstrap.checkpoint"):
+        shutil.copy(broker.data / "logs" / name, folder / "logs" / name)
+    return folder
 
 
 @contextmanager
@@ -55,7 +64,7 @@ def shared_broker(folder: Path) -> Iterator[EmbeddedBroker]:
                 address.write_text(own.bootstrap_servers)
             fcntl.flock(users, fcntl.LOCK_SH)
         try:
-            yield BorrowedBroker(address.read_text())
+            yield BorrowedBroker(address.read_text(), folder / "data")
         finally:
             fcntl.flock(users, fcntl.LOCK_UN)
             if own is not None:

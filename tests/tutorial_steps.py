@@ -133,6 +133,8 @@ def follow(folder: Path, after: Callable[[str, str], None] = lambda title, url: 
         "TURNOUT_SERVER__PORT": page,
         "TURNOUT_URL": url,
         "COLUMNS": "120",
+        # What a busy machine needs.
+        "TURNOUT_SERVER__QUERY_TIMEOUT_SECONDS": f"{patience():g}",
     }
     followed = 0
     with ExitStack() as programs:

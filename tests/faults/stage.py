@@ -50,11 +50,14 @@ class Played:
 class Stage:
     """Starts what a scenario asks for, once; a world in which something went wrong is not used again.
 
-    With a `session`, the shared world has no process: for faults that leave Turnout's process alone.
+    With a `session`, the shared world has no process: for faults that leave Turnout's process alone. Records come for
+    `load_seconds` before a fault that happens while they do.
     """
 
-    def __init__(self, folder: Path, session: SparkSession | None = None) -> None:
+    def __init__(self, folder: Path, session: SparkSession | None = None, load_seconds: float = 2.0) -> None:
         self.folder = folder
+        self.kafka_folder = folder / "kafka"
+        self.load_seconds = load_seconds
         self._session = session
         self._kafka: OneBroker | None = None
         self._world: World | None = None
@@ -73,7 +76,7 @@ class Stage:
     def kafka(self) -> OneBroker:
         """The shared broker, reached by Turnout through its proxy."""
         if self._kafka is None:
-            self._kafka = self._closing.enter_context(OneBroker(self.folder / "kafka"))
+            self._kafka = self._closing.enter_context(OneBroker(self.kafka_folder))
         return self._kafka
 
     def world(self) -> World:

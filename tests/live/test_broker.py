@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,20 +16,14 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from ending import ending_with_us
+from ending import ending_with_us, living_in
+from shared_broker import formatted
 from turnout.errors import TurnoutError
 from turnout.java.jars import resolve
 from turnout.local.broker import EmbeddedBroker
 from turnout.local.broker_archive import archive_file
 from turnout.local.broker_rehearsal import make_archive
 from turnout.testing import Record, create_topic, delete_topic, patience, produce, wait_until
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
-    make_archive()  # `make setup` did, as a rule
-    with EmbeddedBroker(tmp_path_factory.mktemp("broker")) as started:
-        yield started
 
 
 def consume(bootstrap: str, topic: str, count: int, partition: int = 0) -> list[Message]:
@@ -49,43 +42,18 @@ def topics(bootstrap: str) -> set[str]:
     return set(admin.list_topics(timeout=patience()).topics)
 
 
-def living(session: int) -> list[psutil.Process]:
-    """The processes of a session (the broker starts one of its own) that are not zombies."""
-    found = []
-    for process in psutil.process_iter(["status"]):
-        try:
-            if os.getsid(process.pid) == session and process.info["status"] != psutil.STATUS_ZOMBIE:
-                found.append(process)
-        except (OSError, psutil.Error):
-            continue
-    return found
-
-
-def formatted(broker: EmbeddedBroker, folder: Path) -> Path:
-    """A folder without topics whose making, a JVM of its own, this broker has paid for."""
-    (folder / "logs").mkdir()
-    for name in ("meta.properties", "bootstrap.checkpoint"):
-        shutil.copy(broker.data / "logs" / name, folder / "logs" / name)
-    return folder
-
-
-def test_broker_maps_the_archive_of_its_classes(broker: EmbeddedBroker) -> None:
-    archive = archive_file(resolve("broker"))
-    assert broker.pid is not None
-    assert str(archive) in {file.path for file in psutil.Process(broker.pid).memory_maps()}
-
-
-def test_produce_writes_every_form_of_record(broker: EmbeddedBroker) -> None:
-    create_topic(broker.bootstrap_servers, "forms", partitions=2)
+def test_produce_writes_every_form_of_record(broker: EmbeddedBroker, topic_name: Callable[[str], str]) -> None:
+    forms, values = topic_name("forms"), topic_name("values")
+    create_topic(broker.bootstrap_servers, forms, partitions=2)
     full = Record(b"full", key="k", partition=1, timestamp_ms=1_700_000_000_000, headers={"from": "test"})
-    assert produce(broker.bootstrap_servers, "forms", [full]) == 1
-    [message] = consume(broker.bootstrap_servers, "forms", 1, partition=1)
+    assert produce(broker.bootstrap_servers, forms, [full]) == 1
+    [message] = consume(broker.bootstrap_servers, forms, 1, partition=1)
     assert (message.value(), message.key(), message.timestamp()[1]) == (b"full", b"k", 1_700_000_000_000)
     assert message.headers() == [("from", b"test")]
 
-    create_topic(broker.bootstrap_servers, "values")
-    produce(broker.bootstrap_servers, "values", [{"userId": "u1"}, "text", b"bytes", None, (None, "key")])
-    messages = consume(broker.bootstrap_servers, "values", 5)
+    create_topic(broker.bootstrap_servers, values)
+    produce(broker.bootstrap_servers, values, [{"userId": "u1"}, "text", b"bytes", None, (None, "key")])
+    messages = consume(broker.bootstrap_servers, values, 5)
     assert [message.value() for message in messages] == [b'{"userId": "u1"}', b"text", b"bytes", None, None]
     assert messages[4].key() == b"key"
 
@@ -104,13 +72,6 @@ def test_delete_topic_removes_it(broker: EmbeddedBroker) -> None:
     assert "short-lived" not in topics(broker.bootstrap_servers)
 
 
-def test_broker_listens_on_loopback_only(broker: EmbeddedBroker) -> None:
-    assert broker.pid is not None
-    listening = [c for c in psutil.Process(broker.pid).net_connections() if c.status == psutil.CONN_LISTEN]
-    assert len(listening) == 2
-    assert all(c.laddr.ip.endswith("127.0.0.1") for c in listening)
-
-
 def test_broker_on_a_busy_port_says_so(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(TurnoutError) as caught:
         EmbeddedBroker(tmp_path, port=taken.getsockname()[1]).start()
@@ -126,21 +87,13 @@ def test_broker_that_cannot_format_its_folder_shows_the_end_of_its_log(tmp_path:
 
 
 def test_broker_that_ends_while_starting_shows_the_end_of_its_log(broker: EmbeddedBroker, tmp_path: Path) -> None:
-    formatted = shutil.copytree(broker.data, tmp_path / "formatted")
-    broker = EmbeddedBroker(formatted, properties={"num.io.threads": "0"})
+    starting = EmbeddedBroker(formatted(broker, tmp_path), properties={"num.io.threads": "0"})
     with pytest.raises(TurnoutError, match=r"ended with exit code 1 before it was ready") as caught:
-        broker.start()
+        starting.start()
     assert caught.value.code == "broker_failed"
     assert "num.io.threads" in str(caught.value)
-    assert str(broker.log_file) in str(caught.value)
-    assert not broker.running
-
-
-def test_broker_on_the_folder_of_a_running_one_is_refused(broker: EmbeddedBroker) -> None:
-    with pytest.raises(TurnoutError) as caught:
-        EmbeddedBroker(broker.data).start()
-    assert caught.value.code == "broker_folder_busy"
-    assert broker.running
+    assert str(starting.log_file) in str(caught.value)
+    assert not starting.running
 
 
 def test_broker_that_is_never_ready_times_out_and_is_ended(broker: EmbeddedBroker, tmp_path: Path) -> None:
@@ -151,7 +104,23 @@ def test_broker_that_is_never_ready_times_out_and_is_ended(broker: EmbeddedBroke
     with pytest.raises(TurnoutError, match=r"not ready within 0\.2 s"):
         starting.wait_ready(0.2)
     assert not starting.running
-    wait_until(lambda: not living(session), what="no process of the broker lives")
+    wait_until(lambda: not living_in(session), what="no process of the broker lives")
+
+
+def assert_maps_the_archive_of_its_classes(java: psutil.Process) -> None:
+    assert str(archive_file(resolve("broker"))) in {file.path for file in java.memory_maps()}
+
+
+def assert_listens_on_loopback_only(java: psutil.Process) -> None:
+    listening = [c for c in java.net_connections() if c.status == psutil.CONN_LISTEN]
+    assert len(listening) == 2
+    assert all(c.laddr.ip.endswith("127.0.0.1") for c in listening)
+
+
+def assert_folder_is_refused_to_another(folder: Path) -> None:
+    with pytest.raises(TurnoutError) as caught:
+        EmbeddedBroker(folder).start()
+    assert caught.value.code == "broker_folder_busy"
 
 
 SERVE = "import sys, pathlib; from turnout.local.broker import serve; serve(0, pathlib.Path(sys.argv[1]))"
@@ -166,22 +135,31 @@ def served(folder: Path) -> Iterator[tuple[subprocess.Popen[str], str, int]]:
         line = process.stdout.readline()
         assert line.startswith("Kafka is ready at 127.0.0.1:")
         [session] = {os.getsid(child.pid) for child in psutil.Process(process.pid).children(recursive=True)}
-        yield process, line.split()[4], session
-    wait_until(lambda: not living(session), what="no process of the broker lives")
+        try:
+            yield process, line.split()[4], session
+        except BaseException:
+            process.kill()
+            raise
+    wait_until(lambda: not living_in(session), what="no process of the broker lives")
 
 
 def test_broker_does_not_outlive_its_process_however_that_ends_and_keeps_port_and_records(
     broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
+    make_archive()  # `make setup` did, as a rule
     left = formatted(broker, tmp_path) / "tmp" / "left-by-a-kill"
     left.mkdir(parents=True)
     with served(tmp_path) as (process, first, session):
         assert not left.exists()
-        assert f"-Djava.io.tmpdir={tmp_path / 'tmp'}" in psutil.Process(session).cmdline()
+        java = psutil.Process(session)
+        assert f"-Djava.io.tmpdir={tmp_path / 'tmp'}" in java.cmdline()
+        assert_maps_the_archive_of_its_classes(java)
+        assert_listens_on_loopback_only(java)
+        assert_folder_is_refused_to_another(tmp_path)
         assert topics(first) == set()
         create_topic(first, "kept")
         produce(first, "kept", ["one", "two"])
-        assert living(session)
+        assert living_in(session)
         process.kill()
     kept = [b"one", b"two"]
     for sign in (signal.SIGINT, signal.SIGTERM):

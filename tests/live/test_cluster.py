@@ -1,29 +1,37 @@
-"""Turnout on a Spark cluster: a master and two workers as separate hosts, one of which is lost on the way."""
+"""Turnout on a Spark cluster: a master and two workers as separate hosts, one of which is lost on the way.
+
+It is also the process that is ended while its broker is away.
+"""
 
 from __future__ import annotations
 
 import signal
+import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import in_bulk
 import oracle
 from clustered import Hosts, SparkCluster, Worker, bare_python, broker_for, hosts
 from ending import SHORT_LIVED
 from kafka_log import read_all
-from running import RunningTurnout
+from lengths import LONG
+from running import ASKED_SECONDS, RunningTurnout
+from shared_broker import formatted
 from turnout.java.jars import cache_folder
 from turnout.plan.joins import Duplicates, Join
-from turnout.testing import create_topic, produce, wait_until
+from turnout.testing import EmbeddedBroker, create_topic, produce, wait_until
+from two_topics import assert_ends_soon, wait_reason, wait_total
 
 USERS = {"userId": "string", "name": "string", "email": "string", "age": "int64"}
 ACCOUNTS = {"userId": "string", "accountType": "string", "balance": "double"}
-FEW, MANY = 1_500, 45_000
+FEW, MANY = (1_500, 45_000) if LONG else (500, 4_500)
 """Records in a topic. Many of both are read in bulk after the first pieces, and their view is built in parts."""
 
-FIRST_PIECES = 40_000
+FIRST_PIECES = 40_000 if LONG else 2 * in_bulk.FIRST_PIECE
 
 
 @pytest.fixture
@@ -44,7 +52,7 @@ def fill(bootstrap: str, prefix: str, count: int) -> None:
         create_topic(bootstrap, topic, 2)
         good = (
             b'{"userId":"%s%d","name":"n%d","email":"e","age":%d,"accountType":"a%d","balance":%d.5}'
-            % (prefix.encode(), n % 30_000, n, n % 90, n, n)
+            % (prefix.encode(), n % (MANY * 2 // 3), n, n % 90, n, n)
             for n in range(count)
         )
         odd = [b"nope", b'{"userId":"k1","%s":"x"}' % other.encode(), None, b'{"name":"nobody"}']
@@ -57,8 +65,8 @@ def assert_equal(turnout: RunningTurnout, bootstrap: str, topics: tuple[str, str
     users = oracle.Source("users", topics[0], "userId", USERS, latest=False)
     accounts = oracle.Source("accounts", topics[1], "userId", ACCOUNTS, latest=False)
     (left, left_bad), (right, right_bad) = oracle.read_source(users, records), oracle.read_source(accounts, records)
-    wait_until(lambda: turnout.total("users_ui") == len(left), what="all users to be read")
-    wait_until(lambda: turnout.total("accounts_ui") == len(right), what="all accounts to be read")
+    wait_total(turnout, "users_ui", len(left))
+    wait_total(turnout, "accounts_ui", len(right))
     assert oracle.bag(turnout.rows("users_ui")) == oracle.bag(kept.row for kept in left)
     assert oracle.bag(turnout.rows("accounts_ui")) == oracle.bag(kept.row for kept in right)
     expected = oracle.join_rows(users, left, accounts, right, Join.LEFT, Duplicates.LATEST)
@@ -88,10 +96,10 @@ def lose_in_a_task(worker: Worker) -> None:
     worker.kill()
 
 
-def test_cluster_reads_swaps_and_loses_a_worker(place: Hosts, tmp_path: Path) -> None:
-    broker, bootstrap = broker_for(place, tmp_path / "broker")
+def test_cluster_reads_swaps_and_loses_a_worker(place: Hosts, broker: EmbeddedBroker, tmp_path: Path) -> None:
+    own, bootstrap = broker_for(place, formatted(broker, tmp_path / "broker"))
     python = bare_python(tmp_path / "python")
-    with broker, SparkCluster(tmp_path / "cluster", place) as cluster:
+    with own, SparkCluster(tmp_path / "cluster", place) as cluster:
         cluster.start_workers()
         create_topic(bootstrap, "control", 1)
         fill(bootstrap, "a", FEW)
@@ -106,13 +114,19 @@ def test_cluster_reads_swaps_and_loses_a_worker(place: Hosts, tmp_path: Path) ->
             "spark.executor.extraJavaOptions": " ".join(SHORT_LIVED),
         }
         spark = {"master": cluster.master, "driver_memory": "1g", "conf": conf}
-        with RunningTurnout(tmp_path / "driver", bootstrap, start="earliest", sources=sources, spark=spark) as turnout:
+        turnout = RunningTurnout(tmp_path / "driver", bootstrap, start="earliest", sources=sources, spark=spark)
+        if not LONG:
+            turnout.command = [sys.executable, str(Path(in_bulk.__file__))]
+        with turnout:
             assert_equal(turnout, bootstrap, ("a-users", "a-accounts"))
             message = {"usersTopic": "b-users", "accountsTopic": "b-accounts"}
             turnout.http.post("/api/control", params={"wait": "false"}, json=message).raise_for_status()
             wait_until(lambda: records_read(turnout) >= FIRST_PIECES, what="the first pieces")
             lose_in_a_task(cluster.workers["one"])
             assert turnout.status()["progress"], "the catch-up was over when the worker was lost"
-            wait_until(lambda: turnout.status()["usersTopic"] == "b-users", what="the swap")
+            wait_until(lambda: turnout.status()["usersTopic"] == "b-users", interval=ASKED_SECONDS, what="the swap")
             assert_equal(turnout, bootstrap, ("b-users", "b-accounts"))
             assert "Lost executor" in (turnout.data_dir / "spark" / "spark.log").read_text()
+            own.stop()
+            wait_reason(turnout, bootstrap, "cannot be reached")
+            assert_ends_soon(turnout, signal.SIGTERM)

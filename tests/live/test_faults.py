@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from lengths import LONG
 from running import RunningTurnout
 from served import ServedTurnout
+from shared_broker import formatted
 from turnout.local.broker import EmbeddedBroker, free_port
 from turnout.testing import create_topic, delete_topic, patience, produce, wait_until
 from two_topics import (
@@ -36,26 +38,21 @@ OUTAGE_SECONDS = 12
 
 
 def test_start_without_broker_or_topics_and_a_broker_that_restarts_lose_and_double_nothing(
-    tmp_path: Path, spark: SparkSession
+    tmp_path: Path, broker: EmbeddedBroker, spark: SparkSession
 ) -> None:
     port = free_port()
     address = f"127.0.0.1:{port}"
     topics = ("users", "accounts")
-    process = RunningTurnout(tmp_path / "process", address, **sections(*topics))
-    with ended(process):
-        process.start(ready=False)
-        wait_until(lambda: process.answer("/healthz") == 200, what="an answer")
-        wait_said(process, address, "cannot be reached")
-        assert_ends_soon(process, signal.SIGTERM)
-
+    if LONG:  # the short form ends a process whose broker is away in test_cluster.py
+        end_while_it_waits_for_its_broker(tmp_path / "process", address, topics)
     turnout = ServedTurnout(tmp_path / "turnout", spark, address, **sections(*topics))
-    with closing(turnout), BrokerLater(tmp_path / "broker", port) as broker:
+    with closing(turnout), BrokerLater(formatted(broker, tmp_path / "broker"), port) as own:
         turnout.start(ready=False)
         wait_reason(turnout, address, "cannot be reached")
         assert turnout.answer("/healthz") == 200
         assert turnout.rows("final_ui") == []
         assert address in turnout.log()
-        broker.start()
+        own.start()
         wait_reason(turnout, "topic 'accounts' does not exist; create it")
         create_topic(address, "accounts", partitions=2)
         wait_reason(turnout, "topic 'users' does not exist; create it")
@@ -65,12 +62,12 @@ def test_start_without_broker_or_topics_and_a_broker_that_restarts_lose_and_doub
         wait_total(turnout, "final_ui", 100)
 
         with watched(turnout):
-            broker.stop()
+            own.stop()
             stopped = time.monotonic()
             wait_reason(turnout, address, "cannot be reached")
             print(f"noticed after {time.monotonic() - stopped:.1f} s")
             wait_until(lambda: time.monotonic() - stopped > OUTAGE_SECONDS)
-            broker.start()
+            own.start()
             began = time.monotonic()
             produce(address, "users", [user(n) for n in range(100, 150)])
             produce(address, "accounts", [account(n) for n in range(50)])
@@ -78,6 +75,15 @@ def test_start_without_broker_or_topics_and_a_broker_that_restarts_lose_and_doub
             print(f"new records after {time.monotonic() - began:.1f} s")
             turnout.wait_ready()
         assert_tables_are_exact(turnout, address, topics)
+
+
+def end_while_it_waits_for_its_broker(folder: Path, address: str, topics: tuple[str, str]) -> None:
+    process = RunningTurnout(folder, address, **sections(*topics))
+    with ended(process):
+        process.start(ready=False)
+        process.wait_answer()
+        wait_said(process, address, "cannot be reached")
+        assert_ends_soon(process, signal.SIGTERM)
 
 
 class BrokerLater(EmbeddedBroker):

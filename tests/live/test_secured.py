@@ -23,16 +23,20 @@ from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from certificates import Authority
 from java_plugins import compiled
+from lengths import TOKENS
 from openid import AUDIENCE, SCOPE, OpenIdProvider
 from running import ASKED_SECONDS, RunningTurnout, lives
 from secrets_found import assert_no_secret, files
 from secured_broker import Listener, SecuredBroker, Security, Tokens
 from served import ServedTurnout
+from shared_broker import formatted
 from turnout.cli import app
-from turnout.config.auth import Mechanism, Protocol
+from turnout.config import KafkaSettings
+from turnout.config.auth import ALLOWED_URLS, Mechanism, Protocol
 from turnout.java.runtime import find_java
+from turnout.kafka.topics import Topics
 from turnout.spark.java_client import JavaClient, java_client
-from turnout.testing import patience, wait_until
+from turnout.testing import EmbeddedBroker, patience, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,19 +65,36 @@ def java() -> Iterator[JavaClient]:
         yield running
 
 
-@pytest.fixture
-def one_java(java: JavaClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Checks share a JVM, whose start takes longer than a check; one that needs options of its own starts its own."""
+class SharedJava:
+    """One JVM for all checks, whose start takes longer than a check; the first with options of its own starts its own.
+
+    What those options say is said to the shared one from then on.
+    """
+
+    def __init__(self, client: JavaClient) -> None:
+        self._client = client
+        self._own_started = False
 
     @contextmanager
-    def shared(allowed_urls: Sequence[str] = ()) -> Iterator[JavaClient]:
-        if allowed_urls:
+    def given(self, allowed_urls: Sequence[str] = ()) -> Iterator[JavaClient]:
+        if allowed_urls and not self._own_started:
+            self._own_started = True
             with java_client(allowed_urls) as own:
                 yield own
         else:
-            yield java
+            if allowed_urls:
+                self._client.jvm.java.lang.System.setProperty(ALLOWED_URLS, ",".join(allowed_urls))
+            yield self._client
 
-    monkeypatch.setattr("turnout.spark.java_client.java_client", shared)
+
+@pytest.fixture(scope="module")
+def shared_java(java: JavaClient) -> SharedJava:
+    return SharedJava(java)
+
+
+@pytest.fixture
+def one_java(shared_java: SharedJava, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("turnout.spark.java_client.java_client", shared_java.given)
 
 
 class Cluster:
@@ -83,6 +104,12 @@ class Cluster:
         self.broker = broker
         self.provider = provider
         self._producer = Producer({**broker.admin_properties(), "linger.ms": 1})
+        own = broker.admin_properties()
+        kafka = KafkaSettings(bootstrap_servers=own.pop("bootstrap.servers"), librdkafka_properties=own)
+        self._topics = Topics(kafka, timeout_seconds=patience())
+
+    def close(self) -> None:
+        self._topics.close()
 
     def make_topics(self, prefix: str) -> dict[str, Any]:
         """Topics of one test, and the sections of a turnout.yaml that name them."""
@@ -108,6 +135,9 @@ class Cluster:
             self._producer.produce(topic, json.dumps(value))
         assert self._producer.flush(patience()) == 0
 
+    def records_in(self, topic: str) -> int:
+        return sum(self._topics.end_offsets([topic]).next.values())
+
     def grant(self, user: str, prefix: str) -> None:
         for name in ("users", "accounts", "others", "control"):
             self.broker.allow(user, "TOPIC", f"{prefix}-{name}", "READ")
@@ -129,9 +159,10 @@ class Cluster:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(java: JavaClient, broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder = tmp_path_factory.mktemp("secured")
-    plugins = compiled("ExtensionPrincipals", folder / "plugins")
+    formatted(broker, folder / "broker" / "kafka")
+    plugins = compiled(java, "ExtensionPrincipals", folder / "plugins")
     with OpenIdProvider(folder, "turnout", CLIENT_SECRET, TOKEN_SECONDS) as provider:
         security = Security(
             {
@@ -147,8 +178,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
             tokens=Tokens(provider.jwks_endpoint, provider.issuer, AUDIENCE, reauthenticate_ms=60_000),
         )
         own = {"listener.name.oidc.principal.builder.class": "ExtensionPrincipals"}
-        with SecuredBroker(folder / "broker", security, own, classpath=[plugins]) as broker:
-            yield Cluster(broker, provider)
+        with SecuredBroker(folder / "broker", security, own, classpath=[plugins]) as secured:
+            made = Cluster(secured, provider)
+            yield made
+            made.close()
 
 
 def wait_reason(turnout: RunningTurnout, *parts: str) -> None:
@@ -158,15 +191,11 @@ def wait_reason(turnout: RunningTurnout, *parts: str) -> None:
         reason = turnout.http.get("/readyz").text
         return all(part in reason for part in parts)
 
-    turnout_answers(turnout)
+    turnout.wait_answer()
     try:
         wait_until(told, interval=ASKED_SECONDS, what=f"the reason {parts}")
     except TimeoutError:
         raise AssertionError(f"{parts} is not in: {turnout.http.get('/readyz').text}\n{turnout.log()}") from None
-
-
-def turnout_answers(turnout: RunningTurnout) -> None:
-    wait_until(lambda: turnout.answer("/healthz") == 200, what="an answer")
 
 
 def said(turnout: RunningTurnout, *parts: str) -> bool:
@@ -205,21 +234,8 @@ def swap_by_message(cluster: Cluster, turnout: RunningTurnout, prefix: str) -> N
     wait_until(lambda: None not in outcomes(), interval=ASKED_SECONDS, what="the outcome")
     assert outcomes() == ["applied"]
     wait_until(
-        lambda: acknowledged(cluster, f"{prefix}-outcomes") == 1, interval=ASKED_SECONDS, what="the acknowledgement"
+        lambda: cluster.records_in(f"{prefix}-outcomes") == 1, interval=ASKED_SECONDS, what="the acknowledgement"
     )
-
-
-def acknowledged(cluster: Cluster, topic: str) -> int:
-    from turnout.config import KafkaSettings
-    from turnout.kafka.topics import Topics
-
-    own = cluster.broker.admin_properties()
-    kafka = KafkaSettings(bootstrap_servers=own.pop("bootstrap.servers"), librdkafka_properties=own)
-    topics = Topics(kafka, timeout_seconds=patience())
-    try:
-        return sum(topics.end_offsets([topic]).next.values())
-    finally:
-        topics.close()
 
 
 def test_mutual_tls_what_is_wrong_with_certificates_is_told_and_their_renewal_taken_up(
@@ -331,7 +347,7 @@ def test_oauth_tokens_are_renewed_while_data_flows_and_extensions_arrive(
         issued = provider.issued()
         names = ["n0"]
         # Each client needs a token again after a few seconds; nothing may be missed or seen twice meanwhile.
-        for more in range(6):
+        for more in range(TOKENS):
             wait_until(lambda more=more: provider.issued() > issued + more, what="another token")  # type: ignore[misc]
             names.append(f"n{len(names)}")
             cluster.send(f"{prefix}-users", {"userId": str(len(names)), "name": names[-1]})

@@ -336,7 +336,10 @@ def _lock(data: Path) -> int:
     Kafka's own lock comes too late: a second node on the folder writes to the cluster metadata before it
     looks. The wait is for a broker that is just ending, its parent killed.
     """
-    lock = os.open(data / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+    opened = os.open(data / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+    # Not one of the first: `LAUNCH` has 3 for itself, which is free in a process that has opened nothing else.
+    lock = fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, 10)
+    os.close(opened)
     deadline = time.monotonic() + LOCK_SECONDS
     while True:
         try:
