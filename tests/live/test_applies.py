@@ -22,6 +22,7 @@ from beside import beside
 from following import Follower, Socket, sorted_rows_of
 from lengths import APPLIES, APPLIES_VIEWERS, LONG
 from orchestrated import Orchestrated
+from running import ASKED_SECONDS
 from served import served_on
 from serving import HTTP
 from sunk import SunkTopic, bag
@@ -353,12 +354,16 @@ def test_rollback_brings_back_the_sections_of_its_generation(
 
         # By a build when it is gone; and once more over it, to the newest file.
         server.apply(sources={"users": users}, views={}, swap={"linger_seconds": 0, "max_linger_generations": 0})
-        wait_until(lambda: server.get("/api/status")["lingering"] == [], what="an end of lingering")
+        wait_until(
+            lambda: server.get("/api/status")["lingering"] == [], interval=ASKED_SECONDS, what="an end of lingering"
+        )
         answer = server.running.send(action="rollback")
         assert (answer.outcome, answer.generation) == ("rolled_back", 5)
         assert server.file()["sources"] == first["sources"]
         assert {row["name"] for row in server.running.rows("final_ui")} == {topics.users2}
-        wait_until(lambda: server.get("/api/status")["lingering"] == [], what="an end of lingering")
+        wait_until(
+            lambda: server.get("/api/status")["lingering"] == [], interval=ASKED_SECONDS, what="an end of lingering"
+        )
         assert server.running.send(action="rollback").generation == 6
         assert server.file()["sources"] == {"users": users} and len(server.running.rows("people_ui")) == 2
         history = server.get("/api/config/history")["history"]
@@ -543,7 +548,7 @@ def test_applies_under_load_disturb_no_viewer_and_leave_nothing_behind(
 
     def load(stopped: threading.Event) -> None:
         with writing(topics.bootstrap) as writer:
-            while not stopped.wait(0.1 if LONG else 0.25):
+            while not stopped.wait(0.1 if LONG else 0.8):  # each write is a batch
                 number = next(written)
                 writer.write(topics.users, [topics.user(topics.users, number)])
                 writer.write(topics.accounts, [{"userId": f"k{number % 40}", "accountType": "new", "balance": number}])
@@ -563,10 +568,11 @@ def test_applies_under_load_disturb_no_viewer_and_leave_nothing_behind(
                     assert answer["outcome"] == "applied", answer
                     # Both of these have the same things in them.
                     if number in (_WARM, len(APPLIES)):
-                        wait_until(lambda: settled(server), what="an end of lingering")
+                        wait_until(lambda: settled(server), interval=ASKED_SECONDS, what="an end of lingering")
                         before = before or held()
                 wait_until(
                     lambda: not grown(before, len(APPLIES) - _WARM),
+                    interval=ASKED_SECONDS,
                     what=lambda: f"threads and files as before: {before}, now {held()}",
                 )
             generation = server.get("/api/status")["generation"]
@@ -584,7 +590,7 @@ def test_applies_under_load_disturb_no_viewer_and_leave_nothing_behind(
                 followed = all(follower.sorted_rows() == shown for follower in followers)
                 return found["total"] == users and followed and topic.rows() == bag(found["rows"])
 
-            wait_until(are_equal, what="the same rows for followers, the sink and HTTP")
+            wait_until(are_equal, interval=ASKED_SECONDS, what="the same rows for followers, the sink and HTTP")
             topic.close()
             assert [one.fault for one in watchers if one.fault] == []
         finally:
