@@ -18,6 +18,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+# DuckDB imports it when it is first given a table; here once, and not in each of the processes.
+import pandas  # type: ignore[import-untyped]  # noqa: F401
+
 from ending import end_with_parent
 from filling import Filling
 from lengths import LONG
