@@ -6,11 +6,11 @@ import os
 
 LONG = bool(os.environ.get("LONG_TESTS"))
 
-SWAPS = 200 if LONG else 7
+SWAPS = 200 if LONG else 4
 STORM = 500 if LONG else 120
 LEAK_SWAPS = (50, 250) if LONG else (4, 14)
 PLANNED_RUNS = 10 if LONG else 3
-APPLIES = tuple(range(1, 21)) if LONG else (3, 4, *(12, 4) * 7)
+APPLIES = tuple(range(1, 21)) if LONG else (3, 4, *(12, 4) * 5)
 APPLIES_VIEWERS = 20 if LONG else 5
 SUBSCRIBERS = 50 if LONG else 4
 KILLS = 20 if LONG else 0
@@ -24,7 +24,7 @@ BATCHES_EXAMPLES = 250 if LONG else 5
 ORDERS_EXAMPLES = 250 if LONG else 5
 VIEWS_EXAMPLES = 150 if LONG else 3
 CUTS = 4 if LONG else 2
-CHAINS_EXAMPLES = 400 if LONG else 4
+CHAINS_EXAMPLES = 400 if LONG else 3
 LIVE_EXAMPLES = 200 if LONG else 3
 BULK_EXAMPLES = 100 if LONG else 3
 MIRROR_EXAMPLES = 1000 if LONG else 80
@@ -35,4 +35,5 @@ JAAS_EXAMPLES = 150 if LONG else 25
 API_EXAMPLES = 1000 if LONG else 8
 SINK_ROUNDS = 5 if LONG else 1
 SINK_FAULTS = 40 if LONG else 4
-SINK_WRITES = 1000 if LONG else 8
+SINK_WRITES = 1000 if LONG else 4
+PART_ROWS = 5 if LONG else 10

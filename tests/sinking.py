@@ -1,7 +1,8 @@
-"""`python sinking.py FOLDER BOOTSTRAP TOPIC DELIVERY POINT...`: a store that is filled by hand, and its sink.
+"""`python sinking.py ROUNDS BOOTSTRAP FOLDER=TOPIC=DELIVERY...`: stores that are filled by hand, each with a sink.
 
-For each POINT a process writes random batches and swaps until the sink has come to it a random number of times, and
-then kills itself there; the next one goes on. What was shown stands in FOLDER/shown.jsonl, a line for each state.
+For each FOLDER and each point, ROUNDS times, a process writes random batches and swaps until the sink has come to the
+point a random number of times, and then kills itself there; the next one goes on. What was shown stands in
+FOLDER/shown.jsonl, a line for each state.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+# DuckDB imports it when it is first given a table; here once, and not in each of the processes.
+import pandas  # type: ignore[import-untyped]  # noqa: F401
 
 from ending import end_with_parent
 from filling import Filling
@@ -125,7 +129,8 @@ def ended_at(point: str, folder: Path, bootstrap: str, topic: str, delivery: str
 
 
 if __name__ == "__main__":
-    place, address, name, how, *points = sys.argv[1:]
-    for number, where in enumerate(points):
-        if (code := ended_at(where, Path(place), address, name, how, number)) != -signal.SIGKILL:
-            sys.exit(f"at {where}, number {number}: ended with {code}")
+    rounds, address, *stores = sys.argv[1:]
+    for folder, name, delivery in (store.split("=") for store in stores):
+        for number, where in enumerate(list(POINTS) * int(rounds)):
+            if (code := ended_at(where, Path(folder), address, name, delivery, number)) != -signal.SIGKILL:
+                sys.exit(f"at {where}, number {number}: ended with {code}")

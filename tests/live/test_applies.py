@@ -22,6 +22,7 @@ from beside import beside
 from following import Follower, Socket, sorted_rows_of
 from lengths import APPLIES, APPLIES_VIEWERS, LONG
 from orchestrated import Orchestrated
+from running import ASKED_SECONDS
 from served import served_on
 from serving import HTTP
 from sunk import SunkTopic, bag
@@ -353,12 +354,16 @@ def test_rollback_brings_back_the_sections_of_its_generation(
 
         # By a build when it is gone; and once more over it, to the newest file.
         server.apply(sources={"users": users}, views={}, swap={"linger_seconds": 0, "max_linger_generations": 0})
-        wait_until(lambda: server.get("/api/status")["lingering"] == [], what="an end of lingering")
+        wait_until(
+            lambda: server.get("/api/status")["lingering"] == [], interval=ASKED_SECONDS, what="an end of lingering"
+        )
         answer = server.running.send(action="rollback")
         assert (answer.outcome, answer.generation) == ("rolled_back", 5)
         assert server.file()["sources"] == first["sources"]
         assert {row["name"] for row in server.running.rows("final_ui")} == {topics.users2}
-        wait_until(lambda: server.get("/api/status")["lingering"] == [], what="an end of lingering")
+        wait_until(
+            lambda: server.get("/api/status")["lingering"] == [], interval=ASKED_SECONDS, what="an end of lingering"
+        )
         assert server.running.send(action="rollback").generation == 6
         assert server.file()["sources"] == {"users": users} and len(server.running.rows("people_ui")) == 2
         history = server.get("/api/config/history")["history"]
@@ -371,15 +376,30 @@ def test_rollback_brings_back_the_sections_of_its_generation(
         wait_until(lambda: len(server.running.rows("people_ui")) == 3, what="a row of the generation rolled back to")
 
 
+@contextmanager
+def copied_in_the_transaction_that_publishes(data: Path, copy: Path) -> Iterator[None]:
+    """The data folder as a kill leaves it here, where nobody else writes to the store."""
+    publish = GenerationTables.publish
+
+    def publish_and_copy(tables: GenerationTables, cursor: Any) -> None:
+        publish(tables, cursor)
+        shutil.copytree(data, copy)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(GenerationTables, "publish", publish_and_copy)
+        yield
+
+
 def test_applied_file_goes_on_after_a_restart_unless_the_one_on_disk_has_changed(
     spark: SparkSession, topics: Topics, tmp_path: Path
 ) -> None:
-    document = topics.document(tmp_path)
+    document, data, left = topics.document(tmp_path), tmp_path / "data", tmp_path / "left"
     more = {"users": topics.source("users", {**USERS, "phone": "string"}), "orders": topics.source("orders", ORDERS)}
     with served(tmp_path, spark, document) as server:
         assert server.running.send(usersTopic=topics.users2).generation == 2
-        server.apply(sources=document["sources"] | more, server={"max_viewers": 9})
-        shown = server.running.rows("final_ui")
+        with copied_in_the_transaction_that_publishes(data, left):
+            server.apply(sources=document["sources"] | more, server={"max_viewers": 9})
+        applied, shown = server.document, server.running.rows("final_ui")
     with served(tmp_path, spark, document) as server:
         status = server.get("/api/status")
         assert (status["generation"], status["usersTopic"], status["ordersTopic"]) == (3, topics.users2, topics.orders)
@@ -390,10 +410,11 @@ def test_applied_file_goes_on_after_a_restart_unless_the_one_on_disk_has_changed
         assert server.running.send(action="rollback").generation == 4
         assert server.columns("users_ui") == [*USERS] and "orders_ui" not in server.tables()
     # The file on disk is changed: a topic, and a column.
-    document["sources"]["users"] = topics.source("users", {**USERS, "code": "string"})
-    document["sources"]["users"]["topic"] = topics.users
-    document["sources"]["accounts"]["topic"] = topics.orders
-    with served(tmp_path, spark, document) as server:
+    changed = copy.deepcopy(document)
+    changed["sources"]["users"] = topics.source("users", {**USERS, "code": "string"})
+    changed["sources"]["users"]["topic"] = topics.users
+    changed["sources"]["accounts"]["topic"] = topics.orders
+    with served(tmp_path, spark, changed) as server:
         assert server.columns("users_ui") == [*USERS, "code"] and "orders_ui" not in server.tables()
         status = server.get("/api/status")
         assert (status["generation"], status["usersTopic"], status["accountsTopic"]) == (
@@ -402,40 +423,21 @@ def test_applied_file_goes_on_after_a_restart_unless_the_one_on_disk_has_changed
             topics.orders,
         )
         assert server.get("/api/config/history")["history"][0]["outcome"] == "started"
-        assert server.file()["sources"] == document["sources"]
-
-
-def test_apply_that_ends_in_its_transaction_is_done_at_the_next_start_without_losing_a_row(
-    spark: SparkSession, topics: Topics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    document, data, left = topics.document(tmp_path), tmp_path / "data", tmp_path / "left"
-    publish = GenerationTables.publish
-
-    def publish_and_copy(tables: GenerationTables, cursor: Any) -> None:
-        """The folder as a kill leaves it here: in the transaction, where nobody else writes to the store."""
-        publish(tables, cursor)
-        shutil.copytree(data, left)
-
-    with served(tmp_path, spark, document) as server:
-        changed = copy.deepcopy(document)
-        changed["sources"]["users"]["columns"]["phone"] = "string"
-        changed["sources"]["orders"] = topics.source("orders", ORDERS)
-        monkeypatch.setattr(GenerationTables, "publish", publish_and_copy)
-        assert server.put(changed)["generation"] == 2
-        monkeypatch.undo()
+        assert server.file()["sources"] == changed["sources"]
+    # What ended in the transaction of the apply does it at the next start, without losing a row.
     shutil.rmtree(data)
     left.rename(data)
     with served(tmp_path, spark, document) as server:
-        wait_until(lambda: server.get("/api/status")["generation"] > 2, what="the apply that was cut off")
-        assert [row["outcome"] for row in server.running.rows("control_raw")] == ["applied"]
+        wait_until(lambda: server.get("/api/status")["generation"] > 3, what="the apply that was cut off")
+        assert [row["outcome"] for row in server.running.rows("control_raw")] == ["applied"] * 2
         assert {row["phone"] for row in server.running.rows("users_ui")} == {f"+{i}" for i in range(20)}
         assert len(server.running.rows("final_ui")) == 20 and len(server.running.rows("orders_ui")) == 5
-        assert server.file()["sources"] == changed["sources"]
+        assert server.file()["sources"] == applied["sources"]
         history = server.get("/api/config/history")["history"]
         assert [one["outcome"] for one in history] == ["applied", "started"]
         # The command line shows the same, and what a wrong file would be.
         wrong = tmp_path / "wrong.yaml"
-        wrong.write_text(yaml.safe_dump(changed | {"server": {"port": 1}}, sort_keys=False))
+        wrong.write_text(yaml.safe_dump(applied | {"server": {"port": 1}}, sort_keys=False))
         done = CliRunner().invoke(app, ["apply", "-c", str(wrong), "--url", server.url])
         assert done.exit_code == 1 and "server.port" in done.stdout and "restart" in done.stdout
         assert "error: server.port: a change of this needs a restart" in done.stderr
@@ -543,7 +545,7 @@ def test_applies_under_load_disturb_no_viewer_and_leave_nothing_behind(
 
     def load(stopped: threading.Event) -> None:
         with writing(topics.bootstrap) as writer:
-            while not stopped.wait(0.1 if LONG else 0.25):
+            while not stopped.wait(0.1 if LONG else 0.8):  # each write is a batch
                 number = next(written)
                 writer.write(topics.users, [topics.user(topics.users, number)])
                 writer.write(topics.accounts, [{"userId": f"k{number % 40}", "accountType": "new", "balance": number}])
@@ -563,10 +565,11 @@ def test_applies_under_load_disturb_no_viewer_and_leave_nothing_behind(
                     assert answer["outcome"] == "applied", answer
                     # Both of these have the same things in them.
                     if number in (_WARM, len(APPLIES)):
-                        wait_until(lambda: settled(server), what="an end of lingering")
+                        wait_until(lambda: settled(server), interval=ASKED_SECONDS, what="an end of lingering")
                         before = before or held()
                 wait_until(
                     lambda: not grown(before, len(APPLIES) - _WARM),
+                    interval=ASKED_SECONDS,
                     what=lambda: f"threads and files as before: {before}, now {held()}",
                 )
             generation = server.get("/api/status")["generation"]
@@ -584,7 +587,7 @@ def test_applies_under_load_disturb_no_viewer_and_leave_nothing_behind(
                 followed = all(follower.sorted_rows() == shown for follower in followers)
                 return found["total"] == users and followed and topic.rows() == bag(found["rows"])
 
-            wait_until(are_equal, what="the same rows for followers, the sink and HTTP")
+            wait_until(are_equal, interval=ASKED_SECONDS, what="the same rows for followers, the sink and HTTP")
             topic.close()
             assert [one.fault for one in watchers if one.fault] == []
         finally:

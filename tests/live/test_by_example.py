@@ -88,8 +88,11 @@ def test_file_of_random_records_is_checked_and_shows_joined_rows(
         *("string", "boolean", "int64", "decimal(38,0)", "double", "date", "timestamp")
     }
 
-    findings = json.loads(turnout(broker, "check", "-c", str(file), "--json").stdout)
-    assert [one for one in findings["findings"] if one["level"] != "ok"] == []
+    checked = turnout(broker, "check", "-c", str(file), "--json")
+    assert checked.exit_code == 0
+    findings = json.loads(checked.stdout)["findings"]
+    assert [one for one in findings if one["level"] != "ok"] == []
+    assert "100 of the newest 100 records fit" in [one["text"] for one in findings]
 
     with running_on(config, spark) as running:
         wait_until(lambda: len(running.rows("final_ui")) == 120, what="all rows of the left topic")

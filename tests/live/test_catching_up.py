@@ -14,7 +14,7 @@ from test_exactness import Case, Runner, cases, compare
 
 from fed import Course, Quiet
 from kafka_log import read_all
-from lengths import BULK_EXAMPLES
+from lengths import BULK_EXAMPLES, LONG, PART_ROWS
 from oracle import Sent
 from turnout.config import KafkaSettings
 from turnout.kafka.clients import bulk_properties
@@ -48,7 +48,7 @@ def test_tables_equal_a_plain_computation_whatever_the_pieces(spark: SparkSessio
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
         # So that views of few rows, too, are built in parts; of keys that fall into no part there are some.
         patched.setattr("turnout.spark.writing.SMALL_BATCH", 0)
-        patched.setattr("turnout.spark.writing.PART_ROWS", 5)
+        patched.setattr("turnout.spark.writing.PART_ROWS", PART_ROWS)
         CatchingUp(spark, case, Path(folder)).play(replays=False)
 
 
@@ -87,7 +87,8 @@ def test_stream_gives_the_same_tables_in_bulk_and_through_spark(
     values = [*good, *odd, None, *reversed(good)]
     # The last two are times that Spark's Kafka source cannot carry, or carries wrongly.
     times = [5, 7, -1, 2**63 - 1, -(10**14)]
-    joins = [Join.LEFT, Join.FULL, Join.INNER]
+    # How records come makes no difference to a join; the short form has the one that shows the rows of both sides.
+    joins = [Join.FULL, *([Join.LEFT, Join.INNER] if LONG else [])]
     prefix = topic_name("")
     topics = (f"{prefix}u", f"{prefix}a")
     for topic in topics:

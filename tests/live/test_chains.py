@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import oracle
 from fed import Course, FedGeneration, courses, places
-from lengths import CHAINS_EXAMPLES, LONG
+from lengths import CHAINS_EXAMPLES, LONG, PART_ROWS
 from oracle import Kept, Link, Sent
 from orchestrated import orchestrated
 from turnout.config import Settings, parse
@@ -201,11 +201,11 @@ def test_chains_over_any_columns_equal_a_plain_computation(spark: SparkSession, 
                 patched.setattr(f"turnout.store.{module}.hash_sql", few_hashes)
         if case.in_parts:
             patched.setattr("turnout.spark.writing.SMALL_BATCH", 0)
-            patched.setattr("turnout.spark.writing.PART_ROWS", 5)
+            patched.setattr("turnout.spark.writing.PART_ROWS", PART_ROWS)
         play(case, spark, Path(folder))
 
 
-FEW = 1 if LONG else 2
+FEW = 1 if LONG else 3
 """How many records a batch has where one of each would cost most."""
 
 
@@ -245,7 +245,7 @@ def test_right_row_is_shown_alone_only_while_nothing_matches_it(
         monkeypatch.setattr("turnout.spark.writing.SMALL_BATCH", 0)
     last = Link("branches", "y", "z", Join.FULL, Duplicates.ALL)
     views = {f"chain_{first}": [Link("users", "x", "x", first, Duplicates.LATEST), last] for first in firsts}
-    course = Course(records, list(range(1, len(records), records_each)), {5}, caught_up_after=0)
+    course = Course(records, list(range(1, len(records), records_each)), {3}, caught_up_after=0)
     play(
         Case(course, dict.fromkeys(COLUMNS, "latest"), dict.fromkeys(COLUMNS), views, in_parts, colliding=False),
         spark,

@@ -1,4 +1,4 @@
-"""The inbox and the outcomes against a real broker, which is also stopped and started again."""
+"""The inbox and the outcomes against a real broker; `test_sink_faults.py` also stops it and starts it again."""
 
 import itertools
 import json
@@ -6,8 +6,6 @@ import os
 import statistics
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 
 import psutil
 import pytest
@@ -16,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
 from beside import beside
-from shared_broker import RULES
+from inboxes import Reader, patient, reading
 from turnout.config import KafkaSettings
 from turnout.kafka.acknowledgements import Acknowledgements
 from turnout.kafka.control_topic import ControlReader, ControlRecord
@@ -27,61 +25,14 @@ SECONDS = patience()
 """The limit of all that is waited for."""
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(tmp_path_factory.mktemp("inbox"), properties=RULES) as started:
-        yield started
-
-
 @pytest.fixture(autouse=True)
 def _slow_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is told as an outage after a second gets more time here: warnings are counted."""
-    monkeypatch.setattr("turnout.kafka.control_topic.LOOK_TIMEOUT_SECONDS", patience(2))
+    patient(monkeypatch)
 
 
 @pytest.fixture
 def kafka(broker: EmbeddedBroker) -> str:
     return broker.bootstrap_servers
-
-
-class Reader:
-    """What an inbox delivered and said."""
-
-    def __init__(self) -> None:
-        self.records: list[ControlRecord] = []
-        self.batches = 0
-        self.warnings: list[str] = []
-        self.news: list[str] = []
-        self.arrived: dict[bytes | None, float] = {}
-        self.failures: list[Exception] = []
-
-    def deliver(self, records: list[ControlRecord]) -> None:
-        self.batches += 1
-        if self.failures:
-            raise self.failures.pop(0)
-        self.records += records
-        self.arrived.update((record.value, time.monotonic()) for record in records)
-
-    @property
-    def values(self) -> list[bytes | None]:
-        return [record.value for record in self.records]
-
-
-@contextmanager
-def reading(kafka: str, topic: str, after: Mapping[int, int] | None = None) -> Iterator[tuple[Reader, ControlReader]]:
-    reader = Reader()
-    inbox = ControlReader(
-        KafkaSettings(bootstrap_servers=kafka), topic, after or {}, reader.deliver, reader.warnings.append,
-        reader.news.append,
-    )  # fmt: skip
-    inbox.start()
-    try:
-        yield reader, inbox
-    finally:
-        inbox.stop()
-        thread = inbox._thread
-        assert thread is not None
-        wait_until(lambda: not thread.is_alive(), what="the end of the inbox")
 
 
 def delete_before(kafka: str, topic: str, offset: int) -> None:
@@ -94,9 +45,9 @@ def numbers(first: int, last: int) -> list[bytes | None]:
 
 
 def test_inbox_reads_from_the_earliest_record_in_partition_order(kafka: str) -> None:
-    create_topic(kafka, "order", partitions=3)
-    produce(kafka, "order", [Record(str(n), partition=n % 3, timestamp_ms=1_000_000 + n) for n in range(1500)])
-    with reading(kafka, "order") as (reader, inbox):
+    create_topic(kafka, "inbox-order", partitions=3)
+    produce(kafka, "inbox-order", [Record(str(n), partition=n % 3, timestamp_ms=1_000_000 + n) for n in range(1500)])
+    with reading(kafka, "inbox-order") as (reader, inbox):
         assert inbox.caught_up.wait(SECONDS)
         assert len(reader.records) == 1500
         for partition in range(3):
@@ -107,32 +58,32 @@ def test_inbox_reads_from_the_earliest_record_in_partition_order(kafka: str) -> 
 
 
 def test_inbox_reads_on_after_the_remembered_offsets(kafka: str) -> None:
-    create_topic(kafka, "after", partitions=2)
-    produce(kafka, "after", [Record(str(n), partition=0) for n in range(10)])
-    produce(kafka, "after", [Record(None, key="k", partition=1)])
-    with reading(kafka, "after", {0: 7}) as (reader, inbox):
+    create_topic(kafka, "inbox-after", partitions=2)
+    produce(kafka, "inbox-after", [Record(str(n), partition=0) for n in range(10)])
+    produce(kafka, "inbox-after", [Record(None, key="k", partition=1)])
+    with reading(kafka, "inbox-after", {0: 7}) as (reader, inbox):
         assert inbox.caught_up.wait(SECONDS)
         assert sorted(reader.values, key=str) == sorted([*numbers(7, 10), None], key=str)
-    with reading(kafka, "after", {0: 10, 1: 1}) as (reader, inbox):
+    with reading(kafka, "inbox-after", {0: 10, 1: 1}) as (reader, inbox):
         assert inbox.caught_up.wait(SECONDS)
-        produce(kafka, "after", [Record("new", partition=0)])
+        produce(kafka, "inbox-after", [Record("new", partition=0)])
         wait_until(lambda: reader.values == [b"new"], what="the new record")
 
 
 def test_inbox_is_as_prompt_as_a_client_that_does_nothing_else(kafka: str) -> None:
-    create_topic(kafka, "prompt")
+    create_topic(kafka, "inbox-prompt")
     arrived: dict[bytes | None, float] = {}
 
     def read(ended: threading.Event) -> None:
         plain = Consumer({"bootstrap.servers": kafka, "group.id": "plain"})
-        plain.assign([TopicPartition("prompt", 0, 0)])
+        plain.assign([TopicPartition("inbox-prompt", 0, 0)])
         while not ended.is_set():
             message = plain.poll(0.2)
             if message is not None and message.error() is None:
                 arrived[message.value()] = time.monotonic()
         plain.close()
 
-    with reading(kafka, "prompt") as (reader, inbox), beside(read):
+    with reading(kafka, "inbox-prompt") as (reader, inbox), beside(read):
         assert inbox.caught_up.wait(SECONDS)
         first = itertools.count(step=15)
 
@@ -140,7 +91,7 @@ def test_inbox_is_as_prompt_as_a_client_that_does_nothing_else(kafka: str) -> No
             """How much later fifteen records come to the inbox, half of them."""
             sent = numbers(begin := next(first), begin + 15)
             for value in sent:
-                produce(kafka, "prompt", [value])
+                produce(kafka, "inbox-prompt", [value])
                 wait_until(lambda value=value: value in reader.arrived and value in arrived, interval=0.002)  # type: ignore[misc]
             return statistics.median(reader.arrived[value] - arrived[value] for value in sent)
 
@@ -149,14 +100,14 @@ def test_inbox_is_as_prompt_as_a_client_that_does_nothing_else(kafka: str) -> No
 
 
 def test_inbox_idle_uses_hardly_any_cpu(kafka: str) -> None:
-    create_topic(kafka, "idle")
+    create_topic(kafka, "inbox-idle")
     others = {thread.id for thread in psutil.Process().threads()}
 
     def used_seconds() -> float:
         own = [thread for thread in psutil.Process().threads() if thread.id not in others]
         return sum(thread.user_time + thread.system_time for thread in own)
 
-    with reading(kafka, "idle") as (_, inbox):
+    with reading(kafka, "inbox-idle") as (_, inbox):
         assert inbox.caught_up.wait(SECONDS)
         before, began = used_seconds(), time.monotonic()
         wait_until(lambda: time.monotonic() - began > 2, interval=0.1)
@@ -164,42 +115,42 @@ def test_inbox_idle_uses_hardly_any_cpu(kafka: str) -> None:
 
 
 def test_inbox_catches_up_behind_transaction_markers(kafka: str) -> None:
-    create_topic(kafka, "markers")
+    create_topic(kafka, "inbox-markers")
     producer = Producer({"bootstrap.servers": kafka, "transactional.id": "inbox-markers"})
     producer.init_transactions(SECONDS)
     producer.begin_transaction()
-    producer.produce("markers", "kept")
+    producer.produce("inbox-markers", "kept")
     producer.commit_transaction(SECONDS)
     producer.begin_transaction()
-    producer.produce("markers", "aborted")
+    producer.produce("inbox-markers", "aborted")
     producer.flush(SECONDS)
     producer.abort_transaction(SECONDS)
-    with reading(kafka, "markers") as (reader, inbox):
+    with reading(kafka, "inbox-markers") as (reader, inbox):
         assert inbox.caught_up.wait(SECONDS)
         assert reader.values == [b"kept"]
 
 
 def test_inbox_waits_for_a_topic_that_does_not_exist_yet(kafka: str) -> None:
-    with reading(kafka, "later") as (reader, inbox):
+    with reading(kafka, "inbox-later") as (reader, inbox):
         assert inbox.caught_up.wait(SECONDS)
         wait_until(lambda: reader.warnings, what="the warning")
-        create_topic(kafka, "later")
-        produce(kafka, "later", ["1", "2"])
+        create_topic(kafka, "inbox-later")
+        produce(kafka, "inbox-later", ["1", "2"])
         wait_until(lambda: reader.values == [b"1", b"2"], what="the records")
         assert len(reader.warnings) == 1
-        assert "'later' does not exist" in reader.warnings[0] and "create it" in reader.warnings[0]
-        wait_until(lambda: reader.news == ["control topic 'later' is read"], what="the news")
+        assert "'inbox-later' does not exist" in reader.warnings[0] and "create it" in reader.warnings[0]
+        wait_until(lambda: reader.news == ["control topic 'inbox-later' is read"], what="the news")
 
 
 def test_inbox_picks_up_new_partitions(kafka: str) -> None:
-    create_topic(kafka, "grows")
-    produce(kafka, "grows", ["1"])
-    with reading(kafka, "grows") as (reader, inbox):
+    create_topic(kafka, "inbox-grows")
+    produce(kafka, "inbox-grows", ["1"])
+    with reading(kafka, "inbox-grows") as (reader, inbox):
         assert inbox.caught_up.wait(SECONDS)
         admin = AdminClient({"bootstrap.servers": kafka})
-        admin.create_partitions([NewPartitions("grows", 2)])["grows"].result(SECONDS)
-        wait_until(lambda: _produced(kafka, "grows", Record("2", partition=1)), what="the partition is there")
-        produce(kafka, "grows", [Record("3", partition=0)])
+        admin.create_partitions([NewPartitions("inbox-grows", 2)])["inbox-grows"].result(SECONDS)
+        wait_until(lambda: _produced(kafka, "inbox-grows", Record("2", partition=1)), what="the partition is there")
+        produce(kafka, "inbox-grows", [Record("3", partition=0)])
         wait_until(lambda: set(reader.values) >= {b"1", b"2", b"3"}, what="the records")
         assert len({(record.partition, record.offset) for record in reader.records}) == len(reader.records)
         assert reader.warnings == []
@@ -213,21 +164,21 @@ def _produced(kafka: str, topic: str, record: Record) -> bool:
 
 
 def test_inbox_goes_on_at_the_earliest_record_when_its_place_is_gone(kafka: str) -> None:
-    create_topic(kafka, "cut")
-    produce(kafka, "cut", [str(n) for n in range(10)])
-    delete_before(kafka, "cut", 6)
-    with reading(kafka, "cut", {0: 2}) as (reader, inbox):
+    create_topic(kafka, "inbox-cut")
+    produce(kafka, "inbox-cut", [str(n) for n in range(10)])
+    delete_before(kafka, "inbox-cut", 6)
+    with reading(kafka, "inbox-cut", {0: 2}) as (reader, inbox):
         assert inbox.caught_up.wait(SECONDS)
         assert reader.values == numbers(6, 10)
         assert len(reader.warnings) == 1 and "offsets 2 to 5 are lost" in reader.warnings[0]
-    with reading(kafka, "cut", {0: 99}) as (reader, inbox):
+    with reading(kafka, "inbox-cut", {0: 99}) as (reader, inbox):
         wait_until(lambda: reader.values == numbers(6, 10), what="all that is there")
         assert len(reader.warnings) == 1 and "read up to offset 99, and now holds 6 to 10" in reader.warnings[0]
 
 
 def test_inbox_notices_records_that_go_while_it_reads(kafka: str) -> None:
-    create_topic(kafka, "falls")
-    produce(kafka, "falls", ["0"])
+    create_topic(kafka, "inbox-falls")
+    produce(kafka, "inbox-falls", ["0"])
     reader = Reader()
     held, go_on = threading.Event(), threading.Event()
 
@@ -237,16 +188,16 @@ def test_inbox_notices_records_that_go_while_it_reads(kafka: str) -> None:
         reader.deliver(records)
 
     little = KafkaSettings(bootstrap_servers=kafka, librdkafka_properties={"queued.max.messages.kbytes": "1024"})
-    inbox = ControlReader(little, "falls", {}, deliver, reader.warnings.append)
+    inbox = ControlReader(little, "inbox-falls", {}, deliver, reader.warnings.append)
     inbox.start()
     try:
         assert held.wait(SECONDS)
         # More than the client fetches ahead, so that it comes back for records that are gone.
-        produce(kafka, "falls", [os.urandom(500_000) for _ in range(40)])
-        delete_before(kafka, "falls", 41)
+        produce(kafka, "inbox-falls", [os.urandom(500_000) for _ in range(40)])
+        delete_before(kafka, "inbox-falls", 41)
         go_on.set()
         wait_until(lambda: reader.warnings, what="the loss is told")
-        produce(kafka, "falls", ["after"])
+        produce(kafka, "inbox-falls", ["after"])
         wait_until(lambda: reader.values[-1:] == [b"after"], what="reading goes on")
         assert "(retention); reading goes on at 41" in reader.warnings[0]
     finally:
@@ -254,68 +205,47 @@ def test_inbox_notices_records_that_go_while_it_reads(kafka: str) -> None:
 
 
 def test_inbox_reads_a_topic_that_was_made_anew_from_its_start(kafka: str) -> None:
-    create_topic(kafka, "anew")
-    produce(kafka, "anew", ["old 1", "old 2"])
-    with reading(kafka, "anew") as (reader, inbox):
+    create_topic(kafka, "inbox-anew")
+    produce(kafka, "inbox-anew", ["old 1", "old 2"])
+    with reading(kafka, "inbox-anew") as (reader, inbox):
         assert inbox.caught_up.wait(SECONDS)
-        delete_topic(kafka, "anew")
-        create_topic(kafka, "anew")
-        produce(kafka, "anew", ["new 1", "new 2", "new 3"])  # more than before: offsets alone would hide it
+        delete_topic(kafka, "inbox-anew")
+        create_topic(kafka, "inbox-anew")
+        produce(kafka, "inbox-anew", ["new 1", "new 2", "new 3"])  # more than before: offsets alone would hide it
         wait_until(lambda: len(reader.records) >= 5, what="the new records")
         assert reader.values == [b"old 1", b"old 2", b"new 1", b"new 2", b"new 3"]
         wait_until(lambda: any("was made anew" in text for text in reader.warnings), what="the warning")
 
 
 def test_inbox_delivers_again_what_was_not_taken(kafka: str) -> None:
-    create_topic(kafka, "again")
-    with reading(kafka, "again") as (reader, inbox):
+    create_topic(kafka, "inbox-again")
+    with reading(kafka, "inbox-again") as (reader, inbox):
         assert inbox.caught_up.wait(SECONDS)
         reader.failures = [OSError("disk full"), OSError("disk full")]
-        produce(kafka, "again", ["1", "2"])
+        produce(kafka, "inbox-again", ["1", "2"])
         wait_until(lambda: len(reader.records) >= 2, what="the records")
-        produce(kafka, "again", ["3"])
+        produce(kafka, "inbox-again", ["3"])
         wait_until(lambda: len(reader.records) >= 3, what="the next record")
         assert reader.values == [b"1", b"2", b"3"]
         assert len(reader.warnings) == 1 and "disk full" in reader.warnings[0]
 
 
 def test_inbox_stops_while_deliver_blocks(kafka: str) -> None:
-    create_topic(kafka, "blocks")
-    produce(kafka, "blocks", ["1"])
+    create_topic(kafka, "inbox-blocks")
+    produce(kafka, "inbox-blocks", ["1"])
     held, go_on = threading.Event(), threading.Event()
 
     def deliver(records: list[ControlRecord]) -> None:
         held.set()
         go_on.wait(2 * SECONDS)
 
-    inbox = ControlReader(KafkaSettings(bootstrap_servers=kafka), "blocks", {}, deliver, print)
+    inbox = ControlReader(KafkaSettings(bootstrap_servers=kafka), "inbox-blocks", {}, deliver, print)
     inbox.start()
     assert held.wait(SECONDS)
     inbox.stop()
     assert inbox._thread is not None and inbox._thread.is_alive() and not go_on.is_set(), "it blocks, and is left alone"
     go_on.set()
     inbox._thread.join(SECONDS)
-
-
-def test_inbox_survives_a_broker_that_stops_and_comes_back(
-    broker: EmbeddedBroker, capfd: pytest.CaptureFixture[str]
-) -> None:
-    kafka = broker.bootstrap_servers
-    create_topic(kafka, "outage")
-    produce(kafka, "outage", ["before"])
-    with reading(kafka, "outage") as (reader, inbox):
-        assert inbox.caught_up.wait(SECONDS)
-        broker.stop()
-        wait_until(lambda: reader.warnings, what="the outage is told")
-        assert kafka in reader.warnings[0] and "cannot be reached" in reader.warnings[0]
-        broker.start()
-        assert broker.bootstrap_servers == kafka
-        produce(kafka, "outage", ["after"])
-        wait_until(lambda: reader.values == [b"before", b"after"], what="reading goes on")
-        wait_until(lambda: reader.news, what="the return is told")
-        assert len(reader.warnings) == 1
-        assert reader.news == ["control topic 'outage' is read"]
-    assert "turnout-" not in capfd.readouterr().err  # the names of the clients, in their log lines
 
 
 def test_inbox_starts_without_a_broker_and_stops_soon() -> None:
@@ -334,15 +264,15 @@ def _read_all(kafka: str, topic: str, count: int) -> list[tuple[bytes | None, ob
 
 
 def test_acknowledgements_are_json_under_the_request_id(kafka: str) -> None:
-    create_topic(kafka, "outcomes")
+    create_topic(kafka, "inbox-outcomes")
     warnings: list[str] = []
-    outcomes = Acknowledgements(KafkaSettings(bootstrap_servers=kafka), "outcomes", warnings.append)
+    outcomes = Acknowledgements(KafkaSettings(bootstrap_servers=kafka), "inbox-outcomes", warnings.append)
     outcomes.send("r-1", {"outcome": "applied", "text": "snøre"})
     outcomes.send(None, {"outcome": "rejected"})
     assert outcomes.flush(SECONDS)
     outcomes.close()
     outcomes.close()
-    assert _read_all(kafka, "outcomes", 2) == [
+    assert _read_all(kafka, "inbox-outcomes", 2) == [
         (b"r-1", {"outcome": "applied", "text": "snøre"}),
         (None, {"outcome": "rejected"}),
     ]
@@ -351,20 +281,20 @@ def test_acknowledgements_are_json_under_the_request_id(kafka: str) -> None:
 
 def test_acknowledgements_to_a_missing_topic_warn_once_and_recover(kafka: str) -> None:
     warnings: list[str] = []
-    outcomes = Acknowledgements(KafkaSettings(bootstrap_servers=kafka), "outcomes-later", warnings.append)
+    outcomes = Acknowledgements(KafkaSettings(bootstrap_servers=kafka), "inbox-outcomes-later", warnings.append)
     outcomes.send("r-1", {"n": 1})
     wait_until(lambda: warnings, what="the failure is told")
     outcomes.send("r-2", {"n": 2})
-    create_topic(kafka, "outcomes-later")
+    create_topic(kafka, "inbox-outcomes-later")
 
     def written() -> bool:
         outcomes.send("r-3", {"n": 3})
         outcomes.flush(1)
-        return _end(kafka, "outcomes-later") > 0
+        return _end(kafka, "inbox-outcomes-later") > 0
 
     wait_until(written, interval=0.5, what="an outcome is written")
     outcomes.close()
-    assert len(warnings) == 1 and "'outcomes-later'" in warnings[0] and "control.ack_topic" in warnings[0]
+    assert len(warnings) == 1 and "'inbox-outcomes-later'" in warnings[0] and "control.ack_topic" in warnings[0]
 
 
 def _end(kafka: str, topic: str) -> int:
@@ -376,7 +306,7 @@ def _end(kafka: str, topic: str) -> int:
 
 def test_acknowledgements_without_a_broker_neither_raise_nor_wait() -> None:
     warnings: list[str] = []
-    outcomes = Acknowledgements(KafkaSettings(bootstrap_servers="127.0.0.1:1"), "outcomes", warnings.append)
+    outcomes = Acknowledgements(KafkaSettings(bootstrap_servers="127.0.0.1:1"), "inbox-outcomes", warnings.append)
     outcomes.send("r-1", {"n": 1})
     outcomes.send("\ud800", {"odd": object()})
     assert warnings == [], "nobody waited for Kafka"

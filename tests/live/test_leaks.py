@@ -13,6 +13,7 @@ import psutil
 
 from lengths import LEAK_SWAPS, LONG
 from orchestrated import Orchestrated, orchestrated
+from running import ASKED_SECONDS
 from turnout.local.broker import EmbeddedBroker
 from turnout.plan.control import Outcome
 from turnout.testing import create_topic, wait_until
@@ -71,10 +72,9 @@ def _instances(spark: SparkSession) -> dict[str, int]:
     """How many objects of each class there are, after a full collection."""
     gateway: Any = spark.sparkContext._gateway
     jvm = gateway.jvm
-    # What finalizers let go in one collection is free in the next.
-    for _ in range(2):
-        jvm.java.lang.System.gc()
-        jvm.java.lang.System.runFinalization()
+    # What finalizers let go in one collection is free in the next, which is that of the histogram.
+    jvm.java.lang.System.gc()
+    jvm.java.lang.System.runFinalization()
     beans = jvm.java.lang.management.ManagementFactory.getPlatformMBeanServer()
     commands = jvm.javax.management.ObjectName("com.sun.management:type=DiagnosticCommand")
 
@@ -96,10 +96,16 @@ def _instances(spark: SparkSession) -> dict[str, int]:
 
 def settled(spark: SparkSession, others: int) -> Held:
     """What is held once nothing lingers; `others` are queries that Spark remembers of tests before this one."""
-    wait_until(lambda: len(spark.streams.active) == 1, what="an end of lingering")
-    wait_until(lambda: Held.of(spark).queries <= 1 + others, interval=1, what="no query but that of the generation")
-    held = Held.of(spark)
-    for _ in range(2):
+    wait_until(lambda: len(spark.streams.active) == 1, interval=ASKED_SECONDS, what="an end of lingering")
+    found: list[Held] = []
+
+    def alone() -> bool:
+        found.append(Held.of(spark))
+        return found[-1].queries <= 1 + others
+
+    wait_until(alone, interval=1, what="no query but that of the generation")
+    held = found[-1]
+    for _ in range(3 if LONG else 1):  # each is two collections of the JVM's whole heap
         held = held.least(Held.of(spark))
     return held
 
@@ -129,7 +135,7 @@ def test_swaps_between_empty_topics_leave_nothing_in_either_process(
         "swap": {"linger_seconds": 0.1, "max_linger_generations": 1},
     }
     first, last = LEAK_SWAPS
-    others = Held.of(spark).queries
+    others = _instances(spark).get(_QUERY, 0)
     with orchestrated(tmp_path, spark, broker.bootstrap_servers, **sections) as running:
         swap(running, pairs, range(first))
         before = settled(spark, others)

@@ -19,15 +19,16 @@ import yaml
 
 import killing
 from beside import beside
+from inboxes import patient, reading
 from lengths import LONG, SINK_FAULTS, SINK_WRITES
-from running import RunningTurnout
+from running import ASKED_SECONDS, RunningTurnout
 from served import ServedTurnout
 from shared_broker import RULES
 from sunk import SunkRecord, SunkTopic, bag, fold
 from turnout.config import KafkaSettings
 from turnout.kafka.topics import Topics
 from turnout.local.broker import EmbeddedBroker
-from turnout.testing import Record, create_topic, produce, wait_until
+from turnout.testing import Record, create_topic, patience, produce, wait_until
 from writing import writing
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ class Comparison:
         """While nothing is written to the sources, each topic comes to fold to its table."""
         for name, topic in self._topics.items():
             equal = partial(self._equal, topic, SINKS[name]["table"])
-            wait_until(equal, what=partial(self._told, name))
+            wait_until(equal, interval=ASKED_SECONDS, what=partial(self._told, name))
 
     def _equal(self, topic: SunkTopic, table: str) -> bool:
         rows = bag(self._turnout.rows(table))
@@ -181,9 +182,14 @@ class KilledApply:
 
 
 def test_topics_of_sinks_fold_to_what_is_shown_through_swaps_applies_kills_and_broker_restarts(
-    own_broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path
+    own_broker: EmbeddedBroker,
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
-    bootstrap = own_broker.bootstrap_servers
+    patient(monkeypatch)
+    bootstrap, numbers = own_broker.bootstrap_servers, itertools.count()
     for topic in [topic for topics in TOPICS.values() for topic in topics]:
         create_topic(bootstrap, topic, 2)
     create_topic(bootstrap, "orders", 1)
@@ -213,8 +219,24 @@ def test_topics_of_sinks_fold_to_what_is_shown_through_swaps_applies_kills_and_b
             return sum(topics.end_offsets([turnout.status()["usersTopic"]]).next.values())
 
     def restart_broker() -> None:
-        own_broker.stop()
-        own_broker.start()
+        """As the sinks do, an inbox outlives it, and tells of it once."""
+        control = f"control-{next(numbers)}"
+        create_topic(bootstrap, control)
+        produce(bootstrap, control, ["before"])
+        capfd.readouterr()
+        with reading(bootstrap, control) as (reader, inbox):
+            assert inbox.caught_up.wait(patience())
+            own_broker.stop()
+            wait_until(lambda: reader.warnings, what="the outage is told")
+            assert bootstrap in reader.warnings[0] and "cannot be reached" in reader.warnings[0]
+            own_broker.start()
+            assert own_broker.bootstrap_servers == bootstrap
+            produce(bootstrap, control, ["after"])
+            wait_until(lambda: reader.values == [b"before", b"after"], what="reading goes on")
+            wait_until(lambda: reader.news, what="the return is told")
+            assert len(reader.warnings) == 1
+            assert reader.news == [f"control topic '{control}' is read"]
+        assert "turnout-" not in capfd.readouterr().err  # the names of the clients, in their log lines
 
     def apply() -> None:
         """Other columns in the table of a sink, and a sink of other settings."""
@@ -248,7 +270,11 @@ def test_topics_of_sinks_fold_to_what_is_shown_through_swaps_applies_kills_and_b
             turnout.wait_ready()
             rest.set()
             comparison.wait_equal()
-            wait_until(lambda: turnout.total("users_ui") == records_read(), what="a row for each record")
+            wait_until(
+                lambda: turnout.total("users_ui") == records_read(),
+                interval=ASKED_SECONDS,
+                what="a row for each record",
+            )
             rest.clear()
         rest.set()
         comparison.wait_equal()

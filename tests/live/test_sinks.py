@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import fastavro
 import pytest
@@ -313,25 +313,42 @@ def read_avro(value: bytes) -> dict[str, Any]:
     return dict(found)
 
 
+class Killed(NamedTuple):
+    """A store whose process was killed at every point, and the topic of its sink."""
+
+    folder: Path
+    topic: str
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory, broker: EmbeddedBroker) -> dict[Delivery, Killed]:
+    """One for each delivery, by one program: to import all that it uses takes longer than to run."""
+    stores = {one: Killed(tmp_path_factory.mktemp("killed"), f"killed-sink-{one.value}") for one in Delivery}
+    for _, topic in stores.values():
+        create_topic(
+            broker.bootstrap_servers, topic, 1, {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "1.0"}
+        )
+    script = [sys.executable, sinking.__file__, str(SINK_ROUNDS), broker.bootstrap_servers]
+    script += [f"{folder}={topic}={delivery.value}" for delivery, (folder, topic) in stores.items()]
+    ended = subprocess.run(script, check=False, capture_output=True, **ending_with_us())
+    assert ended.returncode == 0, ended.stderr.decode()
+    return stores
+
+
 @pytest.mark.parametrize("delivery", list(Delivery))
 def test_kill_at_every_point_loses_and_doubles_nothing(
-    tmp_path: Path, broker: EmbeddedBroker, topic_name: Callable[[str], str], delivery: Delivery
+    broker: EmbeddedBroker, killed: dict[Delivery, Killed], delivery: Delivery
 ) -> None:
-    topic = topic_name("out")
-    create_topic(broker.bootstrap_servers, topic, 1, {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "1.0"})
+    folder, topic = killed[delivery]
     states: dict[tuple[int, int], Counter[str]] = {}
-    script = [sys.executable, sinking.__file__, str(tmp_path), broker.bootstrap_servers, topic, delivery.value]
-    points = list(sinking.POINTS) * SINK_ROUNDS
-    ended = subprocess.run([*script, *points], check=False, capture_output=True, **ending_with_us())
-    assert ended.returncode == 0, ended.stderr.decode()
-    database = Database.open(tmp_path / "store")
+    database = Database.open(folder / "store")
     place, rows = sinking.shown(database)
     states[place] = bag(rows)
     database.close()
-    lines = (tmp_path / "shown.jsonl").read_text().splitlines()
+    lines = (folder / "shown.jsonl").read_text().splitlines()
     states |= {(place[0], place[1]): bag(rows) for place, rows in map(json.loads, lines)}
     with reading(broker, topic) as reader:
-        with sunk(tmp_path / "store", broker) as running:
+        with sunk(folder / "store", broker) as running:
             running.sinks.change(settings_of(topic, delivery=delivery))
             running.wait_written()
             assert reader.rows() == bag(running.shown())

@@ -25,6 +25,7 @@ from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 from beside import beside
 from lengths import LONG, STORM, SWAPS
 from orchestrated import Orchestrated, orchestrated
+from running import ASKED_SECONDS
 from turnout.local.broker import EmbeddedBroker
 from turnout.plan.control import Outcome
 from turnout.store.database import Database
@@ -98,7 +99,7 @@ class Reader:
 
     def run(self, stopped: threading.Event) -> None:
         # The long form looks as fast as it can, which takes a whole core.
-        while not stopped.wait(0 if LONG else 0.04):
+        while not stopped.wait(0 if LONG else 0.1):
             try:
                 self.look()
             except Exception as error:
@@ -181,32 +182,37 @@ class Footprint:
     def of(cls, running: Orchestrated, spark: SparkSession) -> Footprint:
         gc.collect()
         process = psutil.Process()
-        with running.database.read() as cursor:
-            schemas = cursor.execute(
-                "SELECT schema_name FROM duckdb_schemas() WHERE schema_name ~ '^g[0-9]+$'"
-            ).fetchall()
-        folder = running.settings.data_dir / "checkpoints"
+        queries, schemas, checkpoints = generations_of(running, spark)
         return cls(
             threads=process.num_threads(),
             files=process.num_fds(),
-            queries=len(spark.streams.active),
-            schemas=tuple(sorted(name for (name,) in schemas)),
-            checkpoints=tuple(sorted(path.name for path in folder.iterdir())),
+            queries=queries,
+            schemas=schemas,
+            checkpoints=checkpoints,
             memory_mb=process.memory_info().rss / 2**20,
             data_mb=size_mb(running.settings.data_dir),
         )
+
+
+def generations_of(running: Orchestrated, spark: SparkSession) -> tuple[int, tuple[str, ...], tuple[str, ...]]:
+    """What there is of generations: how many queries, which schemas, which checkpoints."""
+    with running.database.read() as cursor:
+        schemas = cursor.execute("SELECT schema_name FROM duckdb_schemas() WHERE schema_name ~ '^g[0-9]+$'").fetchall()
+    folder = running.settings.data_dir / "checkpoints"
+    checkpoints = tuple(sorted(path.name for path in folder.iterdir()))
+    return len(spark.streams.active), tuple(sorted(name for (name,) in schemas)), checkpoints
 
 
 def settled(running: Orchestrated, spark: SparkSession) -> Footprint:
     """The footprint once nothing lingers."""
 
     def alone() -> bool:
-        now = Footprint.of(running, spark)
         # What has caught up is published, and reads on by a query, with a checkpoint, a moment later.
-        return (now.queries, len(now.schemas), len(now.checkpoints)) == (1, 1, 1)
+        queries, schemas, checkpoints = generations_of(running, spark)
+        return (queries, len(schemas), len(checkpoints)) == (1, 1, 1)
 
     with contextlib.suppress(TimeoutError):  # what is left is told by what is asserted of the footprint
-        wait_until(alone)
+        wait_until(alone, interval=ASKED_SECONDS)
     return Footprint.of(running, spark)
 
 
@@ -214,14 +220,15 @@ def test_swaps_under_load_show_no_mixture_and_leave_nothing_behind(
     broker: EmbeddedBroker, topics: Topics, spark: SparkSession, tmp_path: Path
 ) -> None:
     with orchestrated(tmp_path, spark, broker.bootstrap_servers, **sections(topics)) as running:
-        # The short form has each join once.
         swap_under_load(running, broker.bootstrap_servers, topics, range(SWAPS // 2))
         before = settled(running, spark)
         swap_under_load(running, broker.bootstrap_servers, topics, range(SWAPS // 2, SWAPS))
         after = settled(running, spark)
         assert (after.queries, len(after.schemas), len(after.checkpoints)) == (1, 1, 1)
         # The threads of the load's producers end a moment after the producers, and with them their files.
-        wait_until(lambda: no_more(Footprint.of(running, spark), before, 5), what="nothing left behind")
+        wait_until(
+            lambda: no_more(Footprint.of(running, spark), before, 5), interval=ASKED_SECONDS, what="nothing left behind"
+        )
     assert after.memory_mb <= before.memory_mb * 1.25 + 50
     assert after.data_mb <= before.data_mb * 1.25 + 20
 
@@ -270,6 +277,7 @@ def test_storm_of_messages_ends_in_the_combined_state(
         produce(bootstrap, topics.control, messages)
         wait_until(
             lambda: len(rows := running.rows("control_raw")) == len(messages) and all(r["outcome"] for r in rows),
+            interval=ASKED_SECONDS,
             what="an outcome for every message",
         )
         status = running.orchestrator.status()
@@ -311,20 +319,6 @@ def test_empty_data_folder_takes_its_plan_from_the_control_topic(
             }
 
 
-def test_restart_comes_back_with_plan_and_data_and_reads_on(
-    broker: EmbeddedBroker, topics: Topics, spark: SparkSession, tmp_path: Path
-) -> None:
-    with orchestrated(tmp_path, spark, broker.bootstrap_servers, **sections(topics)) as running:
-        running.send(usersTopic=topics.users[1], joinType="inner")
-        shown = running.rows("final_ui")
-    fill(broker.bootstrap_servers, topics, 1, range(20, 24))
-    with orchestrated(tmp_path, spark, broker.bootstrap_servers, **sections(topics)) as running:
-        status = running.orchestrator.status()
-        assert (status["generation"], status["usersTopic"], status["joinType"]) == (2, topics.users[1], "inner")
-        assert running.rows("final_ui")[: len(shown)] == shown
-        wait_until(lambda: len(running.rows("users_ui")) == 24, what="what came meanwhile")
-
-
 def test_rollback_is_immediate_while_the_old_generation_lingers(
     broker: EmbeddedBroker, topics: Topics, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -341,16 +335,46 @@ def test_rollback_is_immediate_while_the_old_generation_lingers(
         assert [row["outcome"] for row in running.rows("swaps")] == ["applied", "applied", "rolled_back", "rolled_back"]
 
 
-def test_rollback_after_the_linger_time_is_an_ordinary_build(
+def test_swap_is_logged_undone_by_a_build_followed_by_one_from_the_latest_records_and_by_a_restart(
     broker: EmbeddedBroker, topics: Topics, spark: SparkSession, tmp_path: Path
 ) -> None:
-    with orchestrated(tmp_path, spark, broker.bootstrap_servers, **sections(topics)) as running:
-        assert running.send(action="rollback").outcome is Outcome.REJECTED
-        running.send(usersTopic=topics.users[1])
+    bootstrap = broker.bootstrap_servers
+    with orchestrated(tmp_path, spark, bootstrap, **sections(topics)) as running:
+        assert running.send(action="rollback").outcome is Outcome.REJECTED, "there is nothing before it"
+        raw: dict[str, Any] = {"usersTopic": topics.users[1], "surprise": 1}
+        running.send(**raw)
         settled(running, spark)
+        assert_log_tells_the_story_of_the_swap(running, raw)
+
+        # After the linger time a rollback is an ordinary build.
         back = running.send(action="rollback")
         assert (back.outcome, back.generation) == (Outcome.ROLLED_BACK, 3)
         assert {row["name"] for row in running.rows("users_ui")} == {topics.users[0]}
+
+        # From the latest records there is nothing to catch up on; what comes is read.
+        answer = running.send(usersTopic=topics.users[1], joinType="full", start="latest")
+        assert (answer.outcome, answer.generation) == (Outcome.APPLIED, 4)
+        assert (running.rows("users_ui"), running.rows("final_ui")) == ([], [])
+        fill(bootstrap, topics, 1, range(30, 34))
+        wait_until(lambda: len(running.rows("final_ui")) == 4, what="what comes")
+        shown = running.rows("final_ui")
+        assert {row["name"] for row in shown} == {topics.users[1]}
+
+    fill(bootstrap, topics, 1, range(20, 24))
+    with orchestrated(tmp_path, spark, bootstrap, **sections(topics)) as running:
+        status = running.orchestrator.status()
+        assert (status["generation"], status["usersTopic"], status["joinType"]) == (4, topics.users[1], "full")
+        assert running.rows("final_ui")[: len(shown)] == shown
+        wait_until(lambda: len(running.rows("users_ui")) == 8, what="what came meanwhile")
+
+
+def assert_log_tells_the_story_of_the_swap(running: Orchestrated, raw: dict[str, Any]) -> None:
+    wait_until(lambda: "closed generation 1" in [r["msg"] for r in running.rows("orchestrator_logs")])
+    lines = [row["msg"] for row in running.rows("orchestrator_logs")]
+    for start in ("control message raw: ", "building generation 2: ", "topics set: ", "swapped generation 1 "):
+        assert sum(line.startswith(start) for line in lines) >= 1, start
+    assert any(json.dumps(raw) in line and "changed: true" in line for line in lines)
+    assert any("surprise" in line for line in lines), "an unknown field is warned about"
 
 
 def reserve(bootstrap: str, topic: str) -> None:
@@ -368,19 +392,7 @@ def reserve(bootstrap: str, topic: str) -> None:
     admin.create_acls([rule])[rule].result(patience())
 
 
-def test_swap_with_start_latest_has_nothing_to_catch_up_on_and_reads_what_comes(
-    broker: EmbeddedBroker, topics: Topics, spark: SparkSession, tmp_path: Path
-) -> None:
-    with orchestrated(tmp_path, spark, broker.bootstrap_servers, **sections(topics)) as running:
-        answer = running.send(usersTopic=topics.users[1], start="latest")
-        assert (answer.outcome, answer.generation) == (Outcome.APPLIED, 2)
-        assert (running.rows("users_ui"), running.rows("final_ui")) == ([], [])
-        fill(broker.bootstrap_servers, topics, 1, range(30, 34))
-        wait_until(lambda: len(running.rows("final_ui")) == 4, what="what comes")
-        assert {row["name"] for row in running.rows("final_ui")} == {topics.users[1]}
-
-
-def test_rejected_and_failed_swaps_leave_the_old_generation_and_nothing_else(
+def test_messages_that_change_nothing_or_cannot_be_done_build_nothing_and_leave_nothing_behind(
     broker: EmbeddedBroker, topics: Topics, spark: SparkSession, tmp_path: Path, topic_name: Callable[[str], str]
 ) -> None:
     bootstrap = broker.bootstrap_servers
@@ -392,12 +404,54 @@ def test_rejected_and_failed_swaps_leave_the_old_generation_and_nothing_else(
     with orchestrated(tmp_path, spark, bootstrap, **sections(topics)) as running:
         # Counted without the load, whose producers have threads and files of their own.
         before = settled(running, spark)
+        send_a_dry_run(running, topics)
+        send_what_is_so_already(running, topics)
         with load(bootstrap, topics):
             send_what_cannot_be_done(running, topics, garbage, sealed)
+        assert running.orchestrator.status()["generation"] == 1
+        assert len(running.rows("swaps")) == 1
         after = settled(running, spark)
         assert (after.queries, after.schemas, after.checkpoints) == (before.queries, ("g1",), before.checkpoints)
         # The threads of the load's producers end a moment after the producers.
-        wait_until(lambda: Footprint.of(running, spark).threads <= before.threads + 3, what="no thread left behind")
+        wait_until(
+            lambda: Footprint.of(running, spark).threads <= before.threads + 3,
+            interval=ASKED_SECONDS,
+            what="no thread left behind",
+        )
+
+
+def send_a_dry_run(running: Orchestrated, topics: Topics) -> None:
+    """It reports what a swap would do."""
+    answer = running.send(usersTopic=topics.users[1], joinType="inner", dryRun=True)
+    assert answer.outcome is Outcome.UNCHANGED
+    assert answer.report is not None
+    assert answer.report["changes"] is True
+    assert answer.report["records"] == {"users": 20, "accounts": 10}
+    assert list(answer.report["columns"]["final_ui"]) == [
+        "userId",
+        "name",
+        "email",
+        "age",
+        "accountType",
+        "balance",
+    ]
+    assert answer.report["sampleUnmatched"]["final_ui"][0] == "k0"
+    assert running.orchestrator.status()["generation"] == 1
+    assert len(running.rows("swaps")) == 1
+
+
+def send_what_is_so_already(running: Orchestrated, topics: Topics) -> None:
+    """It changes when a message was applied last, and by which, and nothing else."""
+    before = running.orchestrator.status()["lastApplied"]
+    time.sleep(0.01)
+    answer = running.send(usersTopic=f" {topics.users[0]} ", joinType="LEFT OUTER", accountsTopic="", requestId="same")
+    assert answer.outcome is Outcome.UNCHANGED
+    status = running.orchestrator.status()
+    assert status["lastApplied"] > before
+    assert (status["generation"], status["requestId"]) == (1, "same")
+    lines = [row["msg"] for row in running.rows("orchestrator_logs")]
+    assert any("changed: false" in line for line in lines)
+    assert any(line.startswith("no change") for line in lines)
 
 
 def send_what_cannot_be_done(running: Orchestrated, topics: Topics, garbage: str, sealed: str) -> None:
@@ -430,58 +484,3 @@ def test_build_that_times_out_is_cleaned_up(
         assert running.rows("swaps")[-1]["outcome"] == "failed"
         fill(broker.bootstrap_servers, topics, 0, range(20, 21))
         wait_until(lambda: len(running.rows("users_ui")) == 21, what="the old generation to go on reading")
-
-
-def test_dry_run_reports_and_builds_nothing(
-    broker: EmbeddedBroker, topics: Topics, spark: SparkSession, tmp_path: Path
-) -> None:
-    with orchestrated(tmp_path, spark, broker.bootstrap_servers, **sections(topics)) as running:
-        answer = running.send(usersTopic=topics.users[1], joinType="inner", dryRun=True)
-        assert answer.outcome is Outcome.UNCHANGED
-        assert answer.report is not None
-        assert answer.report["changes"] is True
-        assert answer.report["records"] == {"users": 20, "accounts": 10}
-        assert list(answer.report["columns"]["final_ui"]) == [
-            "userId",
-            "name",
-            "email",
-            "age",
-            "accountType",
-            "balance",
-        ]
-        assert answer.report["sampleUnmatched"]["final_ui"][0] == "k0"
-        assert running.orchestrator.status()["generation"] == 1
-        assert len(running.rows("swaps")) == 1
-
-
-def test_unchanged_message_refreshes_last_applied_and_builds_nothing(
-    broker: EmbeddedBroker, topics: Topics, spark: SparkSession, tmp_path: Path
-) -> None:
-    with orchestrated(tmp_path, spark, broker.bootstrap_servers, **sections(topics)) as running:
-        before = running.orchestrator.status()["lastApplied"]
-        time.sleep(0.01)
-        answer = running.send(
-            usersTopic=f" {topics.users[0]} ", joinType="LEFT OUTER", accountsTopic="", requestId="same"
-        )
-        assert answer.outcome is Outcome.UNCHANGED
-        status = running.orchestrator.status()
-        assert status["lastApplied"] > before
-        assert (status["generation"], status["requestId"]) == (1, "same")
-        lines = [row["msg"] for row in running.rows("orchestrator_logs")]
-        assert any("changed: false" in line for line in lines)
-        assert any(line.startswith("no change") for line in lines)
-
-
-def test_log_tells_the_story_of_a_swap(
-    broker: EmbeddedBroker, topics: Topics, spark: SparkSession, tmp_path: Path
-) -> None:
-    with orchestrated(tmp_path, spark, broker.bootstrap_servers, **sections(topics)) as running:
-        raw: dict[str, Any] = {"usersTopic": topics.users[1], "surprise": 1}
-        running.send(**raw)
-        settled(running, spark)
-        wait_until(lambda: "closed generation 1" in [r["msg"] for r in running.rows("orchestrator_logs")])
-        lines = [row["msg"] for row in running.rows("orchestrator_logs")]
-        for start in ("control message raw: ", "building generation 2: ", "topics set: ", "swapped generation 1 "):
-            assert sum(line.startswith(start) for line in lines) >= 1, start
-        assert any(json.dumps(raw) in line and "changed: true" in line for line in lines)
-        assert any("surprise" in line for line in lines), "an unknown field is warned about"

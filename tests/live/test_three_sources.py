@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import oracle
 from fed import Course, FedGeneration, courses, places
-from lengths import VIEWS_EXAMPLES
+from lengths import PART_ROWS, VIEWS_EXAMPLES
 from oracle import Kept, Row, Sent
 from turnout.config import Settings, parse
 from turnout.config.document import parse_yaml
@@ -184,7 +184,7 @@ def test_views_of_three_sources_equal_a_plain_computation(spark: SparkSession, c
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
         if case.in_parts:
             patched.setattr("turnout.spark.writing.SMALL_BATCH", 0)
-            patched.setattr("turnout.spark.writing.PART_ROWS", 5)
+            patched.setattr("turnout.spark.writing.PART_ROWS", PART_ROWS)
         before = Offsets({(source, partition): 0 for source in COLUMNS for partition in range(2)})
         target = case.course.target(before)
         fed = FedGeneration(spark, configured(case, Path(folder)), Path(folder), before, target)

@@ -1,0 +1,58 @@
+"""An inbox that reads a control topic for a test, and what it delivered and said."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import pytest
+
+from turnout.config import KafkaSettings
+from turnout.kafka.control_topic import ControlReader, ControlRecord
+from turnout.testing import patience, wait_until
+
+
+class Reader:
+    """What an inbox delivered and said."""
+
+    def __init__(self) -> None:
+        self.records: list[ControlRecord] = []
+        self.batches = 0
+        self.warnings: list[str] = []
+        self.news: list[str] = []
+        self.arrived: dict[bytes | None, float] = {}
+        self.failures: list[Exception] = []
+
+    def deliver(self, records: list[ControlRecord]) -> None:
+        self.batches += 1
+        if self.failures:
+            raise self.failures.pop(0)
+        self.records += records
+        self.arrived.update((record.value, time.monotonic()) for record in records)
+
+    @property
+    def values(self) -> list[bytes | None]:
+        return [record.value for record in self.records]
+
+
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is told as an outage after a second gets more time, where warnings are counted."""
+    monkeypatch.setattr("turnout.kafka.control_topic.LOOK_TIMEOUT_SECONDS", patience(2))
+
+
+@contextmanager
+def reading(kafka: str, topic: str, after: Mapping[int, int] | None = None) -> Iterator[tuple[Reader, ControlReader]]:
+    reader = Reader()
+    inbox = ControlReader(
+        KafkaSettings(bootstrap_servers=kafka), topic, after or {}, reader.deliver, reader.warnings.append,
+        reader.news.append,
+    )  # fmt: skip
+    inbox.start()
+    try:
+        yield reader, inbox
+    finally:
+        inbox.stop()
+        thread = inbox._thread
+        assert thread is not None
+        wait_until(lambda: not thread.is_alive(), what="the end of the inbox")
