@@ -76,7 +76,7 @@ $(PREPARED): src/turnout/java/jars.lock $(STAMP) | java
 
 # As with pip: the lock's hashes decide. ~/.npmrc may say where packages come from.
 $(WEB_STAMP): web/package-lock.json web/package.json web/client/package.json web/page/package.json web/.npmrc $(STAMP)
-	$(call step,Node packages (web/package-lock.json),cd web && $(NPM) ci --loglevel=error --no-audit --no-fund --prefer-offline)
+	$(call step,Node packages (web/package-lock.json),$(BIN)/python scripts/node_packages.py web)
 	@touch $(WEB_STAMP)
 
 $(CLIENT): $(call web_sources,client) web/tsconfig.base.json $(WEB_STAMP)
@@ -91,7 +91,7 @@ $(PAGE): $(call web_sources,page) $(CLIENT)
 
 # Angular is large, and only its own targets want it: it has a lock of its own.
 $(ANGULAR_STAMP): web/angular/package-lock.json web/angular/package.json web/angular/.npmrc $(STAMP)
-	$(call step,Node packages (web/angular/package-lock.json),cd web/angular && $(NPM) ci --loglevel=error --prefer-offline)
+	$(call step,Node packages (web/angular/package-lock.json),$(BIN)/python scripts/node_packages.py web/angular)
 	@touch $(ANGULAR_STAMP)
 
 $(ANGULAR): $(call web_sources,angular) $(CLIENT) $(ANGULAR_STAMP)
