@@ -41,7 +41,8 @@ def install(folder: Path, kept: Path, command: Sequence[str | Path] = CI) -> Non
     subprocess.run([str(word) for word in command], cwd=folder, env={**os.environ, "PATH": path}, check=True)
     with suppress(OSError):
         _forget_unused(kept)
-        if not copy.exists():
+        # What npm puts into the folder of a workspace is not kept, so nothing of that lock is.
+        if not copy.exists() and not any(folder.glob("*/node_modules/*")):
             _link(made, copy)
 
 

@@ -59,3 +59,11 @@ def test_npm_does_it_where_nothing_can_be_kept(tmp_path: Path) -> None:
     web = clone(tmp_path / "1")
     install(web, tmp_path / "kept", NPM)
     assert (web / "node_modules" / "a" / "index.js").exists()
+
+
+def test_lock_with_packages_of_a_workspace_is_installed_by_npm_each_time(tmp_path: Path) -> None:
+    for name in ("1", "2"):
+        web = clone(tmp_path / name)
+        (web / "client" / "node_modules" / "c").mkdir(parents=True)
+        install(web, tmp_path / "kept", NPM)
+        assert (web / "asked").read_text() == "x"
