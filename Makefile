@@ -74,7 +74,7 @@ $(PREPARED): src/turnout/java/jars.lock $(STAMP) | java
 	$(call step,Jars and archives of their classes,$(BIN)/turnout prepare || true)
 	@touch $(PREPARED)
 
-# As with pip: the lock's hashes decide. ~/.npmrc may say where packages come from.
+# As with pip: the lock's hashes decide. ~/.npmrc may say where packages come from. Another clone's are linked, not unpacked again.
 $(WEB_STAMP): web/package-lock.json web/package.json web/client/package.json web/page/package.json web/.npmrc $(STAMP)
 	$(call step,Node packages (web/package-lock.json),$(BIN)/python scripts/node_packages.py web)
 	@touch $(WEB_STAMP)
