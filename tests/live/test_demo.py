@@ -14,12 +14,13 @@ from pathlib import Path
 import httpx
 import psutil
 import pytest
+from uv import find_uv_bin
 
 from block_runs import CHANGING, READING, Reader
 from ending import ending_with_us
 from kernel import code_cells, running_kernel
 from lengths import LONG
-from running import lives
+from running import ASKED_SECONDS, lives
 from turnout.client import Client, connect
 from turnout.local.broker import free_port
 from turnout.testing import patience, wait_until
@@ -40,8 +41,8 @@ def installed(folder: Path) -> Path:
     else:
         borrowed = next(environment.glob("lib/python*/site-packages")) / "borrowed.pth"
         borrowed.write_text(sysconfig.get_path("purelib"))
-        pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-deps", str(wheel)]
-        subprocess.run(pip, check=True)
+        uv = [find_uv_bin(), "pip", "install", "--python", str(python), "--quiet", "--no-deps", str(wheel)]
+        subprocess.run(uv, check=True)
     return environment / "bin/turnout"
 
 
@@ -69,13 +70,13 @@ def run_blocks(client: Client, url: str, banner: str) -> None:
     """The code blocks of the documentation that want a running demo; those of the README move it away and back."""
 
     def people() -> set[str]:
-        return {row["email"].split("@")[1] for row in client.rows("final_ui").rows}
+        return {row["email"].split("@")[1] for row in client.rows("final_ui", columns="email").rows}
 
     first, moved = people(), dict[str, set[str]]()
 
     def look(command: str) -> None:
         if command == "python":  # it writes a control message, and does not wait
-            wait_until(lambda: not people() & first, what="other people")
+            wait_until(lambda: not people() & first, interval=ASKED_SECONDS, what="other people")
         moved.setdefault(command, people())
 
     [broker] = re.findall(r"of Kafka at (\S+):$", banner, re.MULTILINE)
@@ -93,7 +94,7 @@ def test_demo_shows_joined_rows_moves_them_and_leaves_no_process(tmp_path: Path,
     with output.open("wb") as log:
         demo = subprocess.Popen(
             # As many records as a stranger has in the long form; each batch takes its time.
-            [installed(tmp_path), "demo", "--port", str(port), *([] if LONG else ["--rate", "5"])],
+            [installed(tmp_path), "demo", "--port", str(port), *([] if LONG else ["--rate", "2"])],
             cwd=tmp_path,
             stdout=log,
             stderr=log,
@@ -109,7 +110,7 @@ def test_demo_shows_joined_rows_moves_them_and_leaves_no_process(tmp_path: Path,
         assert client.rows("final_ui", where="accountType is not null").total > 100
         run_blocks(client, f"http://127.0.0.1:{port}", output.read_text())
         run_notebook(ROOT / "examples" / "notebook" / "live-tables.ipynb", f"http://127.0.0.1:{port}", tmp_path)
-        wait_until(lambda: client.rows("bad_records").total > 0, what="a bad record to be shown")
+        wait_until(lambda: client.rows("bad_records").total > 0, interval=ASKED_SECONDS, what="a bad record")
         client.close()
     finally:
         family = psutil.Process(demo.pid).children(recursive=True)

@@ -18,5 +18,5 @@ export default defineConfig({
     chunkSizeWarningLimit: 1200,
   },
   server: { proxy: { "/api": { target: SERVER, ws: true, changeOrigin: true } } },
-  test: { include: ["tests/**/*.test.ts"] },
+  test: { include: ["tests/**/*.test.ts"], isolate: false, pool: "threads" },
 });

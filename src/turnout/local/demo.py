@@ -110,12 +110,13 @@ def _fill(bootstrap_servers: str, producer: SampleProducer) -> tuple[int, list[P
 def _show_when_ready(screen: Console, url: str, text: str, stopping: threading.Event) -> None:
     """Show that Spark starts, and the text once the tables are there; on a thread, while the server runs."""
     ready = False
-    with screen.status("Starting Spark and building the tables ..."):
+    # One client for all questions: each new one reads the certificates of the system, while Spark wants the processor.
+    with screen.status("Starting Spark and building the tables ..."), httpx.Client(timeout=5) as client:
         while not ready:
             if stopping.wait(_POLL_SECONDS):
                 return
             with suppress(httpx.HTTPError):
-                ready = httpx.get(f"{url}/readyz", timeout=5).is_success
+                ready = client.get(f"{url}/readyz").is_success
     _done(screen, "Spark, and the tables")
     screen.print(text, soft_wrap=True)  # commands must survive being copied
 

