@@ -7,7 +7,7 @@ Every worker imports all files, each from another one on: what one has compiled,
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Generator
 from functools import cache
 from pathlib import Path
 
@@ -84,24 +84,20 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", f"{name}: {what}; every test of its folder has it")
 
 
-class Turned(pytest.Dir):
-    """A folder whose files a worker imports from its own place on; tests are put in order afterwards.
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """A worker imports the files of a folder from its own place on; tests are put in order afterwards.
 
     In a fresh clone no byte code is there, and workers that begin with the same file all compile every file.
     """
-
-    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
-        found = list(super().collect())
-        worker, workers = int(os.environ["PYTEST_XDIST_WORKER"][2:]), int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
-        first = len(found) * worker // workers
-        return found[first:] + found[:first]
-
-
-def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    if "PYTEST_XDIST_WORKER" not in os.environ or path.joinpath("__init__.py").exists():
-        return None
-    turned: Turned = Turned.from_parent(parent, path=path)
-    return turned
+    report = yield
+    worker = os.environ.get("PYTEST_XDIST_WORKER")
+    if worker is not None and report.result and isinstance(collector, pytest.Dir):
+        first = len(report.result) * int(worker[2:]) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+        report.result = report.result[first:] + report.result[:first]
+    return report
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
