@@ -276,6 +276,18 @@ def test_a_process_is_used_again_and_one_that_has_gone_is_replaced(database: Dat
     assert rows(database, "select 1") == [(1,)]
 
 
+def test_a_process_loads_no_pandas(database: Database) -> None:
+    """Which would be most of its start, and a part of the memory that a query may have."""
+    with process() as worker:
+        kept = worker
+    assert rows(database, "select name from users_ui limit 1") == [("Ada",)]
+    with process() as worker:
+        assert worker is kept
+    mapped = {entry.path for entry in psutil.Process(kept._process.pid).memory_maps()}
+    assert any("pyarrow" in path for path in mapped)
+    assert not any("pandas" in path for path in mapped)
+
+
 def test_a_process_that_ends_while_it_waits_is_not_noticed(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[SqlProcess] = []
     ask = SqlProcess.ask
