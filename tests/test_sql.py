@@ -241,6 +241,12 @@ def test_memory_of_a_query_is_bounded_by_the_system(database: Database, text: st
     assert rows(database, "select count(*) from users_ui") == [(2,)]
 
 
+def test_little_memory_is_enough_for_a_small_query(database: Database) -> None:
+    """What the libraries take for themselves is not counted."""
+    for _ in range(3):
+        assert read_sql(database, "select name from users_ui limit 1", memory="16MB").rows.num_rows == 1
+
+
 def test_process_of_a_hungry_query_takes_little_more_than_it_may() -> None:
     """In a process of its own: the system counts the largest of all children that one ever had."""
     program = """
