@@ -171,7 +171,7 @@ test: java $(STAMP) browser ## what a change must pass: lint and the audit, then
 	$(PYTEST) -n $(WORKERS) $(ARGS)
 
 test-fast: $(STAMP) page ## the tests without a broker, Spark and a browser: about a minute
-	$(PYTEST) -n $(FAST_WORKERS) tests/test_*.py $(ARGS)
+	$(PYTEST) -n $(FAST_WORKERS) --ignore tests/live --ignore tests/browser $(ARGS)
 
 test-web: $(CLIENT) ## the tests of the web parts alone
 	$(call step,Tests of the web parts,cd web && $(NPM) test --silent)

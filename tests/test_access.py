@@ -684,7 +684,7 @@ def rows_of(running: Site) -> list[list[Any]]:
         "name='x'; DROP TABLE g1.users_ui; --",
         'name = "x\'; DELETE FROM g1.users_ui; --"',
         "name = 'x\\'; DELETE FROM g1.users_ui; --'",
-        'name = "x\\"; ATTACH \'/tmp/x\'; --"',
+        'name = "x\\"; ATTACH \'/tmp/turnout-attacked\'; --"',
         '"name" = "x") OR (1=1',
         'name"=1--',
         "name) OR (1=1",
@@ -698,7 +698,7 @@ def rows_of(running: Site) -> list[list[Any]]:
         "`name` OR 1=1 --` = x",
         "_id = 1",
         "-(SELECT 1)",
-        "age; COPY g1.users_ui TO '/tmp/x'",
+        "age; COPY g1.users_ui TO '/tmp/turnout-attacked'",
         "$1",
         "?",
         "name = ${OPS}",
@@ -724,7 +724,7 @@ def test_attack_by_a_parameter_is_refused_or_finds_nothing(attacked: Site, param
         assert set(answer.json()["error"]) == {"code", "message", "hint"}
         assert len(answer.content) < 5_000
     assert rows_of(attacked) == ALL_ROWS
-    assert not Path("/tmp/x").exists()
+    assert not Path("/tmp/turnout-attacked").exists()
 
 
 # -- sizes

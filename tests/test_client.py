@@ -6,6 +6,7 @@ import datetime
 import decimal
 import re
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -83,6 +84,34 @@ def echoing() -> Iterator[str]:
     ]
     with serving(Starlette(routes=routes)) as url:
         yield url
+
+
+@pytest.mark.parametrize(
+    ("url", "proxy", "read"),
+    [
+        ("http://127.0.0.1:1", None, False),
+        ("https://127.0.0.1:1", None, True),
+        ("http://127.0.0.1:1", "https://127.0.0.1:2", True),
+    ],
+)
+def test_certificates_are_read_only_where_tls_is_spoken(
+    monkeypatch: pytest.MonkeyPatch, url: str, proxy: str | None, read: bool
+) -> None:
+    for name in ("http_proxy", "https_proxy", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    if proxy:
+        monkeypatch.setenv("http_proxy", proxy)
+    asked: list[object] = []
+    make = ssl.create_default_context
+
+    def counted(*given: Any, **more: Any) -> ssl.SSLContext:
+        asked.append(more)
+        return make(*given, **more)
+
+    monkeypatch.setattr(ssl, "create_default_context", counted)
+    connect(url).close()
+    assert bool(asked) is read
 
 
 def test_tables_have_columns_and_counts(client: Client) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import signal
 import threading
 import time
 from collections import defaultdict
@@ -30,6 +31,7 @@ from turnout.serve.app import Services, create_app
 from turnout.serve.live.pace import Lane
 from turnout.serve.live.summary_history import MAX_POINTS, SummaryHistory
 from turnout.store.query.sql import read_sql
+from turnout.store.query.sql_process import SqlProcess
 from turnout.store.query.summary_read import SummaryQueries, read_summary
 from turnout.testing import patience, wait_until
 
@@ -273,7 +275,18 @@ def test_sql_that_is_refused_is_over_with_an_error(url: str, text: str) -> None:
             assert problem(socket) == "sql_refused"
 
 
-def test_sql_that_runs_for_ever_is_ended_and_nobody_else_notices(filling: Filling) -> None:
+def test_sql_that_runs_for_ever_is_ended_and_nobody_else_notices(
+    filling: Filling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask = SqlProcess.ask
+
+    def stopped(worker: SqlProcess, asked: Any, tables: Any) -> Any:
+        """Its process is stopped: it runs for ever, and takes no core, as the one of `test_ask_api.py` does."""
+        if asked["sql"] == FOREVER:
+            worker._process.send_signal(signal.SIGSTOP)
+        return ask(worker, asked, tables)
+
+    monkeypatch.setattr(SqlProcess, "ask", stopped)
     limits = ServerSettings(query_timeout_seconds=patience(3))  # others are read in less
     app = create_app(Services(filling.database, Steering(), limits=limits))  # type: ignore[arg-type]
     with serving(app) as url, Socket(url) as asking, Socket(url) as other:

@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from exemplary import example, sampled
-from lengths import FUZZ_EXAMPLES
+from lengths import YAML_EXAMPLES
 from turnout.config import Settings, parse
 from turnout.config.document import parse_yaml
 from turnout.config.tables import first_plan, layout_of
@@ -63,7 +63,7 @@ def topics(draw: st.DrawFn) -> list[bytes | None]:
     return [json.dumps(record, ensure_ascii=draw(st.booleans())).encode(errors="ignore") for record in records]
 
 
-@settings(max_examples=3 * FUZZ_EXAMPLES)
+@settings(max_examples=YAML_EXAMPLES)
 @given(st.lists(topics(), min_size=1, max_size=3), st.randoms(use_true_random=False))
 def test_file_loads_and_decodes_every_record_that_was_looked_at(values: list[list[bytes | None]], order: Any) -> None:
     names = order.sample(["users", "accounts", "7-up", "a.b", "a_b"], len(values))

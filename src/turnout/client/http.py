@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+from urllib.request import getproxies
 
 import httpx
 
@@ -37,7 +38,9 @@ class Http:
         # A token with a line break would fail deep in the client, with the token in the error.
         if token:
             self.headers["Authorization"] = f"Bearer {_clean(token)}"
-        self._http = httpx.Client(base_url=self.url, headers=self.headers, timeout=TIMEOUT_SECONDS)
+        # To read the machine's certificates takes longer than a call. A proxy may want them, too.
+        tls = self.url.startswith("https:") or bool(getproxies())
+        self._http = httpx.Client(base_url=self.url, headers=self.headers, timeout=TIMEOUT_SECONDS, verify=tls)
 
     def close(self) -> None:
         self._http.close()
