@@ -41,7 +41,6 @@ LONGEST = (
     "live/test_fault_suite.py",
     "live/test_sinks.py",
     "live/test_broker.py",
-    "live/test_inbox.py",
     "live/test_catching_up.py",
     "live/test_three_sources.py",
     "live/test_looking.py",

@@ -20,6 +20,9 @@ import pyarrow.parquet as pq
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+from pyspark.sql.udf import UserDefinedFunction
+from pyspark.util import PythonEvalType
 
 from turnout.spark.cluster import runs_here
 from turnout.spark.views import sent_rows
@@ -169,9 +172,17 @@ def sent(session: SparkSession, rows: pa.Table) -> Iterator[DataFrame]:
     schema = from_arrow_schema(rows.schema, prefer_timestamp_ntz=False)
     value = session.sparkContext.broadcast(sent_rows.packed(rows))
     try:
-        yield session.range(0, 1, 1, 1).mapInArrow(sent_rows.reader(value), schema)
+        yield _mapped(session.range(0, 1, 1, 1), sent_rows.reader(value), schema)
     finally:
         value.destroy()
+
+
+def _mapped(frame: DataFrame, reader: Callable[..., Iterator[pa.RecordBatch]], schema: StructType) -> DataFrame:
+    """What `frame.mapInArrow` gives: that one wants pandas to be installed, which neither it nor we use."""
+    function = UserDefinedFunction(reader, schema, evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
+    column: Any = function(*(frame[name] for name in frame.columns))
+    java: Any = frame
+    return DataFrame(java._jdf.mapInArrow(column._jc, False, None), frame.sparkSession)
 
 
 @contextlib.contextmanager
