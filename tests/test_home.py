@@ -66,6 +66,16 @@ def test_home_stays_when_its_environment_is_removed(
     assert (home / "jars" / "spark.jar").read_text() == "spark"
 
 
+def test_home_that_can_only_be_read_is_taken(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError("another user's")
+
+    install(tmp_path / "one", monkeypatch)
+    home = find_home()
+    monkeypatch.setattr(os, "utime", refuse)
+    assert find_home() == home
+
+
 def test_home_that_the_environment_names_is_taken(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(HOME_VARIABLE, "/opt/spark")
     assert find_home() == Path("/opt/spark")

@@ -7,6 +7,7 @@ workers import the code that is installed, which is compiled already.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import time
@@ -38,7 +39,8 @@ def _linked(installed: Path) -> Path:
     home = made_file(_NAME, (f"{file.relative_to(installed)} {file.stat().st_size}" for file in files))
     if not home.exists():
         _make(home, installed, files)
-    os.utime(home)
+    with contextlib.suppress(OSError):  # it may be another user's, for us to read
+        os.utime(home)
     return home
 
 
