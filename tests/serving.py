@@ -151,6 +151,11 @@ def small_store(folder: Path) -> Iterator[Database]:
 
 
 def application(database: Database, max_viewers: int = 500) -> ASGIApp:
-    """The real application over a store. SQL has a low priority: a busy machine takes its time."""
-    limits = ServerSettings(max_viewers=max_viewers, query_timeout_seconds=SECONDS)
-    return create_app(Services(database, Steering(), limits=limits))  # type: ignore[arg-type,unused-ignore]
+    """The real application over a store."""
+    return create_app(patient(database, max_viewers=max_viewers))
+
+
+def patient(database: Database, **limits: Any) -> Services:
+    """What an application is made of. SQL has a low priority: a busy machine takes its time."""
+    given = ServerSettings(**{"query_timeout_seconds": SECONDS, **limits})
+    return Services(database, Steering(), limits=given)  # type: ignore[arg-type,unused-ignore]

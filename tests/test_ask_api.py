@@ -15,11 +15,11 @@ import pyarrow.parquet as pa_parquet
 import pytest
 
 from filling import Filling, filled
-from serving import HTTP, Steering, application, serving
+from serving import HTTP, application, patient, serving
 from turnout.config import SqlAccess, load
-from turnout.config.server import Role, ServerSettings
+from turnout.config.server import Role
 from turnout.serve.access import Access, Identity, Tokens
-from turnout.serve.app import Services, create_app
+from turnout.serve.app import create_app
 from turnout.store.query.sql_process import SqlProcess
 from turnout.testing import patience, wait_until
 
@@ -41,7 +41,7 @@ def url(filling: Filling) -> Iterator[str]:
 
 def limited(filling: Filling, **limits: Any) -> Any:
     """The application with other limits."""
-    return create_app(Services(filling.database, Steering(), limits=ServerSettings(**limits)))  # type: ignore[arg-type]
+    return create_app(patient(filling.database, **limits))
 
 
 def summary(url: str, table: str = "final_ui", **query: Any) -> httpx.Response:
@@ -255,7 +255,7 @@ def test_sql_of_another_machine_is_refused_without_tokens(filling: Filling) -> N
 )
 def test_sql_is_run_for_those_whom_access_names(filling: Filling, who: SqlAccess, may: set[str]) -> None:
     tokens = Tokens([(Identity("ops", Role.OPERATOR), OPS), (Identity("wall", Role.VIEWER), WALL)])
-    app = create_app(Services(filling.database, Steering()), Access(tokens, sql=who))  # type: ignore[arg-type]
+    app = create_app(patient(filling.database), Access(tokens, sql=who))
     with serving(app) as url:
         answers = {token: sql(url, "select 1", token) for token in (OPS, WALL)}
         assert {token for token, answer in answers.items() if answer.status_code == 200} == may
@@ -282,7 +282,8 @@ def test_sql_that_runs_for_ever_is_ended_and_nobody_else_notices(filling: Fillin
             assert summary(url, by="name").status_code == 200
             assert HTTP.get(f"{url}/api/tables/users_ui/rows").status_code == 200
         assert code(answers[0]) == (503, "query_timeout")
-        assert sql(url, "select 1").status_code == 200
+        # SQL has a low priority: on a busy machine even this one can meet the limit.
+        wait_until(lambda: sql(url, "select 1").status_code == 200, what="an answer to another")
 
 
 def test_sql_ends_when_its_client_goes(filling: Filling, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,13 +21,13 @@ from hypothesis import strategies as st
 from filling import GOLD_1, USER_1, USER_2, Filling, filled
 from following import Socket, place_of
 from lengths import LIVE_EXAMPLES
-from serving import HTTP, SECONDS, Steering, application, serving
+from serving import HTTP, SECONDS, application, patient, serving
 from turnout.config import SqlAccess
-from turnout.config.server import Role, ServerSettings
+from turnout.config.server import Role
 from turnout.messages import Problem, SummaryGroups, WindowRows
 from turnout.plan.joins import Join
 from turnout.serve.access import Access, Identity, Tokens
-from turnout.serve.app import Services, create_app
+from turnout.serve.app import create_app
 from turnout.serve.live.pace import Lane
 from turnout.serve.live.summary_history import MAX_POINTS, SummaryHistory
 from turnout.store.query.sql import read_sql
@@ -287,8 +287,7 @@ def test_sql_that_runs_for_ever_is_ended_and_nobody_else_notices(
         return ask(worker, asked, tables)
 
     monkeypatch.setattr(SqlProcess, "ask", stopped)
-    limits = ServerSettings(query_timeout_seconds=patience(3))  # others are read in less
-    app = create_app(Services(filling.database, Steering(), limits=limits))  # type: ignore[arg-type]
+    app = create_app(patient(filling.database, query_timeout_seconds=patience(3)))  # others are read in less
     with serving(app) as url, Socket(url) as asking, Socket(url) as other:
         asking.send(type="sql", id="q", sql=FOREVER, live=True)
         other.send(type="summary", id="s", table="users_ui")
@@ -302,7 +301,7 @@ def test_sql_is_taken_from_those_whom_access_names(filling: Filling) -> None:
     tokens = Tokens([(Identity("ops", Role.OPERATOR), OPS), (Identity("wall", Role.VIEWER), WALL)])
     allowed = {SqlAccess.OPERATOR: {OPS}, SqlAccess.VIEWER: {OPS, WALL}, SqlAccess.OFF: set[str]()}
     for who, may in allowed.items():
-        app = create_app(Services(filling.database, Steering()), Access(tokens, sql=who))  # type: ignore[arg-type]
+        app = create_app(patient(filling.database), Access(tokens, sql=who))
         with serving(app) as url:
             for token in (OPS, WALL):
                 with Socket(url, additional_headers={"Authorization": f"Bearer {token}"}) as socket:

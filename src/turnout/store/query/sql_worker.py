@@ -59,12 +59,12 @@ def main() -> None:
     sys.meta_path.insert(0, WithoutPandas())
     coming, going = sys.stdin.buffer, sys.stdout.buffer
     threading.Thread(target=_end_with, args=(int(sys.argv[1]),), daemon=True).start()
-    with contextlib.suppress(OSError):
-        os.nice(10)
     # Without a limit an allocator would reserve a gigabyte, which is then not counted when a query takes it.
     _limit(_limit(None) + _LIBRARY_BYTES)
     _prepare()
     unlimited = _limit(None)
+    with contextlib.suppress(OSError):
+        os.nice(10)
     while select.select([coming], [], [], IDLE_SECONDS)[0] and (line := coming.readline()):
         asked = json.loads(line)
         _limit(unlimited + asked["bytes"] + _SPARE_BYTES)
