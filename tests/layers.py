@@ -38,6 +38,10 @@ LONGEST = (
     "live/test_faults.py",
     "browser/test_page_charts.py",
     "browser/test_page_sql.py",
+    "test_changed_columns.py",
+    "test_ask_api.py",
+    "test_summaries.py",
+    "test_sql.py",
     "live/test_fault_suite.py",
     "live/test_sinks.py",
     "live/test_broker.py",
@@ -46,17 +50,18 @@ LONGEST = (
     "live/test_looking.py",
     "live/test_leaks.py",
     "live/test_formats.py",
-    "test_sql.py",
     "test_live.py",
     "browser/test_widget.py",
     "browser/test_page_example.py",
-    "test_summaries.py",
     "test_json_plain.py",
     "test_openapi.py",
     "test_limits.py",
     "test_access.py",
 )
-"""Files that take long, the longest first. One that is missing here costs a minute at the end at most."""
+"""Files that take long, the longest first. One that is missing here costs a minute at the end at most.
+
+Those with much SQL, which has a low priority, take minutes on a busy machine.
+"""
 
 STARTED = {"spark", "broker"}
 """Fixtures that start something; they are for the layers that have it."""
