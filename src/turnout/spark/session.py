@@ -308,8 +308,13 @@ _PLANNED_ONCE = {
     # The planner would spread rows that may be many over an exchange.
     "spark.sql.defaultSizeInBytes": "1048576",
 }
-# What cannot be computed is null, so that no record ends a view.
-_OWN_SQL = {"spark.sql.ansi.enabled": "false"}
+_OWN_SQL = {
+    # What cannot be computed is null, so that no record ends a view.
+    "spark.sql.ansi.enabled": "false",
+    # Spark would put environment variables, Java properties and its settings into the text: `${env:NAME}`.
+    "spark.sql.variable.substitute": "false",
+    "spark.sql.runSQLOnFiles": "false",
+}
 
 
 def view_session(session: SparkSession, *, own: bool = False, planned: bool = False) -> SparkSession:
