@@ -46,6 +46,7 @@ def wait_until(
     timeout: float = HANG_SECONDS,
     interval: float = 0.05,
     what: str | Callable[[], str] = "the condition",
+    pause: Callable[[float], object] = time.sleep,
 ) -> None:
     """Return when ``predicate`` is true; ``TimeoutError`` that names ``what`` when it stays false.
 
@@ -56,7 +57,7 @@ def wait_until(
     while not predicate():
         if time.monotonic() >= deadline:
             raise TimeoutError(f"{what() if callable(what) else what}: not within {limit:g} s")
-        time.sleep(interval)
+        pause(interval)
 
 
 def create_topic(
