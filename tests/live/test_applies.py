@@ -378,12 +378,17 @@ def test_rollback_brings_back_the_sections_of_its_generation(
 
 @contextmanager
 def copied_in_the_transaction_that_publishes(data: Path, copy: Path) -> Iterator[None]:
-    """The data folder as a kill leaves it here, where nobody else writes to the store."""
+    """The data folder as a kill leaves it here. Spark may begin to read meanwhile: its temporary files come and go."""
     publish = GenerationTables.publish
+
+    def copy_if_there(source: str, target: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            shutil.copy2(source, target)
 
     def publish_and_copy(tables: GenerationTables, cursor: Any) -> None:
         publish(tables, cursor)
-        shutil.copytree(data, copy)
+        # A transaction that fails is tried again.
+        shutil.copytree(data, copy, copy_function=copy_if_there, dirs_exist_ok=True)
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(GenerationTables, "publish", publish_and_copy)
