@@ -28,6 +28,7 @@ from serving import HTTP
 from sunk import SunkTopic, bag
 from turnout.cli import app
 from turnout.config import load
+from turnout.config.local_token import TOKEN_FILE
 from turnout.local.broker import EmbeddedBroker
 from turnout.messages import Problem, ServerMessage, Snapshot, StatusNow, SummaryGroups, WindowRows
 from turnout.store.generation_tables import GenerationTables
@@ -53,7 +54,9 @@ class Served:
     def put(self, document: dict[str, Any], **query: str) -> dict[str, Any]:
         """What PUT /api/config answers, whatever its status."""
         body = yaml.safe_dump(document, sort_keys=False)
-        answer = HTTP.put(f"{self.url}/api/config", content=body, params=query)
+        token = Path(self.document["data_dir"], TOKEN_FILE).read_text()
+        head = {"Authorization": f"Bearer {token}"}
+        answer = HTTP.put(f"{self.url}/api/config", content=body, params=query, headers=head)
         said: dict[str, Any] = answer.json()
         assert answer.is_success == ("error" not in said), said
         return said

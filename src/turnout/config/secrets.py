@@ -6,8 +6,11 @@ the log has one. Messages name the place and the reason, never a value.
 
 import base64
 import contextlib
+import errno
+import os
 import re
 import shlex
+import stat
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -20,6 +23,8 @@ from turnout.config.document import KEEP, changed
 from turnout.config.settings import FileOrigin, Settings
 
 COMMAND_SECONDS = 30.0
+MOST_BYTES = 64 * 1024
+"""Bytes of a file that holds a secret."""
 MASK = "********"
 REDACTED = "***"
 """Stands for a secret in a document that is shown or kept."""
@@ -73,7 +78,7 @@ def kept(
     def put(path: SettingPath, node: Any) -> Any:
         if not path or not is_secret(root, path) or (known is None and node != REDACTED):
             return KEEP
-        written, value = (_at(known.given, path), _at(known.filled, path)) if known else (None, None)
+        written, value = (at(known.given, path), at(known.filled, path)) if known else (None, None)
         if value is not None and node in (written, REDACTED):
             found[path] = ""
             return value
@@ -84,7 +89,8 @@ def kept(
     return changed(tree, put), found, faults
 
 
-def _at(tree: Any, path: SettingPath) -> Any:
+def at(tree: Any, path: SettingPath) -> Any:
+    """What a document has at a path; None where it has nothing."""
     for step in path:
         if isinstance(tree, Mapping):
             tree = tree.get(step)
@@ -143,9 +149,21 @@ def _fetched(source: Mapping[Any, Any], folder: Path, environ: Mapping[str, str]
     return environ[value]
 
 
+def read_small(file: Path, most_bytes: int = MOST_BYTES) -> str:
+    """The text of a regular file; OSError for another kind or a larger one. It never waits, as a pipe would make it."""
+    handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    with os.fdopen(handle, "rb") as opened:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file")
+        data = opened.read(most_bytes + 1)
+    if len(data) > most_bytes:
+        raise OSError(errno.EFBIG, f"it has more than {most_bytes:,} bytes")
+    return data.decode("utf-8")
+
+
 def _read(file: Path) -> str:
     try:
-        return _one_line_less(file.read_text(encoding="utf-8"))
+        return _one_line_less(read_small(file))
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise _UnavailableError(f"the file {file} cannot be read ({reason}); give one that holds the secret") from None
@@ -207,7 +225,7 @@ def _texts(value: Any) -> Iterator[str]:
             held = getattr(value, name)
             if name == "token_file" and isinstance(held, Path):
                 with contextlib.suppress(OSError, UnicodeDecodeError):  # the server reports that
-                    yield held.read_text(encoding="utf-8").strip()
+                    yield read_small(held).strip()
             yield from _texts(held)
     elif isinstance(value, Mapping):
         for name, held in value.items():
