@@ -317,7 +317,11 @@ def test_file_that_is_no_schema_is_not_repeated(tmp_path: Path) -> None:
 def test_schema_file_is_a_regular_file_of_bounded_size(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.proto")
     tmp_path.joinpath("large").write_text(" " * 1_000_001)
-    for file, why in (("pipe.proto", "not a regular file"), ("/dev/zero", "not a regular"), ("large", "1,000,000 bytes")):
+    for file, why in (
+        ("pipe.proto", "not a regular file"),
+        ("/dev/zero", "not a regular"),
+        ("large", "1,000,000 bytes"),
+    ):
         with pytest.raises(ConfigError, match=why):
             schemas_of(settings_of(tmp_path, format="avro", schema_file=file))
     tmp_path.joinpath("user").write_text(PROTO)

@@ -90,6 +90,15 @@ def test_variables_that_hold_secrets_are_known(tmp_path: Path) -> None:
     assert read("plain", tmp_path).secret_variables == frozenset()
 
 
+def test_what_references_stand_for_is_hidden_and_short_settings_are_not(tmp_path: Path) -> None:
+    (tmp_path / "pw").write_text("of-a-file-hunter2")
+    properties = {"a.b": {"file": "pw"}, "c.d": "x-${VAULT}", "acks": "${ACKS}", "client.id": "plain-client"}
+    settings = parse({"kafka": {"properties": properties}}, tmp_path, {"VAULT": "hunter2", "ACKS": "1"})
+    assert secrets.hidden_texts(settings) == {"of-a-file-hunter2", "x-hunter2"}
+    tree = {"a": ["of-a-file-hunter2!", 1, None], "b": {"c": "x-hunter2"}}
+    assert secrets.hidden(tree, secrets.hidden_texts(settings)) == {"a": ["********!", 1, None], "b": {"c": "********"}}
+
+
 def test_secret_file_is_a_small_regular_file_and_nothing_is_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()

@@ -121,6 +121,15 @@ def parse_yaml(text: str) -> tuple[Any, list[str]]:
         return None, [f"{where}not YAML ({problem}); correct it (${{...}} and text with ': ' need quotes)"]
 
 
+def nodes(node: Any, path: SettingPath = ()) -> Iterator[tuple[SettingPath, Any]]:
+    """Every node of a tree below its root, with its path, those above first."""
+    if path:
+        yield path, node
+    if isinstance(node, Mapping | list):
+        for step, below in node.items() if isinstance(node, Mapping) else enumerate(node):
+            yield from nodes(below, (*path, step))
+
+
 def changed(node: Any, change: Callable[[SettingPath, Any], Any], path: SettingPath = ()) -> Any:
     """A copy of a tree. `change` gets each node, from the root on, and gives another, or KEEP: then those below it."""
     if (new := change(path, node)) is not KEEP:

@@ -5,12 +5,13 @@ same one, and a path only below the folder of that file. It is decided before an
 `access.apply` says which of the settings a sender may change.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from turnout.config.auth import Faults
 from turnout.config.config_errors import SettingPath, annotation_at, is_secret, place
+from turnout.config.document import nodes
 from turnout.config.secrets import at
 from turnout.config.server import ApplyAccess
 from turnout.config.settings import FileOrigin, Settings
@@ -26,7 +27,7 @@ def check(document: Mapping[str, Any], known: FileOrigin) -> None:
 
 
 def _faults(document: Mapping[str, Any], known: FileOrigin) -> Faults:
-    for path, node in _nodes(document):
+    for path, node in nodes(document):
         if node == at(known.document, path):
             continue
         if _is_reference(path, node):
@@ -35,14 +36,6 @@ def _faults(document: Mapping[str, Any], known: FileOrigin) -> Faults:
         elif is_path(path) and isinstance(node, str) and not _is_below(known.folder, node):
             what = "a path must lie below the folder of the file that the server was started with"
             yield path, f"{what}; put the file there, or {_ON_DISK}"
-
-
-def _nodes(node: Any, path: SettingPath = ()) -> Iterator[tuple[SettingPath, Any]]:
-    if path:
-        yield path, node
-    if isinstance(node, Mapping | list):
-        for step, below in node.items() if isinstance(node, Mapping) else enumerate(node):
-            yield from _nodes(below, (*path, step))
 
 
 def _is_reference(path: SettingPath, node: Any) -> bool:
