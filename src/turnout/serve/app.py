@@ -95,7 +95,7 @@ def create_app(
         *routes_of(AskApi(answers, lambda: services.limits, access.check_sql)),
         *routes_of(SavedApi(services.database, answers)),
         *routes_of(control),
-        *routes_of(ConfigApi(services, control, configuration, answers)),
+        *routes_of(ConfigApi(services, control, configuration, answers, access.check_apply)),
         *routes_of(ExampleApi(services, access.check_operator)),
         CallRoute(_page(static / "index.html")),
     ]
