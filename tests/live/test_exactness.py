@@ -219,6 +219,7 @@ def compare(case: Case, runner: Runner, seen: list[Sent], *, views: bool) -> Non
         lefts, rights = ([kept for kept in rows if kept.row["userId"] not in out] for rows in (left, right))
         rows = oracle.join_rows(users, lefts, accounts, rights, join, case.duplicates)
         assert oracle.bag(runner.rows(f"by_{join}")) == oracle.bag(rows), join
+        assert runner.identities(f"by_{join}") == len(rows)
         expected[f"by_{join}"] = oracle.quality(users, left, accounts, right, len(out))
     assert {row.pop("view"): row for row in runner.rows("join_quality")} == expected
 

@@ -184,6 +184,7 @@ def compare(case: Case, fed: FedGeneration, seen: list[Sent], *, views: bool) ->
     if not views:
         return
     assert oracle.bag(fed.rows("chain")) == oracle.bag(chained(case, rows))
+    assert fed.identities("chain") == len(chained(case, rows))
     assert oracle.bag(fed.rows("totals")) == oracle.bag(totals(rows))
     assert oracle.bag(fed.rows("words")) == oracle.bag(words(rows))
     assert {row.pop("view"): row for row in fed.rows("join_quality")} == {
