@@ -70,7 +70,6 @@ ELSEWHERE = {
     "test_generation_tables.py": "store/affected store/batches store/view_files",
     "test_query_windows.py": "store/database",
     "test_merging.py": "store/feed",
-    "test_window_rows.py": "store/identity",
     "test_where.py": "store/query/values",
     "test_control_queue.py": "swap/health",
     "test_engine.py": "plan/retries",

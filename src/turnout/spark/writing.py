@@ -45,6 +45,9 @@ class BatchReport:
     records: int
     bad: int
     evicted: Mapping[str, int]
+    left_out: Mapping[str, Sequence[str]]
+    """The keys that are left out from now on, by view, or step of a chain."""
+    shown_again: Mapping[str, Sequence[str]]
     offsets: Offsets
     views_built: bool
     seconds: float
@@ -141,6 +144,8 @@ class Writer:
                 records=batch.records,
                 bad=batch.bad,
                 evicted=batch.evicted,
+                left_out=batch.left_out.came,
+                shown_again=batch.left_out.back,
                 offsets=end,
                 views_built=caught_up,
                 seconds=time.monotonic() - began,

@@ -146,6 +146,7 @@ class Orchestrator:
             "progress": building.progress() if building else None,
             "lingering": [generation.number for generation in self._lifecycle.lingering],
             "sinks": [sink.to_json() for sink in self.sinks.status()],
+            "leftOut": live.left_out() if live else [],
             "ready": readiness.ready,
             "reason": readiness.reason,
         }
@@ -182,6 +183,7 @@ class Orchestrator:
             waiting_messages=len(self.queue.waiting()),
             spark_starts=self._engine.starts,
             sinks=self.sinks.status(),
+            left_out={name: len(keys) for name, keys in live.tables.left_out().items()} if live else {},
         )
 
     def topics(self) -> list[str]:
