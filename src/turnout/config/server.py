@@ -49,7 +49,8 @@ class ServerSettings(Section):
     sql_memory_limit: MemorySize = "512MB"
     """Memory of one SELECT that somebody sends (`POST /api/sql`); one that needs more is refused."""
     max_held_megabytes_per_client: Whole = Field(512, ge=1)
-    """Memory for one client: answers and snapshots that it has not read, and the rows of its live windows."""
+    """Memory for one client: answers and snapshots that it has not read, and the rows of its live windows; a quarter
+    more for changes of tables."""
     max_download_megabytes_per_client: Whole = Field(4096, ge=1)
     """Temporary files of downloads (CSV, Arrow, Parquet) that one client has not read yet."""
 
