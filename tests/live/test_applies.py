@@ -293,7 +293,14 @@ def test_apply_that_cannot_be_leaves_everything_as_it_is(
         # What only Kafka and Spark can tell: a topic that is not there, a sample that does not fit, SQL that is wrong.
         answer = refused("unknown_topic", empty, sources=users(topic=empty))
         assert [one["path"] for one in answer["changes"]] == ["sources.users.topic"]
+        out = {"sinks": {"out": {"table": "users_ui", "topic": empty}}}
+        for sections in (out, out | {"sources": users(columns={**USERS, "phone": "string"})}):
+            answer = refused("unknown_topic", f"sinks.out.topic: topic '{empty}' does not exist", **sections)
+            assert "sinks.out" in [one["path"].removesuffix(".topic") for one in answer["changes"]]
+        dry = server.put(document | out, dryRun="true")
+        assert (dry["outcome"], dry["error"]["code"]) == ("rejected", "unknown_topic")
         create_topic(topics.bootstrap, empty, 1)
+        assert server.put(document | out, dryRun="true")["outcome"] == "unchanged"
         produce(topics.bootstrap, empty, [b"no JSON"] * 3)
         refused("bad_sample", empty, sources=users(topic=empty))
         own = {"on": "userId", "sources": ["users"], "sql": "select userId, nothing as x from users"}
@@ -322,7 +329,7 @@ def test_apply_that_cannot_be_leaves_everything_as_it_is(
         assert {one.generation for one in viewer.take(WindowRows)["window"]} == {1}
         assert [one["outcome"] for one in server.get("/api/config/history")["history"]] == ["applied"] * 2 + ["started"]
         told = server.running.rows("control_raw")
-        assert len(told) == 10 and all(row["outcome"] for row in told)
+        assert len(told) == 14 and all(row["outcome"] for row in told)
         assert [row["outcome"] for row in server.get("/api/swaps")["rows"]] == [
             "applied",
             "applied",

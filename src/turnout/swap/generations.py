@@ -8,12 +8,12 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from turnout.config import KafkaSettings
+from turnout.config import KafkaSettings, SinkSettings
 from turnout.config.configuration import Configuration
 from turnout.config.tables import layout_of, layout_signature, starts_of
 from turnout.decode.schemas import Schemas, registered, schemas_of
@@ -233,6 +233,15 @@ class Generations:
         layout = self.layout(plan)
         values = {topic: self._clients.topics.sample(topic, SAMPLED_RECORDS) for topic in layout.topics}
         return take_samples(layout, values, self._schemas(plan))
+
+    def check_sinks(self, sinks: Mapping[str, SinkSettings]) -> None:
+        """Check that the topics of sinks exist; TurnoutError names one that does not."""
+        for name, sink in sinks.items():
+            try:
+                self._clients.topics.end_offsets([sink.topic])
+            except TurnoutError as error:
+                message = f"sinks.{name}.topic: {error.message}"
+                raise TurnoutError(error.code, message, error.hint, status=error.status) from None
 
     def estimate(self, plan: Plan) -> dict[str, int]:
         """How many records each source would catch up on."""
