@@ -151,6 +151,15 @@ export class Grid {
     this.flash(before, rows);
   }
 
+  // Nothing, until rows are shown again: those of one table never stand under the name of another.
+  clear(): void {
+    this.shown = null;
+    this.total = 0;
+    delete this.host.dataset["table"];
+    this.api.setRowCount(0, true);
+    this.api.setGridOption("columnDefs", []);
+  }
+
   get viewport(): Viewport {
     const first = Math.max(0, this.api.getFirstDisplayedRowIndex());
     const last = this.api.getLastDisplayedRowIndex();
