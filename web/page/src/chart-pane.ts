@@ -180,11 +180,20 @@ export class ChartPane {
   }
 
   private close(): void {
+    this.clear();
+    this.showProblem(null);
+  }
+
+  // A chart of another table comes: that of this one goes at once.
+  clear(): void {
     this.pending?.sub?.close();
     this.current?.sub?.close();
     this.pending = this.current = this.shown = null;
     this.plot?.clear();
-    this.showProblem(null);
+    setText(byId("chart-title"), "Chart");
+    setText(byId("chart-note"), "");
+    byId("chart-table").replaceChildren();
+    showLegend([], "");
   }
 
   private get now(): number {

@@ -14,7 +14,10 @@ export class ConnectionSign {
   private awaySince = 0;
   private readonly text = element("span");
 
-  constructor(client: Client) {
+  private readonly onAway: (away: boolean) => void;
+
+  constructor(client: Client, onAway: (away: boolean) => void) {
+    this.onAway = onAway;
     byId("banner").append(this.text, button("button", "Try now", () => client.reconnect()));
     setInterval(() => this.showBanner(), 250);
   }
@@ -68,7 +71,11 @@ export class ConnectionSign {
     if (show && banner.hidden) say(text.replace(/ Trying again.*/, ""));
     if (!show && !banner.hidden && state.state === "live") say("Connected again");
     banner.hidden = !show;
-    document.body.classList.toggle("away", show);
+    const { classList } = document.body;
+    if (classList.contains("away") !== show) {
+      classList.toggle("away", show);
+      this.onAway(show);
+    }
     if (this.state.state === "live") this.seenAt = new Date();
   }
 }

@@ -22,6 +22,7 @@ import {
 import { element, nonce } from "./dom";
 import { columnWidth, copyText, isNumeric, valueText, type Value } from "./format";
 import { inReadingOrder } from "./tables";
+import { baseAround, baseAt, boundedBase, isAtEdge, placesFor } from "./places";
 import { cellAt, changedCells, idAt, sameColumns, type Column, type Rows, type Viewport } from "./rows";
 
 ModuleRegistry.registerModules([
@@ -39,6 +40,8 @@ const HEADER_HEIGHT = 36;
 const ROW_BUFFER = 4;
 // The slots of AG Grid's cache hold nothing: a cell takes its value from the current rows.
 const SLOT = {};
+const VIEWPORT = "ag-grid-viewport";
+const SETTLED_MS = 250;
 const NARROWEST = 0.7;
 const SQUEEZE = 0.8;
 const TAGGED = new Set(["outcome", "level", "state"]);
@@ -88,12 +91,18 @@ export class Grid {
   private readonly still = matchMedia("(prefers-reduced-motion: reduce)");
   private serial = 0;
   private total = 0;
+  // The row in the first place; AG Grid knows only places (see places.ts).
+  private base = 0;
+  private scrolledTo = 0;
+  private settling = 0;
 
   constructor(host: HTMLElement, events: GridEvents) {
     this.host = host;
     this.events = events;
     this.api = createGrid(host, this.options());
     host.addEventListener("copy", (event) => this.onCopy(event));
+    // Before AG Grid draws the places that came into view.
+    host.addEventListener("scroll", ({ target }) => this.onScrolled(target as HTMLElement), true);
   }
 
   private options(): GridOptions {
@@ -110,7 +119,7 @@ export class Grid {
       infiniteInitialRowCount: 0,
       datasource: {
         getRows: ({ startRow, endRow, successCallback }) =>
-          successCallback(new Array(endRow - startRow).fill(SLOT), this.total),
+          successCallback(new Array(endRow - startRow).fill(SLOT), placesFor(this.total)),
       },
       columnDefs: [],
       defaultColDef: { sortable: false, resizable: true, suppressMovable: false, editable: false },
@@ -122,9 +131,12 @@ export class Grid {
       suppressNoRowsOverlay: true,
       enableCellTextSelection: false,
       ensureDomOrder: true,
-      onViewportChanged: () => this.events.onScroll(),
+      onViewportChanged: () => {
+        this.numberRows();
+        this.events.onScroll();
+      },
       onGridSizeChanged: () => this.events.onScroll(),
-      onCellDoubleClicked: ({ rowIndex }) => rowIndex !== null && this.events.onOpen(rowIndex),
+      onCellDoubleClicked: ({ rowIndex }) => rowIndex !== null && this.events.onOpen(this.base + rowIndex),
       onCellKeyDown: (event) => "column" in event && this.onKey(event),
     };
   }
@@ -140,28 +152,43 @@ export class Grid {
     if (this.total !== rows.total) {
       const shorter = rows.total < this.total && rows.total > 0;
       const { first } = this.viewport;
+      const places = placesFor(rows.total);
+      const ends = shorter && first + this.capacity > rows.total;
       this.total = rows.total;
-      this.api.setRowCount(rows.total, true);
+      this.base = boundedBase(ends ? rows.total : this.base, rows.total);
+      this.api.setRowCount(places, true);
       // A grid that became shorter scrolls up now, not in the next frame.
-      if (shorter && first + this.capacity > rows.total) this.api.ensureIndexVisible(rows.total - 1, "bottom");
+      if (ends) this.api.ensureIndexVisible(places - 1, "bottom");
     }
+    if (another) this.base = 0;
     if (another && rows.total > 0) this.api.ensureIndexVisible(0, "top");
+    this.numberRows();
     this.api.refreshCells({ suppressFlash: true, force: columns });
     this.updateHeaders();
     this.flash(before, rows);
   }
 
+  // Nothing, until rows are shown again: those of one table never stand under the name of another.
+  clear(): void {
+    this.shown = null;
+    this.total = this.base = 0;
+    delete this.host.dataset["table"];
+    this.api.setRowCount(0, true);
+    this.api.setGridOption("columnDefs", []);
+  }
+
   get viewport(): Viewport {
     const first = Math.max(0, this.api.getFirstDisplayedRowIndex());
     const last = this.api.getLastDisplayedRowIndex();
-    return { first, last: Math.max(last, first + this.capacity - 1) };
+    return { first: this.base + first, last: this.base + Math.max(last, first + this.capacity - 1) };
   }
 
   // The rows that really are on the screen, for people to read.
   get visible(): Viewport {
     const first = this.api.getFirstDisplayedRowIndex();
     const last = this.api.getLastDisplayedRowIndex();
-    return { first: first > 0 ? first + ROW_BUFFER : 0, last: last < this.total - 1 ? last - ROW_BUFFER : last };
+    const end = placesFor(this.total) - 1;
+    return { first: this.base + (first > 0 ? first + ROW_BUFFER : 0), last: this.base + (last < end ? last - ROW_BUFFER : last) };
   }
 
   get capacity(): number {
@@ -181,8 +208,73 @@ export class Grid {
 
   focus(): void {
     const column = this.api.getAllDisplayedColumns()[0];
-    const index = this.api.getFocusedCell()?.rowIndex ?? this.visible.first;
-    if (column && this.total > 0) this.api.setFocusedCell(index, this.api.getFocusedCell()?.column ?? column);
+    const focused = this.api.getFocusedCell();
+    if (column && this.total > 0) this.api.setFocusedCell(focused?.rowIndex ?? this.visible.first - this.base, focused?.column ?? column);
+  }
+
+  // AG Grid decides whether the rows follow their bar: only theirs counts.
+  private onScrolled({ classList, scrollTop, scrollHeight, clientHeight }: HTMLElement): void {
+    const isAll = placesFor(this.total) === this.total;
+    if (isAll || !classList.contains(VIEWPORT) || scrollTop === this.scrolledTo) return;
+    // The least that the bar can be dragged by, or nearly so.
+    const isJump = Math.abs(scrollTop - this.scrolledTo) > scrollHeight / clientHeight / 4;
+    this.scrolledTo = scrollTop;
+    const place = Math.floor(scrollTop / ROW_HEIGHT);
+    if (isJump) this.jump(baseAt(scrollTop / (scrollHeight - clientHeight), this.total));
+    else if (isAtEdge(place, this.base, this.total)) this.moveTo(this.base + place, scrollTop % ROW_HEIGHT);
+  }
+
+  // The same places show other rows.
+  private jump(base: number): void {
+    if (base === this.base) return;
+    this.base = base;
+    this.refresh();
+    // Keys go on from where one looks, once that is still: browsers scroll in many steps.
+    clearTimeout(this.settling);
+    this.settling = window.setTimeout(() => {
+      const focused = this.api.getFocusedCell();
+      const { first, last } = this.visible;
+      if (focused && (this.base + focused.rowIndex < first || this.base + focused.rowIndex > last)) this.setFocus(first);
+    }, SETTLED_MS);
+  }
+
+  // The same rows go to other places, without a move that could be seen.
+  private moveTo(row: number, rest: number): void {
+    const focused = this.api.getFocusedCell();
+    const focusedRow = focused && this.base + focused.rowIndex;
+    this.base = baseAround(row, this.total);
+    this.api.ensureIndexVisible(row - this.base, "top");
+    this.scrolledTo = (row - this.base) * ROW_HEIGHT + rest;
+    for (const part of this.host.querySelectorAll(`.${VIEWPORT}, .ag-body-vertical-scroll-viewport`)) part.scrollTop = this.scrolledTo;
+    this.refresh();
+    if (focusedRow !== null) this.setFocus(focusedRow);
+  }
+
+  private setFocus(row: number): void {
+    const focused = this.api.getFocusedCell();
+    const place = row - this.base;
+    const isHere = focused && place >= 0 && place < placesFor(this.total);
+    if (isHere && this.host.contains(document.activeElement)) this.api.setFocusedCell(place, focused.column);
+    else this.api.clearFocusedCell();
+  }
+
+  private refresh(): void {
+    for (const cell of this.host.querySelectorAll(".ag-cell.changed")) cell.classList.remove("changed");
+    this.api.refreshCells({ suppressFlash: true });
+    this.numberRows();
+  }
+
+  // For those who hear the page: which row of the table it is, not which place.
+  private numberRows(): void {
+    if (placesFor(this.total) === this.total) return;
+    this.host.querySelector("[aria-rowcount]")?.setAttribute("aria-rowcount", String(this.total + 1));
+    for (const [index, line] of this.lines()) line.setAttribute("aria-rowindex", String(index + 2));
+  }
+
+  // The rows in the document, by their number in the table.
+  private lines(): [number, Element][] {
+    const found = [...this.host.querySelectorAll(".ag-row[row-index]")];
+    return found.map((line) => [this.base + Number(line.getAttribute("row-index")), line]);
   }
 
   private setColumns({ table, columns, rows }: Rows, hidden: readonly string[]): void {
@@ -213,7 +305,7 @@ export class Grid {
       minWidth: Math.round(Math.max(56, width * NARROWEST)),
       ...(fits ? { flex: width } : {}),
       hide,
-      valueGetter: ({ node }) => cellAt(this.shown, node?.rowIndex ?? -1, i),
+      valueGetter: ({ node }) => cellAt(this.shown, node?.rowIndex == null ? -1 : this.base + node.rowIndex, i),
       valueFormatter: ({ value }) => valueText(value as Value, column.type),
       equals: (one: unknown, other: unknown) => Object.is(one, other),
       cellClass: (params: CellClassParams) => classesOf(params.value, column, tagged),
@@ -222,13 +314,10 @@ export class Grid {
   }
 
   private flash(before: Rows | null, after: Rows): void {
-    const lines = new Map<number, Element>();
-    for (const line of this.host.querySelectorAll(".ag-row[row-index]")) {
-      lines.set(Number(line.getAttribute("row-index")), line);
-    }
+    const lines = new Map(this.lines());
     // A place that now shows another row must not keep the light of the one before.
     for (const cell of this.host.querySelectorAll(".ag-cell.changed")) {
-      const index = Number(cell.closest(".ag-row")?.getAttribute("row-index"));
+      const index = this.base + Number(cell.closest(".ag-row")?.getAttribute("row-index"));
       if (idAt(before, index) !== idAt(after, index)) cell.classList.remove("changed");
     }
     if (this.still.matches) return;
@@ -244,7 +333,7 @@ export class Grid {
 
   private onKey({ event, rowIndex }: CellKeyDownEvent): void {
     if (!(event instanceof KeyboardEvent) || rowIndex === null || event.defaultPrevented) return;
-    if (event.key === "Enter" && !event.ctrlKey && !event.metaKey) this.events.onOpen(rowIndex);
+    if (event.key === "Enter" && !event.ctrlKey && !event.metaKey) this.events.onOpen(this.base + rowIndex);
   }
 
   // Without a selection, copying takes the value of the cell that has the focus.
@@ -252,7 +341,7 @@ export class Grid {
     const cell = this.api.getFocusedCell();
     if (!cell || !event.clipboardData || !getSelection()?.isCollapsed) return;
     const column = Number(cell.column.getColId().split("c")[1]);
-    event.clipboardData.setData("text/plain", copyText(cellAt(this.shown, cell.rowIndex, column) as Value));
+    event.clipboardData.setData("text/plain", copyText(cellAt(this.shown, this.base + cell.rowIndex, column) as Value));
     event.preventDefault();
     const line = this.host.querySelector(`.ag-row[row-index="${cell.rowIndex}"] [col-id="${cell.column.getColId()}"]`);
     line?.classList.add("copied");

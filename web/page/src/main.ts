@@ -39,7 +39,7 @@ let tables: readonly TableInfo[] = [];
 
 const client = connect({ client: "page", ...(token === null ? {} : { token }) });
 const header = new Header();
-const sign = new ConnectionSign(client);
+const sign = new ConnectionSign(client, onAway);
 const swap = new SwapForm(client);
 const example = new ExampleDialog(client);
 const list = new TableList(openTable, () => openSql(null));
@@ -158,6 +158,13 @@ function onConnection(state: ConnectionState): void {
   } else if (state.state === "away") {
     prompt.wait(state.reason);
   }
+}
+
+// What the server would have to do cannot be asked for, and what it said last is not true any more.
+function onAway(away: boolean): void {
+  header.setAway(away);
+  swap.setAway(away);
+  pane.setAway(away);
 }
 
 function onStatus(status: Status): void {

@@ -52,6 +52,7 @@ export class Pane {
   private typing = 0;
   private busy = 0;
   private asPanel = true;
+  private away = false;
 
   constructor(client: TurnoutClient, events: PaneEvents) {
     this.client = client;
@@ -89,13 +90,32 @@ export class Pane {
     });
   }
 
-  // Look at something else; the rows of before stay until its first rows come.
+  // Look at something else. The rows of before stay until the first rows come, unless they are of another table.
   open(view: View): void {
-    if (view.table !== this.view.table) this.row.close();
+    const other = view.table !== (this.current?.table ?? this.view.table);
     this.view = view;
+    if (other) this.clearRows();
     this.where.value = view.where;
     setText(byId("table-name"), view.table);
     this.ask();
+  }
+
+  // The server is away, or back.
+  setAway(away: boolean): void {
+    this.away = away;
+    this.showEmpty();
+  }
+
+  private clearRows(): void {
+    this.end(this.current);
+    this.current = this.shown = null;
+    this.row.close();
+    this.grid.clear();
+    this.chart.clear();
+    this.showProblem(null);
+    this.showPanel();
+    for (const place of ["total", "range", "place"]) setText(byId(place), "");
+    this.showEmpty();
   }
 
   // What to look at later: nothing is asked for before it is opened.
@@ -306,10 +326,17 @@ export class Pane {
     const shown = rows.total ? `Rows ${number(first + 1)}–${number(Math.min(rows.total, last + 1))} of ${number(rows.total)}` : "";
     setText(byId("range"), shown);
     setText(byId("place"), `generation ${rows.generation}, version ${number(rows.version)}`);
+    this.showEmpty();
+  }
+
+  // Why there are no rows.
+  private showEmpty(): void {
+    const { shown: rows } = this;
     const empty = byId("empty");
-    empty.hidden = rows.total > 0 || (rows.table === PANEL_TABLE && this.asPanel);
+    empty.hidden = rows ? rows.total > 0 || (rows.table === PANEL_TABLE && this.asPanel) : !this.away;
     const filtered = this.view.where || this.view.filters.length;
-    setText(empty.firstElementChild!, filtered ? "No row matches the filters." : emptyText(rows.table));
+    const here = filtered ? "No row matches the filters." : emptyText(this.view.table);
+    setText(empty.firstElementChild!, rows ? here : `The rows of ${this.view.table} show here when the server answers again.`);
   }
 
   // Said only when it takes a while: most answers are there at once.

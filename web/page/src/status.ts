@@ -27,6 +27,7 @@ export class Header {
   private status: Status | null = null;
   // How far the server's clock is ahead of this one.
   private skewMs = 0;
+  private away = false;
 
   constructor() {
     setInterval(() => this.showAge(), TICK_MS);
@@ -40,20 +41,26 @@ export class Header {
     this.set("join", "join", textOf(status.joinType));
     this.set("generation", "generation", textOf(status.generation));
     if (before && status.generation !== before.generation) this.pulse(status);
-    this.showState(status);
-    this.showAge();
-    this.set("lag", "lag", status.lag === null || status.lag === undefined ? "-" : compact(status.lag), this.lagLine);
-    this.set("rate", "records/s", rate(status.recordsPerSecond ?? 0), this.rateLine);
+    this.showNow(status);
     this.lagLine.add(status.lag ?? 0);
     this.rateLine.add(status.recordsPerSecond ?? 0);
     this.showSinks(status.sinks ?? []);
     this.showTrouble(status);
   }
 
-  // Nothing comes while the connection is away: a line that goes on would say otherwise.
-  private showState(status: Status): void {
-    const state = this.set("state", "state", words(textOf(status.state)));
-    state.box.dataset["state"] = textOf(status.state);
+  // While the server is away, nobody knows its state, its lag and its rate.
+  setAway(away: boolean): void {
+    this.away = away;
+    if (this.status) this.showNow(this.status);
+  }
+
+  private showNow(status: Status): void {
+    const told = this.away ? "away" : textOf(status.state);
+    this.set("state", "state", words(told)).box.dataset["state"] = told;
+    this.showAge();
+    const known = !this.away && typeof status.lag === "number";
+    this.set("lag", "lag", known ? compact(status.lag ?? 0) : "-", this.lagLine);
+    this.set("rate", "records/s", this.away ? "-" : rate(status.recordsPerSecond ?? 0), this.rateLine);
   }
 
   private showAge(): void {

@@ -27,6 +27,7 @@ export class SwapForm {
   private readonly join = byId<HTMLSelectElement>("join");
   private status: Status | null = null;
   private busy = false;
+  private away = false;
   private topicsAt = -Infinity;
 
   constructor(client: Client) {
@@ -129,7 +130,7 @@ export class SwapForm {
   }
 
   private async send(deed: string, ask: () => Promise<Outcome>): Promise<void> {
-    if (this.busy) return;
+    if (this.busy || this.away) return;
     this.setBusy(true);
     showOutcome("waiting", `Waiting for the outcome of the ${deed}`);
     try {
@@ -144,8 +145,20 @@ export class SwapForm {
 
   private setBusy(value: boolean): void {
     this.busy = value;
-    // Not `disabled`: the button that was pressed keeps the focus.
-    for (const button of this.form.querySelectorAll("button")) button.setAttribute("aria-disabled", String(value));
+    this.showButtons();
+  }
+
+  // What is typed stays; nothing can be asked for.
+  setAway(away: boolean): void {
+    this.away = away;
+    this.showButtons();
+    byId("swap-away").hidden = !away;
+  }
+
+  // Not `disabled`: the button that was pressed keeps the focus.
+  private showButtons(): void {
+    const off = String(this.busy || this.away);
+    for (const button of this.form.querySelectorAll("button")) button.setAttribute("aria-disabled", off);
   }
 
   private showAnswer(answer: Outcome): void {

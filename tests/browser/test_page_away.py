@@ -1,0 +1,46 @@
+"""The page while its server is away: nothing that it shows is of another table, and nothing can be asked for."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from looking import visiting
+from playwright.sync_api import Browser, expect
+
+from filling import filled
+from serving import application, serving
+
+
+def test_other_table_chosen_while_the_server_is_away_shows_no_rows_of_the_one_before(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with filled(tmp_path) as filling, ExitStack() as tab:
+        with serving(application(filling.database)) as url:
+            visit = tab.enter_context(visiting(browser, url))
+            page = visit.open('#table=final_ui&chart={"kind":"bars","by":"accountType","value":"count"}')
+            visit.wait_for_rows("u")
+            expect(page.locator("#chart-table tbody tr")).to_have_count(2)
+            expect(page.locator("#stats .state dd")).to_have_text("live")
+        expect(page.locator("#banner")).to_contain_text("does not answer")
+        expect(page.locator("#stats .state dd")).to_have_text("away")
+        for name in ("lag", "rate"):
+            expect(page.locator(f"#stats .{name} dd")).to_have_text("-")
+        for name in ("Swap", "Dry run", "Roll back"):
+            expect(page.locator("#swap").get_by_role("button", name=name)).to_be_disabled()
+        assert visit.keys() != [], "the last rows of the table that was looked at stay"
+        page.locator("#tables [data-table='users_ui']").click()
+        expect(page.locator("#table-name")).to_have_text("users_ui")
+        expect(page.locator("#grid .ag-row")).to_have_count(0)
+        expect(page.locator("#grid .ag-header-cell")).to_have_count(0)
+        expect(page.locator("#chart-table tbody tr")).to_have_count(0)
+        expect(page.locator("#total")).to_have_text("")
+        expect(page.locator("#empty")).to_contain_text("The rows of users_ui show here when the server answers again")
+        with serving(application(filling.database), port=urlsplit(url).port or 0):
+            page.locator("#banner").get_by_role("button", name="Try now").click()
+            visit.wait_for_rows("u")
+            expect(page.locator("#grid")).to_have_attribute("data-table", "users_ui")
+            expect(page.locator("#stats .state dd")).to_have_text("live")
+            expect(page.locator("#swap").get_by_role("button", name="Swap")).to_be_enabled()
+            tab.close()
