@@ -91,6 +91,23 @@ def test_what_is_no_message_is_kept_within_the_limit_and_rejected_after_a_restar
         second.close()
 
 
+def test_a_record_that_cannot_be_read_is_kept_with_its_offset_and_rejected_after_a_restart_too(
+    database: Database,
+) -> None:
+    queue = queue_of(database)
+    queue.deliver([ControlRecord(0, 7, 1, None, "it cannot be unpacked"), *records(GOOD, first=8)])
+    assert kept(database, 'raw, "offset", detail')[0] == (None, 7, "it cannot be unpacked")
+    again = queue_of(database)
+    again.open()
+    try:
+        bad, good = again.waiting()
+        assert isinstance(bad.parsed, ControlRejected)
+        assert bad.parsed.message == "it cannot be unpacked"
+        assert isinstance(good.parsed, ControlMessage)
+    finally:
+        again.close()
+
+
 class FussyLedger(Ledger):
     """A store that cannot hold one text."""
 
