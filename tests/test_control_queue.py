@@ -104,6 +104,23 @@ def test_control_message_that_looks_like_an_apply_is_none_after_a_restart_either
         again.close()
 
 
+def test_a_record_that_cannot_be_read_is_kept_with_its_offset_and_rejected_after_a_restart_too(
+    database: Database,
+) -> None:
+    queue = queue_of(database)
+    queue.deliver([ControlRecord(0, 7, 1, None, "it cannot be unpacked"), *records(GOOD, first=8)])
+    assert kept(database, 'raw, "offset", detail')[0] == (None, 7, "it cannot be unpacked")
+    again = queue_of(database)
+    again.open()
+    try:
+        bad, good = again.waiting()
+        assert isinstance(bad.parsed, ControlRejected)
+        assert bad.parsed.message == "it cannot be unpacked"
+        assert isinstance(good.parsed, ControlMessage)
+    finally:
+        again.close()
+
+
 def test_known_secrets_are_masked_in_answers_and_rows(database: Database) -> None:
     ledger = Ledger(database, list(SETTINGS.sources), {"hunter2"})
     queue = queue_of(database, ledger)

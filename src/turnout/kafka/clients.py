@@ -50,6 +50,8 @@ def consumer_properties(kafka: KafkaSettings, role: str) -> dict[str, Any]:
         "enable.partition.eof": True,
         "fetch.queue.backoff.ms": 10,
         "fetch.wait.max.ms": 20,
+        # Little at a time: a few kilobytes can be a hundred megabytes when they are unpacked. A batch comes whole.
+        "fetch.message.max.bytes": 8 << 10,
     }
 
 

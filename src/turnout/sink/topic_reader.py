@@ -135,6 +135,7 @@ class TopicReader:
             "isolation.level": "read_committed",
             "auto.offset.reset": "earliest",
             "queued.min.messages": 100_000,
+            "fetch.message.max.bytes": 1 << 20,
         }
         return set_up(Consumer, properties)
 

@@ -157,7 +157,7 @@ class GenerationQuery:
 
     @property
     def idle(self) -> bool:
-        """Whether Kafka has told that there is nothing new to read."""
+        """Whether Kafka has told that there is nothing new to read, and all that was read is stored."""
         return self._stream is not None and self._stream.idle
 
     @property

@@ -155,7 +155,9 @@ class ControlQueue:
         self._take(
             [
                 replace(
-                    self._record(record.value, "topic"),
+                    MessageRecord(None, "topic", refused=record.unreadable)
+                    if record.unreadable
+                    else self._record(record.value, "topic"),
                     partition=record.partition,
                     offset=record.offset,
                     timestamp_ms=record.timestamp_ms,
