@@ -104,7 +104,7 @@ def picture(page: Page, row: int) -> bytes:
     box = cell.bounding_box()
     assert box is not None
     clip = {"x": box["x"], "y": box["y"] - 2, "width": 160, "height": 34}
-    return page.screenshot(clip=clip, animations="disabled")  # type: ignore[arg-type]
+    return page.screenshot(clip=clip, animations="disabled")
 
 
 def test_rows_are_painted_alike_at_the_start_in_the_middle_and_at_the_end(visit: Visit) -> None:
