@@ -22,7 +22,7 @@ from turnout.config import KafkaSettings, Settings, parse
 from turnout.java import jars
 from turnout.java.runtime import find_java
 from turnout.kafka.topics import Topics
-from turnout.local.broker import HOST, EmbeddedBroker, free_port, is_free, on_signals
+from turnout.local.broker import HOST, EmbeddedBroker, broker_archive, free_port, is_free, on_signals
 from turnout.local.demo_data import HARBOUR, SUMMIT, People, SampleProducer, Theme
 from turnout.testing import create_topic
 
@@ -125,9 +125,7 @@ def _show_when_ready(screen: Console, url: str, text: str, stopping: threading.E
 
 def _archive_classes(screen: Console, stopping: threading.Event) -> None:
     """Make later starts faster by `turnout prepare`, beside the demo and at the lowest priority, until that stops."""
-    from turnout.spark.session import spark_archive
-
-    if spark_archive(jars.resolve("spark-kafka")).file.exists():
+    if broker_archive(jars.resolve("broker")).file.exists():  # it is made last
         return
     screen.print("[dim]Archiving Java classes in the background: the next start will be faster.[/]")
     command = ["nice", "-n", "19", sys.executable, "-m", "turnout", "prepare"]
