@@ -42,8 +42,9 @@ ERRORS: Mapping[str, ErrorCode] = {
     ),
     "forbidden": ErrorCode(
         403,
-        "the sender may not do that: a viewer's token where an operator's is needed, or SQL against `access.sql`",
-        "take the token of an operator",
+        "the sender may not do that: a viewer's token where an operator's is needed, SQL against `access.sql`, an apply "
+        "against `access.apply`, or one by another user than the server's",
+        "take the token of an operator; docs/how-to/access.md has who may do what",
     ),
     "foreign_origin": ErrorCode(
         403,

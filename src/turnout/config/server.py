@@ -68,7 +68,7 @@ class TokenSettings(Section):
     name: NonEmpty
     """Who bears it: the `requester` of the history; not `topic` or `configuration`."""
     role: Role
-    """`viewer` looks, `operator` also swaps."""
+    """`viewer` looks, `operator` also swaps and applies; see docs/how-to/access.md#who-may-do-what."""
     token: SecretStr | None = None
     """The token, as `"${NAME}"`: 16 to 512 visible ASCII characters."""
     token_file: Located | None = None
@@ -105,4 +105,4 @@ class AccessSettings(Section):
     machine are; see docs/how-to/ask.md."""
     apply: Annotated[ApplyAccess, _off] = ApplyAccess.TABLES
     """What operators may change by `turnout apply`: `tables` (sources, columns, views by joins, sinks, limits), `all`
-    (also `sql` of views, and `control.topics`), or nothing (`off`); see docs/how-to/access.md."""
+    (also `sql` of views, and `control.topics`), or nothing (`off`); see docs/how-to/access.md#who-may-do-what."""

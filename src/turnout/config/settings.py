@@ -90,8 +90,7 @@ class ControlSettings(Section):
     topics: Annotated[tuple[TopicPattern, ...], BeforeValidator(several)] = ()
     """Patterns (`*` any signs, `?` one) of the topics that messages may name, besides those of the file; none: all. In
     any case no source may read the control topic, `control.ack_topic`, `dead_letter_topic`, the topic of a sink, or a
-    topic whose name
-    begins with `__`. Default: none."""
+    topic whose name begins with `__`. It bounds messages, not files that are applied. Default: none."""
     kafka: KafkaSettings | None = None
     """The cluster of the control topic, or the identity there, where they are others. Default: as `kafka`."""
 
@@ -346,7 +345,7 @@ class Settings(Section):
     swap: SwapSettings = Field(default_factory=SwapSettings)
     server: ServerSettings = Field(default_factory=ServerSettings)
     access: AccessSettings | None = None
-    """Who may connect; without it, everyone who reaches the server may do everything."""
+    """Who may connect; without it, everyone who reaches the server may look and swap, and its user may apply files."""
     spark: SparkSettings = Field(default_factory=SparkSettings)
     store: StoreSettings = Field(default_factory=StoreSettings)
     log: LogSettings = Field(default_factory=LogSettings)
