@@ -175,3 +175,14 @@ def test_merge_keys_are_bounded_before_they_are_merged(tmp_path: Path) -> None:
     few += "c: {<<: *b, table: c}}\nviews: {}"
     sources = in_force(tmp_path).proposed(few).settings.sources
     assert [(one.table, one.topic) for one in sources.values()] == [("a", "a"), ("b", "a"), ("c", "a")]
+
+
+def test_text_with_thousands_of_faults_is_answered_with_the_first(tmp_path: Path) -> None:
+    for text in (
+        "\n".join(f"a{number}: 1" for number in range(5_000)),
+        "\n".join(f"a{number}: '${{X}}'" for number in range(5_000)),
+        f"sources: {{{', '.join(f'a{number}: 1' for number in range(5_000))}}}",
+    ):
+        with pytest.raises(ConfigError) as caught:
+            in_force(tmp_path).proposed(text)
+        assert len(caught.value.faults) == 101 and caught.value.faults[-1].startswith("there are more faults")

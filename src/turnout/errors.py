@@ -5,6 +5,7 @@ are not wrapped.
 """
 
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import NamedTuple
 
 
@@ -42,8 +43,8 @@ ERRORS: Mapping[str, ErrorCode] = {
     ),
     "forbidden": ErrorCode(
         403,
-        "the sender may not do that: a viewer's token where an operator's is needed, SQL against `access.sql`, an apply "
-        "against `access.apply`, or one by another user than the server's",
+        "the sender may not do that: a viewer's token where an operator's is needed, SQL against `access.sql`, an "
+        "apply against `access.apply`, or one by another user than the server's",
         "take the token of an operator; docs/how-to/access.md has who may do what",
     ),
     "foreign_origin": ErrorCode(
@@ -218,11 +219,17 @@ class TurnoutError(Exception):
         return {"error": {"code": self.code, "message": self.message, "hint": self.hint}}
 
 
+MOST_FAULTS = 100
+"""Faults of one configuration that are told: each costs time and room, and a text can have thousands."""
+
+
 class ConfigError(TurnoutError):
     """Every fault of one configuration, each as `place: what is wrong; what to do`."""
 
     def __init__(self, faults: Iterable[str]) -> None:
-        self.faults = tuple(faults)
+        found = tuple(islice(faults, MOST_FAULTS + 1))
+        more = ("there are more faults; correct these first",) if len(found) > MOST_FAULTS else ()
+        self.faults = found[:MOST_FAULTS] + more
         super().__init__("bad_config", "\n".join(self.faults), status=400)
 
 

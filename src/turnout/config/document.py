@@ -4,7 +4,7 @@ What a setting means is `settings.py`, and whether it fits the others `checks.py
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import yaml
@@ -217,14 +217,20 @@ def _with(node: Any, path: SettingPath, value: Any) -> Any:
     return children
 
 
-def unfilled(text: str, raw: Any, filled: Any) -> str:
-    """A fault with `${NAME}` back in place of its value: what the environment holds may be a secret."""
+def unfilled(faults: Iterable[str], raw: Any, filled: Any) -> Iterator[str]:
+    """Faults with `${NAME}` back in place of its value: what the environment holds may be a secret."""
+    values = list(_filled_values(raw, filled))
+    for text in faults:
+        for written, value in values:
+            for shown in {repr(value), f"'{value.strip()}'", describe(value)}:
+                text = text.replace(shown, f"'{written}'")
+        yield text
+
+
+def _filled_values(raw: Any, filled: Any) -> Iterator[tuple[str, str]]:
+    """Each text of the document that was filled in, as it is written and as it is filled."""
     if isinstance(raw, str) and raw != filled and isinstance(filled, str) and filled:
-        for shown in {repr(filled), f"'{filled.strip()}'", describe(filled)}:
-            text = text.replace(shown, f"'{raw}'")
+        yield raw, filled
     if isinstance(raw, Mapping | list) and isinstance(filled, Mapping | list):  # a secret's source became its value
-        steps = list(raw) if isinstance(raw, Mapping) else list(range(len(raw)))
-        for step in steps:
-            below = filled.get(step) if isinstance(filled, Mapping) else filled[step]
-            text = unfilled(text, raw[step], below)
-    return text
+        for step in list(raw) if isinstance(raw, Mapping) else range(len(raw)):
+            yield from _filled_values(raw[step], filled.get(step) if isinstance(filled, Mapping) else filled[step])

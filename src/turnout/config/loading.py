@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib import resources
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from turnout.config import document as yaml_document
 from turnout.config.auth import ALLOWED_URLS
 from turnout.config.checks import ValidParts, cross_faults
 from turnout.config.settings import FileOrigin, Settings, default_sources, default_views
-from turnout.errors import ConfigError
+from turnout.errors import MOST_FAULTS, ConfigError
 
 
 def default_text() -> str:
@@ -90,15 +91,15 @@ def parse(
     try:
         settings = Settings.model_validate(filled, context=folder)
     except ValidationError as error:
-        found += config_errors.from_pydantic(error, Settings)
-    found += cross_faults(ValidParts(filled))
+        found += islice(config_errors.from_pydantic(error, Settings), MOST_FAULTS + 1)
+    found += islice(cross_faults(ValidParts(filled)), MOST_FAULTS + 1)
     # What else is said of a value whose variable is missing is about the name of the variable.
     wrong += [f"{shown(path)}: {text}" for path, text in found if path not in unset or text == unset[path]]
     has_views, has_sources = (document.get(name) is not None for name in ("views", "sources"))
     if has_sources and not has_views and any(fault.startswith("views.") for fault in wrong):
         wrong.append("views: not in the file, so the default view applies; describe your own, or write `views: {}`")
     if settings is None or wrong:
-        raise ConfigError(yaml_document.unfilled(fault, raw, filled) for fault in wrong)
+        raise ConfigError(yaml_document.unfilled(wrong, raw, filled))
     settings = _with_java_options(settings)
     settings._secret_variables = held
     settings._origin = FileOrigin(written, raw, filled, folder, dict(environ), known.path if known else None)

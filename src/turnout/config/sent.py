@@ -6,6 +6,7 @@ same one, and a path only below the folder of that file. It is decided before an
 """
 
 from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,9 @@ _ON_DISK = "change the file on disk and restart"
 
 def check(document: Mapping[str, Any], known: FileOrigin) -> None:
     """Refuse a sent document with references or paths that are not those of the file in force: ConfigError."""
-    if wrong := [f"{place(path)}: {text}" for path, text in _faults(document, known)]:
-        raise ConfigError(wrong)
+    faults = (f"{place(path)}: {text}" for path, text in _faults(document, known))
+    if (first := next(faults, None)) is not None:
+        raise ConfigError(chain([first], faults))
 
 
 def _faults(document: Mapping[str, Any], known: FileOrigin) -> Faults:
