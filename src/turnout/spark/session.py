@@ -150,6 +150,8 @@ def start_session(settings: SparkSettings, work: Path, on_java: Callable[[Java],
     find_java()
     _silence_py4j()
     os.environ["PYSPARK_PYTHON"] = python_of_workers(settings, os.environ)
+    # Each thread of Python has one of the JVM's, over one connection: `py4j_sockets` needs it.
+    os.environ["PYSPARK_PIN_THREAD"] = "true"
     jars = resolve("spark-kafka")
     work.mkdir(parents=True, exist_ok=True)
     clear_scratch(work)
