@@ -171,6 +171,13 @@ def test_fetch_replaces_a_truncated_cached_file(repository: Repository, tmp_path
     assert jars.fetch([jar], tmp_path)[0].read_bytes() == b"content"
 
 
+def test_fetch_replaces_a_cached_file_of_the_same_size(repository: Repository, tmp_path: Path) -> None:
+    jar = repository.add("lib", b"0123456789")
+    [file] = jars.fetch([jar], tmp_path)
+    file.write_bytes(b"9876543210")
+    assert jars.fetch([jar], tmp_path)[0].read_bytes() == b"0123456789"
+
+
 def test_fetch_by_two_processes_downloads_once(repository: Repository, tmp_path: Path) -> None:
     jar = repository.add("lib", b"x" * 100_000)
     program = "import sys, pathlib; from turnout.java import jars\n"

@@ -48,7 +48,6 @@ ELSEWHERE = {
     "live/test_bulk.py": "kafka/clients",
     "live/test_swaps.py": "kafka/lag spark/java_errors swap/generations swap/orchestrator swap/swaps",
     "live/test_sources.py": "spark/read/live",
-    "live/test_leaks.py": "spark/py4j_sockets",
     "live/test_exactness.py": "spark/views/sent_rows spark/writing store/join_quality",
     "live/test_three_sources.py": "spark/views/own_sql",
     "live/test_planned.py": "spark/views/runner",

@@ -309,6 +309,17 @@ def test_a_process_that_ends_while_it_waits_is_not_noticed(database: Database, m
     assert len(set(asked)) == 2
 
 
+def test_a_process_that_ends_while_it_waits_leaves_nothing_behind(database: Database) -> None:
+    with process() as kept:
+        pass
+    found = psutil.Process(kept._process.pid)
+    found.terminate()
+    # One that nobody waited for would stay in the list, as a zombie.
+    wait_until(lambda: not psutil.pid_exists(found.pid), what="its end")
+    wait_until(lambda: kept._going.closed, what="its pipes to be closed")
+    assert rows(database, "select 1") == [(1,)]
+
+
 def test_a_process_ends_with_the_one_that_started_it() -> None:
     program = """
 import os, threading

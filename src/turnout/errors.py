@@ -37,7 +37,7 @@ ERRORS: Mapping[str, ErrorCode] = {
     "bad_handshake": ErrorCode(
         400, "this is no handshake of a WebSocket", "let the proxy in front pass its headers on"
     ),
-    "bad_view": ErrorCode(400, "the SQL of a view cannot be used", "correct it; the message has Spark's reason"),
+    "bad_view": ErrorCode(400, "the SQL of a view cannot be used", "correct it; the message has the reason"),
     "unauthorized": ErrorCode(
         401, "no token, or one that is not known", "send one of `access.tokens` as a bearer token"
     ),

@@ -18,6 +18,7 @@ FAULTS = (
     Fault("kill-spark", "kill -9 of Spark's JVM", processes.kill_spark),
     Fault("kill-worker", "kill -9 of Spark's Python workers in a catch-up", processes.kill_worker),
     Fault("terminate", "SIGTERM under load, and started again", processes.terminate),
+    Fault("callback-port", "another user at the port of Spark's callbacks, under load", processes.callback_port),
     Fault("poisoned-batch", "hostile records, read live", hostile.poisoned_batch),
     Fault("poisoned-build", "hostile records, read by a build", hostile.poisoned_build),
     Fault("strange-times", "records of any time, dates of any year; restarted", hostile.strange_times),

@@ -12,6 +12,8 @@ import pytest
 from kafka_log import read_all
 from orchestrated import Orchestrated, orchestrated
 from turnout.local.broker import EmbeddedBroker
+from turnout.spark.folders import folder_at
+from turnout.spark.read.live import LiveStream
 from turnout.testing import Record, create_topic, patience, produce, wait_until
 
 if TYPE_CHECKING:
@@ -45,6 +47,19 @@ def create(broker: EmbeddedBroker, topic_name: Callable[[str], str], *names: str
 
 def lines(running: Orchestrated) -> list[str]:
     return [row["msg"] for row in running.rows("orchestrator_logs")]
+
+
+@pytest.mark.parametrize("number", ["../1", "1", -1, 1.0, True, None])
+def test_batch_that_has_no_number_is_refused(spark: SparkSession, tmp_path: Path, number: Any) -> None:
+    """Its number names a file."""
+
+    def never(*_: object) -> Any:
+        raise AssertionError
+
+    stream = LiveStream(spark, "g1", ("users",), never, never, never, never)
+    stream._checkpoint = folder_at(spark, tmp_path)
+    with pytest.raises(ValueError, match="a batch has a number, got "):
+        stream._on_batch(spark.range(1), number)
 
 
 def test_bad_records_go_to_the_dead_letter_topic_as_they_came(

@@ -1,5 +1,8 @@
 """The connections over which the JVM calls back into Python, one for each query that ever ran a batch.
 
+Their port is open to every program of the machine, and who is let in calls methods of our objects. PySpark asks for no
+secret, so this does.
+
 Neither side closes them when a query ends: without this each swap would leave a thread and a socket behind in Python,
 and a socket in the JVM.
 """
@@ -7,12 +10,30 @@ and a socket in the JVM.
 from __future__ import annotations
 
 import contextlib
+import secrets
 import socket
 import threading
 from typing import Any
 
 from py4j.protocol import Py4JError
+from pyspark import java_gateway
 from pyspark.sql import SparkSession
+
+
+def start_callbacks(gateway: Any) -> None:
+    """Open the port for calls from the JVM, before PySpark does: only who knows a secret of this process gets in."""
+    token = secrets.token_hex(32)
+    gateway.callback_server_parameters.auth_token = token
+    java_gateway.ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
+    # Where it was told the port, the JVM's side forgot that there could be a secret: it gets a client that has it.
+    server, jvm = gateway.java_gateway_server, gateway.jvm
+    client = server.getCallbackClient()
+    place = (client.getPort(), client.getAddress(), 0, jvm.java.util.concurrent.TimeUnit.SECONDS)
+    sockets = jvm.javax.net.SocketFactory.getDefault()
+    knowing = jvm.py4j.PythonClient(server.getGateway(), None, *place, sockets, server, True, 0, token)
+    held = server.getGateway().getClass().getDeclaredField("cbClient")
+    held.setAccessible(True)
+    held.set(server.getGateway(), knowing)
 
 
 class CallbackConnections:

@@ -31,6 +31,7 @@ from turnout.spark.cluster import carried, is_local, python_of_workers, reached_
 from turnout.spark.folders import is_url
 from turnout.spark.home import HOME_VARIABLE, find_home
 from turnout.spark.java_command import java_command
+from turnout.spark.py4j_sockets import start_callbacks
 
 TEMPORARY = "tmp"
 """The folder for what the JVM, its libraries and Python workers would put into the system's temporary folder."""
@@ -149,6 +150,8 @@ def start_session(settings: SparkSettings, work: Path, on_java: Callable[[Java],
     find_java()
     _silence_py4j()
     os.environ["PYSPARK_PYTHON"] = python_of_workers(settings, os.environ)
+    # Each thread of Python has one of the JVM's, over one connection: `py4j_sockets` needs it.
+    os.environ["PYSPARK_PIN_THREAD"] = "true"
     jars = resolve("spark-kafka")
     work.mkdir(parents=True, exist_ok=True)
     clear_scratch(work)
@@ -182,6 +185,7 @@ def start_session(settings: SparkSettings, work: Path, on_java: Callable[[Java],
             with _launching(java_command(home, given), began, on_java):
                 popen = {"stdout": log, "stderr": log, "process_group": 0}
                 gateway = java_gateway.launch_gateway(first, popen)  # type: ignore[no-untyped-call]
+            start_callbacks(gateway)
             context = SparkContext(conf=_conf(settings.master, given), gateway=gateway)
             return SparkSession(context)
         except Exception as error:

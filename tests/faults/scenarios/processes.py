@@ -7,6 +7,7 @@ import time
 
 import psutil
 
+from callback_attack import attacked
 from faults.scenarios import bulk
 from faults.stage import Stage
 from faults.world import Comparison
@@ -14,6 +15,7 @@ from turnout.testing import wait_until
 
 LOAD_SECONDS = 2
 CATCH_UP_RECORDS = 400_000
+ATTACKS = 5
 
 
 def kill_turnout(stage: Stage) -> Comparison:
@@ -84,4 +86,18 @@ def terminate(stage: Stage) -> Comparison:
     world.process.start()
     found = world.recover(started)
     assert world.control.outcome(request) == "applied", "an end in order is no reason to give a swap up"
+    return found
+
+
+def callback_port(stage: Stage) -> Comparison:
+    """Another user sends what Spark's JVM would, to every port of Turnout's process, under load; it stays ready."""
+    world = stage.world()
+    open_ports = psutil.Process(world.process.pid).net_connections("tcp")
+    ports = sorted({one.laddr.port for one in open_ports if one.status == psutil.CONN_LISTEN})
+    for _ in range(ATTACKS):
+        time.sleep(LOAD_SECONDS)
+        assert attacked(ports) == 0, "commands that were carried out"
+        assert world.turnout.answer("/readyz") == 200, world.turnout.reason()
+    found = world.recover(time.monotonic())
+    assert not world.said("stopped reading"), world.turnout.log()
     return found

@@ -213,6 +213,9 @@ class LiveStream:
             raise RuntimeError("the generation is stopping")
         began = time.monotonic()
         assert self._checkpoint is not None
+        # It names a file.
+        if type(batch_id) is not int or batch_id < 0:
+            raise ValueError(f"a batch has a number, got {batch_id!r}")
         # The log that Spark wrote before the batch began tells where it ends.
         end = Offsets.from_json(self._checkpoint.read(f"offsets/{batch_id}").splitlines()[-1])
         # A topic that may not be seen any more looks deleted; what was read of it is remembered.

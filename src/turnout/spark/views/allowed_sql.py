@@ -59,8 +59,11 @@ _TABLE_FUNCTIONS = _words(
     "range explode explode_outer posexplode posexplode_outer inline inline_outer stack json_tuple variant_explode "
     "variant_explode_outer"
 )
-_TYPED = {"from_json": 1, "from_csv": 1, "variant_get": 2, "try_variant_get": 2}
-"""Functions with a type among their arguments, and which: in JSON it can name a Java class, which Spark would load."""
+_WRITTEN_OUT = dict.fromkeys(_words("from_json to_json schema_of_json from_csv to_csv schema_of_csv"), 1)
+_WRITTEN_OUT |= {"variant_get": 2, "try_variant_get": 2}
+"""Functions whose arguments from that place on are types and options, which can name a Java class that Spark loads."""
+
+_CLASS_OPTIONS = _words("compression codec")
 
 _MOST_NODES = 20_000
 
@@ -137,9 +140,9 @@ class AllowedSql:
         found = self._functions.lookupFunction(self._identifier(called))
         if called not in _OTHER_FUNCTIONS and (found.isEmpty() or found.get().getGroup() not in _GROUPS):
             raise RefusedSqlError(f"it calls {called}()")
-        place = _TYPED.get(called)
-        if place is not None and not all(_is_plain_type(one) for one in list(_each(node.arguments()))[place:][:1]):
-            raise RefusedSqlError(f"it calls {called}() with a type that is not written as in 'a INT, b STRING'")
+        arguments = list(_each(node.children() if is_generator else node.arguments()))
+        if called in _WRITTEN_OUT and not all(map(_is_plain, arguments[_WRITTEN_OUT[called] :])):
+            raise RefusedSqlError(f"it calls {called}() with a type or options not written like 'a INT', map('a', 'b')")
 
     def _below(self, node: Any) -> Iterator[Any]:
         """The nodes below one: children, expressions, subqueries, whatever holds them."""
@@ -174,11 +177,16 @@ def _of_with(node: Any, known: Names) -> Iterator[tuple[Any, Names]]:
     yield node.child(), known
 
 
-def _is_plain_type(argument: Any) -> bool:
+def _is_plain(argument: Any) -> bool:
+    """Whether a type or options are written out, and name no class: a type in JSON could."""
     kind = _short(_class_name(argument))
-    if kind == "UnresolvedFunction":
-        return _texts(argument.nameParts()) in (["schema_of_json"], ["schema_of_csv"])
-    return kind == "Literal" and "{" not in str(argument.value())
+    if kind == "Literal":
+        text = str(argument.value())
+        return "{" not in text and text.lower() not in _CLASS_OPTIONS
+    called = _texts(argument.nameParts()) if kind == "UnresolvedFunction" else []
+    if called == ["map"]:
+        return all(map(_is_plain, _each(argument.arguments())))
+    return called in (["schema_of_json"], ["schema_of_csv"])
 
 
 def _class_name(value: Any) -> str:

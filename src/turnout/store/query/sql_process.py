@@ -48,6 +48,17 @@ class SqlProcess:
             cwd=os.sep,
         )
         self._ended = False
+        threading.Thread(target=self._wait, name="turnout-sql-process", daemon=True).start()
+
+    def _wait(self) -> None:
+        """Take note of its end at once: one that nobody waits for stays in the list of processes."""
+        self._process.wait()
+        with _lock:
+            was_idle = self in _idle
+            if was_idle:
+                _idle.remove(self)
+        if was_idle:
+            self.close()
 
     @property
     def is_alive(self) -> bool:
