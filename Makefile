@@ -19,6 +19,8 @@ web_sources = $(shell find web/$(1) -type f -not -path '*/node_modules/*' -not -
 # How many tests run at the same time: live ones wait for processes more than they compute, fast ones compute.
 WORKERS ?= 4
 FAST_WORKERS ?= 3
+N ?= 10
+LOAD ?= 0
 PYTEST := $(BIN)/pytest --dist loadfile --no-loadscope-reorder
 # A process that may keep no byte code compiles everything again; a run of the tests starts hundreds of processes.
 unexport PYTHONDONTWRITEBYTECODE
@@ -48,7 +50,7 @@ MYPY = { [ -d .mypy_cache ] || { mkdir .mypy_cache && tar -C .mypy_cache -xf $(M
 APT_INSTALL := apt-get update -qq >/dev/null && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends
 
 .DEFAULT_GOAL := help
-.PHONY: help setup venv java packaged-java browser page packages docs reference types demo test test-fast test-web test-angular test-long faults faketime soak lint audit format lock wheel release pictures bench clean
+.PHONY: help setup venv java packaged-java browser page packages docs reference types demo test test-fast test-web test-angular test-long test-many faults faketime soak lint audit format lock wheel release pictures bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.* ## /\1\t/p' Makefile | expand -t 10
@@ -179,6 +181,10 @@ test-angular: $(ANGULAR) $(WEB_STAMP) ## the tests of the Angular package
 test-long: setup ## the long forms: 200 swaps, 20 kills, 250 random histories (about 20 minutes)
 	LONG_TESTS=1 $(BIN)/pytest $$(grep -lr 'from lengths import' tests --include='test_*.py') $(ARGS)
 
+# Where a test fails only now and then: how often, and with what output.
+test-many: setup browser docs ## the tests N times, beside LOAD busy loops; lists all that ever failed (N=10 LOAD=0 ARGS="-k swap")
+	$(BIN)/python scripts/run_many.py --times $(N) --load $(LOAD) --folder .test-many $(PYTEST) -n $(WORKERS) $(ARGS)
+
 faults: setup faketime ## play every fault against real parts (about 13 minutes; ARGS="--list", "--only NAME", "--write-docs")
 	PYTHONPATH=tests $(BIN)/python -m faults $(ARGS)
 
@@ -238,7 +244,7 @@ bench: setup ## measure, beside the peers (bench/README.md; ARGS="--only latency
 	$(BIN)/python bench/run.py $(ARGS)
 
 clean: ## remove what make made; data folders stay
-	rm -rf .venv dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .test-many
 	rm -rf src/turnout/serve/static src/turnout/serve/site web/node_modules web/client/dist web/angular/node_modules web/angular/dist
 	rm -rf examples/angular/node_modules examples/angular/dist examples/angular/.angular tests/oidc/node_modules
 	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +

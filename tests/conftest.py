@@ -6,6 +6,7 @@ import gc
 import itertools
 import os
 import signal
+import sys
 from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from hypothesis import HealthCheck, settings
 from patience import measure
 from shared_broker import shared_broker
 from turnout.config import SparkSettings
+from turnout.decode.json_exact import DEEPEST
 from turnout.testing import EmbeddedBroker, patience
 
 if TYPE_CHECKING:
@@ -29,6 +31,9 @@ os.environ.setdefault("PYTEST_TIMEOUT", f"{4 * patience():.0f}")
 # A shell starts what runs in its background with Ctrl-C ignored, and every program of the tests would have it so.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Reading JSON exactly raises it at the first use; Hypothesis warns where that is in the middle of a test.
+sys.setrecursionlimit(4 * DEEPEST)
 
 # How long an example takes says more of the machine and of what else runs on it than of what is tested.
 settings.register_profile("turnout", deadline=None, suppress_health_check=[HealthCheck.too_slow])

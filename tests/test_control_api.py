@@ -9,6 +9,7 @@ from typing import Any
 
 import duckdb
 import httpx
+import httpx2
 import pytest
 from starlette.testclient import TestClient
 
@@ -127,7 +128,7 @@ def client_of(database: Database, orchestrator: FakeOrchestrator, wait_seconds: 
     return TestClient(app, base_url=OWN, raise_server_exceptions=False)
 
 
-def error_of(answer: httpx.Response, status: int, code: str) -> dict[str, str]:
+def error_of(answer: httpx.Response | httpx2.Response, status: int, code: str) -> dict[str, str]:
     assert answer.status_code == status, answer.text
     assert set(answer.json()) == {"error"}
     error: dict[str, str] = answer.json()["error"]

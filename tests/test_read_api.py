@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import httpx2
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pa_parquet
@@ -133,7 +134,7 @@ def own_client(own_services: Services) -> TestClient:
     return TestClient(create_app(own_services), raise_server_exceptions=False)
 
 
-def error_of(answer: httpx.Response, status: int, code: str) -> dict[str, str]:
+def error_of(answer: httpx.Response | httpx2.Response, status: int, code: str) -> dict[str, str]:
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == "application/json"
     assert set(answer.json()) == {"error"}

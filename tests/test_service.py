@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import socket
 import subprocess
 import sys
 import threading
@@ -19,11 +20,11 @@ from turnout.swap.health import Health, Subject
 TOKEN = "b0b5-are-never-guessed"
 
 
-def settings(tmp_path: Path, host: str, access: str = "") -> config.Settings:
+def settings(tmp_path: Path, host: str, access: str = "", port: int = 0) -> config.Settings:
     file = tmp_path / "turnout.yaml"
     text = config.default_text().replace("127.0.0.1", host).replace("data_dir: ./", f"data_dir: {tmp_path}/")
     file.write_text(text + access)
-    return config.load(file, {})
+    return config.load(file, {"TURNOUT_SERVER__PORT": str(port)})
 
 
 def break_store(chosen: config.Settings) -> None:
@@ -98,6 +99,17 @@ def test_data_folder_of_another_process_is_refused_with_its_id(tmp_path: Path) -
     assert caught.value.message == f"another turnout (process {other.pid}) uses data_dir {tmp_path}"
     assert caught.value.hint == "stop it, or give this one a data_dir of its own"
     Database.open(tmp_path).close()
+
+
+def test_port_in_use_is_told_before_anything_starts(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        chosen = settings(tmp_path, "127.0.0.1", port=port)
+        with pytest.raises(TurnoutError) as caught:
+            service.run(chosen)
+    assert caught.value.message == f"server: cannot listen on 127.0.0.1:{port}: the port is in use"
+    assert caught.value.hint.startswith("end the program that uses it, or give another server.port")
+    Database.open(chosen.data_dir).close()
 
 
 def test_process_has_no_pandas_while_it_runs() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import socket
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import typer.testing
 
+from serving import application, serving, small_store
 from turnout.cli import app
 from turnout.config.settings import default_sources
 from turnout.local.broker import EmbeddedBroker
@@ -59,8 +61,19 @@ def test_check_tells_topics_records_and_what_is_missing(tmp_path: Path, broker: 
     assert level == "fault" and "no record has the key id" in text
 
 
-def test_check_tells_that_kafka_does_not_answer(tmp_path: Path) -> None:
-    code, found = checked(tmp_path, {"kafka": {"bootstrap_servers": "127.0.0.1:1"}})
+def test_check_tells_that_kafka_does_not_answer_and_that_a_port_is_taken(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        document = {"kafka": {"bootstrap_servers": "127.0.0.1:1"}, "server": {"port": port}}
+        code, found = checked(tmp_path, document | {"data_dir": str(tmp_path / "data")})
     assert code == 1
     assert found["kafka"][0][0] == "fault"
     assert "127.0.0.1:1" in found["kafka"][0][1]
+    assert found["server"] == [("fault", f"127.0.0.1:{port}: Address already in use")]
+
+
+def test_check_warns_of_a_turnout_that_is_there_already(tmp_path: Path) -> None:
+    with small_store(tmp_path) as database, serving(application(database)) as url:
+        server = {"port": int(url.rpartition(":")[2])}
+        _, found = checked(tmp_path, {"kafka": {"bootstrap_servers": "127.0.0.1:1"}, "server": server})
+    assert found["server"] == [("warning", f"{url.removeprefix('http://')}: a Turnout answers there already")]

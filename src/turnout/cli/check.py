@@ -34,9 +34,10 @@ class Finding:
 def check(config: options.Config = "turnout.yaml", json: options.Json = False) -> None:
     """Validate the file, reach Kafka, look at topics, records, Java and folders; say what is wrong.
 
-    Lists all faults of the file, then checks Java, the data folder, Spark, the schema registry, Kafka (for data and for
-    control), and every topic: does it exist, how many partitions and records does it have, do its newest records fit
-    the declared columns. It changes nothing. Exit code 1 when something would keep `turnout run` from working.
+    Lists all faults of the file, then checks Java, the data folder, the port, Spark, the schema registry, Kafka (for
+    data and for control), and every topic: does it exist, how many partitions and records does it have, do its newest
+    records fit the declared columns. It changes nothing. Exit code 1 when something would keep `turnout run` from
+    working.
 
     For each cluster it shows the properties of both Kafka clients with secrets masked, tries each step of a connection
     (name, port, TLS, token endpoint), and connects with librdkafka and, for the data, with the Java client that Spark

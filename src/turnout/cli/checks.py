@@ -1,4 +1,4 @@
-"""The checks of `turnout check`: file, Java, folders, Spark, schema registry, and each Kafka cluster with its topics.
+"""The checks of `turnout check`: file, Java, folders, port, Spark, schema registry, and each Kafka cluster with topics.
 
 They change nothing.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,9 +15,12 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import httpx
+
 from turnout.cli.check import Finding
 from turnout.cli.sink_check import check_sink
 from turnout.config import Format, KafkaSettings, Settings, SourceSettings, SparkSettings, load
+from turnout.config.server import ServerSettings
 from turnout.config.tables import first_plan, layout_of, source_table
 from turnout.decode.record_decoder import RecordDecoder, raw, shape_of
 from turnout.decode.registry import SchemaRegistry
@@ -31,7 +35,7 @@ from turnout.plan.plan import Start
 SAMPLE_RECORDS = 100
 _REASONS_SHOWN = 3
 _WORDS = {"not valid JSON": "not JSON", "not an object": "not a JSON object"}
-_MASTER_SECONDS = 3.0
+_ANSWER_SECONDS = 3.0
 
 
 def check_all(path: Path) -> list[Finding]:
@@ -42,7 +46,7 @@ def check_all(path: Path) -> list[Finding]:
         described = f"{path} is valid: {len(settings.sources)} sources, {len(settings.views)} views"
         described += f", {len(settings.sinks)} sinks" if settings.sinks else ""
         found.insert(0, Finding("configuration", "ok", described))
-        found += [_data_dir(settings.data_dir), *check_spark(settings.spark)]
+        found += [_data_dir(settings.data_dir), _server(settings.server), *check_spark(settings.spark)]
         if any(view.sql is not None for view in settings.views.values()):
             found.append(_tried("views", lambda: _own_views(settings)))
         schemas = schemas_of(settings)
@@ -86,6 +90,21 @@ def _data_dir(folder: Path) -> Finding:
     return Finding("data_dir", "fault", f"{folder}: {there} {why}", "give another data_dir, or change its rights")
 
 
+def _server(settings: ServerSettings) -> Finding:
+    """Whether the address is free; where a Turnout has it already, that may be the one that the file is for."""
+    address = f"{settings.host}:{settings.port}"
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        socket.create_server((settings.host, settings.port), family=family).close()
+    except OSError as error:
+        with suppress(httpx.HTTPError, httpx.InvalidURL, ValueError):
+            if httpx.get(f"http://{address}/healthz", timeout=_ANSWER_SECONDS).json() == {"status": "ok"}:
+                return Finding("server", "warning", f"{address}: a Turnout answers there already", "end it before")
+        hint = "end the program that uses it, or give another server.port (0 takes a free one)"
+        return Finding("server", "fault", f"{address}: {os.strerror(error.errno or 0)}", hint)
+    return Finding("server", "ok", f"{address} is free")
+
+
 def check_spark(settings: SparkSettings, environ: Mapping[str, str] = os.environ) -> list[Finding]:
     """Where executors are on other machines: whether the master answers, and what the hosts need."""
     from turnout.spark.cluster import NEEDED, address_toward, answers, is_local, python_of_workers
@@ -95,7 +114,7 @@ def check_spark(settings: SparkSettings, environ: Mapping[str, str] = os.environ
     if settings.master == "yarn" and not (environ.get("HADOOP_CONF_DIR") or environ.get("YARN_CONF_DIR")):
         hint = "set HADOOP_CONF_DIR to the folder with the cluster's core-site.xml and yarn-site.xml"
         return [Finding("spark", "fault", "spark.master is yarn, and nothing says where that is", hint)]
-    if (trouble := answers(settings.master, _MASTER_SECONDS)) is not None:
+    if (trouble := answers(settings.master, _ANSWER_SECONDS)) is not None:
         hint = "start the master, or correct spark.master"
         return [Finding("spark", "fault", f"{settings.master} does not answer ({trouble})", hint)]
     address = settings.conf.get("spark.driver.host") or address_toward(settings.master) or "this host's name"

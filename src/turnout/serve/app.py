@@ -4,7 +4,9 @@ The calls are in the modules that end in `_api.py`. Signals are the caller's bus
 """
 
 import contextlib
+import errno
 import functools
+import os
 import secrets
 import socket
 import sys
@@ -264,8 +266,8 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except OSError as error:
-        raise TurnoutError(
-            "address_unavailable",
-            f"server: cannot listen on {host}:{port}: {error.strerror or error}",
-            "give another server.port (0 takes a free one) or server.host",
-        ) from error
+        why = os.strerror(error.errno) if isinstance(error.errno, int) and error.errno > 0 else str(error)
+        hint = "give another server.port (0 takes a free one) or server.host"
+        if error.errno == errno.EADDRINUSE:
+            why, hint = "the port is in use", f"end the program that uses it, or {hint}"
+        raise TurnoutError("address_unavailable", f"server: cannot listen on {host}:{port}: {why}", hint) from error

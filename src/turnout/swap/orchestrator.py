@@ -378,4 +378,5 @@ def _quietly(end: Callable[[], object]) -> None:
 
 def _join(threads: Sequence[threading.Thread], deadline: float) -> None:
     for thread in threads:
-        thread.join(max(0.0, deadline - time.monotonic()))
+        if thread.is_alive():  # the orchestrator's own may not have been started
+            thread.join(max(0.0, deadline - time.monotonic()))
