@@ -13,6 +13,7 @@ interface Quality {
   unmatchedRight: number;
   duplicateRightKeys: number;
   nullKeys: number;
+  leftOutKeys: number;
 }
 
 export function showQuality(panel: HTMLElement, { columns, rows }: Pick<Rows, "columns" | "rows">): void {
@@ -21,7 +22,7 @@ export function showQuality(panel: HTMLElement, { columns, rows }: Pick<Rows, "c
 }
 
 function card(quality: Quality): HTMLElement {
-  const { view, leftRows, rightRows, unmatchedLeft, unmatchedRight, duplicateRightKeys, nullKeys } = quality;
+  const { view, leftRows, rightRows, unmatchedLeft, unmatchedRight, duplicateRightKeys, nullKeys, leftOutKeys } = quality;
   const made = element("section", "card");
   made.append(
     element("h3", "", view),
@@ -35,6 +36,7 @@ function card(quality: Quality): HTMLElement {
     ...fact("right rows without a match", unmatchedRight, ""),
     ...fact("duplicate right keys", duplicateRightKeys, "the newest is taken, unless duplicates: all"),
     ...fact("null keys", nullKeys, "these never match"),
+    ...fact("keys left out", leftOutKeys, "they would have more rows than max_rows_per_key"),
   );
   made.append(facts);
   return made;
