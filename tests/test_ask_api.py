@@ -19,6 +19,7 @@ from following import Socket
 from serving import HTTP, SECONDS, application, patient, serving
 from turnout.config import SqlAccess, load
 from turnout.config.server import Role
+from turnout.messages import Problem
 from turnout.serve.access import Access, Identity, Tokens
 from turnout.serve.app import create_app
 from turnout.store.query.sql_process import SqlProcess
@@ -214,7 +215,20 @@ def test_sql_that_is_refused_is_an_error_of_the_one_shape(url: str, text: str) -
 
 
 def test_sql_of_a_list_as_csv_is_refused(url: str) -> None:
-    assert code(sql(url, "select [1] as a", format="csv")) == (422, "sql_refused")
+    answer = sql(url, "select 1 as a, [1] as b", format="csv")
+    assert code(answer) == (422, "sql_refused")
+    assert "'b'" in answer.json()["error"]["message"]
+
+
+def test_column_without_a_form_is_named(url: str) -> None:
+    text = "select 1 as a, interval 1 day as waited, 2 as c"
+    assert "'waited'" in sql(url, text).json()["error"]["message"]
+    with Socket(url) as live:
+        live.send(type="sql", id="q", sql=text)
+        problem = live.receive()
+    assert isinstance(problem, Problem)
+    assert (problem.id, problem.error.code) == ("q", "sql_refused")
+    assert "'waited'" in problem.error.message
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"sql": 1}', b'{"sql": "select 1", "more": 1}', b"\xff"])
