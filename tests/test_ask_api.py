@@ -15,9 +15,11 @@ import pyarrow.parquet as pa_parquet
 import pytest
 
 from filling import Filling, filled
-from serving import HTTP, application, patient, serving
+from following import Socket
+from serving import HTTP, SECONDS, application, patient, serving
 from turnout.config import SqlAccess, load
 from turnout.config.server import Role
+from turnout.messages import Problem
 from turnout.serve.access import Access, Identity, Tokens
 from turnout.serve.app import create_app
 from turnout.store.query.sql_process import SqlProcess
@@ -213,7 +215,20 @@ def test_sql_that_is_refused_is_an_error_of_the_one_shape(url: str, text: str) -
 
 
 def test_sql_of_a_list_as_csv_is_refused(url: str) -> None:
-    assert code(sql(url, "select [1] as a", format="csv")) == (422, "sql_refused")
+    answer = sql(url, "select 1 as a, [1] as b", format="csv")
+    assert code(answer) == (422, "sql_refused")
+    assert "'b'" in answer.json()["error"]["message"]
+
+
+def test_column_without_a_form_is_named(url: str) -> None:
+    text = "select 1 as a, interval 1 day as waited, 2 as c"
+    assert "'waited'" in sql(url, text).json()["error"]["message"]
+    with Socket(url) as live:
+        live.send(type="sql", id="q", sql=text)
+        problem = live.receive()
+    assert isinstance(problem, Problem)
+    assert (problem.id, problem.error.code) == ("q", "sql_refused")
+    assert "'waited'" in problem.error.message
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"sql": 1}', b'{"sql": "select 1", "more": 1}', b"\xff"])
@@ -284,6 +299,26 @@ def test_sql_that_runs_for_ever_is_ended_and_nobody_else_notices(filling: Fillin
         assert code(answers[0]) == (503, "query_timeout")
         # SQL has a low priority: on a busy machine even this one can meet the limit.
         wait_until(lambda: sql(url, "select 1").status_code == 200, what="an answer to another")
+
+
+def test_short_sql_is_answered_beside_long_ones_of_the_same_client(
+    filling: Filling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("turnout.serve.reads._SLICE_SECONDS", SECONDS)
+    begun: list[str] = []
+    original = SqlProcess.ask
+
+    def noted(process: SqlProcess, asked: dict[str, Any], *tables: Any) -> Any:
+        begun.append(asked["sql"])
+        return original(process, asked, *tables)
+
+    monkeypatch.setattr(SqlProcess, "ask", noted)
+    with serving(application(filling.database)) as url, Socket(url) as live:
+        for number in range(2):
+            live.send(type="sql", id=str(number), sql=FOREVER)
+        wait_until(lambda: begun == [FOREVER] * 2, what="both are under way")
+        assert sql(url, "select 1 as one").json()["rows"] == [{"one": 1}]
+        assert live.silent()
 
 
 def test_sql_ends_when_its_client_goes(filling: Filling, monkeypatch: pytest.MonkeyPatch) -> None:

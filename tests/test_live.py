@@ -401,6 +401,26 @@ def test_bad_message_is_an_error_and_the_connection_stays(quiet_url: str, raw: s
         assert isinstance(socket.receive(), WindowRows)
 
 
+@pytest.mark.parametrize(
+    ("raw", "wanted"),
+    [
+        ('{"type": "summary", "id": "s"}', "s"),
+        ('{"type": "sql", "id": "q"}', "q"),
+        ('{"id": "w", "type": "window", "table": 1}', "w"),
+        ('{"id": "d", "type": "drop"}', "d"),
+        ('{"type": "sql", "id": 7}', None),
+        ('{"type": "sql", "id": "", "sql": "select 1"}', None),
+        ('{"type": "sql", "id": "q"', None),
+    ],
+)
+def test_error_of_a_bad_message_has_the_id_that_was_sent(quiet_url: str, raw: str, wanted: str | None) -> None:
+    with Socket(quiet_url) as socket:
+        socket.raw.send(raw)
+        error = socket.receive()
+        assert isinstance(error, Problem)
+        assert (error.id, error.error.code) == (wanted, "bad_message")
+
+
 def test_message_of_ten_megabytes_ends_the_connection_only(quiet_url: str) -> None:
     with Socket(quiet_url) as socket, Socket(quiet_url) as other:
         with pytest.raises(ConnectionClosed) as closed:

@@ -56,6 +56,27 @@ def rows(database: Database, text: str, limit: int = 1_000) -> list[tuple[object
         ("select exists (from accounts_ui where balance > 10) as rich", [(True,)]),
         ("select name from users_ui where userId in (select userId from accounts_ui)", [("Ada",)]),
         ("select outcome from swaps", []),
+        (
+            "select a[2], s.x, 1 || 'b', coalesce(null, 3), 5 between 1 and 9, 'abc' like 'a%', date_part('year', d) "
+            "from (select [1, 2] as a, {'x': 7} as s, date '2026-01-02' as d)",
+            [(2, 7, "1b", 3, True, True, 2026)],
+        ),
+        (
+            "select unnest([1, 2]), row_number() over (), list_transform([1], lambda x: x + 1)",
+            [(1, 1, [2]), (2, 1, [2])],
+        ),
+        (
+            "select now() = current_timestamp, random() < 2, current_date = today(), typeof(1)",
+            [(True,) * 3 + ("INTEGER",)],
+        ),
+        (
+            "select string_agg(name, '/' order by age), median(age), count(distinct name) from users_ui",
+            [("Ada/Ben", 44.0, 2)],
+        ),
+        (
+            "select if(true, 1, 2), nullif(1, 1), regexp_matches('a', 'a'), strftime(date '2026-01-02', '%Y')",
+            [(1, None, True, "2026")],
+        ),
         ("select name from users_ui -- a comment", [("Ada",), ("Ben",)]),
     ],
 )
@@ -161,6 +182,20 @@ REFUSED = [
         "from (describe users_ui)",
         "select 1 from users_ui at (version => 1)",
     ),
+    *("select 1\0, 2", "select 'a\0b'", "select 1 -- \0"),
+    # what tells of the database, its settings or its transactions
+    *("select current_setting('memory_limit')", "select 'threads'.current_setting()", "select main.version()"),
+    *("select getvariable('x')", "select current_database()", "select VERSION()", "select pg_typeof(1)"),
+    *(
+        "select txid_current()",
+        "select in_search_path('a', 'b')",
+        "select current_schemas(true)",
+        "select nextval('s')",
+    ),
+    *("select has_table_privilege('users_ui', 'select')", "select pg_get_viewdef(1)", "select write_log('x')"),
+    *("select json_serialize_plan('select 1')", "select sleep_ms(1)", "select current_query()", "select stats(1)"),
+    *("select 1 where version() > ''", "select sum(1) filter (version() = '')", "select duckdb_settings()"),
+    *("select name from users_ui order by current_connection_id()", "select inet_server_addr()", "select user()"),
     *("from test_all_types()", "from repeat_row(1, num_rows => 2)", "from seq_scan('users_ui')", "from checkpoint()"),
 ]
 

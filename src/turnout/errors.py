@@ -142,7 +142,7 @@ ERRORS: Mapping[str, ErrorCode] = {
     ),
     "query_timeout": ErrorCode(
         503,
-        "the read took longer than `server.query_timeout_seconds` and was ended",
+        "the read took longer than `server.query_timeout_seconds` and was ended, or waited as long for a place",
         "ask for less, or raise the setting",
     ),
     "build_timeout": ErrorCode(

@@ -6,6 +6,7 @@ who may send one is `access.py`.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import pyarrow as pa
 from starlette.requests import Request
@@ -25,9 +26,11 @@ from turnout.serve.schemas import Groups, SqlQuestion, SqlRows
 from turnout.store.query.sql import SqlResult, read_sql
 from turnout.store.query.summary import Summary
 from turnout.store.query.summary_read import read_summary
+from turnout.store.query.values import show
 
 MAX_BODY_BYTES = 512 * 1024
 _EXAMPLE = '{"sql": "select accountType, count(*) from final_ui group by all"}'
+T = TypeVar("T")
 _SMALLER = "write a shorter SELECT"
 
 
@@ -92,15 +95,22 @@ def sql_json(result: SqlResult) -> bytes:
         "complete": result.complete,
         "columns": result.columns,
     }
-    return json_object(fields, rows=encoded(lambda: json_rows(result.rows)))
+    return json_object(fields, rows=in_form("JSON", result.rows, json_rows))
 
 
-def encoded(encode: Callable[[], bytes]) -> bytes:
-    """A result as JSON; a type that has no JSON, such as an interval, is an error of who asked for it."""
+def in_form(form: str, rows: pa.Table, make: Callable[[pa.Table], T]) -> T:
+    """Rows in a form; a type that it does not have, such as an interval in JSON, is an error of who asked for it."""
     try:
-        return encode()
-    except (TypeError, ValueError, OverflowError) as error:
-        raise _without_form("JSON") from error
+        return make(rows)
+    except (TypeError, ValueError, OverflowError, NotImplementedError) as error:
+        if rows.num_columns > 1:
+            for name in rows.column_names:
+                in_form(form, rows.select([name]), make)
+        [column] = rows.schema if rows.num_columns == 1 else [None]
+        named = "a column" if column is None else f"the column {show(column.name)} ({column.type})"
+        raise TurnoutError(
+            "sql_refused", f"sql: {named} has a type that {form} has no form for", "cast it: select column::varchar"
+        ) from error
 
 
 def _summary_file(store: Reading, summary: Summary, export: Export, hold: Hold) -> TableFile:
@@ -111,13 +121,8 @@ def _summary_file(store: Reading, summary: Summary, export: Export, hold: Hold) 
 
 def _sql_file(store: Reading, found: SqlResult, export: Export, hold: Hold) -> TableFile:
     numbers = {"Generation": found.generation, "Total": found.rows.num_rows, "Complete": int(found.complete)}
-    try:
-        return table_file(store, found.rows.to_reader(), "sql", numbers, export, hold)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-        raise _without_form(export.kind.value) from error
-
-
-def _without_form(form: str) -> TurnoutError:
-    return TurnoutError(
-        "sql_refused", f"sql: a column has a type that {form} has no form for", "cast it: select column::varchar"
+    return in_form(
+        export.kind.value,
+        found.rows,
+        lambda rows: table_file(store, rows.to_reader(), "sql", numbers, export, hold),
     )

@@ -1,8 +1,9 @@
 """Reads of the store for clients: limits how many run at once, how many of each client, and how long each takes.
 
 HTTP answers, files, windows and snapshots all come through here. A client is a token, or an address where there are no
-tokens; one that has read for long gets one place, and rests between its reads. Probes and the server itself have other
-threads.
+tokens; one that has read for long gets one place of each kind, and rests between its reads. A short read does not wait
+behind long ones: where those have all places of its client, it gets a few seconds of another. Probes and the server
+itself have other threads.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import TypeVar
 
 import duckdb
@@ -30,11 +32,23 @@ T = TypeVar("T")
 _AGAIN_SECONDS = 0.05
 # Seconds that one client may spend on long reads, of all its threads, before it has to rest.
 _LONG_SECONDS, _SPENDING = 0.2, Rate(per_second=0.5, burst=5)
-# Whole files and large filters take long: they get one place of so many.
+# Whole files, SQL and large filters take long: they get one place of so many.
 _LARGE_PART = 4
+# Of these, one of so many is for reads that find none; they have so many seconds, and begin anew if that is too little.
+_SLICED_PART = 4
+_SLICE_SECONDS = 3.0
 
-_Line = tuple[str, bool]
-"""A client, and whether its reads are large."""
+
+class _Lane(Enum):
+    """A kind of places."""
+
+    SMALL = auto()
+    LARGE = auto()
+    SLICED = auto()
+
+
+_Line = tuple[str, _Lane]
+"""A client, and the kind of places that its reads wait for."""
 
 
 @dataclass(slots=True, eq=False)
@@ -95,8 +109,10 @@ class Reads:
         self.kept = KeptOrders(database.feed)
         self.limits = limits or ServerSettings()
         self._threads = Threads(self.limits.max_reads, "read")
-        self._most_large = max(1, self.limits.max_reads // _LARGE_PART)
-        self._large_threads = Threads(self._most_large, "large-read", yielding=True)
+        large = self.limits.max_reads // _LARGE_PART
+        sliced = max(1, large // _SLICED_PART)
+        self._most = {_Lane.LARGE: max(1, large - sliced), _Lane.SLICED: sliced}
+        self._large_threads = Threads(sum(self._most.values()), "large-read", yielding=True)
         self._running: Counter[_Line] = Counter()
         self._unspent = Buckets(_SPENDING)
         self._waiting: Turns[_Line, asyncio.Future[None]] = Turns()
@@ -105,18 +121,40 @@ class Reads:
     def running(self) -> int:
         return self._running.total()
 
-    async def run(self, clients: Collection[str], work: Callable[[Reading], T], *, large: bool = False) -> T:
-        """Do `work` on a thread. Of several clients that wait for it, it counts for the one with the fewest reads.
+    async def run(
+        self, clients: Collection[str], work: Callable[[Reading], T], *, large: bool = False, bounded: bool = False
+    ) -> T:
+        """Do `work` on a thread, more than once if need be. Of several clients it counts for the one with least to do.
 
-        It ends when its caller is cancelled, and after the time limit: TurnoutError `query_timeout`.
+        It ends when its caller is cancelled, and after the time limit: TurnoutError `query_timeout`. The time of
+        waiting for a place does not count; where `bounded`, it has the same limit.
         """
-        line = min(clients, key=self._load, default="server"), large
-        await self._place(line)
+        client, limit = min(clients, key=self._load, default="server"), self.limits.query_timeout_seconds
+        longest = limit if bounded else None
+        line = client, _Lane.LARGE if large else _Lane.SMALL
+        if large and (self._waiting.waiting(line) or not self._is_free(line)):
+            over = _too_long(_SLICE_SECONDS)
+            try:
+                return await self._run((client, _Lane.SLICED), work, _SLICE_SECONDS, over, longest)
+            except TurnoutError as error:
+                if error is not over:
+                    raise
+        return await self._run(line, work, limit, _too_long(limit), longest)
+
+    async def _run(
+        self, line: _Line, work: Callable[[Reading], T], seconds: float, over: TurnoutError, longest: float | None
+    ) -> T:
+        """Do `work` when there is a place in the line; `over` is what ends it after so many seconds."""
+        try:
+            async with asyncio.timeout(longest):
+                await self._place(line)
+        except TimeoutError:
+            raise self._no_place(line[0], longest or 0) from None
         loop, reading = (
             asyncio.get_running_loop(),
             Reading(self._database, self.limits.max_answer_megabytes * 1_000_000),
         )
-        threads, began = self._large_threads if large else self._threads, loop.time()
+        threads, began = self._threads if line[1] is _Lane.SMALL else self._large_threads, loop.time()
 
         def ended(_: Future[T]) -> None:
             with contextlib.suppress(RuntimeError):  # the loop has ended: nobody reads any more
@@ -124,7 +162,7 @@ class Reads:
 
         done = threads.submit(reading.run, work)
         done.add_done_callback(ended)
-        timer = loop.call_later(self.limits.query_timeout_seconds, self._end, loop, reading, done, self._too_long())
+        timer = loop.call_later(seconds, self._end, loop, reading, done, over)
         try:
             return await asyncio.wrap_future(done)
         except asyncio.CancelledError:
@@ -171,27 +209,38 @@ class Reads:
                 self._running[line] += 1
 
     def _is_free(self, line: _Line) -> bool:
-        client, large = line
-        share = 1 if self._unspent.wait_seconds(client, 0) else self.limits.max_reads_per_client
-        if self._running.total() >= self.limits.max_reads or self._of(client) >= share:
+        client, lane = line
+        most = self.limits.max_reads_per_client
+        if self._running.total() >= self.limits.max_reads or self._of(client) >= most:
             return False
-        if not large:
-            return True
-        all_large = sum(count for (_, is_large), count in self._running.items() if is_large)
-        return all_large < self._most_large and self._running[line] < max(1, self.limits.max_reads_per_client // 2)
+        # Of each kind one, so that the short reads of a client go on beside its long ones.
+        share = 1 if lane is _Lane.SLICED or self._unspent.wait_seconds(client, 0) else most
+        if lane is _Lane.SMALL:
+            return self._running[line] < share
+        all_of_lane = sum(count for (_, other), count in self._running.items() if other is lane)
+        return all_of_lane < self._most[lane] and self._running[line] < min(share, max(1, most // 2))
 
     def _of(self, client: str) -> int:
-        return self._running[client, False] + self._running[client, True]
+        return sum(self._running[client, lane] for lane in _Lane)
 
     def _load(self, client: str) -> int:
-        return self._of(client) + self._waiting.waiting((client, False)) + self._waiting.waiting((client, True))
+        return self._of(client) + sum(self._waiting.waiting((client, lane)) for lane in _Lane)
 
-    def _too_long(self) -> TurnoutError:
+    def _no_place(self, client: str, seconds: float) -> TurnoutError:
         return TurnoutError(
             "query_timeout",
-            f"the read took longer than {self.limits.query_timeout_seconds:g} s and was ended",
-            "ask for less: fewer terms, a column that narrows the rows, no sort; or raise server.query_timeout_seconds",
+            f"the read waited {seconds:g} s for a place and did not begin: "
+            f"{self.running} reads are under way, {self._of(client)} of them of this client",
+            "wait until your others have ended, or end them; or raise server.max_reads_per_client, server.max_reads",
         )
+
+
+def _too_long(seconds: float) -> TurnoutError:
+    return TurnoutError(
+        "query_timeout",
+        f"the read took longer than {seconds:g} s and was ended",
+        "ask for less: fewer terms, a column that narrows the rows, no sort; or raise server.query_timeout_seconds",
+    )
 
 
 def cancelled() -> TurnoutError:

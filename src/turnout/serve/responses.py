@@ -97,7 +97,7 @@ class Answers:
 
     async def read(self, request: Request, work: Callable[[Reading], T], *, large: bool = False) -> T:
         """Do `work` for as long as the client waits. The body of the request must have been read before."""
-        reading = asyncio.ensure_future(self._reads.run([caller(request.scope)], work, large=large))
+        reading = asyncio.ensure_future(self._reads.run([caller(request.scope)], work, large=large, bounded=True))
         gone = asyncio.ensure_future(_gone(request))
         try:
             await asyncio.wait([reading, gone], return_when=asyncio.FIRST_COMPLETED)

@@ -22,7 +22,7 @@ from turnout.serve.limits import Buckets, Rate, Viewers, caller
 from turnout.serve.live.changes import SharedChanges
 from turnout.serve.live.hub import Hub
 from turnout.serve.live.outbox import Outbox, Subscription, message, problem_body
-from turnout.serve.live.parsing import Asked, AskedSql, AskedSummary, Parsing
+from turnout.serve.live.parsing import Asked, AskedSql, AskedSummary, BadMessageError, Parsing
 from turnout.serve.live.selects import SharedSql
 from turnout.serve.live.summaries import SharedSummary
 from turnout.serve.live.windows import SharedWindow
@@ -125,7 +125,8 @@ class Viewer:
             identity = asked.message.id
             self._answer(asked)
         except TurnoutError as error:
-            self._outbox.put_first(message("error", identity, problem_body(error)))
+            given = error.id if isinstance(error, BadMessageError) else identity
+            self._outbox.put_first(message("error", given, problem_body(error)))
 
     def _answer(self, asked: Asked) -> None:
         identity = asked.message.id

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 from dataclasses import dataclass
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from turnout.errors import TurnoutError
 from turnout.messages import (
     ChangesRequest,
     ClientMessage,
+    Id,
     SqlRequest,
     SummaryRequest,
     Where,
@@ -55,6 +57,27 @@ class AskedSql:
         return self.number is None
 
 
+class _Identified(BaseModel):
+    """The part of a message that tells which one it is."""
+
+    id: Id
+
+
+class BadMessageError(TurnoutError):
+    """What came is no message; `id` is the one that it has, where it can be read."""
+
+    def __init__(self, raw: str | bytes, reason: str) -> None:
+        super().__init__(
+            code="bad_message",
+            message=reason,
+            hint='send JSON such as {"type": "window", "id": "1", "table": "final_ui", "limit": 50}; '
+            "types: window, changes, summary, sql, status, unsubscribe",
+        )
+        self.id: str | None = None
+        with contextlib.suppress(ValidationError):
+            self.id = _Identified.model_validate_json(raw).id
+
+
 Subject = Window | AskedSummary | AskedSql
 
 
@@ -92,12 +115,7 @@ def parsed(raw: str | bytes) -> Asked:
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "message"
-        raise TurnoutError(
-            code="bad_message",
-            message=f"{where}: {first['msg']}",
-            hint='send JSON such as {"type": "window", "id": "1", "table": "final_ui", "limit": 50}; '
-            "types: window, changes, summary, sql, status, unsubscribe",
-        ) from error
+        raise BadMessageError(raw, f"{where}: {first['msg']}") from error
     try:
         return Asked(asked, _subject(asked))
     except TurnoutError as error:

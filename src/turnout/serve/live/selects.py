@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from turnout.errors import TurnoutError
-from turnout.serve.ask_api import encoded
+from turnout.serve.ask_api import in_form
 from turnout.serve.formats import json_object, rows_json, to_json
 from turnout.serve.live.computed import SharedComputed
 from turnout.serve.live.hub import Position, Readers, reaches, table_gone
@@ -95,4 +95,4 @@ def sql_body(found: SqlResult) -> bytes:
         "columns": found.columns,
     }
     ids = to_json([str(number) for number in range(found.rows.num_rows)])
-    return json_object(fields, ids=ids, rows=encoded(lambda: rows_json(found.rows)))
+    return json_object(fields, ids=ids, rows=in_form("JSON", found.rows, rows_json))

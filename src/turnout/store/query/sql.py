@@ -32,6 +32,23 @@ DEFAULT_ROWS = 1_000
 
 # Table functions that need nothing but their arguments.
 _TABLE_FUNCTIONS = ("range", "generate_series", "unnest")
+# Functions that change with each call or moment, and tell nothing else.
+_CHANGING = (
+    *("now", "today", "current_date", "get_current_time", "get_current_timestamp", "transaction_timestamp"),
+    *("random", "uuid", "uuidv4", "uuidv7", "gen_random_uuid", "error"),
+)
+# Functions that tell of the database, its settings or its plans although they look like others.
+_TELLING = (
+    *("current_setting", "getvariable", "version", "get_block_size", "parse_duckdb_log_message", "user"),
+    *("session_user", "current_user", "current_role", "current_catalog"),
+    *("json_serialize_plan", "json_serialize_sql", "json_deserialize_sql"),
+)
+_FUNCTIONS = """
+SELECT function_name FROM duckdb_functions() GROUP BY ALL
+HAVING NOT list_contains($changing, function_name) AND (list_contains($telling, function_name) OR NOT bool_or(
+    schema_name = 'main' AND function_type IN ('scalar', 'aggregate', 'macro')
+    AND coalesce(stability, 'CONSISTENT') = 'CONSISTENT' AND NOT starts_with(function_name, '__')))
+"""
 _HINT = "write one SELECT over published tables; GET /api/tables lists them"
 _BATCH_ROWS = 50_000
 # To read the texts of queries, which are bounded, as is how many are read at the same time.
@@ -96,6 +113,14 @@ def _parser() -> duckdb.DuckDBPyConnection:
     return locked(_PARSER_MEMORY)
 
 
+@cache
+def _closed_functions() -> frozenset[str]:
+    """Functions of DuckDB that are not open: all that need or tell more than their arguments."""
+    with closing(_parser().cursor()) as cursor:
+        given = {"changing": [*_CHANGING, *_TABLE_FUNCTIONS], "telling": _TELLING}
+        return frozenset(name for (name,) in cursor.execute(_FUNCTIONS, given).fetchall())
+
+
 def _answer(
     database: Readable, asked: Mapping[str, Any], tables: Callable[[], Iterable[pa.RecordBatchReader]]
 ) -> tuple[dict[str, Any], pa.Table | None]:
@@ -134,6 +159,8 @@ def parse_query(room: duckdb.DuckDBPyConnection, text: str, known: list[str]) ->
     """The text as one SELECT over known tables; TurnoutError `sql_refused` for everything else."""
     if len(text) > MAX_CHARACTERS:
         raise _refused(f"the text has more than {MAX_CHARACTERS} characters", "write a shorter one")
+    if "\0" in text:
+        raise _refused("it has a NUL character, where DuckDB would end it", "leave the character out")
     try:
         text.encode()  # DuckDB fails on a lone surrogate in another way for each place
         row = room.execute("SELECT json_serialize_sql(CAST(? AS VARCHAR))", [text]).fetchone()
@@ -186,6 +213,8 @@ class _Reader:
             self._read_table(node, defined)
         elif kind == "TABLE_FUNCTION":
             self._read_function(node)
+        elif node.get("function_name", "").casefold() in _closed_functions():
+            raise _refused(f"the function {show(node['function_name'])} is not known here", _HINT)
         elif kind == "SHOW_REF":
             raise _refused("DESCRIBE, SUMMARIZE and SHOW are not run here", _HINT)
         elif kind == "COLUMN_REF":
