@@ -176,12 +176,13 @@ def test_generation_whose_batch_is_not_stored_yet_is_not_idle(
     with orchestrated(tmp_path, spark, broker.bootstrap_servers, **sections) as running:
         running.wait_ready()
         live = running.orchestrator._lifecycle.live
-        assert live is not None and live.query is not None and live.query._stream is not None
-        stream = live.query._stream
+        query = live.query if live is not None else None
+        assert query is not None and query._stream is not None
+        stream = query._stream
         produce(broker.bootstrap_servers, users, [user(1)])
         assert began.wait(patience())
         wait_until(lambda: stream.held, what="the stream to wait for more")
-        assert not live.query.idle, "the JVM may still end by this batch"
+        assert not query.idle, "the JVM may still end by this batch"
         may_store.set()
-        wait_until(lambda: live.query.idle, what="the end of the batch")
+        wait_until(lambda: query.idle, what="the end of the batch")
         assert len(running.rows("users_ui")) == 1

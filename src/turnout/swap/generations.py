@@ -168,8 +168,12 @@ class Generations:
         clients: Clients,
         say: Say,
         counters: Counters,
+        *,
+        careful: bool = False,
     ) -> None:
+        """`careful`: Spark has ended by itself before."""
         settings = configuration.settings
+        self._careful = careful
         self.configuration = configuration
         self.ledger = ledger
         self.say = say
@@ -197,7 +201,8 @@ class Generations:
         self.check_views(plan)
         layout = self.layout(plan)
         values = {topic: self._clients.topics.sample(topic, SAMPLED_RECORDS) for topic in layout.topics}
-        return take_samples(layout, values, self._schemas(plan))
+        largest = self.configuration.settings.kafka.max_record_megabytes << 20
+        return take_samples(layout, values, self._schemas(plan), largest)
 
     def estimate(self, plan: Plan) -> dict[str, int]:
         """How many records each source would catch up on."""
@@ -244,6 +249,7 @@ class Generations:
             explain=partial(_explained, settings.kafka),
             dead_letter_topic=settings.dead_letter_topic,
             schemas=self._schemas(generation.plan),
+            largest_bytes=settings.kafka.max_record_megabytes << 20,
         )
         reading = Reading(
             start=generation.start,
@@ -251,6 +257,7 @@ class Generations:
             checkpoint=self._checkpoints.below(f"g{generation.number}").location,
             max_records_per_batch=settings.spark.max_records_per_batch,
             shared=settings.spark.shared_dir is not None,
+            careful=self._careful,
         )
         generation.query = GenerationQuery(self._session, generation.tables, reading, kafka, generation)
 
