@@ -84,7 +84,7 @@ def two_roles() -> Access:
 def test_viewers_are_told_of_the_topics_of_sources_alone(
     database: Database, steering: Examining, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(steering, "topics", lambda: {"users", "accounts", "salaries", "__consumer_offsets"})
+    monkeypatch.setattr(steering, "topics", lambda: ["users", "accounts", "salaries", "__consumer_offsets"])
     client = client_of(database, steering, two_roles())
 
     def topics(token: str) -> list[str]:

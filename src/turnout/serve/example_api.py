@@ -39,9 +39,8 @@ class ExampleApi:
             names = await self._listing.run(self._services.orchestrator.topics)
             status = await self._listing.run(self._services.orchestrator.status)
             sources = {name: status.get(topic_field(name)) for name in self._services.sources}
-            if identity_of(request.scope).role is not Role.OPERATOR:
-                names = names & {topic for topic in sources.values() if topic}
-            topics = sorted(name for name in names if not name.startswith("__"))
+            shown = names if identity_of(request.scope).role is Role.OPERATOR else set(names) & set(sources.values())
+            topics = sorted(name for name in shown if not name.startswith("__"))
             return json_response({"topics": topics, "sources": sources})
         raise _too_slow(f"Kafka did not list its topics within {_LISTING_SECONDS:g} s")
 
