@@ -771,6 +771,39 @@ def test_what_is_no_request_gets_an_error(attacked: Site, garbage: bytes) -> Non
     error_in(body, "bad_request")
 
 
+_POST = b"POST /api/control HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        _POST + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+        _POST + b"Transfer-Encoding: chunked\r\nContent-Length: 2\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+        b"GET /healthz HTTP/1.1\nHost: localhost\n\n",
+        b"GET /healthz HTTP/1.1\r\nHost: localhost\nX-More: 1\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\n",
+    ],
+)
+def test_request_that_can_be_read_in_two_ways_is_refused_and_the_connection_closed(
+    attacked: Site, request_bytes: bytes
+) -> None:
+    with socket.create_connection(("127.0.0.1", attacked.port), timeout=SECONDS) as connection:
+        connection.sendall(request_bytes + b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        received = b""
+        with suppress(ConnectionResetError):
+            while piece := connection.recv(65_536):
+                received += piece
+    assert received.startswith(b"HTTP/1.1 400 ") and received.count(b"HTTP/1.1") == 1
+    error_in(received.partition(b"\r\n\r\n")[2], "bad_request")
+
+
+def test_bytes_of_a_body_may_be_line_feeds(attacked: Site) -> None:
+    """They are no part of the head, also where both come at once."""
+    body = b"{\n\n}\n\n"
+    status, _ = raw_exchange(attacked.port, _POST + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+    assert status != 400
+
+
 def raw_exchange(port: int, data: bytes) -> tuple[int, bytes]:
     """Send bytes as far as they are taken, and read the answer."""
     with socket.create_connection(("127.0.0.1", port), timeout=SECONDS) as connection:

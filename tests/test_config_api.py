@@ -96,13 +96,15 @@ def test_body_of_another_kind_or_size_is_refused(url: str) -> None:
     assert answer["error"]["code"] == "config_invalid" and "without anchors" in answer["error"]["message"]
 
 
-def test_files_are_for_operators_and_looking_is_for_all(database: Database, orchestrator: Configured) -> None:
+def test_files_are_for_operators(database: Database, orchestrator: Configured) -> None:
     tokens = Tokens([(Identity("ops", Role.OPERATOR), OPERATOR), (Identity("eye", Role.VIEWER), VIEWER)])
     app = create_app(services(database, orchestrator), Access(tokens), configuration=orchestrator.configuration)
     with serving(app) as url:
         assert HTTP.get(f"{url}/api/config").status_code == 401
         head = {"Authorization": f"Bearer {VIEWER}"}
-        assert HTTP.get(f"{url}/api/config", headers=head).status_code == 200
+        for path in ("/api/config", "/api/config/history"):
+            answer = HTTP.get(f"{url}{path}", headers=head)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (403, "forbidden")
         answer = HTTP.put(f"{url}/api/config", content="{}", headers=head)
         assert (answer.status_code, answer.json()["error"]["code"]) == (403, "forbidden")
         assert orchestrator.records == []

@@ -55,6 +55,17 @@ def test_records_of_any_time_are_taken_once_and_in_order(database: Database) -> 
     assert shown.total == len(TIMES)
 
 
+def test_outcome_names_the_fields_that_were_ignored(database: Database) -> None:
+    queue = queue_of(database)
+    sent = [queue.submit(text, "test") for text in ('{"ordersTopic": "o", "zzz": 1}', GOOD)]
+    queue.settle(sent, [Answer(Outcome.UNCHANGED, "no change", 1), Answer(Outcome.APPLIED, "", 2)])
+    told, plain = (message.answer.detail for message in sent if message.answer)
+    assert told.startswith("no change; unknown field 'ordersTopic' is ignored (did you mean usersTopic?)")
+    assert "unknown field 'zzz' is ignored (known: usersTopic, accountsTopic, " in told
+    assert plain == ""
+    assert kept(database, "detail") == [(told,), ("",)]
+
+
 def test_a_topic_made_anew_is_told_apart_by_times_that_no_clock_has(database: Database) -> None:
     queue = queue_of(database)
     queue.deliver(records(GOOD, timestamp_ms=2**63 - 1))

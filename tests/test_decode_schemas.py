@@ -126,7 +126,7 @@ def test_field_of_another_type_is_null_and_named() -> None:
     decoder, _ = by_registry({1: avro(schema)}, id="string", age="int64")
     rows = decoder.read([encoded(schema, {"id": "a", "age": "old"}, 1)])
     assert rows.columns == {"id": ["a"], "age": [None]}
-    assert rows.faults == [[("age", "expected int64, got old")]]
+    assert rows.faults == [[("age", 'expected int64, got "old"')]]
 
 
 def test_registry_that_is_away_makes_no_record_bad() -> None:
@@ -351,6 +351,6 @@ def test_check_judges_records_by_their_format(tmp_path: Path) -> None:
     settings = settings_of(tmp_path, format="avro", schema_file="a.avsc")
     schemas, source = schemas_of(settings)["a"], settings.sources["a"]
     warned = check_records("source a", source, [encoded(schema, {"userId": "a", "age": "x"})], schemas)
-    assert warned.level == "warning" and "age: expected int64, got x" in warned.text
+    assert warned.level == "warning" and 'age: expected int64, got "x"' in warned.text
     failed = check_records("source a", source, [b"\xff"], schemas)
     assert (failed.level, failed.text) == ("fault", "0 of the newest 1 records fit: not valid Avro (1x)")

@@ -162,7 +162,13 @@ def test_two_sources_of_one_topic_each_read_all_of_it() -> None:
     decoded = open_decoder([shape(COLUMNS), shape(OTHER, name="o", tombstones=True)])(raw(values, [b"x"] * 1500))
     one, other = found(decoded, 1500), found(decoded, 1500, 1)
     assert [row and row["age"] for row, _ in one[:5]] == [None, 1, None, None, None]
-    assert [faults for _, faults in one[:5]] == [[], [], [("age", "expected int64, got 1")], [(None, "null value")], []]
+    assert [faults for _, faults in one[:5]] == [
+        [],
+        [],
+        [("age", 'expected int64, got "1"')],
+        [(None, "null value")],
+        [],
+    ]
     assert [row and row["age"] for row, _ in other[:5]] == [None, "1", "1", None, None]
     assert [row and row["_deleted"] for row, _ in other[:5]] == [False, False, False, True, False]
     assert one == one[:5] * 300 and other == other[:5] * 300

@@ -77,9 +77,26 @@ def test_example_has_columns_key_and_yaml_that_can_be_added(database: Database, 
     assert parse(whole, Path("/x"), {}).sources["people"].topic == "people"
 
 
+def two_roles() -> Access:
+    return Access(Tokens([(Identity("wall", Role.VIEWER), VIEWER), (Identity("ops", Role.OPERATOR), OPERATOR)]))
+
+
+def test_viewers_are_told_of_the_topics_of_sources_alone(
+    database: Database, steering: Examining, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steering, "topics", lambda: ["users", "accounts", "salaries", "__consumer_offsets"])
+    client = client_of(database, steering, two_roles())
+
+    def topics(token: str) -> list[str]:
+        found: list[str] = client.get("/api/topics", headers={"Authorization": f"Bearer {token}"}).json()["topics"]
+        return found
+
+    assert topics(VIEWER) == ["accounts", "users"]
+    assert topics(OPERATOR) == ["accounts", "salaries", "users"]
+
+
 def test_example_is_for_operators(database: Database, steering: Examining) -> None:
-    access = Access(Tokens([(Identity("wall", Role.VIEWER), VIEWER), (Identity("ops", Role.OPERATOR), OPERATOR)]))
-    client = client_of(database, steering, access)
+    client = client_of(database, steering, two_roles())
 
     def status(token: str) -> int:
         headers = {"Authorization": f"Bearer {token}"}

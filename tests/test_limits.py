@@ -18,6 +18,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import h11
 import httpx
 import pytest
 import uvicorn
@@ -572,10 +573,11 @@ def test_uvicorn_has_the_parts_that_are_extended_and_no_other_series_is_taken() 
         set(inspect.getsource(H11Protocol).split("self.")),
         set(inspect.getsource(WebSocketsSansIOProtocol).split("self.")),
     )
-    for name in ("cycle", "transport", "loop", "scope", "client", "connections", "flow"):
+    for name in ("cycle", "transport", "loop", "scope", "client", "connections", "flow", "conn"):
         assert any(re.match(rf"{name}\b", part) for part in http), name
     for name in ("queue", "conn", "transport", "loop", "handshake_complete", "handshake_initiated", "close_sent"):
         assert any(re.match(rf"{name}\b", part) for part in websocket), name
+    assert "self._receive_buffer = ReceiveBuffer()" in inspect.getsource(h11.Connection)
     pinned = (Path(__file__).parents[1] / "pyproject.toml").read_text()
     series = re.search(r'"uvicorn>=(0\.\d+),<(0\.\d+)"', pinned)
     assert series is not None

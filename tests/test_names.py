@@ -53,7 +53,7 @@ ELSEWHERE = {
     "live/test_planned.py": "spark/views/runner",
     "live/test_chains.py": "plan/chains store/chains store/chain_files",
     # The server over real sockets.
-    "test_access.py": "serve/bodies serve/connections serve/origins",
+    "test_access.py": "serve/bodies serve/connections serve/origins serve/strict_requests",
     "test_summaries.py": "serve/live/computed serve/live/pace serve/live/selects serve/live/summary_history "
     "serve/live/summary_rounds",
     "test_summary_read.py": "store/query/summary_merge store/query/summary_sql",

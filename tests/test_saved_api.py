@@ -52,6 +52,17 @@ def test_view_is_kept_replaced_listed_and_removed(url: str) -> None:
     assert [view["name"] for view in call("GET", url).json()["saved"]] == ["rich people"]
 
 
+def test_name_may_have_a_slash_in_it(url: str) -> None:
+    for name in ("a/b", "c%2Fd", "/e//"):
+        assert call("PUT", url, name, json=VIEW).status_code == 200
+    names = [view["name"] for view in call("GET", url).json()["saved"]]
+    assert names == ["/e//", "a/b", "c/d"]
+    for name in ("a%2Fb", "c/d", "%2Fe%2F/"):
+        assert call("DELETE", url, name).status_code == 200
+    assert call("GET", url).json() == {"saved": []}
+    assert code(HTTP.put(f"{url}/api/saved/", json=VIEW)) == (400, "bad_parameter")
+
+
 def test_filter_compares_with_a_number_of_any_size(url: str) -> None:
     view = {**VIEW, "where": [{"column": "age", "op": "<", "value": 10**30}]}
     assert call("PUT", url, "all ages", json=view).json() == {"name": "all ages", **view}

@@ -32,11 +32,11 @@ def _routes() -> list[CallRoute]:
             routes = [route for route in cast(Starlette, gate._app).routes if isinstance(route, CallRoute)]
         finally:
             database.close()
-    return sorted(routes, key=lambda route: route.path != "/")
+    return sorted(routes, key=lambda route: route.call.path != "/")
 
 
 def calls() -> str:
-    rows = [[f"`{route.call.method} {route.path}`", _answer(route)] for route in _routes()]
+    rows = [[f"`{route.call.method} {route.call.path}`", _answer(route)] for route in _routes()]
     return table(["call", "answer"], [*rows, ["`WS /api/live`", "Live subscriptions; see docs/reference/live.md."]])
 
 
@@ -49,7 +49,7 @@ def errors() -> str:
         "any call below `/api`, and `/metrics`": tuple(code for code in read.codes if code not in page.codes),
         "any `POST`, `PUT` and `DELETE`": tuple(code for code in change.codes if code not in read.codes),
     }
-    own = {f"`{route.call.method} {route.path}`": route.call.errors for route in _routes() if route.call.errors}
+    own = {f"`{route.call.method} {route.call.path}`": route.call.errors for route in _routes() if route.call.errors}
     rows = [[name, ", ".join(f"`{code}`" for code in dict.fromkeys(codes))] for name, codes in (kinds | own).items()]
     return table(["call", "errors"], rows)
 
@@ -58,7 +58,7 @@ def taken() -> dict[str, Callable[[], str]]:
     """The parameters and the fields of the body of each call that has some; bodies of messages have their own page."""
     made: dict[str, Callable[[], str]] = {}
     for route in _routes():
-        call, name = route.call, f"{route.call.method} {route.path}"
+        call, name = route.call, f"{route.call.method} {route.call.path}"
         if call.parameters:
             made[f"parameters of {name}"] = functools.partial(_parameters, call)
         if isinstance(call.body, type):

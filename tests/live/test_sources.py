@@ -72,7 +72,7 @@ def test_bad_records_go_to_the_dead_letter_topic_as_they_came(
     with orchestrated(tmp_path, spark, broker.bootstrap_servers, **sections) as running:
         assert [(row["userId"], row["age"]) for row in running.rows("users_ui")] == [("k1", 1), ("k2", None)]
         bad = {(row["offset"], row["field"], row["reason"]) for row in running.rows("bad_records")}
-        assert bad == {(1, None, "not valid JSON"), (2, None, "null value"), (3, "age", "expected int64, got old")}
+        assert bad == {(1, None, "not valid JSON"), (2, None, "null value"), (3, "age", 'expected int64, got "old"')}
     letters = read_all(broker.bootstrap_servers, [dead])
     assert [(letter.key, letter.value) for letter in letters] == [(b"its key", raw), (None, None)]
     headers = headers_of(broker.bootstrap_servers, dead)

@@ -88,7 +88,17 @@ def text_of(value: object) -> str:
     if isinstance(value, str):
         return value
     plain = _plain(value)
-    return plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
+    return plain if isinstance(plain, str) else _json(plain)
+
+
+def json_of(value: object) -> str:
+    """A value as JSON, for reasons: numbers and structures of JSON as they were sent, and texts in quotes."""
+    sent = isinstance(value, Whole | Fraction | Structure)
+    return str(value) if sent else _json(_plain(value))
+
+
+def _json(plain: object) -> str:
+    return json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
 
 
 def _plain(value: object) -> object:

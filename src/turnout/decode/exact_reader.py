@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from turnout.decode import avro, json_exact, protobuf
-from turnout.decode.columns import fit_of, key_of, text_of
+from turnout.decode.columns import fit_of, json_of, key_of
 from turnout.decode.shape import FAULTS, Definition, SourceShape
 
 NULL_VALUE = "null value"
@@ -128,7 +128,7 @@ class ExactReader:
                     values.append(fitting)
                     if fitting is None:
                         text = self._shown(value) if text is None else text
-                        reason = f"expected {kind}, got {text_of(given)[:_SHOWN_IN_REASON]}"
+                        reason = f"expected {kind}, got {json_of(given)[:_SHOWN_IN_REASON]}"
                         faults.add(self._number, record, name, reason, text)
             ids.append(number)
             times.append(time)

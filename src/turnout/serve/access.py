@@ -171,12 +171,6 @@ class Access:
                 "run `turnout apply -c FILE` there as that user: it finds the server's token by data_dir of the file",
             )
 
-    def check_operator(self, scope: Scope) -> None:
-        """Refuse an admitted sender that may only look: TurnoutError `forbidden`."""
-        identity = identity_of(scope)
-        if identity.role is not Role.OPERATOR:
-            raise _only_looks(identity, "it may not look at topics that are no sources")
-
     def _identify(self, scope: Scope, headers: Headers) -> Identity | None:
         if self._tokens is None:
             return Identity(_client_name(headers), Role.OPERATOR, self._owns_server(scope, headers))
@@ -320,6 +314,13 @@ def _without_token(scope: Scope, identity: Identity | None) -> Scope:
     if identity is not None:
         cleaned[IDENTITY] = identity
     return cleaned
+
+
+def check_operator(scope: Scope, what: str) -> None:
+    """Refuse an admitted sender that may only look: TurnoutError `forbidden`, which says what it may not do."""
+    identity = identity_of(scope)
+    if identity.role is not Role.OPERATOR:
+        raise _only_looks(identity, what)
 
 
 def _only_looks(identity: Identity, what: str) -> TurnoutError:

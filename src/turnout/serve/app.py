@@ -101,7 +101,7 @@ def create_app(
         *routes_of(SavedApi(services.database, answers)),
         *routes_of(control),
         *routes_of(ConfigApi(services, control, configuration, answers, access.check_apply)),
-        *routes_of(ExampleApi(services, access.check_operator)),
+        *routes_of(ExampleApi(services)),
         CallRoute(_page(static / "index.html")),
     ]
     app = Starlette(

@@ -14,7 +14,7 @@ from starlette.types import Scope
 from turnout.config.configuration import Configuration, file_text
 from turnout.errors import TurnoutError
 from turnout.plan.control import MAX_MESSAGE_BYTES, MAX_REQUEST_ID, Action, ControlMessage, Outcome
-from turnout.serve.access import identity_of
+from turnout.serve.access import check_operator, identity_of
 from turnout.serve.bodies import YAML, YAML_KINDS, read_body
 from turnout.serve.control_api import ERRORS, ControlApi, error_of
 from turnout.serve.parameters import OF_APPLIES, flag, whole
@@ -28,6 +28,8 @@ from turnout.swap.control_queue import Answer, QueuedMessage
 
 _SMALLER = "leave out what has its default"
 
+_MAY_NOT = "it may not read the configuration"
+
 
 @dataclass(frozen=True, slots=True)
 class ConfigApi:
@@ -39,15 +41,17 @@ class ConfigApi:
     _answers: Answers
     _check: Callable[[Scope], None]
 
-    @Call("/api/config", YAML)
-    async def read_config(self, _: Request) -> Response:
-        """The file in force, secrets as ***."""
+    @Call("/api/config", YAML, errors=("forbidden",))
+    async def read_config(self, request: Request) -> Response:
+        """The file in force, secrets as ***; for operators."""
+        check_operator(request.scope, _MAY_NOT)
         text = file_text(self._configuration.settings)
         return Response(text, media_type=YAML, headers={"Cache-Control": "no-store"})
 
-    @Call("/api/config/history", ConfigHistory, errors=READING)
+    @Call("/api/config/history", ConfigHistory, errors=(*READING, "forbidden"))
     async def read_config_history(self, request: Request) -> Response:
-        """The files that were in force, newest first: who, when, and what differed."""
+        """The files that were in force, newest first: who, when, and what differed; for operators."""
+        check_operator(request.scope, _MAY_NOT)
         found = await self._answers.read(request, lambda store: config_history.entries(store))
         return json_response({"history": [entry.as_json() for entry in found]})
 

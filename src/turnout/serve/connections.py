@@ -30,6 +30,7 @@ from turnout.serve.formats import to_json
 from turnout.serve.limits import Buckets, Rate, TooOften, check_size, headers_too_large, host_name, one_less
 from turnout.serve.reader_watch import WatchedReader
 from turnout.serve.responses import SECURITY_HEADERS
+from turnout.serve.strict_requests import StrictRequests
 
 log = logging.getLogger(__name__)
 
@@ -126,6 +127,7 @@ class Connection(WatchedReader, H11Protocol):
 
     def __init__(self, open_connections: OpenConnections, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.conn = StrictRequests(self.conn._max_incomplete_event_size)
         self._open_connections = open_connections
         self.refused = self._answered = self._probing = False
         self.host = "unknown"

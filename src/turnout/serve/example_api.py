@@ -1,17 +1,17 @@
 """The HTTP calls about topics: which there are, which are sources, and what one that is none could be."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import anyio
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Scope
 
+from turnout.config import Role
 from turnout.errors import TurnoutError
 from turnout.plan.control import topic_field
 from turnout.plan.plan import parse_topic
 from turnout.serve import schemas
+from turnout.serve.access import check_operator, identity_of
 from turnout.serve.parameters import OF_EXAMPLES, records_of
 from turnout.serve.read_api import Services
 from turnout.serve.responses import json_response
@@ -26,21 +26,21 @@ _KAFKA = ("kafka_unreachable", "bad_config", "closed")
 
 @dataclass(frozen=True, slots=True)
 class ExampleApi:
-    """The calls, bound to their services; `_check_operator` refuses senders that may only look."""
+    """The calls, bound to their services."""
 
     _services: Services
-    _check_operator: Callable[[Scope], None]
     _listing: Threads = field(default_factory=lambda: Threads(_LISTING, "topics"))
     _looking: Threads = field(default_factory=lambda: Threads(_LOOKING, "examples"))
 
     @Call("/api/topics", schemas.Topics, errors=(*READING, *_KAFKA))
-    async def list_topics(self, _: Request) -> Response:
-        """The names of topics to choose from, without Kafka's own (`__...`), and the topic of each source."""
+    async def list_topics(self, request: Request) -> Response:
+        """The topics to choose from, without Kafka's own (`__...`), and those of sources, which are all for viewers."""
         with anyio.move_on_after(_LISTING_SECONDS):
             names = await self._listing.run(self._services.orchestrator.topics)
             status = await self._listing.run(self._services.orchestrator.status)
             sources = {name: status.get(topic_field(name)) for name in self._services.sources}
-            topics = sorted(name for name in names if not name.startswith("__"))
+            shown = names if identity_of(request.scope).role is Role.OPERATOR else set(names) & set(sources.values())
+            topics = sorted(name for name in shown if not name.startswith("__"))
             return json_response({"topics": topics, "sources": sources})
         raise _too_slow(f"Kafka did not list its topics within {_LISTING_SECONDS:g} s")
 
@@ -56,7 +56,7 @@ class ExampleApi:
     )
     async def read_example(self, request: Request) -> Response:
         """Columns, a likely key and YAML for a topic, by its newest records; for operators."""
-        self._check_operator(request.scope)
+        check_operator(request.scope, "it may not look at topics that are no sources")
         topic, records = _topic(request.path_params["topic"]), records_of(request.query_params)
         with anyio.move_on_after(_LOOKING_SECONDS):
             found = await self._looking.run(lambda: self._services.orchestrator.example(topic, records))

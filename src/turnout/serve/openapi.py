@@ -31,8 +31,8 @@ def document(
     token = {"type": "http", "scheme": "bearer", "description": "a viewer's token to read, an operator's to change"}
     paths: dict[str, dict[str, Any]] = defaultdict(dict)
     for route in routes:
-        closed = public is not None and route.path not in public
-        paths[route.path][route.call.method.lower()] = _operation(route, closed)
+        closed = public is not None and route.call.path not in public
+        paths[route.call.path][route.call.method.lower()] = _operation(route, closed)
     return {
         "openapi": "3.1.0",
         "info": {

@@ -5,6 +5,7 @@ functions.
 """
 
 import inspect
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Literal, TypeVar
@@ -93,7 +94,8 @@ class CallRoute(Route):
                 check_parameters(request.query_params, self.call.parameters)
             return await endpoint(request)
 
-        super().__init__(self.call.path, checked, methods=[self.call.method])
+        # A name at the end of a path may have a slash in it.
+        super().__init__(re.sub(r"\{(\w+)\}$", r"{\1:path}", self.call.path), checked, methods=[self.call.method])
 
 
 def routes_of(api: object) -> list[CallRoute]:

@@ -75,7 +75,7 @@ def _named(name: str, view: str) -> bytes:
 
 def _name(request: Request) -> str:
     name: str = request.path_params["name"]
-    if name.strip() == name and name.isprintable() and len(name) <= MAX_NAME:
+    if name.strip() == name and name.isprintable() and 0 < len(name) <= MAX_NAME:
         return name
     raise TurnoutError(
         "bad_parameter",

@@ -17,7 +17,7 @@ from turnout.config.topic_rules import TopicRules
 from turnout.errors import TurnoutError, first_line
 from turnout.kafka.acknowledgements import Acknowledgements
 from turnout.kafka.control_topic import ControlReader, ControlRecord
-from turnout.plan.control import MAX_MESSAGE_BYTES, ControlRejected, Outcome
+from turnout.plan.control import MAX_MESSAGE_BYTES, ControlMessage, ControlRejected, Outcome
 from turnout.plan.control_parsing import kept_text, parse_message
 from turnout.plan.swap_rules import ParsedMessage
 from turnout.store.database import store_failed
@@ -182,7 +182,8 @@ class ControlQueue:
 
         `then` is done before anybody is told: a sender that asks again finds what its message did.
         """
-        settled = [(message, answer.hidden(self._ledger)) for message, answer in zip(messages, answers, strict=True)]
+        pairs = zip(messages, answers, strict=True)
+        settled = [(message, _told(message, answer).hidden(self._ledger)) for message, answer in pairs]
         with self._ledger.database.write() as cursor:
             if together is not None:
                 together(cursor)
@@ -265,6 +266,12 @@ class ControlQueue:
         except (duckdb.Error, TurnoutError) as error:
             # The outcomes stand and are stored: a failure to send them must not look like a failed swap.
             self._say("WARNING", f"outcomes are acknowledged later: {error}")
+
+
+def _told(message: QueuedMessage, answer: Answer) -> Answer:
+    """The answer, with what of the message was ignored."""
+    ignored = message.parsed.warnings if isinstance(message.parsed, ControlMessage) else ()
+    return replace(answer, detail="; ".join([answer.detail, *ignored])) if ignored else answer
 
 
 def _is_about_the_message(error: Exception) -> bool:
