@@ -55,7 +55,10 @@ def answer(socket: WebSocketRoute) -> None:
                 {
                     "type": "rows",
                     **{name: asked[name] for name in ("id", "table")},
-                    **{"generation": 1, "version": 1, "total": total, "offset": rows.start},
+                    "generation": 1,
+                    "version": 1,
+                    "total": total,
+                    "offset": rows.start,
                     "columns": [{"name": name, "type": "string"} for name in ("userId", "name")],
                     "ids": [str(row) for row in rows],
                     "rows": [[f"u{row}", f"Name {row % ALIKE}"] for row in rows],
@@ -67,7 +70,7 @@ def answer(socket: WebSocketRoute) -> None:
 
 
 def shown(visit: Visit) -> list[int]:
-    """The rows that are wholly on the screen, by their keys, from the top down; none while one of them is waited for."""
+    """The rows that are wholly on the screen, by their keys, from the top down; none while one is waited for."""
     found = visit.page.evaluate(
         """() => {
           const grid = document.querySelector("#grid").getBoundingClientRect();

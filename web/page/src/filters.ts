@@ -108,6 +108,8 @@ export interface Chips {
   sorted: boolean;
   hidden: readonly string[];
   typeOf(column: string): string;
+  // Whether it was refused, so that the rows are not filtered by it.
+  isWrong(part: string | Filter): boolean;
   onWhere(): void;
   onFilter(filter: Filter): void;
   onSort(): void;
@@ -117,9 +119,9 @@ export interface Chips {
 
 export function showChips(chips: Chips): void {
   const made: HTMLElement[] = [];
-  if (chips.where) made.push(chip(chips.where, "condition", chips.onWhere));
+  if (chips.where) made.push(chip(chips.where, "condition", chips.onWhere, chips.isWrong(chips.where)));
   for (const filter of chips.filters) {
-    made.push(chip(describe(filter, chips.typeOf(filter.column)), "filter", () => chips.onFilter(filter)));
+    made.push(chip(describe(filter, chips.typeOf(filter.column)), "filter", () => chips.onFilter(filter), chips.isWrong(filter)));
   }
   if (chips.sorted && chips.sort.length) {
     const order = chips.sort.map(({ column, descending }) => `${column} ${descending ? "▼" : "▲"}`).join(", ");
@@ -132,8 +134,9 @@ export function showChips(chips: Chips): void {
   box.hidden = made.length === 0;
 }
 
-function chip(text: string, what: string, onRemove: () => void): HTMLElement {
+function chip(text: string, what: string, onRemove: () => void, wrong = false): HTMLElement {
   const remove = button("", "✕", onRemove);
   remove.setAttribute("aria-label", `Remove the ${what} ${text}`);
-  return element("span", `chip ${what.split(" ")[0] ?? ""}`, element("span", "", text), remove);
+  const told = element("span", "", wrong ? `not applied: ${text}` : text);
+  return element("span", `chip ${wrong ? "wrong" : (what.split(" ")[0] ?? "")}`, told, remove);
 }

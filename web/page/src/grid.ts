@@ -136,6 +136,9 @@ export class Grid {
         this.events.onScroll();
       },
       onGridSizeChanged: () => this.events.onScroll(),
+      // One stop for Tab: arrows move inside.
+      tabToNextCell: () => false,
+      tabToNextHeader: () => false,
       onCellDoubleClicked: ({ rowIndex }) => rowIndex !== null && this.events.onOpen(this.base + rowIndex),
       onCellKeyDown: (event) => "column" in event && this.onKey(event),
     };
@@ -148,6 +151,7 @@ export class Grid {
     const columns = !before || before.table !== rows.table || !sameColumns(before.columns, rows.columns);
     this.shown = rows;
     this.host.dataset.table = rows.table;
+    this.host.querySelector("[role=grid], [role=treegrid]")?.setAttribute("aria-label", `Rows of ${rows.table}`);
     if (columns) this.setColumns(rows, hidden);
     if (this.total !== rows.total) {
       const shorter = rows.total < this.total && rows.total > 0;

@@ -219,7 +219,7 @@ function lineOptions(shape: () => Lines, lines: number): Part {
     series: [
       {},
       ...Array.from({ length: lines }, (_, i) => ({
-        stroke: () => lineColour(i),
+        stroke: () => lineColour(shape().colours[i] ?? i),
         width: 2,
         points: { show: false },
         paths: uPlot.paths.stepped!({ align: 1 }),

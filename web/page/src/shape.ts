@@ -5,6 +5,8 @@ import { widthOf } from "./bins";
 import { isTime, MOST_BARS, MOST_BINS, MOST_LINES, valueName, type Chart } from "./chart";
 import { compact, number, valueText, type Value } from "./format";
 
+const LEAST_LINE_MS = 10_000;
+
 type Numbers = (number | null)[];
 
 export interface Bars {
@@ -27,6 +29,8 @@ export interface Lines {
   times: number[];
   from: number;
   lines: { name: string; values: Numbers }[];
+  // Of each line, the number of its colour.
+  colours: readonly number[];
   swaps: readonly { time: number; generation: number }[];
 }
 
@@ -81,7 +85,9 @@ const binNumber = (start: number, width: number): number => Math.round(start / w
 function linesOf(chart: Chart, { groups, columns, by, past }: Answer, now: number): Lines {
   const points = past?.points ?? [];
   const end = Math.max(now, points.at(-1)?.time ?? 0);
-  const from = end - chart.minutes * 60_000;
+  // Before the first moment there is nothing to see.
+  const begun = Math.min(points[0]?.time ?? end, end - LEAST_LINE_MS);
+  const from = Math.max(end - chart.minutes * 60_000, begun);
   const key = (group: readonly unknown[]): string => JSON.stringify(group.slice(0, by.length));
   const moments = points.map((point) => new Map(point.groups.map((group) => [key(group), numeric(group[by.length])])));
   const before = points.toReversed().flatMap((point) => point.groups);
@@ -94,7 +100,12 @@ function linesOf(chart: Chart, { groups, columns, by, past }: Answer, now: numbe
     return { name, values: [...values, values.at(-1) ?? null] };
   });
   const times = [...points.map((point) => Math.max(point.time, from)), end];
-  return { kind: "line", times, from, lines, swaps: (past?.swaps ?? []).filter(({ time }) => time >= from) };
+  // The numbers of a generation begin at its mark, not beside it.
+  const swaps = (past?.swaps ?? []).map(({ time, generation }) => {
+    return { time: points.find((point) => point.generation === generation)?.time ?? time, generation };
+  });
+  const colours = lines.map((_, i) => i);
+  return { kind: "line", times, from, lines, colours, swaps: swaps.filter(({ time }) => time >= from) };
 }
 
 export function numbersOf(chart: Chart, shape: Shape, answer: Answer): Numbered {
