@@ -15,7 +15,7 @@ from serving import STATUS
 SWAPS = """
     INSERT INTO turnout.swaps (_id, ts, generation, "from", "to", outcome, detail) VALUES
     (1, '2026-01-01 00:00:00+00', 1, NULL, 'users=users join=left', 'applied', NULL),
-    (2, '2026-01-01 00:01:00+00', 1, 'users=users join=left', 'users=users join=left', 'applied', 'max_viewers: 500 -> 9'),
+    (2, '2026-01-01 00:01:00+00', 1, 'users=users', 'users=users', 'applied', 'max_viewers: 500 -> 9'),
     (3, '2026-01-01 00:02:00+00', 2, 'users=users join=left', 'users=users2 join=left', 'applied', NULL),
     (4, '2026-01-01 00:03:00+00', 3, 'users=users2 join=left', 'users=users join=left', 'rolled_back', NULL)
 """

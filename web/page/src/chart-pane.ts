@@ -6,6 +6,7 @@ import { changeKind, groupable, RECORD_TIME, summaryOf, titleOf, type Chart, typ
 import { firstChart, firstWidth, type Question } from "./chart-first";
 import { ChartForm } from "./chart-form";
 import { showLegend, showNumbers } from "./chart-numbers";
+import { zoneName } from "./clock";
 import { byId, setText } from "./dom";
 import { LINE_COLOURS } from "./ink";
 import { Palette } from "./palette";
@@ -260,7 +261,8 @@ export class ChartPane {
     const numbers = numbersOf(chart, shape, answer);
     showNumbers(titleOf(chart), numbers);
     const none = answer.groups.length === 0;
-    setText(byId("chart-note"), none ? "No rows to show." : numbers.note);
+    const zone = shape.kind === "line" || (shape.kind === "histogram" && shape.time && !shape.date) ? `times in ${zoneName()}` : "";
+    setText(byId("chart-note"), none ? "No rows to show." : [numbers.note, zone].filter(Boolean).join("; "));
   }
 
   // The value that is pointed at; of lines the newest otherwise.

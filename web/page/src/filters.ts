@@ -1,6 +1,7 @@
 // The filter of one column, the choice of columns, and the chips that show what is filtered and sorted.
 
 import { button, byId, element } from "./dom";
+import { toField, zoneName } from "./clock";
 import { closePopover, openPopover } from "./popover";
 import type { Column } from "./rows";
 import { choicesFor, describe, momentText, termsOf, type Choice, type Filter, type SortKey } from "./where";
@@ -61,8 +62,8 @@ function inputsFor(choice: Choice, { type }: Column, values: string[]): HTMLElem
     if (/^(int|float|double|decimal)/.test(type)) input.inputMode = "decimal";
     input.spellcheck = false;
     input.autocomplete = "off";
-    input.value = type === "timestamp" ? (values[i] ?? "").replace(/Z$/, "") : (values[i] ?? "");
-    const text = type === "timestamp" ? `${label} (UTC)` : label;
+    input.value = type === "timestamp" ? toField(values[i] ?? "") : (values[i] ?? "");
+    const text = type === "timestamp" ? `${label} (${zoneName()})` : label;
     return element("label", "field", element("span", "", text), input);
   });
 }

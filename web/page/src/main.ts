@@ -2,6 +2,7 @@
 
 import { connect, type ConnectionState, type Status, type TableInfo } from "@turnout/client";
 import { emptyView, fromHash, toHash, type Place, type SqlText, type View } from "./address";
+import { zoneName } from "./clock";
 import { ConnectionSign } from "./connection";
 import { byId, say } from "./dom";
 import { downloadCsv } from "./download";
@@ -81,6 +82,7 @@ startKeys({
   },
 });
 startLayout();
+for (const place of document.querySelectorAll(".zone")) place.textContent = zoneName();
 
 client.onConnection(onConnection);
 client.onStatus(onStatus);

@@ -1,11 +1,11 @@
 // The history of swaps, newest first.
 
+import { dayText, timeText, utcText } from "./clock";
 import { byId, element } from "./dom";
 import { seconds } from "./format";
 import type { Rows } from "./rows";
 
 export const HISTORY_SHOWN = 30;
-const CLOCK = { hourCycle: "h23" } as const;
 
 export interface Entry {
   ts: string;
@@ -68,8 +68,9 @@ function line(entry: Entry, isPublished: boolean, isUndone: boolean): HTMLElemen
 function moment(ts: string): HTMLElement {
   const at = new Date(ts);
   const today = at.toDateString() === new Date().toDateString();
-  const made = element("time", "", today ? at.toLocaleTimeString([], CLOCK) : at.toLocaleString([], { ...CLOCK, dateStyle: "short", timeStyle: "short" }));
+  const made = element("time", "", today ? timeText(at) : `${dayText(at)} ${timeText(at).slice(0, 5)}`);
   made.dateTime = ts;
+  made.title = utcText(ts);
   return made;
 }
 
