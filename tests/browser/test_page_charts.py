@@ -179,6 +179,11 @@ def test_chart_is_used_by_keyboard_and_read_without_being_seen(visit: Visit, sit
     page, press = visit.page, visit.page.keyboard.press
     press("h")
     title(page, "number of rows by accountType")
+    divider = page.get_by_role("separator", name="Width of the chart")
+    width = page.locator("#chart").evaluate("(chart) => chart.clientWidth")
+    divider.press("ArrowLeft")
+    expect(divider).to_have_attribute("aria-valuenow", "50")
+    assert page.locator("#chart").evaluate("(chart) => chart.clientWidth") > width
     page.get_by_role("radio", name="Bars").focus()
     press("ArrowRight")
     expect(page.get_by_role("radio", name="Histogram")).to_be_focused()

@@ -4,6 +4,7 @@ import { connect, type ConnectionState, type Status, type TableInfo } from "@tur
 import { emptyView, fromHash, toHash, type Place, type SqlText, type View } from "./address";
 import { zoneName } from "./clock";
 import { ConnectionSign } from "./connection";
+import { startDivider } from "./divider";
 import { byId, say } from "./dom";
 import { downloadCsv } from "./download";
 import { ExampleDialog } from "./example";
@@ -32,6 +33,7 @@ const TABLES_MS = 2000;
 
 startTheme();
 startPopover();
+startDivider();
 
 let token = storedToken();
 let generation: number | null = null;
@@ -175,6 +177,7 @@ function onAway(away: boolean): void {
 function onStatus(status: Status): void {
   header.show(status);
   swap.show(status);
+  pane.setTrouble(status.ready === false ? (status.reason ?? "") : "");
   example.show(status);
   sign.showTab(nameNow(), status);
   // Counts of another generation are other counts.

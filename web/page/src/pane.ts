@@ -56,6 +56,7 @@ export class Pane {
   private busy = 0;
   private asPanel = true;
   private away = false;
+  private trouble = "";
   // The last question was refused: the rows are those of `current`.
   private isWrong = false;
 
@@ -108,6 +109,12 @@ export class Pane {
   // The server is away, or back.
   setAway(away: boolean): void {
     this.away = away;
+    this.showEmpty();
+  }
+
+  // Why the server is not ready, for a table that is empty because of it.
+  setTrouble(trouble: string): void {
+    this.trouble = trouble;
     this.showEmpty();
   }
 
@@ -347,7 +354,8 @@ export class Pane {
     const empty = byId("empty");
     empty.hidden = rows ? rows.total > 0 || (rows.table === PANEL_TABLE && this.asPanel) : !this.away;
     const filtered = this.view.where || this.view.filters.length;
-    const here = filtered ? "No row matches the filters." : emptyText(this.view.table);
+    const why = this.trouble ? `No rows yet: ${this.trouble}.` : emptyText(this.view.table);
+    const here = filtered ? "No row matches the filters." : why;
     setText(empty.firstElementChild!, rows ? here : `The rows of ${this.view.table} show here when the server answers again.`);
   }
 
