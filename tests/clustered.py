@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import shlex
 import shutil
 import signal
 import subprocess
@@ -27,6 +28,7 @@ from turnout.local.broker import EmbeddedBroker, free_port
 from turnout.testing import wait_until
 
 SPARK_HOME = Path(pyspark.__file__).parent
+_BRIDGE = "turnout"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,7 @@ class Hosts:
         """The command, run on the host of that name."""
         if self.why_not:
             return list(command)
-        mounts = [f"mount -t tmpfs -o size=1m none '{folder}'" for folder in self.hidden]
+        mounts = [f"mount -t tmpfs -o size=1m none {shlex.quote(str(folder))}" for folder in self.hidden]
         inside = " && ".join([*mounts, 'exec "$@"'])
         return ["ip", "netns", "exec", self.namespaces[name], "sh", "-c", inside, "host", *command]
 
@@ -52,13 +54,13 @@ class Hosts:
 @contextlib.contextmanager
 def hosts(names: Sequence[str], hidden: Sequence[Path] = ()) -> Iterator[Hosts]:
     """Hosts of these names for a block."""
-    number = os.getpid() % 250
-    bridge, net = f"turnout{number}", f"10.213.{number}"
-    addresses = {name: f"{net}.{place + 2}" for place, name in enumerate(names)}
-    namespaces = {name: f"{bridge}-{name}" for name in names}
+    why_not, namespaces, bridge = "", {}, ""
     try:
-        why_not = ""
         try:
+            number = _free_bridge()
+            bridge, net = f"{_BRIDGE}{number}", f"10.213.{number}"
+            addresses = {name: f"{net}.{place + 2}" for place, name in enumerate(names)}
+            namespaces = {name: f"{bridge}-{name}" for name in names}
             _connect(bridge, f"{net}.1", addresses, namespaces)
         except (OSError, subprocess.CalledProcessError) as error:
             why_not = str(getattr(error, "stderr", "") or error).strip()
@@ -69,7 +71,8 @@ def hosts(names: Sequence[str], hidden: Sequence[Path] = ()) -> Iterator[Hosts]:
     finally:
         for namespace in namespaces.values():
             _ip("netns", "delete", namespace, check=False)
-        _ip("link", "delete", bridge, check=False)
+        if bridge:
+            _ip("link", "delete", bridge, check=False)
 
 
 def loopback(names: Sequence[str], why: str) -> Hosts:
@@ -77,8 +80,22 @@ def loopback(names: Sequence[str], why: str) -> Hosts:
     return Hosts("127.0.0.1", {name: f"127.0.0.{place + 2}" for place, name in enumerate(names)}, why_not=why)
 
 
+def _free_bridge() -> int:
+    """Make a bridge that nobody has: neither another run nor one that was killed. Its number, which its network has."""
+    taken = None
+    for number in range(1, 255):
+        try:
+            _ip("link", "add", f"{_BRIDGE}{number}", "type", "bridge")
+        except subprocess.CalledProcessError as error:
+            if "exists" not in error.stderr:
+                raise
+            taken = error
+        else:
+            return number
+    raise taken or AssertionError
+
+
 def _connect(bridge: str, here: str, addresses: Mapping[str, str], namespaces: Mapping[str, str]) -> None:
-    _ip("link", "add", bridge, "type", "bridge")
     _ip("address", "add", f"{here}/24", "dev", bridge)
     _ip("link", "set", bridge, "up")
     for place, (name, namespace) in enumerate(namespaces.items()):

@@ -20,7 +20,7 @@ from turnout.testing import EmbeddedBroker, patience
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytest_plugins = ["layers", "processor_time", "progress", "spark_workers"]
+pytest_plugins = ["layers", "namespaces", "processor_time", "progress", "spark_workers", "stillness"]
 
 measure()
 # Far beyond the limit of one wait, so that a wait that hangs ends first, and says what it waited for.

@@ -157,6 +157,12 @@ class FedGeneration:
         """How far the store says it has read."""
         return Offsets.kept(self.tables.progress().offsets, self.start)
 
+    def identities(self, table: str) -> int:
+        """How many rows of a table can be told apart."""
+        with self.database.read() as cursor:
+            [(count,)] = cursor.execute(f"SELECT count(DISTINCT _row) FROM {table}").fetchall()
+            return int(count)
+
     def rows(self, table: str) -> list[dict[str, Any]]:
         """The rows of a table; times of any year as numbers, which Python cannot all hold."""
         return numbered(read_window(self.database, Window(table)).rows)

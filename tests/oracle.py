@@ -197,6 +197,34 @@ def shown(source: Source, rows: list[Kept]) -> list[Kept]:
     return rows
 
 
+def pairs(join: Join, duplicates: Duplicates) -> bool:
+    """Whether a left row is shown once for each right row of its key."""
+    return join is Join.INNER or (duplicates is Duplicates.ALL and join not in (Join.SEMI, Join.ANTI))
+
+
+def left_out(join: Join, duplicates: Duplicates, most: int | None, *sides: tuple[Source, list[Kept]]) -> set[Any]:
+    """The keys that are left out of a view of these sides: after one of its joins they would have too many rows.
+
+    Only where rows of several sides are paired: a side with `rows: latest` has one row of a key.
+    """
+    if most is None or not pairs(join, duplicates) or sum(not source.latest for source, _ in sides) < 2:
+        return set()
+    counts = [Counter(kept.row[source.key] for kept in rows) for source, rows in sides]
+    found = set()
+    for key in set().union(*counts) - {None}:
+        rows = counts[0][key]
+        for others in counts[1:]:
+            if rows and others[key]:
+                rows *= others[key]
+            elif join in (Join.LEFT, Join.NATURAL) or (join is Join.FULL and rows):
+                pass
+            else:
+                rows = others[key] if join in (Join.RIGHT, Join.FULL) else 0
+            if rows > most:
+                found.add(key)
+    return found
+
+
 def join_rows(
     left: Source, left_rows: list[Kept], right: Source, right_rows: list[Kept], join: Join, duplicates: Duplicates
 ) -> list[Row]:
@@ -225,7 +253,7 @@ def join_rows(
     return rows
 
 
-def quality(left: Source, left_rows: list[Kept], right: Source, right_rows: list[Kept]) -> Row:
+def quality(left: Source, left_rows: list[Kept], right: Source, right_rows: list[Kept], left_out_keys: int = 0) -> Row:
     """The row of `join_quality`, without the view's name."""
     left_keys = Counter(kept.row[left.key] for kept in left_rows)
     right_keys = Counter(kept.row[right.key] for kept in right_rows)
@@ -240,6 +268,7 @@ def quality(left: Source, left_rows: list[Kept], right: Source, right_rows: list
         "unmatchedRight": len(right_rows) - matched_right,
         "duplicateRightKeys": sum(n > 1 for n in right_keys.values()),
         "nullKeys": nulls,
+        "leftOutKeys": left_out_keys,
     }
 
 
@@ -263,15 +292,54 @@ def names_of(link: Link, columns: Iterable[str], taken: Iterable[str]) -> dict[s
     }
 
 
+def chain_left_out(
+    sources: Mapping[str, list[Kept]],
+    latest: Mapping[str, str],
+    left: str,
+    columns: Mapping[str, Sequence[str]],
+    links: Sequence[Link],
+    most: int | None,
+) -> dict[str, set[Any]]:
+    """The values that match nothing in a step, by its right source: too many rows of both sides would be paired.
+
+    Counted over the rows of the sources that the left column comes from; `latest` is the key of each source with one
+    row of a key.
+    """
+    there = {column: [(left, column)] for column in columns[left]}
+    taken = list(columns[left])
+    found = {}
+    for link in links:
+        names = names_of(link, columns[link.right], taken)
+        taken += names.values()
+        lefts, own = there.get(link.left_on, []), (link.right, link.right_on)
+        once = set(latest.items())
+        alone = own in once or (len(lefts) == 1 and lefts[0] in once)
+        counted = pairs(link.join, link.duplicates) and most is not None and not alone
+        some = Counter(kept.row[column] for source, column in lefts for kept in sources[source])
+        others = Counter(kept.row[link.right_on] for kept in sources[link.right])
+        values = some.keys() & others.keys() - {None} if counted else set()
+        found[link.right] = {value for value in values if some[value] * others[value] > (most or 0)}
+        if link.join not in (Join.SEMI, Join.ANTI):
+            there |= {name: [(link.right, column)] for column, name in names.items()}
+            if link.join in (Join.RIGHT, Join.FULL) and link.left_on == link.right_on:
+                there[link.left_on] = [*lefts, own]
+    return found
+
+
 def chain_rows(
-    sources: Mapping[str, list[Kept]], left: str, columns: Mapping[str, Sequence[str]], links: Sequence[Link]
+    sources: Mapping[str, list[Kept]],
+    left: str,
+    columns: Mapping[str, Sequence[str]],
+    links: Sequence[Link],
+    left_out: Mapping[str, set[Any]],
 ) -> list[Row]:
-    """The rows of a chain: all rows of a step are the left side of the next."""
+    """The rows of a chain: all rows of a step are the left side of the next. Right rows left out are not there."""
     rows = [dict(kept.row) for kept in sources[left]]
     there = list(columns[left])
     for link in links:
         names = names_of(link, columns[link.right], there)
-        rights = by_key((kept for kept in sources[link.right] if kept.row[link.right_on] is not None), link.right_on)
+        out = {None, *left_out[link.right]}
+        rights = by_key((kept for kept in sources[link.right] if kept.row[link.right_on] not in out), link.right_on)
         if link.join is not Join.INNER and link.duplicates is Duplicates.LATEST:
             rights = {value: [newest(some)] for value, some in rights.items()}
         nothing = dict.fromkeys(names.values())
@@ -295,7 +363,11 @@ def chain_rows(
 
 
 def chain_quality(
-    sources: Mapping[str, list[Kept]], left: str, columns: Mapping[str, Sequence[str]], links: Sequence[Link]
+    sources: Mapping[str, list[Kept]],
+    left: str,
+    columns: Mapping[str, Sequence[str]],
+    links: Sequence[Link],
+    left_out: Mapping[str, set[Any]],
 ) -> dict[str, Row]:
     """The rows of `join_quality` by right source: its rows beside those of the source that has the left column."""
     owners = {column: (left, column) for column in columns[left]}
@@ -305,7 +377,7 @@ def chain_quality(
         one, other = (Source(name, name, name, {}, latest=False) for name in ("l", "r"))
         lefts = [Kept(kept.record, {"l": kept.row[column]}) for kept in sources[source]]
         rights = [Kept(kept.record, {"r": kept.row[link.right_on]}) for kept in sources[link.right]]
-        found[link.right] = quality(one, lefts, other, rights)
+        found[link.right] = quality(one, lefts, other, rights, len(left_out[link.right]))
         names = names_of(link, columns[link.right], owners)
         owners |= {name: (link.right, column) for column, name in names.items()}
     return found

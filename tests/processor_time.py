@@ -45,9 +45,10 @@ class Tree:
 
     def seconds(self) -> float:
         began = time.process_time()
-        ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-        own = began - self._looked + ended.ru_utime + ended.ru_stime
-        total = own + self._of_descendants()
+        ended, descendants = _of_ended(), self._of_descendants()
+        while (now := _of_ended()) != ended:  # another thread has noticed the end of one: it may be in neither
+            ended, descendants = now, self._of_descendants()
+        total = began - self._looked + ended + descendants
         self._looked += time.process_time() - began
         return total
 
@@ -79,6 +80,12 @@ class Tree:
                 self._known[pid] = running[pid]
                 waiting += children[pid]
         return self._lost + sum(process.seconds for process in self._known.values())
+
+
+def _of_ended() -> float:
+    """The processor seconds of children that have ended, with their own."""
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return ended.ru_utime + ended.ru_stime
 
 
 def _process(folder: Path) -> _Process | None:

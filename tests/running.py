@@ -16,6 +16,7 @@ import psutil
 import yaml
 
 from ending import LeftBehind, ending_with_us
+from turnout.config.local_token import TOKEN_FILE
 from turnout.local.broker import free_port
 from turnout.testing import patience, wait_until
 
@@ -132,6 +133,11 @@ class RunningTurnout:
     def status(self) -> dict[str, Any]:
         status: dict[str, Any] = self.get("/api/status")
         return status
+
+    def put_config(self, text: str) -> httpx.Response:
+        """Send a configuration as the server's user does."""
+        token = (self.data_dir / TOKEN_FILE).read_text()
+        return self.http.put("/api/config", content=text, headers={"Authorization": f"Bearer {token}"})
 
     def log(self) -> str:
         return self.log_file.read_text()[-5000:] if self.log_file.exists() else ""

@@ -17,9 +17,10 @@ import httpx
 from orchestrated import Orchestrated
 from running import RunningTurnout
 from serving import serving
-from turnout.config import Settings, load
+from turnout.config import Settings, load, local_token
 from turnout.config.secrets import hidden_texts
 from turnout.logs import TextLines
+from turnout.serve.access import Access
 from turnout.serve.app import Services, create_app
 from turnout.testing import patience
 
@@ -37,7 +38,9 @@ def served_on(settings: Settings, session: SparkSession, port: int = 0) -> Itera
         configuration = running.orchestrator.configuration
         services = Services(running.database, running.orchestrator)
         services.adopt(configuration.settings)
-        url = ends.enter_context(serving(create_app(services, configuration=configuration), port))
+        access = Access.of(settings)
+        access.know_owner(local_token.make(settings.data_dir))
+        url = ends.enter_context(serving(create_app(services, access, configuration=configuration), port))
         running.orchestrator.start()
         yield running, url
 

@@ -19,6 +19,7 @@ from turnout.config.configuration import Configuration
 from turnout.config.server import ServerSettings
 from turnout.example.new_source import described
 from turnout.plan.control import ControlMessage, ControlRejected, Outcome
+from turnout.serve.access import Access
 from turnout.serve.app import Server, Services, create_app
 from turnout.serve.connections import OpenConnections
 from turnout.store.config_history import as_json
@@ -47,6 +48,16 @@ STATUS = {
     "lag": 0,
     "requestId": None,
 }
+
+
+OWNER = "token-of-the-server-s-user"
+
+
+def owned() -> Access:
+    """A server without tokens, whose user has the token OWNER."""
+    access = Access()
+    access.know_owner(OWNER)
+    return access
 
 
 class Steering:

@@ -1,4 +1,4 @@
-"""The archive of Spark's classes: found by what it fits, used where it is there, and no part of one is ever left."""
+"""Archives of classes: found by what they fit, used where they are there, and no part of one is ever left."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 
 from turnout.errors import TurnoutError
+from turnout.java import class_archive
+from turnout.java.class_archive import ClassArchive
 from turnout.java.jars import CACHE_VARIABLE
-from turnout.spark import class_archive
+from turnout.spark import rehearsal
 from turnout.spark.home import HOME_VARIABLE
+from turnout.spark.session import spark_archive
 
 JARS = [Path("/jars/a.jar"), Path("/jars/b.jar")]
 
@@ -20,52 +23,65 @@ JARS = [Path("/jars/a.jar"), Path("/jars/b.jar")]
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "spark"))
-    cache = tmp_path / "cache"
+    cache = tmp_path / "cache with blank"
     cache.mkdir()
     monkeypatch.setenv(CACHE_VARIABLE, str(cache))
     return cache
 
 
 def test_archive_fits_only_the_jars_that_it_was_made_with() -> None:
-    file = class_archive.archive_file(JARS)
-    assert class_archive.archive_file(JARS) == file
-    assert class_archive.archive_file(JARS[:1]) != file
+    file = spark_archive(JARS).file
+    assert spark_archive(JARS).file == file
+    assert spark_archive(JARS[:1]).file != file
 
 
-def test_archive_is_used_where_it_is_there(tmp_path: Path) -> None:
-    file = tmp_path / "with blank.jsa"
-    assert class_archive.use(file) == ""
-    file.touch()
-    assert class_archive.use(file) == f'"-XX:SharedArchiveFile={file}"'
+@pytest.mark.parametrize(
+    ("version", "used", "written"),
+    [(17, "SharedArchiveFile", "ArchiveClassesAtExit"), (25, "AOTCache", "AOTCacheOutput")],
+)
+def test_archive_is_used_where_it_is_there(
+    monkeypatch: pytest.MonkeyPatch, version: int, used: str, written: str
+) -> None:
+    monkeypatch.setattr(class_archive, "java_version", lambda _: version)
+    archive = ClassArchive("a program", "classes", JARS)
+    assert archive.options() == []
+    with archive.making() as option:
+        name, _, part = option.partition("=")
+        assert name == f"-XX:{written}"
+        Path(part).write_bytes(b"archive")
+        assert archive.options() == []
+    assert archive.options() == [f"-XX:{used}={archive.file}"]
 
 
 def test_archive_of_a_spark_that_was_installed_again_is_another(tmp_path: Path) -> None:
     jar = tmp_path / "spark" / "jars" / "spark.jar"
     jar.parent.mkdir(parents=True)
     jar.touch()
-    before = class_archive.archive_file(JARS)
+    before = spark_archive(JARS).file
     os.utime(jar, (1, 1))
-    assert class_archive.archive_file(JARS) != before
+    assert spark_archive(JARS).file != before
 
 
 def test_archive_that_is_there_is_not_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    file = class_archive.archive_file(JARS)
+    file = spark_archive(JARS).file
     file.write_bytes(b"archive")
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("it was made again"))
-    assert class_archive.make(JARS) == file
+    assert rehearsal.make_archive(JARS).file == file
 
 
-@pytest.mark.parametrize("written", [True, False])
+@pytest.mark.parametrize(
+    ("code", "written", "why"), [(1, True, "no memory"), (1, False, "no memory"), (0, False, "nothing was written")]
+)
 def test_archive_that_fails_is_told_and_leaves_nothing(
-    cache: Path, monkeypatch: pytest.MonkeyPatch, written: bool
+    cache: Path, monkeypatch: pytest.MonkeyPatch, code: int, written: bool, why: str
 ) -> None:
     def run(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
         if written:
-            Path(command[-1]).write_bytes(b"a part")
-        return subprocess.CompletedProcess(command, 1, "", "a trace\nno memory\n")
+            Path(command[-1].partition("=")[2]).write_bytes(b"a part")
+        return subprocess.CompletedProcess(command, code, "", "a trace\nno memory\n")
 
-    class_archive.archive_file(JARS)  # asks Java for its version, once for all
+    spark_archive(JARS)  # asks Java for its version, once for all
     monkeypatch.setattr(subprocess, "run", run)
-    with pytest.raises(TurnoutError, match="no memory"):
-        class_archive.make(JARS)
+    with pytest.raises(TurnoutError, match=why):
+        rehearsal.make_archive(JARS)
     assert list(cache.iterdir()) == []

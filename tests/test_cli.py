@@ -23,8 +23,10 @@ from turnout.cli import app
 from turnout.cli.checks import check_records
 from turnout.cli.output import cell, printable
 from turnout.cli.summary import bar
+from turnout.config import local_token
 from turnout.errors import TurnoutError
 from turnout.local.demo import banner, settings
+from turnout.serve.access import Access
 from turnout.serve.app import Services, create_app
 
 COMMANDS = [
@@ -296,7 +298,10 @@ def configured(tmp_path: Path) -> Iterator[str]:
     orchestrator = Configured()
     with small_store(tmp_path / "store") as database:
         services = Services(database, orchestrator)  # type: ignore[arg-type,unused-ignore]
-        with serving(create_app(services, configuration=orchestrator.configuration)) as address:
+        access = Access()
+        (tmp_path / "turnout-data").mkdir()
+        access.know_owner(local_token.make(tmp_path / "turnout-data"))
+        with serving(create_app(services, access, configuration=orchestrator.configuration)) as address:
             yield address
 
 
@@ -312,6 +317,16 @@ def test_apply_shows_what_changes_and_what_that_needs(configured: str, tmp_path:
     assert (done.exit_code, answer["outcome"], answer["changes"]) == (0, "applied", [change])
     assert "unchanged" in turnout("apply", "-c", str(file), *given).stdout
     assert "nothing would change" in turnout("apply", "-c", str(file), "--dry-run", *given).stdout
+
+
+def test_apply_without_the_token_of_the_server_is_refused(configured: str, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    file = tmp_path / "other" / "turnout.yaml"
+    file.write_text("server: {max_viewers: 7}\n")
+    result = turnout("apply", "-c", str(file), "--url", configured)
+    assert result.exit_code == 1 and "only the user that runs the server" in result.stderr
+    file.write_text("server: {max_viewers: 7}\ndata_dir: ../turnout-data\n")
+    assert "only the user" not in turnout("apply", "-c", str(file), "--url", configured).output
 
 
 def test_apply_that_is_rejected_shows_why_and_exits_with_1(configured: str, tmp_path: Path) -> None:

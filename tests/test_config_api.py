@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from following import Socket
-from serving import HTTP, Configured, serving, small_store
+from serving import HTTP, OWNER, Configured, owned, serving, small_store
 from turnout.client import connect
 from turnout.config import Role
 from turnout.messages import Problem
@@ -20,6 +20,7 @@ from turnout.serve.access import Access, Identity, Tokens
 from turnout.serve.app import Services, create_app
 from turnout.store.database import Database
 
+OWNED = {"Authorization": f"Bearer {OWNER}"}
 OPERATOR, VIEWER = "operator-token-0123456789", "viewer-token-0123456789"
 SECRETS = {"kafka": {"properties": {"client.id": "hunter2"}}, "spark": {"conf": {"spark.a": "hunter2"}}}
 
@@ -37,8 +38,10 @@ def orchestrator() -> Configured:
 
 @pytest.fixture
 def url(database: Database, orchestrator: Configured) -> Iterator[str]:
-    with serving(create_app(services(database, orchestrator), configuration=orchestrator.configuration)) as address:
-        yield address
+    with serving(
+        create_app(services(database, orchestrator), owned(), configuration=orchestrator.configuration)
+    ) as url:
+        yield url
 
 
 def services(database: Database, orchestrator: Any) -> Services:
@@ -47,7 +50,7 @@ def services(database: Database, orchestrator: Any) -> Services:
 
 def put(url: str, document: dict[str, Any] | str | bytes, **query: str) -> httpx.Response:
     body = yaml.safe_dump(document) if isinstance(document, dict) else document
-    return HTTP.put(f"{url}/api/config", content=body, params=query)
+    return HTTP.put(f"{url}/api/config", content=body, params=query, headers=OWNED)
 
 
 def test_file_in_force_shows_no_secret_and_can_be_sent_back(url: str, orchestrator: Configured) -> None:
@@ -79,10 +82,11 @@ def test_body_that_is_no_file_is_refused(url: str, body: bytes, message: str) ->
     answer = put(url, body)
     assert (answer.status_code, answer.json()["error"]["code"]) == (422, "config_invalid")
     assert message in answer.json()["error"]["message"]
+    assert (answer.json()["outcome"], answer.json()["changes"]) == ("rejected", [])
 
 
 def test_body_of_another_kind_or_size_is_refused(url: str) -> None:
-    answer = HTTP.put(f"{url}/api/config", content="{}", headers={"Content-Type": "text/html"})
+    answer = HTTP.put(f"{url}/api/config", content="{}", headers=OWNED | {"Content-Type": "text/html"})
     assert (answer.status_code, answer.json()["error"]["code"]) == (415, "unsupported_media_type")
     answer = put(url, "# " + "x" * 300_000)
     assert (answer.status_code, answer.json()["error"]["code"]) == (413, "message_too_large")
@@ -110,6 +114,61 @@ def test_files_are_for_operators_and_looking_is_for_all(database: Database, orch
             assert rejected["error"]["code"] == "restart_needed" and rejected["requestId"] == "r"
             assert "***" in client.config() and client.config_history() == []
         assert {record.requester for record in orchestrator.records} == {"ops"}
+
+
+def test_server_without_tokens_takes_a_file_of_its_own_user_alone(
+    database: Database, orchestrator: Configured, url: str
+) -> None:
+    def status(headers: dict[str, str], query: str = "") -> int:
+        answer = HTTP.put(f"{url}/api/config{query}", content="{}", headers=headers)
+        if answer.status_code == 403:
+            assert answer.json()["error"]["code"] == "forbidden" and "turnout apply" in answer.json()["error"]["hint"]
+        return answer.status_code
+
+    forwarded = {"X-Forwarded-For": "127.0.0.1"}
+    for headers in ({}, {"Authorization": f"Bearer {OPERATOR}"}, OWNED | forwarded, OWNED | {"Forwarded": "for=x"}):
+        assert status(headers) == status(headers, "?dryRun=true") == 403
+    assert orchestrator.records == [], "nothing was parsed"
+    assert status(OWNED) == 422
+    # Nobody is the owner of a server that made no token.
+    with serving(create_app(services(database, orchestrator), configuration=orchestrator.configuration)) as url:
+        assert status(OWNED) == 403
+
+
+@pytest.mark.parametrize(("mode", "codes"), [("off", [403] * 4), ("tables", [200, 200, 403, 403]), ("all", [200] * 4)])
+def test_access_says_what_operators_may_change(database: Database, mode: str, codes: list[int]) -> None:
+    def own(sql: str, name: str = "own") -> dict[str, Any]:
+        return {name: {"on": "userId", "sources": ["users"], "columns": {"userId": "string"}, "sql": sql}}
+
+    access = {"access": {"tokens": [{"name": "ops", "role": "operator", "token": OPERATOR}], "apply": mode}}
+    before = access | {"views": own("select userId from users")}
+    orchestrator = Configured(**before)
+    gate = Access.of(orchestrator.configuration.settings)
+    app = create_app(services(database, orchestrator), gate, configuration=orchestrator.configuration)
+    script = "select transform(userId) using 'id > RAN; cat' as (userId string) from users"
+    sent = [
+        before | {"server": {"max_viewers": 3}},
+        before | {"views": before["views"] | {"final_ui": {"left": "users", "right": "accounts", "on": "userId"}}},
+        before | {"views": before["views"] | own(script, "more")},
+        before | {"control": {"topics": ["*"]}},
+    ]
+    with serving(app) as url:
+        for document, code in zip(sent, codes, strict=True):
+            head = {"Authorization": f"Bearer {OPERATOR}"}
+            answer = HTTP.put(f"{url}/api/config?dryRun=true", content=yaml.safe_dump(document), headers=head)
+            outcome = "unchanged" if code == 200 else "rejected"
+            assert (answer.status_code, answer.json()["outcome"]) == (code, outcome), answer.text
+            assert code == 200 or answer.json()["error"]["code"] == "forbidden"
+
+
+def test_file_that_runs_a_command_is_refused_before_it_is_run(url: str, tmp_path: Path) -> None:
+    command = {"command": ["sh", "-c", f"id > {tmp_path}/RAN; echo x"]}
+    plain = {"protocol": "SASL_PLAINTEXT", "mechanism": "PLAIN", "username": "x", "password": command}
+    for query in ({}, {"dryRun": "true"}):
+        answer = put(url, SECRETS | {"kafka": {"auth": plain}}, **query).json()
+        assert (answer["outcome"], answer["error"]["code"]) == ("rejected", "config_invalid")
+        assert answer["error"]["message"].startswith("kafka.auth.password: a reference (")
+    assert not (tmp_path / "RAN").exists()
 
 
 def test_limits_of_an_applied_file_hold_at_once(url: str) -> None:

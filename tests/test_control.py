@@ -156,7 +156,12 @@ REJECTIONS = [
     pytest.param(b" \n", "an empty message", "send a JSON object", id="blank"),
     pytest.param(b"\xff\xfe{", "not UTF-8 at byte 0", "encoded as UTF-8", id="not UTF-8"),
     pytest.param("\ud800", "not UTF-8", "encoded as UTF-8", id="half a character"),
-    pytest.param(b'{"a": 1,}', "not valid JSON at line 1 column 9", "send a JSON object", id="malformed"),
+    pytest.param(
+        b'{"a": 1,}',
+        "not valid JSON at line 1 column 8 (near '{\"a\": 1,}'): trailing comma is not allowed",
+        "send a JSON object",
+        id="malformed",
+    ),
     pytest.param(b"{'usersTopic': 'x'}", "not valid JSON at line 1 column 2", "", id="single quotes"),
     pytest.param(b"hello", "not valid JSON at line 1 column 1", "", id="plain text"),
     pytest.param(b'{"a": 1} {"b": 2}', "not valid JSON at line 1 column 10", "", id="two objects"),

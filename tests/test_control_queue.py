@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,11 @@ import pytest
 from turnout.config import Settings
 from turnout.errors import TurnoutError
 from turnout.kafka.control_topic import ControlRecord
-from turnout.plan.control import MAX_MESSAGE_BYTES, ControlMessage, ControlRejected
+from turnout.plan.control import MAX_MESSAGE_BYTES, ControlMessage, ControlRejected, Outcome
 from turnout.store.database import Database
 from turnout.store.ledger import Ledger, MessageRecord
 from turnout.store.query.windows import Window, read_window
-from turnout.swap.control_queue import ControlQueue
+from turnout.swap.control_queue import Answer, ControlQueue
 from turnout.swap.health import Health, Subject
 
 SETTINGS = Settings.model_validate({"kafka": {"bootstrap_servers": "127.0.0.1:9"}})
@@ -89,6 +90,55 @@ def test_what_is_no_message_is_kept_within_the_limit_and_rejected_after_a_restar
             assert isinstance(good.parsed, ControlMessage)
     finally:
         second.close()
+
+
+def test_control_message_that_looks_like_an_apply_is_none_after_a_restart_either(database: Database) -> None:
+    forged = json.dumps({"action": "apply", "config": "server: {max_viewers: 1}"})
+    queue_of(database).submit(forged, "http")
+    again = queue_of(database)
+    again.open()
+    try:
+        [message] = again.waiting()
+        assert isinstance(message.parsed, ControlRejected) and "'apply' is not known" in message.parsed.message
+    finally:
+        again.close()
+
+
+def test_a_record_that_cannot_be_read_is_kept_with_its_offset_and_rejected_after_a_restart_too(
+    database: Database,
+) -> None:
+    queue = queue_of(database)
+    queue.deliver([ControlRecord(0, 7, 1, None, "it cannot be unpacked"), *records(GOOD, first=8)])
+    assert kept(database, 'raw, "offset", detail')[0] == (None, 7, "it cannot be unpacked")
+    again = queue_of(database)
+    again.open()
+    try:
+        bad, good = again.waiting()
+        assert isinstance(bad.parsed, ControlRejected)
+        assert bad.parsed.message == "it cannot be unpacked"
+        assert isinstance(good.parsed, ControlMessage)
+    finally:
+        again.close()
+
+
+def test_known_secrets_are_masked_in_answers_and_rows(database: Database) -> None:
+    ledger = Ledger(database, list(SETTINGS.sources), {"hunter2"})
+    queue = queue_of(database, ledger)
+    message = queue.submit('{"usersTopic": "x-hunter2"}', "http")
+    assert isinstance(message.parsed, ControlMessage) and message.parsed.topics == {"users": "x-hunter2"}
+    error = ControlRejected("no topic x-hunter2", "name another than hunter2", code="unknown_topic")
+    report = {"changes": [{"path": "a", "to": ["hunter2"]}], "records": 3}
+    queue.settle([message], [Answer(Outcome.REJECTED, str(error), 1, error, report)])
+    ledger.log("ERROR", "no topic x-hunter2")
+    answer = message.answer
+    assert answer is not None and answer.error is not None and "hunter2" not in f"{answer} {answer.error.as_json()}"
+    assert (answer.error.code, answer.error.status) == ("unknown_topic", 422)
+    assert answer.report == {"changes": [{"path": "a", "to": ["********"]}], "records": 3}
+    assert kept(database, "raw, outcome") == [('{"usersTopic": "x-********"}', "rejected")]
+    with database.read() as cursor:
+        for table in ("control_raw", "orchestrator_logs"):
+            assert "hunter2" not in str(cursor.execute(f"FROM turnout.{table}").fetchall())
+    assert "hunter2" not in str(ledger.unacknowledged())
 
 
 class FussyLedger(Ledger):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -288,6 +290,43 @@ def test_file_without_a_schema_is_a_fault_of_the_configuration(tmp_path: Path, s
         schemas_of(settings_of(tmp_path, **source))
     [fault] = caught.value.faults
     assert fault.startswith("sources.a.schema_file: ") and said in fault
+
+
+def test_file_that_is_no_schema_is_not_repeated(tmp_path: Path) -> None:
+    key = {"type": "service_account", "private_key": "-----BEGIN PRIVATE KEY-----hunter2"}
+    words = ("hunter2", "PRIVATE", "private_key", "service_account")
+    texts = [
+        json.dumps(key),
+        json.dumps([key]),
+        json.dumps("hunter2"),
+        json.dumps(record(("a", "hunter2"))),
+        json.dumps(key) + "hunter2",
+        "hunter2: yes",
+        'syntax = "proto3"; message A { hunter2 private_key = 1; }',
+        'syntax = "hunter2";',
+        'import "hunter2";',
+    ]
+    for text, form in itertools.product(texts, ("avro", "protobuf")):
+        tmp_path.joinpath("sa.json").write_text(text)
+        with pytest.raises(ConfigError) as caught:
+            schemas_of(settings_of(tmp_path, format=form, schema_file="sa.json"))
+        fault = str(caught.value)
+        assert f"{tmp_path}/sa.json: " in fault and not any(word in fault for word in words), fault
+
+
+def test_schema_file_is_a_regular_file_of_bounded_size(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.proto")
+    tmp_path.joinpath("large").write_text(" " * 1_000_001)
+    for file, why in (
+        ("pipe.proto", "not a regular file"),
+        ("/dev/zero", "not a regular"),
+        ("large", "1,000,000 bytes"),
+    ):
+        with pytest.raises(ConfigError, match=why):
+            schemas_of(settings_of(tmp_path, format="avro", schema_file=file))
+    tmp_path.joinpath("user").write_text(PROTO)
+    tmp_path.joinpath("kinds.proto").write_text(KINDS)
+    assert schemas_of(settings_of(tmp_path, format="protobuf", schema_file="user", message="shop.User"))
 
 
 def test_workers_leave_records_of_schemas_that_are_not_known_yet() -> None:

@@ -32,14 +32,13 @@ def install(folder: Path, monkeypatch: pytest.MonkeyPatch, jar: str = "spark") -
     return folder / "pyspark"
 
 
-def test_home_has_the_programs_and_the_jars_but_no_zip_of_python_code(
+def test_home_has_the_jars_but_no_zip_of_python_code(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     installed = install(tmp_path / "one", monkeypatch)
     home = find_home()
     assert home.parent == cache
     assert sorted(file.relative_to(home).as_posix() for file in home.rglob("*") if file.is_file()) == [
-        "bin/spark-submit",
         "jars/spark.jar",
     ]
     assert (home / "jars" / "spark.jar").samefile(installed / "jars" / "spark.jar")

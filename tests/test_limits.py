@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import itertools
 import json
 import re
 import socket
 import tempfile
 import threading
 import time
+import weakref
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,23 +26,23 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.exceptions import InvalidStatus
 
 from filling import Filling, filled
-from following import Socket
+from following import Follower, Socket, place_of, rows_of
 from serving import HTTP, SECONDS, STATUS, Steering, patient, serving
 from turnout.config import load
 from turnout.errors import TurnoutError
-from turnout.messages import Problem, Snapshot, WindowRows
+from turnout.messages import Changes, Problem, Snapshot, WindowRows
 from turnout.serve.access import Access
 from turnout.serve.app import Services, create_app
 from turnout.serve.connections import OpenConnections
 from turnout.serve.limits import Buckets, HeldBytes, Rate
 from turnout.serve.live import parsing
-from turnout.serve.live.changes import SharedChanges
+from turnout.serve.live.changes import History, SharedChanges
 from turnout.serve.live.hub import MAX_COMMITS, Hub, Readers
 from turnout.serve.live.windows import Merger
 from turnout.serve.reads import Reads
 from turnout.store.feed import Commit
 from turnout.store.query.where import MAX_VALUES
-from turnout.store.query.window_rows import DeltaQueries
+from turnout.store.query.window_rows import DeltaQueries, TrackedWindow, track_window
 from turnout.store.query.windows import Window
 from turnout.swap.health import Readiness
 from turnout.testing import patience, wait_until
@@ -71,6 +74,11 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Filling]:
 
 def app(filling: Filling, **limits: Any) -> Any:
     return create_app(patient(filling.database, **limits))
+
+
+def unbounded(filling: Filling) -> Readers:
+    queries, held = DeltaQueries(), HeldBytes(10**9, "")
+    return Readers(Reads(filling.database), held, held, Merger(queries), Merger(queries, large=True))
 
 
 def user(number: int, size: int = 10) -> dict[str, Any]:
@@ -223,6 +231,103 @@ def test_snapshots_wait_until_the_client_has_read_others(filling: Filling) -> No
         assert all(isinstance(answer, Snapshot) for answer in answers)
 
 
+def test_snapshots_that_nobody_reads_stay_within_the_memory_of_their_client(
+    filling: Filling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("turnout.serve.connections.SLOW_SECONDS", SECONDS)
+    filling.batch(users=[user(number, 1000) for number in range(3000)])
+    rows: list[weakref.ref[Any]] = []
+    running, at_once, most = 0, 0, 0
+
+    def noted(*arguments: Any) -> TrackedWindow:
+        nonlocal running, at_once, most
+        running += 1
+        at_once = max(at_once, running)
+        try:
+            found = track_window(*arguments)
+        finally:
+            running -= 1
+        rows.append(weakref.ref(found.rows))
+        most = max(most, sum(one.nbytes for known in rows if (one := known()) is not None))
+        return found
+
+    monkeypatch.setattr("turnout.serve.live.changes.track_window", noted)
+    columns = list(itertools.permutations(["userId", "name", "email", "age"]))
+    limited = app(filling, max_held_megabytes_per_client=20)
+    with serving(limited, send_buffer=250_000) as url, ExitStack() as opened:
+        # Each reads its first message only.
+        sockets = [opened.enter_context(Socket(url, max_queue=1)) for _ in range(3)]
+        for number, chosen in enumerate(columns):
+            sockets[number % 3].send(type="changes", id=str(number), table="users_ui", columns=chosen)
+        wait_until(lambda: bool(rows), what="a snapshot")
+        time.sleep(1)  # all could be read in that time
+        with ThreadPoolExecutor(3) as threads:
+            read = threads.map(lambda socket: [socket.receive() for _ in range(len(columns) // 3)], sockets)
+            answers = [answer for received in read for answer in received]
+        assert all(isinstance(answer, Snapshot) and answer.last for answer in answers)
+        assert {answer.id for answer in answers if isinstance(answer, Snapshot)} == set(map(str, range(len(columns))))
+    assert at_once == 1, "reads of whole tables for one client"
+    assert most < 20_000_000 + 4_000_000
+
+
+def test_snapshot_is_read_once_for_all_who_have_not_read_it(filling: Filling, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("turnout.serve.connections.SLOW_SECONDS", SECONDS)
+    filling.batch(users=[user(number, 1000) for number in range(3000)])
+    reads = []
+
+    def noted(*arguments: Any) -> TrackedWindow:
+        reads.append(arguments)
+        return track_window(*arguments)
+
+    monkeypatch.setattr("turnout.serve.live.changes.track_window", noted)
+    with serving(app(filling), send_buffer=250_000) as url, Socket(url, max_queue=1) as live:
+        followers = [Follower("users_ui", str(number)) for number in range(20)]
+        for follower in followers:
+            follower.subscribe(live)
+        wait_until(lambda: bool(reads), what="a snapshot")
+        time.sleep(1)
+        filling.batch(users=[user(3001)])
+        place = place_of(url, "users_ui")
+        while any(follower.place != place for follower in followers):
+            message = live.receive()
+            followers[int(message.id)].apply(message)  # type: ignore[union-attr,arg-type]
+        assert {len(follower.rows) for follower in followers} == {len(rows_of(url, "users_ui"))}
+    assert len(reads) == 1
+
+
+def test_changes_that_nobody_reads_stay_within_the_memory_of_their_client(
+    filling: Filling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("turnout.serve.connections.SLOW_SECONDS", SECONDS)
+    histories: dict[History, None] = {}
+    add, most = History.add, 0
+
+    def noted(history: History, *arguments: Any) -> None:
+        nonlocal most
+        add(history, *arguments)
+        histories[history] = None
+        most = max(most, sum(known.bytes for known in histories))
+
+    monkeypatch.setattr(History, "add", noted)
+    columns = list(itertools.permutations(["userId", "name", "email"]))
+    limited = app(filling, max_held_megabytes_per_client=8)
+    with serving(limited, send_buffer=50_000) as url, Socket(url, max_queue=1) as live:
+        for number, chosen in enumerate(columns):
+            live.send(type="changes", id=str(number), table="users_ui", columns=chosen)
+        wait_until(lambda: bool(live.receive()), what="a snapshot")
+        for number in range(20):
+            filling.batch(users=[user(100 * number + one, 5000) for one in range(100)])
+            wait_until(lambda: bool(histories), what="changes")
+        place = place_of(url, "users_ui")
+        newest: dict[str, tuple[int, int]] = {}
+        while len(newest) < len(columns) or set(newest.values()) != {place}:
+            message = live.receive()
+            assert isinstance(message, Snapshot | Changes)
+            newest[message.id] = message.generation, message.version
+    assert len(histories) == len(columns)
+    assert most < 2_000_000 + len(columns) * 600_000, "a quarter, and the newest of each"
+
+
 def test_windows_of_one_client_have_so_many_bytes(filling: Filling) -> None:
     filling.batch(users=[user(number, 10_000) for number in range(60)])
     with serving(app(filling, max_held_megabytes_per_client=3)) as url, Socket(url) as live:
@@ -340,7 +445,13 @@ def test_bytes_count_in_the_rate_and_large_messages_are_not_read_on_the_event_lo
 def test_following_a_compared_table_keeps_no_changes(quiet: Filling) -> None:
     async def follow() -> int:
         queries = DeltaQueries()
-        readers = Readers(Reads(quiet.database), HeldBytes(10**9, ""), Merger(queries), Merger(queries, large=True))
+        readers = Readers(
+            Reads(quiet.database),
+            HeldBytes(10**9, ""),
+            HeldBytes(10**9, ""),
+            Merger(queries),
+            Merger(queries, large=True),
+        )
         shared = SharedChanges(Window("join_quality"), readers, lambda: None)
         for version in range(1, 50):
             shared.told((1, version), {(1, version): None})
@@ -353,7 +464,13 @@ def test_following_a_compared_table_keeps_no_changes(quiet: Filling) -> None:
 def test_commits_do_not_pile_up_while_positions_cannot_be_read(quiet: Filling) -> None:
     async def hear() -> int:
         queries = DeltaQueries()
-        readers = Readers(Reads(quiet.database), HeldBytes(10**9, ""), Merger(queries), Merger(queries, large=True))
+        readers = Readers(
+            Reads(quiet.database),
+            HeldBytes(10**9, ""),
+            HeldBytes(10**9, ""),
+            Merger(queries),
+            Merger(queries, large=True),
+        )
         hub = Hub(quiet.database, lambda: STATUS, readers)
         for version in range(3 * MAX_COMMITS):
             hub._take(Commit(1, {"users_ui": version}, {}))

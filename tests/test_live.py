@@ -287,7 +287,7 @@ def test_change_that_comes_while_the_snapshot_is_read_is_sent_after_it(
         tell(self, *arguments)
         told.set()
 
-    def slow(database: Database, window: Window) -> TrackedWindow:
+    def slow(database: Database, window: Window, *_: Any) -> TrackedWindow:
         found = track_window(database, window)
         if not told.is_set():
             filling.batch(users=[{**USER_1, "userId": "u3"}])

@@ -45,7 +45,6 @@ ELSEWHERE = {
     # Parts that only a real Kafka, Spark or process can show.
     "live/test_formats.py": "decode/record_decoder",
     "live/test_catching_up.py": "kafka/end_watch",
-    "live/test_broker.py": "local/broker_archive local/broker_rehearsal",
     "live/test_bulk.py": "kafka/clients",
     "live/test_swaps.py": "kafka/lag spark/java_errors swap/generations swap/orchestrator swap/swaps",
     "live/test_sources.py": "spark/read/live",
@@ -71,7 +70,6 @@ ELSEWHERE = {
     "test_generation_tables.py": "store/affected store/batches store/view_files",
     "test_query_windows.py": "store/database",
     "test_merging.py": "store/feed",
-    "test_window_rows.py": "store/identity",
     "test_where.py": "store/query/values",
     "test_control_queue.py": "swap/health",
     "test_engine.py": "plan/retries",

@@ -80,7 +80,7 @@ class Steered(Configured):
 
     def status(self) -> dict[str, Any]:
         more = {"start": "latest", "records": 3, "recordsPerSecond": 0.5, "progress": None, "lingering": []}
-        more |= {"sinks": [SINK]}
+        more |= {"sinks": [SINK], "leftOut": [{"view": "final_ui", "keys": 1, "first": ["hot"]}]}
         return {**STATUS, **more, "sources": SOURCES, "joins": list(Join), "ready": True, "reason": "published"}
 
 

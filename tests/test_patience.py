@@ -39,8 +39,24 @@ def test_patience_grows_with_the_slowness_of_the_machine_measured_once(
 
 def test_wait_until_says_at_its_end_what_it_waited_for() -> None:
     looks = itertools.count()
-    with pytest.raises(TimeoutError, match=r"^1 looks: not within 0 s$"):
-        wait_until(lambda: next(looks) > 0, timeout=0, what=lambda: f"{next(looks)} looks")
+    with pytest.raises(TimeoutError, match=r"^2 looks: not within 0 s$"):
+        wait_until(lambda: next(looks) > 1, timeout=0, what=lambda: f"{next(looks)} looks")
+
+
+def test_wait_until_says_what_it_saw_last() -> None:
+    def rows(count: int) -> list[str]:
+        return [f"row {number}" for number in range(count)]
+
+    with pytest.raises(TimeoutError, match=r"^three rows: not within 0 s; .*rows gave \['row 0', 'row 1'\]$"):
+        wait_until(lambda: len(rows(2)) == 3, timeout=0, what="three rows")
+
+
+def test_wait_until_ends_where_its_pause_does() -> None:
+    def pause(_: float) -> None:
+        raise TimeoutError("nothing happens")
+
+    with pytest.raises(TimeoutError, match=r"^a wonder: nothing happens$"):
+        wait_until(lambda: False, what="a wonder", pause=pause)
 
 
 @pytest.mark.parametrize("file", OWN_FILES, ids=lambda file: file.relative_to(TESTS).as_posix())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -9,10 +10,11 @@ from processor_time import Tree
 from turnout.testing import wait_until
 
 BUSY = "import time\nwhile time.process_time() < 0.3: pass\n"
-# Tells of its child when that was busy, and ends without waiting for it.
+# Tells of its child when that was busy, and is killed. The child ends when the pipe of this number does.
 LEAVING = f"""
 import subprocess, sys
-child = subprocess.Popen([sys.executable, "-c", {BUSY!r} + "print(flush=True); input()"], stdout=subprocess.PIPE)
+stays = {BUSY!r} + "print(flush=True); import os; os.read(%s, 1)" % sys.argv[1]
+child = subprocess.Popen([sys.executable, "-c", stays], stdout=subprocess.PIPE, pass_fds=[int(sys.argv[1])])
 child.stdout.readline()
 print(child.pid, flush=True)
 input()
@@ -35,12 +37,16 @@ def test_child_is_counted_while_it_runs_and_when_it_has_ended() -> None:
 
 def test_child_whose_parent_has_ended_is_counted_on() -> None:
     tree = Tree()
-    with subprocess.Popen([sys.executable, "-c", LEAVING], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
+    read, write = os.pipe()
+    command = [sys.executable, "-c", LEAVING, str(read)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=[read]) as parent:
+        os.close(read)
         assert parent.stdout is not None
         left = int(parent.stdout.readline())
         known = tree.seconds()
         parent.kill()
+    assert tree.knows(left)
     assert tree.seconds() >= known - 0.02
-    subprocess.run(["kill", str(left)], check=False)
+    os.close(write)
     wait_until(lambda: not tree.knows(left), what="the end of what was left")
     assert tree.seconds() >= known - 0.02

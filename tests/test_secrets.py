@@ -1,12 +1,14 @@
 """Secrets from the environment, a file or a command: what is taken, and what is said when one cannot be had."""
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from turnout.config import Settings, parse
+from turnout.config import AccessSettings, Settings, parse, secrets
 from turnout.errors import ConfigError
+from turnout.serve.access import Tokens
 
 SASL = {"protocol": "SASL_SSL", "mechanism": "PLAIN", "username": "u"}
 
@@ -86,3 +88,31 @@ def test_variables_that_hold_secrets_are_known(tmp_path: Path) -> None:
     settings = parse(document, tmp_path, environ)
     assert settings.secret_variables == {"A", "B", "TURNOUT_CONTROL__KAFKA__AUTH__PASSWORD"}
     assert read("plain", tmp_path).secret_variables == frozenset()
+
+
+def test_what_references_stand_for_is_hidden_and_short_settings_are_not(tmp_path: Path) -> None:
+    (tmp_path / "pw").write_text("of-a-file-hunter2")
+    properties = {"a.b": {"file": "pw"}, "c.d": "x-${VAULT}", "acks": "${ACKS}", "client.id": "plain-client"}
+    settings = parse({"kafka": {"properties": properties}}, tmp_path, {"VAULT": "hunter2", "ACKS": "1"})
+    assert secrets.hidden_texts(settings) == {"of-a-file-hunter2", "x-hunter2"}
+    tree = {"a": ["of-a-file-hunter2!", 1, None], "b": {"c": "x-hunter2"}}
+    assert secrets.hidden(tree, secrets.hidden_texts(settings)) == {"a": ["********!", 1, None], "b": {"c": "********"}}
+
+
+def test_secret_file_is_a_small_regular_file_and_nothing_is_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "large").write_text("x" * (secrets.MOST_BYTES + 1))
+    for file, why in (
+        ("pipe", "not a regular file"),
+        ("/dev/zero", "not a regular file"),
+        ("folder", "Is a directory"),
+        ("large", "more than 65,536 bytes"),
+    ):
+        with pytest.raises(ConfigError, match=why):
+            read({"file": file}, tmp_path)
+        token = {"name": "a", "role": "viewer", "token_file": tmp_path / file}
+        access = AccessSettings.model_validate({"tokens": [token]})
+        with pytest.raises(ConfigError, match=why):
+            Tokens.read(access)
+        assert secrets.secrets_of(access) == set()

@@ -36,7 +36,9 @@ def snapshot(tmp_path: Path) -> Iterator[Snapshot]:
     rows = pa.table({"n": [1, 2, 3, 4], ROW: ["a", "b", "c", "d"]})
     result = WindowResult("t", 1, 2, 4, (Column("n", "int64"),), rows.select(["n"]))
     tracked = TrackedWindow(result, rows, Order(("TRUE", ()), "", frozenset()))
-    yield Snapshot(tracked, "subscribed", Reads(database))
+    made = Snapshot("subscribed", Reads(database))
+    made.tracked = tracked
+    yield made
     database.close()
 
 
@@ -44,8 +46,8 @@ def test_part_is_encoded_when_it_is_asked_for(snapshot: Snapshot, encoded: list[
     async def ask() -> None:
         parts = snapshot.parts("a")
         assert (len(parts), encoded) == (4, [])
-        assert b'"rows":[[2]]' in await parts[1]()
-        assert b'"last":true' in await parts[3]()
+        assert b'"rows":[[2]]' in await parts[1].make()
+        assert b'"last":true' in await parts[3].make()
 
     asyncio.run(ask())
     assert encoded == [1, 3]
@@ -57,8 +59,8 @@ def test_part_is_encoded_once_for_those_who_read_together_and_again_for_who_lags
     async def ask() -> None:
         one, other, late = snapshot.parts("a"), snapshot.parts("b"), snapshot.parts("a")
         for number in range(4):
-            assert await one[number]() == await other[number]()
-        await late[0]()
+            assert await one[number].make() == await other[number].make()
+        await late[0].make()
 
     asyncio.run(ask())
     assert encoded == [0, 1, 2, 3, 0]

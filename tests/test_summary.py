@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import defaultdict
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from filling import Filling
 from lengths import SUMMARY_EXAMPLES
 from turnout.config import Settings
 from turnout.errors import TurnoutError
+from turnout.serve.formats import result_json
 from turnout.store.database import Database
 from turnout.store.query import summary_read
 from turnout.store.query.summary import Group, Summary, Value, parse_by, parse_order, parse_values
@@ -108,6 +110,29 @@ def test_record_time_is_there_for_tables_of_records_only(filling: Filling) -> No
         read_summary(filling.database, Summary("swaps", parse_by("_time:1d")))
 
 
+def test_records_of_any_time_have_bins_and_all_others_stay_exact(
+    filling: Filling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filling.swap(users=[row(1), row(2)])
+    far = (253_402_300_800_000, 2**62, -(2**62))
+    for number, milliseconds in enumerate(far):
+        monkeypatch.setattr("filling._START_MS", milliseconds)
+        filling.batch(users=[row(10 + number)])
+    answers = [read_summary(filling.database, Summary("users_ui", parse_by(by))) for by in ("_time", "_time:1d")]
+    assert [sum(answer.groups["count"].to_pylist()) for answer in answers] == [5, 5]
+    days = {group["_time:1d"]: group["count"] for group in json.loads(result_json(answers[1]))["groups"]}
+    assert days["2026-01-01T00:00:00.000000Z"] == 2
+    first, *_, last = days
+    assert first.startswith("-290308-") and last.startswith("+294247-")
+
+
+def test_bins_of_the_least_numbers_and_dates_begin_at_them(filling: Filling) -> None:
+    filling.swap(users=[row(1, age=-(2**63)), row(2, age=2**63 - 1), row(3, age=-5), row(4, score=1e308)])
+    assert groups(filling.database, "age:10") == [(-(2**63), 1), (-10, 1), (2**63 - 8, 1), (None, 1)]
+    assert groups(filling.database, "age:999999999999999999")[0] == (-(2**63), 1)
+    assert len(groups(filling.database, "score:0.000000000001")) == 2
+
+
 def test_sort_and_limit_choose_among_all_groups(filling: Filling) -> None:
     filling.swap(users=[row(n, kind="abc"[n % 3 if n < 6 else 2]) for n in range(10)])
     found = read_summary(filling.database, Summary("users_ui", parse_by("kind"), sort=parse_order("-count"), limit=1))
@@ -142,6 +167,8 @@ def test_a_sum_that_fits_no_column_is_refused(filling: Filling) -> None:
         ("age:0", "count", "bad_by", "no width"),
         ("age:1m", "count", "bad_by", "without a unit"),
         ("seen:60", "count", "bad_by", "has a unit"),
+        ("_time:999999999999999999d", "count", "bad_by", "days at most"),
+        ("born:999999999999999999d", "count", "bad_by", "days at most"),
         ("born:1h", "count", "bad_by", "whole days"),
         ("kind,kind", "count", "bad_by", "twice"),
         ("kind,age,score,price", "count", "bad_by", "more than 3"),

@@ -167,6 +167,10 @@ PROGRAM_ERRORS: Mapping[str, tuple[str, str]] = {
     "client_failed": ("a fault of the Python client", "report it"),
     "error": ("a server refused and did not say why", "look at its log"),
     "sink_refused": ("Kafka refuses what a sink writes", "do what its error says: a right, a topic, a limit"),
+    "sink_topic_replaced": (
+        "the topic of a sink was deleted and made anew",
+        "nothing: the whole table is written to it",
+    ),
     "sink_fenced": ("another process writes the topic of a sink", "stop it, or give one of them another topic"),
     "sink_failed": ("a fault of a sink that has no name", "report it; the log of the process has the details"),
     "address_unavailable": ("the server cannot listen there", "give another `server.port` or `server.host`"),

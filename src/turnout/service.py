@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from turnout.config import Settings
+from turnout.config import Settings, local_token
 from turnout.decode.schemas import schemas_of
 from turnout.errors import TurnoutError
 from turnout.serve.access import Access
@@ -40,6 +40,8 @@ def run(settings: Settings, *, insecure: bool = False, on_ready: Callable[[str],
     with without_pandas():
         database = Database.open(settings.data_dir, settings.store.memory_limit)
         # The store is open, so no other process uses the folder.
+        if settings.access is None:
+            access.know_owner(local_token.make(settings.data_dir))
         with _temporary_files(settings.data_dir / TEMPORARY):
             _run(settings, access, database, on_ready)
 

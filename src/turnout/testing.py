@@ -6,9 +6,11 @@ Limits are there to end a hang, not to measure: TEST_PATIENCE=3 in the environme
 
 import json
 import os
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -46,17 +48,45 @@ def wait_until(
     timeout: float = HANG_SECONDS,
     interval: float = 0.05,
     what: str | Callable[[], str] = "the condition",
+    pause: Callable[[float], object] = time.sleep,
 ) -> None:
-    """Return when ``predicate`` is true; ``TimeoutError`` that names ``what`` when it stays false.
+    """Return when ``predicate`` is true; ``TimeoutError`` when it stays false, with ``what`` and what was seen last.
 
     ``timeout`` is in seconds of an ordinary machine; see ``patience``. A function ``what`` is called at the end.
+    ``pause`` waits between two looks, and may end the wait by a ``TimeoutError`` of its own.
     """
     limit = patience(timeout)
     deadline = time.monotonic() + limit
+    why = f"not within {limit:g} s"
     while not predicate():
-        if time.monotonic() >= deadline:
-            raise TimeoutError(f"{what() if callable(what) else what}: not within {limit:g} s")
-        time.sleep(interval)
+        try:
+            if time.monotonic() < deadline:
+                pause(interval)
+                continue
+        except TimeoutError as error:
+            why = str(error)
+        true, seen = _look(predicate)
+        if true:
+            return
+        raise TimeoutError(f"{what() if callable(what) else what}: {why}{seen}")
+
+
+def _look(predicate: Callable[[], object]) -> tuple[bool, str]:
+    """Ask once more, and note what the functions returned that ``predicate`` called itself."""
+    seen: list[str] = []
+    code = getattr(predicate, "__code__", None)
+
+    def note(frame: FrameType, event: str, value: object) -> None:
+        if event == "return" and frame.f_back is not None and frame.f_back.f_code is code:
+            seen.append(f"{frame.f_code.co_qualname} gave {value!r:.500}")
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        true = bool(predicate())
+    finally:
+        sys.setprofile(before)
+    return true, "".join(f"; {one}" for one in seen[-5:])
 
 
 def create_topic(

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
@@ -16,7 +17,8 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
-from turnout.testing import patience, wait_until
+from turnout.testing import patience
+from turnout.testing import wait_until as wait_until_true
 
 DESKTOP = {"width": 1400, "height": 860}
 PHONE = {"width": 390, "height": 780}
@@ -133,10 +135,28 @@ def chromium() -> Iterator[Browser]:
     expect.set_options(timeout=PATIENCE_SECONDS * 1000)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=FLAGS, timeout=PATIENCE_SECONDS * 1000)
+        _browsers.append(browser)
         yield browser
+        _browsers.remove(browser)
         for key in [key for key in _idle if key[0] is browser]:
             del _idle[key]
         browser.close()
+
+
+_browsers: list[Browser] = []
+
+
+def wait_until(predicate: Callable[[], object], what: str = "the condition") -> None:
+    """Wait for a condition while Playwright handles what the browser tells; while a test sleeps, it handles nothing."""
+    wait_until_true(predicate, what=what, pause=_handle_events)
+
+
+def _handle_events(seconds: float) -> None:
+    pages = [page for browser in _browsers for context in browser.contexts for page in context.pages]
+    if pages:
+        pages[0].wait_for_timeout(seconds * 1000)
+    else:
+        time.sleep(seconds)
 
 
 @dataclass
@@ -188,6 +208,10 @@ class Visit:
     def open(self, hash_: str = "") -> Page:
         self.page.goto(f"{self.url}/{hash_}")
         return self.page
+
+    def place(self) -> str:
+        """What its address says after the #, now. `page.url` is what Playwright was told of it last."""
+        return str(self.page.evaluate("location.hash")).removeprefix("#")
 
     def watch_frames(self) -> None:
         self.page.evaluate(_PROBE)

@@ -57,7 +57,7 @@ def test_page_asks_for_a_token_says_when_it_is_wrong_and_keeps_it_for_the_tab(vi
     expect(page.locator("#token")).to_be_hidden()
     page.reload()
     visit.wait_for_rows("u1")
-    assert OPERATOR not in page.url
+    assert OPERATOR not in page.evaluate("location.href")
     assert OPERATOR not in page.content()
     assert page.evaluate("JSON.stringify(localStorage)") == "{}"
     assert page.evaluate("sessionStorage.length") == 1

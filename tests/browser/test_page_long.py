@@ -70,7 +70,7 @@ def answer(socket: WebSocketRoute) -> None:
 
 
 def shown(visit: Visit) -> list[int]:
-    """The rows that are wholly on the screen, by their keys, from the top down; none while one is waited for."""
+    """The keys of the rows that are wholly on the screen, from the top down; none while one of them is waited for."""
     found = visit.page.evaluate(
         """() => {
           const grid = document.querySelector("#grid").getBoundingClientRect();
@@ -104,7 +104,7 @@ def picture(page: Page, row: int) -> bytes:
     box = cell.bounding_box()
     assert box is not None
     clip = {"x": box["x"], "y": box["y"] - 2, "width": 160, "height": 34}
-    return page.screenshot(clip=clip, animations="disabled")  # type: ignore[arg-type]
+    return page.screenshot(clip=clip, animations="disabled")
 
 
 def test_rows_are_painted_alike_at_the_start_in_the_middle_and_at_the_end(visit: Visit) -> None:

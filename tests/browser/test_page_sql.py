@@ -9,10 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from asking import VIEWER, Asked, account, asked
-from looking import FAINT, NAMELESS, PHONE, Visit
+from looking import FAINT, NAMELESS, PHONE, Visit, wait_until
 from playwright.sync_api import Browser, Page, expect
-
-from turnout.testing import wait_until
 
 BY_KIND = "select accountType, count(*) as n\nfrom final_ui group by all order by n desc, 1"
 
@@ -124,7 +122,7 @@ def test_live_sql_follows_batches_and_swaps_and_other_sql_does_not(site: Asked) 
         assert cells(still.page) == before
         still.page.get_by_role("checkbox", name="live").check()
         wait_until(lambda: cells(still.page) == counts(site), what="the rows of now")
-        assert still.page.url.partition("sql=")[2] == visit.page.url.partition("sql=")[2]
+        assert still.place().partition("sql=")[2] == visit.place().partition("sql=")[2]
 
 
 def test_sql_is_sorted_here_opened_and_exported_in_every_format(visit: Visit, site: Asked, tmp_path: Path) -> None:
@@ -167,7 +165,7 @@ def test_link_to_sql_shows_the_same_in_another_browser_and_the_table_behind_it(s
         visit.page.keyboard.press("Control+Enter")
         wait_until(lambda: len(cells(visit.page)) == 7, what="the rows")
         with site.visit() as other:
-            other.page.goto(visit.page.url)
+            other.open(f"#{visit.place()}")
             other.page.reload()
             wait_until(lambda: cells(other.page) == cells(visit.page), what="the same rows")
             expect(other.page.get_by_role("textbox", name="SQL")).to_contain_text("100 % & more")

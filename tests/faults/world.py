@@ -23,6 +23,7 @@ from faults.sender import ControlSender
 from kafka_log import read_all
 from running import RunningTurnout
 from served import ServedTurnout
+from turnout.config.settings import MAX_ROWS_PER_KEY
 from turnout.plan.joins import Duplicates, Join
 from turnout.testing import create_topic, patience
 
@@ -83,8 +84,9 @@ class Topics:
 class World:
     """`with World(...)` starts Turnout on fresh topics; `producer` writes to them once it is resumed.
 
-    The users' rows are all shown, of the accounts the newest of each key. `sections` add to turnout.yaml. With a
-    `session` there is no process: Turnout is in this one, for faults that leave its process alone.
+    The users' rows are all shown, of the accounts the newest of each key, unless `account_rows` is `all`. `sections`
+    add to turnout.yaml. With a `session` there is no process: Turnout is in this one, for faults that leave its process
+    alone.
     """
 
     def __init__(
@@ -95,11 +97,13 @@ class World:
         per_second: int = 400,
         most_keys: int | None = None,
         user_columns: Mapping[str, str] = USERS,
+        account_rows: str = "latest",
         session: SparkSession | None = None,
         **sections: Any,
     ) -> None:
         self.kafka = kafka
         self.user_columns = dict(user_columns)
+        self._account_rows = account_rows
         self._name = folder.name
         self._numbers = itertools.count(1)
         control, acks = f"{self._name}-control", f"{self._name}-outcomes"
@@ -110,7 +114,7 @@ class World:
             "control": {"topic": control, "ack_topic": acks},
             "sources": {
                 "users": {"table": "users_ui", "key": "userId", "columns": self.user_columns},
-                "accounts": {"table": "accounts_ui", "key": "userId", "columns": ACCOUNTS, "rows": "latest"},
+                "accounts": {"table": "accounts_ui", "key": "userId", "columns": ACCOUNTS, "rows": account_rows},
             },
             "start": "earliest",
             "swap": {"linger_seconds": 1},
@@ -225,17 +229,20 @@ class World:
     def expected(self, records: list[oracle.Sent], join: str) -> Expected:
         """The oracle's tables over the records, and over what was shown and is gone from Kafka."""
         users = oracle.Source("users", self.topics.users, "userId", self.user_columns, latest=False)
-        accounts = oracle.Source("accounts", self.topics.accounts, "userId", ACCOUNTS, latest=True)
+        accounts = oracle.Source("accounts", self.topics.accounts, "userId", ACCOUNTS, self._account_rows == "latest")
         (left, left_bad), (right, right_bad) = self._read(users, records), self._read(accounts, records)
         right = oracle.shown(accounts, right)
-        joined = oracle.join_rows(users, left, accounts, right, Join(join), Duplicates.LATEST)
+        sides = ((users, left), (accounts, right))
+        out = oracle.left_out(Join(join), Duplicates.LATEST, MAX_ROWS_PER_KEY, *sides)
+        lefts, rights = ([kept for kept in rows if kept.row["userId"] not in out] for _, rows in sides)
+        joined = oracle.join_rows(users, lefts, accounts, rights, Join(join), Duplicates.LATEST)
         tables: dict[str, Bag] = {
             "users_ui": Counter(oracle.bag(kept.row for kept in left)),
             "accounts_ui": Counter(oracle.bag(kept.row for kept in right)),
             "final_ui": Counter(oracle.bag(joined)),
             "bad_records": Counter([*left_bad, *right_bad]),
         }
-        return Expected(join, tables, oracle.quality(users, left, accounts, right))
+        return Expected(join, tables, oracle.quality(users, left, accounts, right, len(out)))
 
     def _read(self, source: oracle.Source, records: list[oracle.Sent]) -> tuple[list[oracle.Kept], list[Hashable]]:
         """Rows and bad records. What is gone is read apart: a topic that was made anew has the same places again, and

@@ -20,9 +20,7 @@ from ending import ending_with_us, living_in
 from shared_broker import formatted
 from turnout.errors import TurnoutError
 from turnout.java.jars import resolve
-from turnout.local.broker import EmbeddedBroker
-from turnout.local.broker_archive import archive_file
-from turnout.local.broker_rehearsal import make_archive
+from turnout.local.broker import EmbeddedBroker, broker_archive, make_archive
 from turnout.testing import Record, create_topic, delete_topic, patience, produce, wait_until
 
 
@@ -108,7 +106,7 @@ def test_broker_that_is_never_ready_times_out_and_is_ended(broker: EmbeddedBroke
 
 
 def assert_maps_the_archive_of_its_classes(java: psutil.Process) -> None:
-    assert str(archive_file(resolve("broker"))) in {file.path for file in java.memory_maps()}
+    assert str(broker_archive(resolve("broker")).file) in {file.path for file in java.memory_maps()}
 
 
 def assert_listens_on_loopback_only(java: psutil.Process) -> None:

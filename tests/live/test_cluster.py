@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import signal
 import sys
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from clustered import Hosts, SparkCluster, Worker, bare_python, broker_for, host
 from ending import SHORT_LIVED
 from kafka_log import read_all
 from lengths import LONG
+from namespaces import not_run
 from running import ASKED_SECONDS, RunningTurnout
 from shared_broker import formatted
 from turnout.java.jars import cache_folder
@@ -41,8 +41,6 @@ def place(tmp_path: Path) -> Iterator[Hosts]:
     for folder in hidden:
         folder.mkdir(parents=True, exist_ok=True)
     with hosts(["master", "one", "two"], hidden) as made:
-        if made.why_not:
-            warnings.warn(f"the workers are no hosts of their own: {made.why_not}", stacklevel=1)
         yield made
 
 
@@ -96,6 +94,7 @@ def lose_in_a_task(worker: Worker) -> None:
     worker.kill()
 
 
+@pytest.mark.namespaces("mount", "net")
 def test_cluster_reads_swaps_and_loses_a_worker(place: Hosts, broker: EmbeddedBroker, tmp_path: Path) -> None:
     own, bootstrap = broker_for(place, formatted(broker, tmp_path / "broker"))
     python = bare_python(tmp_path / "python")
@@ -130,3 +129,5 @@ def test_cluster_reads_swaps_and_loses_a_worker(place: Hosts, broker: EmbeddedBr
             own.stop()
             wait_reason(turnout, bootstrap, "cannot be reached")
             assert_ends_soon(turnout, signal.SIGTERM)
+    if place.why_not:
+        not_run(f"workers on hosts of their own (on this machine's network all went well): {place.why_not}")

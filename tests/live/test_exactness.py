@@ -139,6 +139,7 @@ class Case:
     max_rows: int | None
     duplicates: Duplicates
     joins: list[Join]
+    max_rows_per_key: int | None = None
 
 
 @st.composite
@@ -150,6 +151,7 @@ def cases(draw: st.DrawFn) -> Case:
         max_rows=draw(st.sampled_from([None, None, 3, 6])) if rows[0] == "all" else None,
         duplicates=draw(st.sampled_from(list(Duplicates))),
         joins=draw(st.lists(st.sampled_from(list(Join)), min_size=2, max_size=3, unique=True)),
+        max_rows_per_key=draw(st.sampled_from([None, 1, 2, 4])),
     )
 
 
@@ -170,7 +172,8 @@ def settings_of(case: Case, folder: Path, prefix: str = "") -> Settings:
         "columns": ACCOUNTS,
         "rows": case.rows[1],
     }
-    view = {"left": "users", "right": "accounts", "on": "userId", "duplicates": case.duplicates.value}
+    view: dict[str, Any] = {"left": "users", "right": "accounts", "on": "userId", "duplicates": case.duplicates.value}
+    view |= {"max_rows_per_key": case.max_rows_per_key} if case.max_rows_per_key else {}
     views = {f"by_{join}": view | {"join": join.value} for join in case.joins}
     return parse({"sources": {"users": users, "accounts": accounts}, "views": views}, folder, {})
 
@@ -210,11 +213,15 @@ def compare(case: Case, runner: Runner, seen: list[Sent], *, views: bool) -> Non
     assert sorted(bad, key=repr) == sorted(left_bad | right_bad, key=repr)
     if not views:
         return
+    expected = {}
     for join in case.joins:
-        expected = oracle.join_rows(users, left, accounts, right, join, case.duplicates)
-        assert oracle.bag(runner.rows(f"by_{join}")) == oracle.bag(expected), join
-    quality = {row.pop("view"): row for row in runner.rows("join_quality")}
-    assert quality == {f"by_{join}": oracle.quality(users, left, accounts, right) for join in case.joins}
+        out = oracle.left_out(join, case.duplicates, case.max_rows_per_key, (users, left), (accounts, right))
+        lefts, rights = ([kept for kept in rows if kept.row["userId"] not in out] for rows in (left, right))
+        rows = oracle.join_rows(users, lefts, accounts, rights, join, case.duplicates)
+        assert oracle.bag(runner.rows(f"by_{join}")) == oracle.bag(rows), join
+        assert runner.identities(f"by_{join}") == len(rows)
+        expected[f"by_{join}"] = oracle.quality(users, left, accounts, right, len(out))
+    assert {row.pop("view"): row for row in runner.rows("join_quality")} == expected
 
 
 @settings(max_examples=BATCHES_EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))

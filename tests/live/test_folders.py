@@ -56,6 +56,14 @@ def test_rows_come_to_tasks_by_every_way(spark: SparkSession, tmp_path: Path) ->
         assert checkpoint.names() == []
 
 
+def test_rows_after_an_empty_chunk_come_to_tasks_too(spark: SparkSession) -> None:
+    from turnout.spark.folders import frame_of
+
+    rows = pa.table({"key": pa.chunked_array([["a"], [], ["b"]], pa.string())})
+    with frame_of(spark, rows) as frame:
+        assert frame.toArrow().to_pydict() == {"key": ["a", "b"]}
+
+
 def test_part_that_is_too_large_for_the_driver_comes_in_slices(spark: SparkSession, tmp_path: Path) -> None:
     from turnout.spark.views.runner import view_runner
 

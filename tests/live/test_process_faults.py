@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from turnout.swap.generations import Generation
 
 
+@pytest.mark.namespaces("mount")
 def test_full_disk_and_killed_spark_are_told_and_left_and_the_process_ends_soon_and_takes_new_columns_up(
     tmp_path: Path,
     broker: EmbeddedBroker,

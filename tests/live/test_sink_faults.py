@@ -165,7 +165,7 @@ class KilledApply:
         before, outcomes = turnout.status()["generation"], self._outcomes()
         self._flag.write_text("publishing")
         with pytest.raises(httpx.HTTPError):
-            turnout.http.put("/api/config", content=yaml.safe_dump(changed, sort_keys=False))
+            turnout.put_config(yaml.safe_dump(changed, sort_keys=False))
         turnout.wait_killed()
         self._flag.unlink()
         turnout.start()
@@ -245,7 +245,7 @@ def test_topics_of_sinks_fold_to_what_is_shown_through_swaps_applies_kills_and_b
         columns.pop("name") if "name" in columns else columns.update(name="string")
         document["sinks"]["accounts_out"]["max_waiting_rows"] = chance.randrange(1000, 2000)
         turnout.config.write_text(yaml.safe_dump(document))
-        answer = turnout.http.put("/api/config", content=turnout.config.read_text()).json()
+        answer = turnout.put_config(turnout.config.read_text()).json()
         assert answer["outcome"] == "applied", answer
 
     actions: dict[str, Callable[[], None]] = {

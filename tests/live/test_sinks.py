@@ -6,6 +6,7 @@ import itertools
 import json
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionTy
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
 import sinking
+from beside import beside
 from ending import ending_with_us
 from filling import Filling
 from lengths import SINK_ROUNDS
@@ -34,7 +36,7 @@ from turnout.serve.formats import json_rows
 from turnout.sink.avro_values import schema_of
 from turnout.sink.sinks import Sinks
 from turnout.sink.status import SinkState, SinkStatus
-from turnout.sink.topic_writer import transactional_id
+from turnout.sink.topic_writer import TopicWriter, transactional_id
 from turnout.store.database import Database
 from turnout.store.query.windows import Window, list_tables, read_window
 from turnout.testing import create_topic, delete_topic, patience, wait_until
@@ -201,18 +203,99 @@ def test_sink_without_a_topic_waits_for_it_and_stops_nobody(
             assert len(reader.records) == 16
 
 
-def test_sink_whose_topic_is_made_anew_fills_it_again(tmp_path: Path, broker: EmbeddedBroker, topic: str) -> None:
+class Replaced:
+    """The topic of a sink that is deleted and made anew, and what it must fold to afterwards."""
+
+    def __init__(self, running: Sunk, broker: EmbeddedBroker, topic: str) -> None:
+        self.running = running
+        self._broker = broker
+        self._topic = topic
+        self._batches = itertools.count(100)
+
+    def delete(self) -> None:
+        delete_topic(self._broker.bootstrap_servers, self._topic)
+
+    def create(self) -> None:
+        create_topic(self._broker.bootstrap_servers, self._topic, 2, COMPACTED)
+
+    def make_anew(self) -> None:
+        self.delete()
+        self.create()
+
+    def batch(self) -> None:
+        self.running.filling.batch(users=[user(next(self._batches))])
+
+    def wait_equal(self) -> None:
+        wait_until(self._equal, what=lambda: f"all rows: {self.running.status()}")
+        self.running.wait_written()
+
+    def _equal(self) -> bool:
+        """A new reader each time: the topic may be made anew while one reads."""
+        with reading(self._broker, self._topic) as reader:
+            equal: bool = reader.rows() == bag(self.running.shown())
+            return equal
+
+
+@pytest.mark.parametrize("delivery", list(Delivery))
+def test_sink_fills_a_topic_that_is_made_anew_at_any_moment(
+    tmp_path: Path, broker: EmbeddedBroker, topic: str, delivery: Delivery, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with sunk(tmp_path, broker) as running:
+        replaced = Replaced(running, broker, topic)
+        running.filling.swap(users=[user(n) for n in range(50)])
+        running.sinks.change(settings_of(topic, delivery=delivery))
+        running.wait_written()
+
+        replaced.make_anew()  # while nothing comes
+        replaced.wait_equal()
+        assert f"sink out does not write: topic '{topic}' was deleted and made anew" in running.said[0]
+        assert running.said[1] == f"sink out writes to topic '{topic}' again"
+        replaced.make_anew()
+        replaced.batch()  # before or after the sink has looked
+        replaced.wait_equal()
+
+        def load(ended: threading.Event) -> None:
+            while not ended.wait(0.02):
+                replaced.batch()
+
+        with beside(load):
+            for _ in range(3):
+                replaced.make_anew()
+                written = running.status().records
+                wait_until(lambda known=written: running.status().records > known, what="something is written")  # type: ignore[misc]
+        replaced.wait_equal()
+
+        moments = {"before": True, "after": True}
+        flush = TopicWriter._flush
+
+        def flush_and_replace(writer: TopicWriter) -> None:
+            """When the records of a transaction are under way, and when Kafka has them."""
+            if moments.pop("before", False):
+                replaced.make_anew()
+            flush(writer)
+            if moments.pop("after", False):
+                replaced.make_anew()
+
+        monkeypatch.setattr(TopicWriter, "_flush", flush_and_replace)
+        for _ in list(moments):
+            replaced.batch()
+            replaced.wait_equal()
+        assert not moments
+
+
+def test_sink_tells_of_a_topic_that_is_deleted_while_nothing_is_written(
+    tmp_path: Path, broker: EmbeddedBroker, topic: str
+) -> None:
+    with sunk(tmp_path, broker) as running:
+        replaced = Replaced(running, broker, topic)
         running.filling.swap(users=[user(n) for n in range(5)])
         running.sinks.change(settings_of(topic))
         running.wait_written()
-        delete_topic(broker.bootstrap_servers, topic)
-        create_topic(broker.bootstrap_servers, topic, 1, COMPACTED)
-        running.sinks.change({})
-        running.sinks.change(settings_of(topic))
-        running.wait_written()
-        with reading(broker, topic) as reader:
-            assert reader.rows() == bag(running.shown())
+        replaced.delete()
+        wait_until(lambda: running.status().state is SinkState.FAILING, what="a failure")
+        assert f"topic '{topic}' does not exist" in str(running.status().error)
+        replaced.create()
+        replaced.wait_equal()
 
 
 def test_second_writer_of_a_topic_fences_the_first(tmp_path: Path, broker: EmbeddedBroker, topic: str) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from kafka_log import read_all
 from orchestrated import Orchestrated, orchestrated
@@ -149,3 +152,36 @@ def test_other_sources_and_columns_need_no_change_in_the_code(
         assert answer.generation == 2
         assert [row["label"] for row in running.rows("priced")] == ["second"]
         assert running.orchestrator.status()["ordersTopic"] == other
+
+
+def test_generation_whose_batch_is_not_stored_yet_is_not_idle(
+    spark: SparkSession,
+    broker: EmbeddedBroker,
+    topic_name: Callable[[str], str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from turnout.spark.writing import Writer
+
+    users, accounts, control = create(broker, topic_name, "users", "accounts", "control")
+    stored, began, may_store = Writer.store, threading.Event(), threading.Event()
+
+    def store_late(self: Writer, arrival: Any) -> None:
+        began.set()
+        assert may_store.wait(patience())
+        stored(self, arrival)
+
+    monkeypatch.setattr(Writer, "store", store_late)
+    sections = two_sources(users, accounts, control)
+    with orchestrated(tmp_path, spark, broker.bootstrap_servers, **sections) as running:
+        running.wait_ready()
+        live = running.orchestrator._lifecycle.live
+        assert live is not None and live.query is not None and live.query._stream is not None
+        query, stream = live.query, live.query._stream
+        produce(broker.bootstrap_servers, users, [user(1)])
+        assert began.wait(patience())
+        wait_until(lambda: stream.held, what="the stream to wait for more")
+        assert not query.idle, "the JVM may still end by this batch"
+        may_store.set()
+        wait_until(lambda: query.idle, what="the end of the batch")
+        assert len(running.rows("users_ui")) == 1

@@ -62,6 +62,7 @@ class Case:
     max_rows: int | None
     join: Join
     duplicates: Duplicates
+    max_rows_per_key: int | None
     in_parts: bool
     """Whether its views are first built in parts, through files."""
 
@@ -88,6 +89,7 @@ def cases(draw: st.DrawFn) -> Case:
         max_rows=draw(st.sampled_from([None, 4])) if rows["users"] == "all" else None,
         join=draw(st.sampled_from(list(Join))),
         duplicates=draw(st.sampled_from(list(Duplicates))),
+        max_rows_per_key=draw(st.sampled_from([None, 1, 3, 6])),
         in_parts=draw(st.booleans()),
     )
 
@@ -103,7 +105,8 @@ def settings_of(rows: dict[str, str], folder: Path, max_rows: int | None = None,
 
 
 def configured(case: Case, folder: Path) -> Settings:
-    chain = CHAIN | {"join": case.join.value, "duplicates": case.duplicates.value}
+    chain: dict[str, Any] = CHAIN | {"join": case.join.value, "duplicates": case.duplicates.value}
+    chain |= {"max_rows_per_key": case.max_rows_per_key} if case.max_rows_per_key else {}
     return settings_of(case.rows, folder, case.max_rows, chain=chain, totals=TOTALS, words=WORDS)
 
 
@@ -114,8 +117,19 @@ def side(name: str, rows: list[Kept], /, **shown: str) -> tuple[oracle.Source, l
     return source, [Kept(k.record, {new: k.row[old] for new, old in names.items()}) for k in rows]
 
 
-def chained(case: Case, rows: dict[str, list[Kept]]) -> list[Row]:
+def left_out(case: Case, rows: dict[str, list[Kept]]) -> set[str]:
+    """The keys that have too many rows after one of the links."""
+    sides = [
+        (oracle.Source(name, name, "userId", COLUMNS[name], case.rows[name] == "latest"), rows[name])
+        for name in COLUMNS
+    ]
+    return oracle.left_out(case.join, case.duplicates, case.max_rows_per_key, *sides)
+
+
+def chained(case: Case, every: dict[str, list[Kept]]) -> list[Row]:
     """The chain, one link after the other: what a link gave is the left side of the next."""
+    out = left_out(case, every)
+    rows = {name: [kept for kept in some if kept.row["userId"] not in out] for name, some in every.items()}
     users = side("users", rows["users"], name="name")
     accounts = side("accounts", rows["accounts"], accounts_name="name", kind="kind")
     cards = side("cards", rows["cards"], cards_kind="kind", spent="spent")
@@ -143,7 +157,7 @@ def words(rows: dict[str, list[Kept]]) -> list[Row]:
     return [{"userId": key, "word": word} for key, word in pairs if key is not None]
 
 
-def quality(rows: dict[str, list[Kept]], left: str, *rights: str) -> Row:
+def quality(rows: dict[str, list[Kept]], left: str, *rights: str, left_out_keys: int = 0) -> Row:
     """Counted row by row: a left row is matched when each right side has its key."""
     keys = {name: [k.row["userId"] for k in rows[name]] for name in (left, *rights)}
     matched = sum(key is not None and all(key in keys[right] for right in rights) for key in keys[left])
@@ -156,6 +170,7 @@ def quality(rows: dict[str, list[Kept]], left: str, *rights: str) -> Row:
         "unmatchedRight": sum(key is None or key not in keys[left] for _, key in right_keys),
         "duplicateRightKeys": sum(right_keys.count(pair) > 1 for pair in set(right_keys) if pair[1] is not None),
         "nullKeys": sum(key is None for name in keys for key in keys[name]),
+        "leftOutKeys": left_out_keys,
     }
 
 
@@ -169,10 +184,11 @@ def compare(case: Case, fed: FedGeneration, seen: list[Sent], *, views: bool) ->
     if not views:
         return
     assert oracle.bag(fed.rows("chain")) == oracle.bag(chained(case, rows))
+    assert fed.identities("chain") == len(chained(case, rows))
     assert oracle.bag(fed.rows("totals")) == oracle.bag(totals(rows))
     assert oracle.bag(fed.rows("words")) == oracle.bag(words(rows))
     assert {row.pop("view"): row for row in fed.rows("join_quality")} == {
-        "chain": quality(rows, "users", "accounts", "cards"),
+        "chain": quality(rows, "users", "accounts", "cards", left_out_keys=len(left_out(case, rows))),
         "totals": quality(rows, "users", "cards"),
         "words": quality(rows, "accounts", "users"),
     }

@@ -1,7 +1,11 @@
 """Topics against a real broker that would create topics by itself, and that has access rules."""
 
+from __future__ import annotations
+
 import threading
 from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
@@ -9,13 +13,17 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
+from orchestrated import orchestrated
 from shared_broker import RULES
 from turnout.config import KafkaSettings
 from turnout.errors import TurnoutError
 from turnout.kafka.topics import Topics, unknown_topic
 from turnout.plan.offsets import Offsets
 from turnout.plan.plan import Start
-from turnout.testing import EmbeddedBroker, Record, create_topic, patience, produce, wait_until
+from turnout.testing import EmbeddedBroker, Record, create_topic, delete_topic, patience, produce, wait_until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 PROPERTIES = RULES | {
     "auto.create.topics.enable": "true",
@@ -63,6 +71,47 @@ def test_topics_missing_topic_is_named_and_not_created(kafka: str, topics: Topic
     assert "missing" not in topics.names()
     produce(kafka, "made-by-itself", ["x"])
     assert "made-by-itself" in topics.names(), "the broker makes a topic that is written to"
+
+
+def test_turnout_creates_no_topic_also_where_the_broker_would(
+    kafka: str, topics: Topics, spark: SparkSession, tmp_path: Path
+) -> None:
+    missing = {"own-out", "own-outcomes", "own-control", "own-dead"}
+    columns = {"userId": "string", "age": "int64"}
+    sections = {
+        "sources": {"users": {"topic": "own-users", "table": "users_ui", "key": "userId", "columns": columns}},
+        "views": {},
+        "sinks": {"out": {"table": "users_ui", "topic": "own-out"}},
+        "control": {"topic": "own-control", "ack_topic": "own-outcomes"},
+        "dead_letter_topic": "own-dead",
+        "start": "earliest",
+    }
+    create_topic(kafka, "own-users")
+    create_topic(kafka, "own-out", config={"cleanup.policy": "compact"})
+    produce(kafka, "own-users", [{"userId": "a", "age": 1}])
+    with orchestrated(tmp_path, spark, kafka, **sections) as running:
+
+        def said(*words: str) -> bool:
+            return any(all(word in row["msg"] for word in words) for row in running.rows("orchestrator_logs"))
+
+        def waiting(count: int) -> bool:
+            [sink] = running.orchestrator.sinks.status()
+            return sink.records == count and sink.waiting_rows == 0
+
+        wait_until(lambda: waiting(1), what="the sink has written")
+        delete_topic(kafka, "own-out")
+        produce(kafka, "own-users", [{"userId": "b", "age": 2}])
+        wait_until(lambda: said("sink out does not write", "does not exist"), what="the sink tells of it")
+        assert running.send(joinType="left", action="rollback").outcome == "rejected"
+        wait_until(lambda: said("own-outcomes", "it does not exist"), what="outcomes that are not written are told")
+        produce(kafka, "own-users", [b"no JSON"])
+        wait_until(lambda: said("'own-dead' (dead_letter_topic) does not exist"), what="letters are told")
+        assert not missing & topics.names()
+        create_topic(kafka, "own-dead")
+        create_topic(kafka, "own-out", config={"cleanup.policy": "compact"})
+        wait_until(lambda: sum(topics.end_offsets(["own-dead"]).next.values()) == 1, what="the bad record")
+        wait_until(lambda: len(topics.sample("own-out", 5)) == 2, what="both rows")
+        assert topics.names() & missing == {"own-dead", "own-out"}
 
 
 def test_topics_start_offsets_of_every_kind(kafka: str, topics: Topics) -> None:

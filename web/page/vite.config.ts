@@ -1,5 +1,6 @@
 // The page is built into the Python package, which serves index.html at `/` and the rest under /static/.
 
+import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
 
 const SERVER = process.env["TURNOUT_URL"] ?? "http://127.0.0.1:10000";
@@ -7,7 +8,7 @@ const SERVER = process.env["TURNOUT_URL"] ?? "http://127.0.0.1:10000";
 export default defineConfig({
   base: "/static/",
   // The client's source, not what it was last built to: the page never runs with an older one.
-  resolve: { alias: { "@turnout/client": new URL("../client/src/index.ts", import.meta.url).pathname } },
+  resolve: { alias: { "@turnout/client": fileURLToPath(new URL("../client/src/index.ts", import.meta.url)) } },
   build: {
     outDir: "../../src/turnout/serve/static",
     emptyOutDir: true,

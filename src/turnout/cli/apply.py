@@ -1,7 +1,9 @@
 """`apply`: put a changed configuration file in force on a running server, and print what it changes."""
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 import typer
 from rich.table import Table
@@ -26,12 +28,13 @@ def apply(
 ) -> None:
     """Put a changed file in force while the server runs, and show what it changes.
 
-    Sources, columns, views, sinks and limits; see docs/how-to/apply.md. The server reads the file: its environment
-    fills `${NAME}`, and relative paths start at the file that it was started with. A change that needs a restart
-    refuses the whole file, before anything is done. Exit code 1 when the outcome is `rejected` or `failed`.
+    Sources, columns, views, sinks and limits; see docs/how-to/apply.md. The server reads the file: relative paths start
+    at the file that it was started with, and references such as `${NAME}` must be those of the file in force. A change
+    that needs a restart refuses the whole file, before anything is done. Exit code 1 when the outcome is `rejected` or
+    `failed`. To a server without `access:` on this machine it sends the token that it finds by `data_dir` of the file.
     """
     text = _read(Path(config))
-    with options.connected(url, token) as client:
+    with options.connected(url, token or _local_token(Path(config), url)) as client:
         answer = client.apply(
             text, dry_run=dry_run, request_id=request_id or None, expected_generation=expected_generation
         )
@@ -55,6 +58,14 @@ def _read(path: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise ConfigError([f"{path}: cannot be read ({reason}); give the file by -c"]) from None
+
+
+def _local_token(path: Path, url: str) -> str:
+    """The token of a server without `access:`; it is for this machine alone."""
+    from turnout.config import local_token
+
+    here = urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1")
+    return (local_token.find(path, os.environ) if here else None) or ""
 
 
 def _show(answer: dict[str, Any], dry_run: bool) -> None:

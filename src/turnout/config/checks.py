@@ -34,7 +34,7 @@ TAKEN_NAMES = ("topic", "configuration")
 """What the history says of requests that no client sent: no client and no token has these names."""
 
 _TOKEN = re.compile(r"[!-~]{16,512}")
-_JOINED = ("left", "right", "join", "duplicates")
+_JOINED = ("left", "right", "join", "duplicates", "max_rows_per_key")
 _OWN = ("sources", "columns", "sql")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _M = TypeVar("_M", bound=BaseModel)

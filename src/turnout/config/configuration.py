@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from turnout.config import document as yaml_document
-from turnout.config import secrets
+from turnout.config import secrets, sent
 from turnout.config.changes import SECTIONS, Change, Needs, compare
 from turnout.config.loading import completed, document_of, parse, read_document
+from turnout.config.server import ApplyAccess
 from turnout.config.settings import FileOrigin, Settings
 from turnout.config.tables import first_plan
 from turnout.errors import ConfigError, TurnoutError
@@ -49,9 +50,15 @@ class Proposed:
 
     settings: Settings
     changes: tuple[Change, ...]
+    in_force: Settings
 
     def needs(self, needs: Needs) -> list[Change]:
         return [change for change in self.changes if change.needs is needs]
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether all of it is characters: bytes that are no UTF-8 come as halves of some."""
+    return not any("\ud800" <= sign <= "\udfff" for sign in text)
 
 
 def _is_small(document: Any) -> bool:
@@ -86,6 +93,7 @@ class Configuration:
         self.settings = settings
         self._listeners: list[Callable[[Settings], None]] = []
         self._others: OrderedDict[str, Settings] = OrderedDict()
+        self._proposed: dict[str, Proposed] = {}
 
     def listen(self, listener: Callable[[Settings], None]) -> None:
         """Call `listener` with the settings whenever they change, on the thread that changes them; it must not fail."""
@@ -96,6 +104,7 @@ class Configuration:
         if settings is not self.settings:
             self.settings = settings
             self._others.clear()
+            self._proposed = {}
             for listener in self._listeners:
                 listener(settings)
 
@@ -118,14 +127,34 @@ class Configuration:
         return found
 
     def proposed(self, text: str) -> Proposed:
-        """What a text would put in force; ConfigError has all its faults."""
+        """What a sent text would put in force, parsed once for each file in force; ConfigError has all its faults.
+
+        Nothing that it names is run or read: `sent` refuses what the file in force does not name. Any thread may call.
+        """
+        in_force, found = self.settings, self._proposed.get(text)
+        if found is None or found.in_force is not in_force:
+            settings = self._parsed(self._sent_document(text))
+            found = Proposed(settings, compare(in_force, settings), in_force)
+            # A new dictionary, because other threads read the old one.
+            self._proposed = dict([(text, found), *self._proposed.items()][:_KEPT])
+        return found
+
+    def _sent_document(self, text: str) -> dict[str, Any]:
+        origin = self._origin()
+        if sent.allowed(self.settings) is ApplyAccess.OFF:
+            hint = "access.apply says what may be changed; change the file on disk and restart"
+            raise TurnoutError("forbidden", "this server takes no configuration over HTTP", hint)
+        if not text.strip():
+            raise ConfigError([f"{BODY} is empty; send the whole turnout.yaml as the body"])
+        if not _is_unicode(text):
+            raise ConfigError([f"{BODY} is not UTF-8 text; save it as UTF-8"])
         document = document_of(text, BODY)
         if not document:
             raise ConfigError([f"{BODY}: has no settings; send the whole turnout.yaml"])
         if not _is_small(document):
             raise ConfigError([f"{BODY}: has more than {_MOST_VALUES:,} values; write less, without anchors"])
-        settings = self._parsed(document)
-        return Proposed(settings, compare(self.settings, settings))
+        sent.check(document, origin)
+        return document
 
     def on_disk(self) -> str | None:
         """The file that the process was started with as it is now, as it may be kept; None where it cannot be read."""

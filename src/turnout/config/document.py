@@ -16,6 +16,7 @@ PREFIX = "TURNOUT_"
 # Read by other parts of Turnout: where jars are cached and come from, and which server a command talks to.
 NOT_SETTINGS = frozenset({"TURNOUT_CACHE", "TURNOUT_MAVEN_MIRROR", "TURNOUT_TOKEN", "TURNOUT_URL"})
 KEEP = object()
+_MOST_MERGED = 50_000
 _VARIABLE = re.compile(r"\$\$\{|\$\{([^}]*)\}")
 
 
@@ -31,6 +32,8 @@ class _Loader(yaml.SafeLoader):
         super().__init__(stream)
         self.faults: list[str] = []
         self._open_anchors: list[str | None] = []
+        self._flat: set[int] = set()
+        self._merged = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         # YAML allows a node that contains itself; a configuration has no use for one.
@@ -44,9 +47,25 @@ class _Loader(yaml.SafeLoader):
         return node
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        if id(node) in self._flat:
+            return
+        self._flat.add(id(node))
         # Before `<<` is merged: a merged key may be overridden, a written one may not.
         self._find_duplicates(node)
+        for key, value in node.value:
+            if key.tag.endswith(":merge"):
+                self._count_merged(value)
         super().flatten_mapping(node)
+
+    def _count_merged(self, value: yaml.Node) -> None:
+        """Count pairs before they are merged: a list of anchors is a few bytes, and may be millions of pairs."""
+        for one in value.value if isinstance(value, yaml.SequenceNode) else [value]:
+            if isinstance(one, yaml.MappingNode):
+                self.flatten_mapping(one)
+                self._merged += len(one.value)
+                if self._merged > _MOST_MERGED:
+                    problem = f"<< merges more than {_MOST_MERGED:,} values"
+                    raise yaml.constructor.ConstructorError(None, None, problem, one.start_mark)
 
     def _find_duplicates(self, node: yaml.MappingNode) -> None:
         lines: dict[str, int] = {}
@@ -100,6 +119,15 @@ def parse_yaml(text: str) -> tuple[Any, list[str]]:
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
         problem = getattr(error, "problem", None) or "it cannot be read"
         return None, [f"{where}not YAML ({problem}); correct it (${{...}} and text with ': ' need quotes)"]
+
+
+def nodes(node: Any, path: SettingPath = ()) -> Iterator[tuple[SettingPath, Any]]:
+    """Every node of a tree below its root, with its path, those above first."""
+    if path:
+        yield path, node
+    if isinstance(node, Mapping | list):
+        for step, below in node.items() if isinstance(node, Mapping) else enumerate(node):
+            yield from nodes(below, (*path, step))
 
 
 def changed(node: Any, change: Callable[[SettingPath, Any], Any], path: SettingPath = ()) -> Any:

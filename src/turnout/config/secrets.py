@@ -6,8 +6,11 @@ the log has one. Messages name the place and the reason, never a value.
 
 import base64
 import contextlib
+import errno
+import os
 import re
 import shlex
+import stat
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -16,10 +19,12 @@ from typing import Any
 from pydantic import BaseModel, SecretStr
 
 from turnout.config.config_errors import SettingPath, describe, is_secret
-from turnout.config.document import KEEP, changed
+from turnout.config.document import KEEP, changed, nodes
 from turnout.config.settings import FileOrigin, Settings
 
 COMMAND_SECONDS = 30.0
+MOST_BYTES = 64 * 1024
+"""Bytes of a file that holds a secret."""
 MASK = "********"
 REDACTED = "***"
 """Stands for a secret in a document that is shown or kept."""
@@ -27,6 +32,7 @@ SECRET_NAMES = r"password|passphrase|secret|jaas|credential|private\.key|ssl\.ke
 """What the name of a property that holds a secret looks like, whatever its case; Spark's log obeys it too."""
 SPARK_SECRET_NAMES = rf"(?i)token|access[.]?key|account[.]key|encryption[.-]key$|[.]sas[.]|{SECRET_NAMES}"
 """What the name of a Spark property that holds a secret looks like."""
+_LEAST_HIDDEN = 8
 _KINDS = ("env", "file", "command")
 _VARIABLE = re.compile(r"(?<!\$)\$\{([^}]+)\}")
 
@@ -40,6 +46,12 @@ def masked(text: str, values: Iterable[str]) -> str:
     for value in sorted(values, key=len, reverse=True):
         text = text.replace(value, MASK)
     return text
+
+
+def hidden(tree: Any, values: Iterable[str]) -> Any:
+    """A text, or a copy of a tree of JSON, with every one of the secrets masked."""
+    known = tuple(values)
+    return changed(tree, lambda _, node: masked(node, known) if isinstance(node, str) else KEEP)
 
 
 def fetch(
@@ -73,7 +85,7 @@ def kept(
     def put(path: SettingPath, node: Any) -> Any:
         if not path or not is_secret(root, path) or (known is None and node != REDACTED):
             return KEEP
-        written, value = (_at(known.given, path), _at(known.filled, path)) if known else (None, None)
+        written, value = (at(known.given, path), at(known.filled, path)) if known else (None, None)
         if value is not None and node in (written, REDACTED):
             found[path] = ""
             return value
@@ -84,7 +96,8 @@ def kept(
     return changed(tree, put), found, faults
 
 
-def _at(tree: Any, path: SettingPath) -> Any:
+def at(tree: Any, path: SettingPath) -> Any:
+    """What a document has at a path; None where it has nothing."""
     for step in path:
         if isinstance(tree, Mapping):
             tree = tree.get(step)
@@ -110,21 +123,17 @@ def redacted(tree: Any, root: type[BaseModel]) -> Any:
     return changed(tree, hide)
 
 
-def variables(
-    node: Any, root: type[BaseModel], origins: Mapping[SettingPath, str], path: SettingPath = ()
-) -> Iterator[str]:
+def variables(tree: Any, root: type[BaseModel], origins: Mapping[SettingPath, str]) -> Iterator[str]:
     """The environment variables that secrets of the document come from, before they are put in."""
-    if path and is_secret(root, path):
+    for path, node in nodes(tree):
+        if not is_secret(root, path):
+            continue
         if path in origins:
             yield origins[path]
         elif isinstance(node, str):
             yield from _VARIABLE.findall(node)
         elif isinstance(node, Mapping) and isinstance(node.get("env"), str):
             yield node["env"]
-        return
-    if isinstance(node, Mapping | list):
-        for step, value in node.items() if isinstance(node, Mapping) else enumerate(node):
-            yield from variables(value, root, origins, (*path, step))
 
 
 def _fetched(source: Mapping[Any, Any], folder: Path, environ: Mapping[str, str]) -> str:
@@ -143,9 +152,21 @@ def _fetched(source: Mapping[Any, Any], folder: Path, environ: Mapping[str, str]
     return environ[value]
 
 
+def read_small(file: Path, most_bytes: int = MOST_BYTES) -> str:
+    """The text of a regular file; OSError for another kind or a larger one. It never waits, as a pipe would make it."""
+    handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    with os.fdopen(handle, "rb") as opened:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file")
+        data = opened.read(most_bytes + 1)
+    if len(data) > most_bytes:
+        raise OSError(errno.EFBIG, f"it has more than {most_bytes:,} bytes")
+    return data.decode("utf-8")
+
+
 def _read(file: Path) -> str:
     try:
-        return _one_line_less(file.read_text(encoding="utf-8"))
+        return _one_line_less(read_small(file))
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise _UnavailableError(f"the file {file} cannot be read ({reason}); give one that holds the secret") from None
@@ -186,12 +207,23 @@ def _one_line_less(text: str) -> str:
 def hidden_texts(settings: Settings) -> set[str]:
     """The secrets of Kafka, the registry, Spark and the tokens, those in files too, in every form that is sent."""
     found = secrets_of(settings)
+    if settings.origin is not None:
+        found |= set(_fetched_texts(settings.origin))
     auth = settings.schema_registry.auth if settings.schema_registry else None
     pairs = [(auth.username, auth.password)] if auth else []
     if auth and auth.oauth:
         pairs.append((auth.oauth.client_id, auth.oauth.client_secret))
     sent = {f"{name or ''}:{secret.get_secret_value()}" for name, secret in pairs if secret is not None}
     return found | {base64.b64encode(pair.encode()).decode() for pair in sent}
+
+
+def _fetched_texts(origin: FileOrigin) -> Iterator[str]:
+    """What references of raw properties stand for, whatever their names; not the short ones, which are settings."""
+    for path, node in nodes(origin.given):
+        if is_secret(Settings, path) and (isinstance(node, Mapping) or _VARIABLE.search(str(node))):
+            value = at(origin.filled, path)
+            if isinstance(value, str) and len(value) >= _LEAST_HIDDEN:
+                yield value
 
 
 def secrets_of(settings: BaseModel) -> set[str]:
@@ -207,7 +239,7 @@ def _texts(value: Any) -> Iterator[str]:
             held = getattr(value, name)
             if name == "token_file" and isinstance(held, Path):
                 with contextlib.suppress(OSError, UnicodeDecodeError):  # the server reports that
-                    yield held.read_text(encoding="utf-8").strip()
+                    yield read_small(held).strip()
             yield from _texts(held)
     elif isinstance(value, Mapping):
         for name, held in value.items():

@@ -49,7 +49,8 @@ class ServerSettings(Section):
     sql_memory_limit: MemorySize = "512MB"
     """Memory of one SELECT that somebody sends (`POST /api/sql`); one that needs more is refused."""
     max_held_megabytes_per_client: Whole = Field(512, ge=1)
-    """Memory for one client: answers and snapshots that it has not read, and the rows of its live windows."""
+    """Memory for one client: answers and snapshots that it has not read, and the rows of its live windows; a quarter
+    more for changes of tables."""
     max_download_megabytes_per_client: Whole = Field(4096, ge=1)
     """Temporary files of downloads (CSV, Arrow, Parquet) that one client has not read yet."""
 
@@ -82,12 +83,26 @@ class SqlAccess(StrEnum):
     OFF = "off"
 
 
+class ApplyAccess(StrEnum):
+    """Which changes of the configuration a sender may ask for."""
+
+    OFF = "off"
+    TABLES = "tables"
+    ALL = "all"
+
+
+# YAML reads a bare `off` as false.
+_off = BeforeValidator(lambda given: "off" if given is False else given)
+
+
 class AccessSettings(Section):
     """Who may connect, and what for."""
 
     tokens: tuple[TokenSettings, ...]
     """The tokens, as a list."""
-    # YAML reads a bare `off` as false.
-    sql: Annotated[SqlAccess, BeforeValidator(lambda given: "off" if given is False else given)] = SqlAccess.OPERATOR
+    sql: Annotated[SqlAccess, _off] = SqlAccess.OPERATOR
     """Whose SELECTs are run: an `operator`'s, a `viewer`'s too, or nobody's (`off`). Without `access`, those from this
     machine are; see docs/how-to/ask.md."""
+    apply: Annotated[ApplyAccess, _off] = ApplyAccess.TABLES
+    """What operators may change by `turnout apply`: `tables` (sources, columns, views by joins, sinks, limits), `all`
+    (also `sql` of views, and `control.topics`), or nothing (`off`); see docs/how-to/access.md."""

@@ -145,6 +145,9 @@ class StepSettings(Section):
     `views.NAME.duplicates`."""
 
 
+MAX_ROWS_PER_KEY = 100_000
+
+
 class ViewSettings(Section):
     """A table over sources: a join of those that share a key, a chain of joins, or somebody's own Spark SQL."""
 
@@ -163,6 +166,9 @@ class ViewSettings(Section):
     `NAMEJoinType`."""
     duplicates: Duplicates = Duplicates.LATEST
     """Of right rows with one key, take the newest (`latest`) or `all`; `inner` takes all in any case."""
+    max_rows_per_key: Annotated[int, BeforeValidator(number), Field(ge=1)] = MAX_ROWS_PER_KEY
+    """Where rows of both sides are paired: a key that would have more rows is left out of the view until it has fewer;
+    see docs/how-to/views.md. Not with `sql`."""
     sources: Names = ()
     """The sources that it reads. Default: required with `sql`."""
     sql: Annotated[NonEmpty, AfterValidator(lambda text: text.strip().rstrip(";").rstrip())] | None = None

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from turnout.config.settings import Format, Settings, SourceSettings
+from turnout.config.settings import MAX_ROWS_PER_KEY, Format, Settings, SourceSettings
 from turnout.plan.chains import Chain, chain_of
 from turnout.plan.plan import Plan, Start
 from turnout.plan.tables import Layout, SourceTable, chain_view, joined_view, own_view
@@ -50,9 +50,9 @@ def layout_of(settings: Settings, plan: Plan) -> Layout:
     for name, view in settings.views.items():
         read = [sources[source] for source in view.read]
         if name in chains:
-            views.append(chain_view(name, read, chains[name]))
+            views.append(chain_view(name, read, chains[name], view.max_rows_per_key))
         elif view.sql is None:
-            views.append(joined_view(name, read, plan.joins[name], view.duplicates))
+            views.append(joined_view(name, read, plan.joins[name], view.duplicates, view.max_rows_per_key))
         else:
             views.append(own_view(name, read, view.on, view.columns, view.sql))
     return Layout(tuple(sources.values()), tuple(views))
@@ -109,4 +109,6 @@ def layout_signature(settings: Settings) -> str:
         if view.steps:
             steps = [[s.right, s.on.left, s.on.right, s.join, s.duplicates or view.duplicates] for s in view.steps]
             views[name] = [view.left, steps]
+        if view.max_rows_per_key != MAX_ROWS_PER_KEY:
+            views[name].append(view.max_rows_per_key)
     return json.dumps([_TABLES_FORM, sources, views])

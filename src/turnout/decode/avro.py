@@ -32,7 +32,7 @@ def reader(definition: Definition, columns: Sequence[str]) -> Callable[[bytes], 
         for text in definition:
             schema = fastavro.parse_schema(_with_own_times(json.loads(text)), named)
     except Exception as error:  # fastavro and json have no base in common, and a schema can be anything
-        raise ValueError(str(error).partition("\n")[0] or type(error).__name__) from None
+        raise ValueError(str(error).partition("\n")[0] or type(error).__name__) from error
     smallest = sizes(named)
     if any(_least_bytes(items, smallest) == 0 for items in _items([schema, *named.values()])):
         raise ValueError("it has an array of nothing, which can be of any length")

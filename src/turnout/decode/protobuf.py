@@ -61,7 +61,7 @@ def _file(definition: Definition) -> Any:
             pool.Add(file)
         return pool.FindFileByName(name)
     except Exception as error:  # what the library says of files that are none
-        raise ValueError(str(error).partition("\n")[0] or type(error).__name__) from None
+        raise ValueError(str(error).partition("\n")[0] or type(error).__name__) from error
 
 
 def message_indexes(payload: bytes) -> tuple[tuple[int, ...], int]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -15,6 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from turnout.config import Format, Settings, SourceSettings
+from turnout.config.secrets import read_small
 from turnout.decode.exact_reader import open_reader
 from turnout.decode.registry import RegisteredSchema, SchemaRegistry
 from turnout.decode.shape import Definition
@@ -26,6 +29,8 @@ _SECOND_LOOK_SECONDS = 0.3
 """A registry of several nodes may not know everywhere what was registered just now."""
 _ASKED_AT_ONCE = 8
 _COMPILE_SECONDS = 30.0
+_MOST_BYTES = 1_000_000
+"""Bytes of a file with a schema."""
 
 
 class Schemas(Protocol):
@@ -173,20 +178,32 @@ def _from_file(source: SourceSettings) -> Definition:
     file = source.schema_file
     assert file is not None
     try:
-        text = file.read_text(encoding="utf-8")
+        text = read_small(file, _MOST_BYTES)
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError((isinstance(error, OSError) and error.strerror) or "it is not UTF-8 text") from None
     definition: Definition = (text,)
-    if source.format is Format.PROTOBUF:
-        definition = _from_proto(file, text, source.message)
-    open_reader(source.format.value, definition, ())
+    try:
+        if source.format is Format.PROTOBUF:
+            definition = _from_proto(file, text, source.message)
+        open_reader(source.format.value, definition, ())
+    except ValueError as error:
+        raise ValueError(_without_content(error)) from None
     return definition
+
+
+def _without_content(error: ValueError) -> str:
+    """Where the fault of a schema file is and of what kind, without words of the file: any file may be named as one."""
+    cause = error.__cause__
+    if cause is not None and not isinstance(cause, json.JSONDecodeError):
+        return f"it is no schema ({type(cause).__name__})"
+    return re.sub(r'"[^"]*"', '"..."', str(error))
 
 
 def _from_proto(file: Path, text: str, message: str | None) -> Definition:
     from google.protobuf import descriptor_pb2
 
-    beside = {other.name: other.read_text(encoding="utf-8") for other in file.parent.glob("*.proto")}
+    others = [other for other in file.parent.glob("*.proto") if other.is_file()]
+    beside = {other.name: other.read_text(encoding="utf-8") for other in others}
     described = compiled(beside | {file.name: text}, file.name)
     main = next(f for f in descriptor_pb2.FileDescriptorSet.FromString(described).file if f.name == file.name)
     names = [one.name for one in main.message_type]

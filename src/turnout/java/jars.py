@@ -35,6 +35,8 @@ ATTEMPTS = 3
 UNUSED_SECONDS = 30 * 24 * 3600
 """What was made and nobody has used for so long goes."""
 
+LEFT_SECONDS = 3600
+
 Advance = Callable[[int], None]
 
 
@@ -91,7 +93,8 @@ def made_file(name: str, parts: Iterable[object]) -> Path:
 def making(file: Path, name: str) -> Iterator[Path]:
     """A file to write, which becomes `file` when the block ends without an error; nothing of it is left otherwise.
 
-    Others of that `name` which nobody has used for a month are removed: other versions may be in use beside this.
+    Others of that `name` which nobody has used for a month are removed: other versions may be in use beside this. Parts
+    that a killed process left are removed after an hour.
     """
     part = file.with_name(f"{file.name}.{os.getpid()}.part")
     try:
@@ -100,9 +103,10 @@ def making(file: Path, name: str) -> Iterator[Path]:
     finally:
         with contextlib.suppress(OSError):
             part.unlink(missing_ok=True)
-    for other in file.parent.glob(name):
-        if other != file and time.time() - other.stat().st_atime > UNUSED_SECONDS:
-            other.unlink(missing_ok=True)
+    for pattern, seconds in ((name, UNUSED_SECONDS), (f"{name}.*.part", LEFT_SECONDS)):
+        for other in file.parent.glob(pattern):
+            if other != file and time.time() - other.stat().st_atime > seconds:
+                other.unlink(missing_ok=True)
 
 
 def repository() -> str:

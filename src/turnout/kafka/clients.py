@@ -32,6 +32,8 @@ def client_properties(kafka: KafkaSettings, role: str) -> dict[str, Any]:
         "reconnect.backoff.ms": 500,
         "reconnect.backoff.max.ms": 1000,
         **librdkafka_properties(kafka),
+        # Nobody asked Turnout for a topic. A producer's question about one would create it at many brokers.
+        "allow.auto.create.topics": False,
         "log_level": 0,  # the client writes nothing to stderr: what matters comes as an error
     }
 
@@ -44,11 +46,12 @@ def consumer_properties(kafka: KafkaSettings, role: str) -> dict[str, Any]:
         "group.id": f"turnout-{role}",
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
-        "allow.auto.create.topics": False,
         "auto.offset.reset": "error",
         "enable.partition.eof": True,
         "fetch.queue.backoff.ms": 10,
         "fetch.wait.max.ms": 20,
+        # Little at a time: a few kilobytes can be a hundred megabytes when they are unpacked. A batch comes whole.
+        "fetch.message.max.bytes": 8 << 10,
     }
 
 
@@ -81,6 +84,11 @@ def set_up(client: Callable[[dict[str, Any]], _T], properties: Mapping[str, Any]
             hint="check kafka.auth, the files that it names, and kafka.properties",
             status=500,
         ) from None
+
+
+def is_missing(error: Exception) -> bool:
+    """Whether Kafka says that there is no such topic or partition."""
+    return isinstance(error, KafkaException) and error.args[0].code() in MISSING
 
 
 def describe(error: KafkaError) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from turnout.config import KafkaSettings
 from turnout.kafka.clients import AT_END, AT_LOW, MISSING, client_properties, consumer_properties, describe, set_up
 from turnout.kafka.diagnosis import cause_of
 from turnout.kafka.security import files_of
+from turnout.kafka.unpacking import NOT_UNPACKED, end_of_batch, reason
 from turnout.plan.retries import growing_pause
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ RETRY_SECONDS = 0.5
 RETRY_MAX_SECONDS = 5.0
 ASK_ANEW_AFTER = 3
 """After so many looks without an answer another client looks."""
+UNPACK_TRIES = 3
+"""After so many tries a record that cannot be unpacked is rejected."""
 POLL_SECONDS = 0.2
 BATCH = 500
 STOP_SECONDS = 2.0
@@ -42,12 +45,14 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class ControlRecord:
-    """One record of the control topic, as it came."""
+    """One record of the control topic, as it came; or a batch that cannot be unpacked, which has the last offset."""
 
     partition: int
     offset: int
     timestamp_ms: int
     value: bytes | None
+    unreadable: str | None = None
+    """Why it cannot be read."""
 
 
 class ControlReader:
@@ -81,6 +86,8 @@ class ControlReader:
         self._trouble: str | None = None
         self._trouble_text: str | None = None
         self._undelivered: str | None = None
+        self._unpack_tries: dict[int, int] = {}
+        """By partition: how often the next record could not be unpacked."""
         self._cause: KafkaError | None = None
         self._failures = 0
         self._look_at = 0.0
@@ -172,7 +179,7 @@ class ControlReader:
         wanted = led | (self._assigned & {part.id for part in found.partitions})
         if wanted != self._assigned:
             self._assign(wanted)
-        if self._trouble != "refused":  # to see a topic is not yet to read it
+        if self._trouble not in ("refused", "unpacked"):  # to see a topic is not yet to read it
             self._report(None, f"control topic {self._topic!r} is read")
 
     def _assign(self, wanted: set[int]) -> None:
@@ -301,25 +308,48 @@ class ControlReader:
             else:
                 self._undelivered = None
                 self._next.update((record.partition, record.offset + 1) for record in records)
-                self._readable()
+                self._readable({record.partition for record in records})
                 return
 
     def _handle(self, error: KafkaError, partition: int | None, offset: int | None) -> None:
         if error.code() == KafkaError._PARTITION_EOF and partition is not None:
             # A topic can end with offsets that have no record (transactions, compaction).
             self._next[partition] = max(self._next.get(partition, 0), offset or 0)
-            self._readable()
+            self._readable({partition})
         elif error.code() in _MISPLACED and partition is not None:
             self._assigned.discard(partition)  # the next look places it anew
             self._look_at = 0.0
+        elif error.code() in NOT_UNPACKED and partition is not None and offset is not None:
+            self._not_unpacked(partition, offset)
         elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
             self._refused(error)
         elif error.code() in MISSING:
             self._look_soon()
         # The client tries again after others. A right to the group is not needed, so its lack is no fault.
 
-    def _readable(self) -> None:
-        if self._trouble == "refused":
+    def _not_unpacked(self, partition: int, first: int) -> None:
+        """After some tries, hand the batch over as one record that cannot be read, and read on behind it."""
+        if partition not in self._assigned:
+            return  # found before, in the same look
+        self._report(
+            "unpacked",
+            f"control topic {self._topic!r} partition {partition}: {reason(first, first + 1)}; "
+            f"after {UNPACK_TRIES} tries it is rejected, and reading goes on behind it",
+        )
+        self._unpack_tries[partition] = self._unpack_tries.get(partition, 0) + 1
+        if self._unpack_tries[partition] < UNPACK_TRIES:
+            return
+        self._assigned.clear()  # the search takes the consumer; the next look assigns anew
+        self._look_at = 0.0
+        behind = end_of_batch(self._consumer, self._topic, partition, first)
+        now = int(time.time() * 1000)
+        self._hand_over([ControlRecord(partition, behind - 1, now, None, reason(first, behind))])
+
+    def _readable(self, partitions: Collection[int]) -> None:
+        """Note that records of these partitions come."""
+        for partition in partitions:
+            self._unpack_tries.pop(partition, None)
+        if self._trouble == "refused" or (self._trouble == "unpacked" and not self._unpack_tries):
             self._report(None, f"control topic {self._topic!r} is read")
 
     def _see_whether_caught_up(self) -> None:

@@ -7,6 +7,8 @@ from difflib import get_close_matches
 from functools import partial
 from typing import TypeVar
 
+import orjson
+
 from turnout.plan.control import (
     MAX_MESSAGE_BYTES,
     MAX_REQUEST_ID,
@@ -107,11 +109,7 @@ def _decode_object(text: str, warnings: list[str]) -> dict[str, object]:
     try:
         value = json.loads(text, object_pairs_hook=collected)
     except json.JSONDecodeError as error:
-        near = shown(text[max(0, error.pos - 10) : error.pos + 20])
-        raise ControlRejected(
-            f"not valid JSON at line {error.lineno} column {error.colno} (near {near}): {error.msg}",
-            f"send a JSON object such as {_EXAMPLE}",
-        ) from None
+        raise _not_json(text, error) from None
     except RecursionError:
         raise ControlRejected("the JSON is nested too deeply", f"send a flat object such as {_EXAMPLE}") from None
     except ValueError:
@@ -125,6 +123,17 @@ def _decode_object(text: str, warnings: list[str]) -> dict[str, object]:
     if not isinstance(value, dict):
         raise ControlRejected(f"{_kind(value)} instead of an object", f"send one JSON object such as {_EXAMPLE}")
     return value
+
+
+def _not_json(text: str, error: json.JSONDecodeError) -> ControlRejected:
+    """Say what is wrong and where, by orjson: what the standard library says depends on the version of Python."""
+    try:
+        orjson.loads(text)
+    except orjson.JSONDecodeError as same:
+        error = same
+    near = shown(text[max(0, error.pos - 10) : error.pos + 20])
+    place = f"line {error.lineno} column {error.colno} (near {near})"
+    return ControlRejected(f"not valid JSON at {place}: {error.msg}", f"send a JSON object such as {_EXAMPLE}")
 
 
 class _FieldError(Exception):

@@ -131,6 +131,11 @@ def shows_pairs(join: Join, duplicates: Duplicates) -> bool:
     return join is Join.INNER or duplicates is Duplicates.ALL
 
 
+def multiplies(join: Join, duplicates: Duplicates) -> bool:
+    """Whether a left row can be shown several times, once for each right row of its key."""
+    return shows_pairs(join, duplicates) and join not in (Join.SEMI, Join.ANTI)
+
+
 @dataclass(frozen=True, slots=True)
 class StepSides:
     """The input of one join: the right relation, the columns that meet, and what the right side shows.

@@ -17,7 +17,7 @@ BOOKS_OF_STORE = (
     "removed_rows",
     "saved_views",
 )
-BOOKS_OF_GENERATION = ("versions", "progress", "hashing", "lives", "outgoing")
+BOOKS_OF_GENERATION = ("versions", "progress", "hashing", "lives", "outgoing", "left_out")
 """For Turnout alone."""
 
 RESERVED = tuple(dict.fromkeys((*SHOWN_OF_STORE, *SHOWN_OF_GENERATION, *BOOKS_OF_STORE, *BOOKS_OF_GENERATION)))

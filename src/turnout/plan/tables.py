@@ -6,12 +6,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from turnout.plan.chains import Chain
+from turnout.plan.chains import Chain, Origin
 from turnout.plan.columns import ColumnType
 from turnout.plan.joins import (
     Duplicates,
     Join,
     ViewSides,
+    multiplies,
     narrow_view_sql,
     own_view_sql,
     right_id,
@@ -44,6 +45,21 @@ class SourceTable:
 
 
 @dataclass(frozen=True, slots=True)
+class RowBound:
+    """How many rows one key may have in a view, or one value in a step of a chain, and what they are counted over.
+
+    The rows of a key are those of its left rows and its rows of each right side under `join`, after any of the joins.
+    """
+
+    name: str
+    """As in `join_quality`: the view, or `view.right` for a step of a chain."""
+    lefts: tuple[Origin, ...]
+    rights: tuple[Origin, ...]
+    join: Join
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
 class ViewTable:
     """A view of sources that share a key, the left one first; `sql` is over relations named as the sources.
 
@@ -64,6 +80,8 @@ class ViewTable:
     pairs: bool
     own: bool = False
     chain: Chain | None = None
+    bounds: tuple[RowBound, ...] = ()
+    """Where rows can multiply: of a chain one for each such step, of another view one at most."""
 
     @property
     def left(self) -> SourceTable:
@@ -84,6 +102,10 @@ class ViewTable:
         if self.chain is not None:
             return [dict(names) for names in self.chain.names]
         return list(_sides(self.sources).right_names().values())
+
+    def step_bound(self, number: int) -> RowBound | None:
+        """The bound of a step of a chain, if its rows can multiply."""
+        return next((bound for bound in self.bounds if bound.rights[0][0] == number + 1), None)
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -126,8 +148,15 @@ def _sides(sources: Sequence[SourceTable]) -> ViewSides:
     return ViewSides(left.source, tuple(left.columns), {r.source: tuple(r.columns) for r in rights}, left.key)
 
 
-def joined_view(name: str, sources: Sequence[SourceTable], join: Join, duplicates: Duplicates) -> ViewTable:
+def joined_view(
+    name: str, sources: Sequence[SourceTable], join: Join, duplicates: Duplicates, max_rows_per_key: int | None = None
+) -> ViewTable:
     left, *rights = sources
+    places = [(number, left.key) for number in range(len(sources))]
+    bounds: tuple[RowBound, ...] = ()
+    # With several rows of a key on one side only, nothing is multiplied.
+    if max_rows_per_key is not None and multiplies(join, duplicates) and sum(not one.latest for one in sources) > 1:
+        bounds = (RowBound(name, tuple(places[:1]), tuple(places[1:]), join, max_rows_per_key),)
     sides = _sides(sources)
     columns = dict(left.columns)
     for right in rights:
@@ -141,6 +170,7 @@ def joined_view(name: str, sources: Sequence[SourceTable], join: Join, duplicate
         narrow_sql=narrow_view_sql(len(rights), join, duplicates),
         narrow_sql_if_unique=narrow_view_sql(len(rights), join, Duplicates.ALL),
         pairs=shows_pairs(join, duplicates),
+        bounds=bounds,
     )
 
 
@@ -151,10 +181,26 @@ def own_view(
     return ViewTable(name, tuple(sources), key, columns, sql, sql, sql, pairs=True, own=True)
 
 
-def chain_view(name: str, sources: Sequence[SourceTable], chain: Chain) -> ViewTable:
+def chain_view(
+    name: str, sources: Sequence[SourceTable], chain: Chain, max_rows_per_key: int | None = None
+) -> ViewTable:
     left, *rights = sources
+
+    def once(origin: Origin) -> bool:
+        """Whether a value of a column is in one row of its source at most."""
+        return sources[origin[0]].latest and sources[origin[0]].key == origin[1]
+
+    bounds = []
+    for number, (step, lefts) in enumerate(zip(chain.steps, chain.origins, strict=True), 1):
+        own = (number, step.right_on)
+        linear = once(own) or not lefts or (len(lefts) == 1 and once(lefts[0]))
+        if max_rows_per_key is not None and multiplies(step.join, step.duplicates) and not linear:
+            # Pairs are counted: what is shown without a partner is shown once.
+            bounds.append(RowBound(f"{name}.{step.right}", lefts, (own,), Join.INNER, max_rows_per_key))
     columns = dict(left.columns)
     for right, names in zip(rights, chain.names, strict=True):
         columns |= {shown: right.columns[column] for column, shown in names.items()}
     sql, narrow = chain.sql, chain.narrow_sql
-    return ViewTable(name, tuple(sources), left.key, columns, sql, narrow, narrow, pairs=chain.pairs, chain=chain)
+    return ViewTable(
+        name, tuple(sources), left.key, columns, sql, narrow, narrow, chain.pairs, chain=chain, bounds=tuple(bounds)
+    )

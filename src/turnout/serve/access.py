@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from turnout.config import AccessSettings, Role, Settings, SqlAccess, TokenSettings, config_errors
 from turnout.config.checks import TAKEN_NAMES, token_faults
+from turnout.config.secrets import read_small
 from turnout.errors import ConfigError, TurnoutError
 from turnout.messages import PROTOCOL, TOKEN_PROTOCOL
 from turnout.serve.limits import CLIENT, Buckets, Rates, TooOften, check_size, client_host, client_of
@@ -48,6 +49,8 @@ class Identity:
 
     name: str
     role: Role
+    owns_server: bool = False
+    """Whether it has proven to be the server's user, on a server without tokens."""
 
 
 class Tokens:
@@ -102,6 +105,7 @@ class Access:
         self._sql = sql
         self.origins = origins or Origins(rebound=tokens is None)
         self._tokens = tokens
+        self._owner: Tokens | None = None
         self._reads, self._controls = Buckets(rates.reads), Buckets(rates.controls)
         self._wrong_tokens = Buckets(rates.wrong_tokens)
         self._welcome: OrderedDict[tuple[str, str], None] = OrderedDict()
@@ -112,6 +116,10 @@ class Access:
         tokens = Tokens.read(settings.access) if settings.access else None
         sql = settings.access.sql if settings.access else SqlAccess.OPERATOR
         return cls(tokens, Origins(settings.server.allowed_origins, rebound=tokens is None), rates, sql)
+
+    def know_owner(self, token: str) -> None:
+        """Take the bearer of this token for the server's user, where there are no other tokens."""
+        self._owner = Tokens([(Identity("", Role.OPERATOR), token)])
 
     @property
     def wants_token(self) -> bool:
@@ -142,8 +150,7 @@ class Access:
     def check_sql(self, scope: Scope) -> None:
         """Refuse SQL of an admitted sender that may not send it: TurnoutError `forbidden`."""
         if self._tokens is None:
-            # A proxy on this machine would make everybody look local.
-            if is_loopback(client_host(scope)) and not any(name in Headers(scope=scope) for name in _FORWARDED):
+            if _is_local(scope):
                 return
             reason, hint = "without `access:` only this machine may send SQL", "set access: with tokens"
         elif self._sql is SqlAccess.OFF:
@@ -155,6 +162,15 @@ class Access:
             return
         raise TurnoutError("forbidden", reason, hint)
 
+    def check_apply(self, scope: Scope) -> None:
+        """Refuse a configuration of somebody who may not be the server's user, where there are no tokens."""
+        if self._tokens is None and not (identity_of(scope).owns_server and _is_local(scope)):
+            raise TurnoutError(
+                "forbidden",
+                "without `access:` only the user that runs the server may send a configuration, from this machine",
+                "run `turnout apply -c FILE` there as that user: it finds the server's token by data_dir of the file",
+            )
+
     def check_operator(self, scope: Scope) -> None:
         """Refuse an admitted sender that may only look: TurnoutError `forbidden`."""
         identity = identity_of(scope)
@@ -163,9 +179,13 @@ class Access:
 
     def _identify(self, scope: Scope, headers: Headers) -> Identity | None:
         if self._tokens is None:
-            return Identity(_client_name(headers), Role.OPERATOR)
+            return Identity(_client_name(headers), Role.OPERATOR, self._owns_server(scope, headers))
         token = _token(scope, headers)
         return None if token is None else self._bearer(self._tokens.find(token), client_of(scope))
+
+    def _owns_server(self, scope: Scope, headers: Headers) -> bool:
+        token = _token(scope, headers)
+        return token is not None and self._owner is not None and self._owner.find(token) is not None
 
     def _known(self, scope: Scope, headers: Headers) -> Identity | None:
         """The sender of a request for a public path. A wrong token counts against its client, and is ignored."""
@@ -255,6 +275,11 @@ def subprotocol_of(scope: Scope) -> str | None:
     return PROTOCOL if PROTOCOL in scope.get("subprotocols", ()) else None
 
 
+def _is_local(scope: Scope) -> bool:
+    """Whether a program of this machine asks. A proxy on this machine would make everybody look local."""
+    return is_loopback(client_host(scope)) and not any(name in Headers(scope=scope) for name in _FORWARDED)
+
+
 def _is_public(scope: Scope) -> bool:
     path: str = scope["path"]
     return scope["type"] == "http" and (path in PUBLIC or path.startswith(_PUBLIC_FOLDERS))
@@ -311,7 +336,7 @@ def _unauthorized(message: str) -> TurnoutError:
 
 def _value(entry: TokenSettings) -> str:
     if entry.token_file is not None:
-        return entry.token_file.read_text(encoding="utf-8").strip()
+        return read_small(entry.token_file).strip()
     return entry.token.get_secret_value() if entry.token else ""
 
 

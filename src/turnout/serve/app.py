@@ -35,6 +35,7 @@ from turnout.serve.control_api import ControlApi
 from turnout.serve.example_api import ExampleApi
 from turnout.serve.formats import to_json
 from turnout.serve.limits import HeldBytes, Viewers
+from turnout.serve.live.changes import CHANGES_PART
 from turnout.serve.live.endpoint import Live
 from turnout.serve.live.hub import Hub, Readers
 from turnout.serve.live.windows import Merger
@@ -78,7 +79,8 @@ def create_app(
     downloads = HeldBytes(limits.max_download_megabytes_per_client * 1_000_000, _DOWNLOADS)
     answers = Answers(reads, held, downloads)
     queries = DeltaQueries()
-    readers = Readers(reads, held, Merger(queries), Merger(queries, large=True))
+    kept = HeldBytes(held.most // CHANGES_PART, held.setting)
+    readers = Readers(reads, held, kept, Merger(queries), Merger(queries, large=True))
     hub = Hub(services.database, services.status, readers)
     viewers = Viewers(limits)
     control = ControlApi(services)
@@ -87,6 +89,7 @@ def create_app(
         services.adopt(settings)
         viewers.limits = reads.limits = settings.server
         held.most = settings.server.max_held_megabytes_per_client * 1_000_000
+        kept.most = held.most // CHANGES_PART
         downloads.most = settings.server.max_download_megabytes_per_client * 1_000_000
 
     configuration.listen(adopt)
@@ -95,7 +98,7 @@ def create_app(
         *routes_of(AskApi(answers, lambda: services.limits, access.check_sql)),
         *routes_of(SavedApi(services.database, answers)),
         *routes_of(control),
-        *routes_of(ConfigApi(services, control, configuration, answers)),
+        *routes_of(ConfigApi(services, control, configuration, answers, access.check_apply)),
         *routes_of(ExampleApi(services, access.check_operator)),
         CallRoute(_page(static / "index.html")),
     ]

@@ -3,11 +3,13 @@
 A file goes the way of control messages: it is queued, decided in its turn, and its sender waits here for the outcome.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Scope
 
 from turnout.config.configuration import Configuration, file_text
 from turnout.errors import TurnoutError
@@ -35,6 +37,7 @@ class ConfigApi:
     _control: ControlApi
     _configuration: Configuration
     _answers: Answers
+    _check: Callable[[Scope], None]
 
     @Call("/api/config", YAML)
     async def read_config(self, _: Request) -> Response:
@@ -61,10 +64,12 @@ class ConfigApi:
     )
     async def apply_config(self, request: Request) -> Response:
         """Apply another file. A change that needs a restart refuses it whole; with dryRun nothing is changed."""
+        self._check(request.scope)
         query = request.query_params
+        body = await read_body(request, MAX_MESSAGE_BYTES, _SMALLER, YAML_KINDS)
         asked = ControlMessage(
             action=Action.APPLY,
-            config=_text(await read_body(request, MAX_MESSAGE_BYTES, _SMALLER, YAML_KINDS)),
+            config=body.decode("utf-8-sig", "surrogateescape"),  # what is no UTF-8 is refused as a file with faults is
             request_id=_request_id(query.get("requestId")),
             expected_generation=whole(query, "expectedGeneration", None),
             dry_run=flag(query, "dryRun", default=False),
@@ -96,16 +101,6 @@ def _answered(answer: Answer, request_id: str | None) -> Response:
         return json_response(shown)
     error = error_of(answer)
     return json_response({**error.as_json(), **shown}, error.status)
-
-
-def _text(body: bytes) -> str:
-    try:
-        text = body.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise TurnoutError("config_invalid", "the file is not UTF-8 text", "save it as UTF-8") from error
-    if text.strip():
-        return text
-    raise TurnoutError("config_invalid", "the file is empty", "send the whole turnout.yaml as the body")
 
 
 def _request_id(text: str | None) -> str | None:

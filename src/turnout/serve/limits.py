@@ -167,7 +167,7 @@ class HeldBytes:
 
     def __init__(self, most: int, setting: str) -> None:
         self.most = most
-        self._setting = setting
+        self.setting = setting
         self._lock = threading.Lock()
         self._bytes: Counter[str] = Counter()
         self._objects: defaultdict[str, weakref.WeakKeyDictionary[object, int]] = defaultdict(weakref.WeakKeyDictionary)
@@ -189,6 +189,21 @@ class HeldBytes:
                 del self._objects[known]
             self._objects[client][what] = size
 
+    def admit(self, client: str, what: object, size: int) -> bool:
+        """Count an object where it fits, or where the client has no other of its kind; whether it is counted."""
+        with self._lock:
+            others = [known for known in list(self._objects[client]) if known is not what]
+            rest = self._of(client) - self._objects[client].get(what, 0)
+            if rest + size > self.most and any(isinstance(known, type(what)) for known in others):
+                return False
+            self._objects[client][what] = size
+            return True
+
+    def forget(self, client: str, what: object) -> None:
+        """Count an object no more, although it may live on for a while."""
+        with self._lock:
+            self._objects[client].pop(what, None)
+
     def add(self, client: str, size: int) -> None:
         with self._lock:
             if size > 0 and self._of(client) + size > self.most:
@@ -206,7 +221,7 @@ class HeldBytes:
         return TurnoutError(
             "too_much_unread",
             f"more than {self.most // 1_000_000} MB are held for this client already",
-            f"read, or close, what was asked for before; ask for less, or raise {self._setting}",
+            f"read, or close, what was asked for before; ask for less, or raise {self.setting}",
         )
 
 

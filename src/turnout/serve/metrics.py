@@ -66,6 +66,7 @@ class _Scrape(Collector):
         yield _metric("turnout_control_up", now.control_read)
         yield _metric("turnout_control_waiting", now.waiting_messages)
         yield _metric("turnout_spark_starts_total", now.spark_starts)
+        yield _metric("turnout_left_out_keys", now.left_out)
         yield from self._sinks()
         yield _metric("turnout_viewers", self.viewers)
         yield _metric("turnout_subscriptions", self.subscriptions)

@@ -151,6 +151,14 @@ class Sink(Answer):
     """Changed rows that wait; where the difference has to be written, all rows of the table."""
 
 
+class LeftOutKeys(Answer):
+    """A view, or a step of a chain as `view.right`, that keys are left out of, and the first ten of them."""
+
+    view: str
+    keys: int
+    first: list[str]
+
+
 class Status(Answer):
     """The status row, and more about now. It also has the topic of each source, as `usersTopic`."""
 
@@ -182,6 +190,8 @@ class Status(Answer):
     """Generations that a rollback can still take at once."""
     sinks: list[Sink]
     """The tables that are written to topics, and how far; see docs/how-to/sinks.md."""
+    leftOut: list[LeftOutKeys]  # noqa: N815
+    """Views that keys are left out of (`max_rows_per_key`): `view`, how many `keys`, and the `first` ten."""
     ready: bool
     """As `/readyz`."""
     reason: str

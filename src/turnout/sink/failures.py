@@ -31,6 +31,11 @@ def failure(error: Exception, sink: SinkSettings, kafka: KafkaSettings) -> Turno
     )
 
 
+def replaced(sink: SinkSettings) -> TurnoutError:
+    text = f"topic {sink.topic!r} was deleted and made anew"
+    return TurnoutError("sink_topic_replaced", text, "nothing has to be done: the whole table is written to it")
+
+
 def _of_kafka(error: KafkaError, sink: SinkSettings, kafka: KafkaSettings) -> TurnoutError:
     code, words = error.code(), describe(error)
     at_least_once = "or set delivery: at_least_once"

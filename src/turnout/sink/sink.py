@@ -14,15 +14,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import duckdb
+from confluent_kafka import KafkaException
 
 from turnout.config import KafkaSettings, SinkSettings
 from turnout.errors import TurnoutError
+from turnout.kafka.clients import is_missing
 from turnout.plan.retries import growing_pause
-from turnout.sink.failures import failure
+from turnout.sink.failures import failure, replaced
 from turnout.sink.status import SinkState, SinkStatus
-from turnout.sink.topic_reader import TopicReader, policy_complaint
+from turnout.sink.topic_reader import FoundTopic, TopicReader, policy_complaint
 from turnout.sink.topic_state import TopicState, Written, moment
-from turnout.sink.topic_writer import Header, Record, TopicWriter
+from turnout.sink.topic_writer import CALL_SECONDS, Header, Record, TopicWriter
 from turnout.sink.values import Values
 from turnout.sink.waiting import ShownTable, is_shown, make_records, shown_table
 from turnout.store.database import Database
@@ -34,6 +36,7 @@ Say = Callable[[str, str], None]
 
 PAUSES_SECONDS = (0.5, 15.0)
 IDLE_SECONDS = 1.0
+"""How long a sink rests without news; it then looks whether its topic is still the same one."""
 NOTE_SECONDS = 60.0
 """How often the end of the topic is noted: a start reads the topic from there."""
 _FETCHED_ROWS = 5_000
@@ -67,7 +70,8 @@ class Sink:
         self._stopped = threading.Event()
         self._reader = TopicReader(around.kafka, settings.topic, self._stopped.is_set)
         self._writer: TopicWriter | None = None
-        self._partitions: tuple[int, ...] = ()
+        self._topic: FoundTopic | None = None
+        self._looked_at = 0.0
         self._values: Values | None = None
         self._noted_at = 0.0
         self._policy_seen = False
@@ -111,6 +115,8 @@ class Sink:
             self._drop_writer()
         if self._writer is None:
             self._prepare()
+        elif time.monotonic() - self._looked_at >= IDLE_SECONDS:
+            self._look_in_passing()
         while not self._stopped.is_set() and self._write():
             self._good()
 
@@ -133,9 +139,25 @@ class Sink:
         except BaseException:
             writer.close()
             raise
-        self._writer, self._partitions, self.written = writer, found.partitions, written
+        self._writer, self._topic, self.written = writer, found, written
+        self._looked_at = time.monotonic()
         self._position()
         self.ready = True
+
+    def _look(self) -> None:
+        """Make sure that the topic is the one whose records are known: a producer writes to any of that name."""
+        assert self._topic is not None
+        if self._reader.find(CALL_SECONDS).identity != self._topic.identity:
+            raise replaced(self.settings)
+        self._looked_at = time.monotonic()
+
+    def _look_in_passing(self) -> None:
+        """Notice a topic that went; an outage of Kafka is told by the next write."""
+        try:
+            self._look()
+        except (KafkaException, TimeoutError) as error:
+            if is_missing(error):
+                raise
 
     def _warn_of_policy(self) -> None:
         """A topic that is not compacted keeps every change, and loses rows that do not change for long."""
@@ -168,7 +190,7 @@ class Sink:
     def _send(self, cursor: duckdb.DuckDBPyConnection, shown: ShownTable, count: int) -> None:
         assert self._writer is not None
         swap = shown.generation != self.written.generation
-        self._writer.write(self._made_records(cursor, shown, count, swap=swap))
+        self._writer.write(self._made_records(cursor, shown, count, swap=swap), before_commit=self._look)
         self.records += count
         self.last_written = datetime.now(UTC)
 
@@ -198,7 +220,7 @@ class Sink:
         if now - self._noted_at < NOTE_SECONDS:
             return None
         self._noted_at = now
-        return self._reader.ends(self._partitions)
+        return self._reader.ends(self._topic.partitions if self._topic else ())
 
     def _position(self) -> None:
         settings, written = self.settings, self.written

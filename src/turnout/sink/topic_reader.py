@@ -1,6 +1,6 @@
 """Reads a sink's topic: which one it is, where it ends, and its committed records from some offsets on.
 
-Only at the start of a sink and after a failure, to learn what the topic holds.
+Its records only at the start of a sink and after a failure, to learn what the topic holds.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ class TopicReader:
         self.stopping = stopping
         self._asking: tuple[object, AdminClient] | None = None
 
-    def find(self) -> FoundTopic:
+    def find(self, timeout_seconds: float = _TIMEOUT_SECONDS) -> FoundTopic:
         [found] = _answers(
             self._admin().describe_topics(
-                TopicCollection([self.topic]), include_authorized_operations=True, request_timeout=_TIMEOUT_SECONDS
+                TopicCollection([self.topic]), include_authorized_operations=True, request_timeout=timeout_seconds
             )
         ).values()
         identity = TopicIdentity(self.topic, str(found.topic_id))
@@ -135,6 +135,7 @@ class TopicReader:
             "isolation.level": "read_committed",
             "auto.offset.reset": "earliest",
             "queued.min.messages": 100_000,
+            "fetch.message.max.bytes": 1 << 20,
         }
         return set_up(Consumer, properties)
 

@@ -81,8 +81,11 @@ class TopicWriter:
         if self._transactional:
             self._repeated(self._producer.init_transactions)
 
-    def write(self, records: Iterable[Record]) -> None:
-        """Write all records; they are committed, or delivered, when this returns."""
+    def write(self, records: Iterable[Record], before_commit: Callable[[], None]) -> None:
+        """Write all records; they are committed, or delivered, when this returns.
+
+        `before_commit` is called when Kafka has them; where it raises, they are not committed.
+        """
         if self._transactional:
             self._producer.begin_transaction()
         try:
@@ -90,10 +93,10 @@ class TopicWriter:
                 self._produce(record)
                 if number % _POLLED == 0:
                     self._check()
+            self._flush()
+            before_commit()
             if self._transactional:
                 self._repeated(self._producer.commit_transaction)
-            else:
-                self._flush()
         except BaseException:
             self._abort()
             raise
@@ -123,8 +126,11 @@ class TopicWriter:
 
     def _flush(self) -> None:
         """Not by the client's own `flush`: it waits by the system's clock."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while len(self._producer):
-            self._check(0.05)
+            self._check(0.01)
+            if time.monotonic() >= deadline:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
         self._check()
 
     def _abort(self) -> None:
@@ -149,5 +155,6 @@ class TopicWriter:
                 return
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
-        if error is not None and self._failed is None:
+        # A transaction that failed drops what waits; the commit then says why.
+        if error is not None and error.code() != KafkaError._PURGE_QUEUE and self._failed is None:
             self._failed = error

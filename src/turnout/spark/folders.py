@@ -160,7 +160,8 @@ def send_rows(session: SparkSession, files: Sequence[Path]) -> Iterator[DataFram
 def frame_of(session: SparkSession, rows: pa.Table) -> Iterator[DataFrame]:
     """Rows of this process as a frame for tasks anywhere."""
     if rows.nbytes <= FEW_BYTES or runs_here(session):
-        yield session.createDataFrame(rows)
+        # Spark takes an empty batch for the end: rows after an empty chunk would be lost.
+        yield session.createDataFrame(rows.combine_chunks())
     else:
         with sent(session, rows) as frame:
             yield frame

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from turnout.decode.record_decoder import RecordDecoder
@@ -74,7 +75,7 @@ class GenerationQuery:
             session, self._name, RecordDecoder.of(tables.layout, kafka.schemas), kafka.librdkafka, self._options
         )
         topic = kafka.dead_letter_topic
-        letters = partial(send_dead_letters, session, topic, self._options) if topic else None
+        letters = partial(self._send_dead_letters, topic) if topic else None
         self._writer = Writer(session, tables, reading, self._decoder, letters, listener)
 
     def start(self) -> None:
@@ -139,6 +140,13 @@ class GenerationQuery:
         self.take_piece(replace(piece, last=True), decoded)
         return piece.end
 
+    def _send_dead_letters(self, topic: str, letters: pa.Table) -> None:
+        """Write bad records to a topic that is there: a Java producer that asks for it creates it at many brokers."""
+        if not self._kafka.ends([topic]).next:
+            hint = "create it, or remove dead_letter_topic"
+            raise TurnoutError("unknown_topic", f"topic {topic!r} (dead_letter_topic) does not exist", hint)
+        send_dead_letters(self._session, topic, self._options(), letters)
+
     def _options(self) -> dict[str, str]:
         return {f"kafka.{name}": value for name, value in self._kafka.java().items()}
 
@@ -149,7 +157,7 @@ class GenerationQuery:
 
     @property
     def idle(self) -> bool:
-        """Whether Kafka has told that there is nothing new to read."""
+        """Whether Kafka has told that there is nothing new to read, and all that was read is stored."""
         return self._stream is not None and self._stream.idle
 
     @property

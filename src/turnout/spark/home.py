@@ -1,4 +1,4 @@
-"""Spark's home in the cache: links to the programs and jars of the PySpark that is installed.
+"""Spark's home in the cache: links to the jars of the PySpark that is installed.
 
 All environments with the same PySpark have the same home, so that one archive of classes fits them all. PySpark's own
 home has its Python code once more, in a zip that each worker would compile at its start; a home of links has none, and
@@ -19,7 +19,7 @@ from turnout.java.jars import UNUSED_SECONDS, made_file
 
 HOME_VARIABLE = "SPARK_HOME"
 _NAME = f"spark-{pyspark.__version__}-*"
-_FOLDERS = ("bin", "jars")
+_JARS = "jars"
 
 
 def find_home() -> Path:
@@ -35,22 +35,21 @@ def find_home() -> Path:
 
 
 def _linked(installed: Path) -> Path:
-    files = [file for folder in _FOLDERS for file in sorted((installed / folder).iterdir()) if file.is_file()]
-    home = made_file(_NAME, (f"{file.relative_to(installed)} {file.stat().st_size}" for file in files))
+    files = sorted(file for file in (installed / _JARS).iterdir() if file.is_file())
+    home = made_file(_NAME, (f"{file.name} {file.stat().st_size}" for file in files))
     if not home.exists():
-        _make(home, installed, files)
+        _make(home, files)
     with contextlib.suppress(OSError):  # it may be another user's, for us to read
         os.utime(home)
     return home
 
 
-def _make(home: Path, installed: Path, files: list[Path]) -> None:
+def _make(home: Path, files: list[Path]) -> None:
     part = home.with_name(f"{home.name}.{os.getpid()}.part")
     try:
-        for folder in _FOLDERS:
-            (part / folder).mkdir(parents=True)
+        (part / _JARS).mkdir(parents=True)
         for file in files:
-            (part / file.relative_to(installed)).hardlink_to(file)
+            (part / _JARS / file.name).hardlink_to(file)
         part.rename(home)
     except OSError:
         # Another process was earlier: its home is as good.

@@ -1,13 +1,16 @@
-"""What Turnout does with Spark, done once over a few made-up records, so that its JVM knows which classes it takes.
+"""Uses Spark in each way that Turnout does, over a few made-up records, to archive the classes that it loads.
 
-Run as a program by `class_archive`, with the file that the JVM shall write at its end.
+Run as a program, with the option that makes the JVM write the archive at its end.
 """
 
 from __future__ import annotations
 
 import contextlib
+import shlex
+import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +21,11 @@ from pyspark.sql import SparkSession
 
 from turnout.config import Settings, SparkSettings
 from turnout.config.tables import first_plan, layout_of
+from turnout.java.class_archive import MAKING_SECONDS, ClassArchive
 from turnout.plan.joins import KEY
 from turnout.plan.tables import Layout, ViewTable
-from turnout.spark.class_archive import MAKING_SECONDS, write_at_exit
 from turnout.spark.read.live import FETCH, raw_records
-from turnout.spark.session import start_session
+from turnout.spark.session import spark_archive, start_session
 from turnout.spark.views.runner import view_runner
 from turnout.store.view_files import write_rows
 
@@ -101,9 +104,25 @@ def _kafka(session: SparkSession, layout: Layout) -> None:
     consumer.close()
 
 
-def main(file: Path) -> None:
+def make_archive(jars: Sequence[Path]) -> ClassArchive:
+    """Make the archive of Spark's classes where it is not there; that takes half a minute, in a process of its own."""
+    archive = spark_archive(jars)
+    if archive.file.exists():
+        return archive
+    with archive.making() as option:
+        command = [sys.executable, "-m", __name__, option]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=MAKING_SECONDS, check=False)
+        except subprocess.TimeoutExpired:
+            raise archive.not_made(f"not done within {MAKING_SECONDS} seconds") from None
+        if done.returncode != 0:
+            raise archive.not_made((done.stderr.strip().splitlines() or ["its process failed"])[-1])
+    return archive
+
+
+def main(option: str) -> None:
     with tempfile.TemporaryDirectory(prefix="turnout-rehearsal-") as folder:
-        conf = {"spark.driver.extraJavaOptions": write_at_exit(file)}
+        conf = {"spark.driver.extraJavaOptions": shlex.quote(option)}
         session = start_session(SparkSettings(conf=conf), Path(folder) / "spark")
         java: Any = session.sparkContext._gateway.proc  # type: ignore[union-attr]
         rehearse(session, Path(folder))
@@ -113,4 +132,4 @@ def main(file: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(sys.argv[1])

@@ -9,11 +9,12 @@ import contextlib
 import logging
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,13 @@ from pyspark.sql import SparkSession
 from turnout.config import SparkSettings
 from turnout.config.secrets import SPARK_SECRET_NAMES
 from turnout.errors import TurnoutError
+from turnout.java.class_archive import ClassArchive
 from turnout.java.jars import resolve
-from turnout.java.runtime import find_java
-from turnout.spark.class_archive import archive_file, use
+from turnout.java.runtime import find_java, java_environment, property_text
 from turnout.spark.cluster import carried, is_local, python_of_workers, reached_at
 from turnout.spark.folders import is_url
 from turnout.spark.home import HOME_VARIABLE, find_home
+from turnout.spark.java_command import java_command
 
 TEMPORARY = "tmp"
 """The folder for what the JVM, its libraries and Python workers would put into the system's temporary folder."""
@@ -153,14 +155,11 @@ def start_session(settings: SparkSettings, work: Path, on_java: Callable[[Java],
     temporary = work / TEMPORARY
     temporary.mkdir(mode=0o700)
     log4j = work / "log4j2.properties"
-    log4j.write_text(_LOGGING.replace("FOLDER", str(work)))
-    ours = java_options(os.cpu_count() or 1)
-    options = f"{ours} -XX:ErrorFile={work / CRASH_FILE} -Dlog4j2.configurationFile=file:{log4j}"
-    options += f" -Djava.io.tmpdir={temporary}"
-    # Of the JVM that only puts together the command of the other one.
-    os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:-UsePerfData -XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-    os.environ[HOME_VARIABLE] = str(find_home())
-    archive = use(archive_file(jars))
+    log4j.write_text(_LOGGING.replace("FOLDER", property_text(str(work))))
+    options = [f"-XX:ErrorFile={work / CRASH_FILE}", f"-Dlog4j2.configurationFile={log4j.absolute().as_uri()}"]
+    options += [f"-Djava.io.tmpdir={temporary}", *spark_archive(jars).options()]
+    home = find_home()
+    os.environ[HOME_VARIABLE] = str(home)
     checkpoints = {} if is_url(settings.shared_dir or "") else _CHECKPOINTS_BY_PATH
     chosen = {**_SETTINGS, **checkpoints, **_REDACTED} | {
         **carried(settings, jars),
@@ -169,7 +168,7 @@ def start_session(settings: SparkSettings, work: Path, on_java: Callable[[Java],
         "spark.driver.memory": settings.driver_memory,
         "spark.local.dir": str(work),
         "spark.sql.warehouse.dir": str(work / "warehouse"),
-        "spark.driver.extraJavaOptions": f"{options} {archive}".rstrip(),
+        "spark.driver.extraJavaOptions": f"{java_options(os.cpu_count() or 1)} {shlex.join(options)}",
         "spark.executor.extraJavaOptions": _JAVA_OPTIONS,
     }
     given = given_settings(chosen, settings.conf)
@@ -180,7 +179,7 @@ def start_session(settings: SparkSettings, work: Path, on_java: Callable[[Java],
     with output.open("wb") as log:
         try:
             first = _conf(settings.master, visible_settings(given))
-            with _telling_of_java(began, on_java):
+            with _launching(java_command(home, given), began, on_java):
                 popen = {"stdout": log, "stderr": log, "process_group": 0}
                 gateway = java_gateway.launch_gateway(first, popen)  # type: ignore[no-untyped-call]
             context = SparkContext(conf=_conf(settings.master, given), gateway=gateway)
@@ -192,12 +191,23 @@ def start_session(settings: SparkSettings, work: Path, on_java: Callable[[Java],
             raise _not_started(output, error) from error
 
 
-@contextlib.contextmanager
-def _telling_of_java(began: list[Java], on_java: Callable[[Java], None] | None) -> Iterator[None]:
-    """PySpark itself tells of the process only once the JVM is up: too late to end one that is starting."""
+def spark_archive(jars: Sequence[Path]) -> ClassArchive:
+    """The archive of the classes of Spark with these jars."""
+    home = find_home()
+    # A JVM passes over an archive whose jars have another time, such as those of a Spark that was installed again.
+    installed = max((jar.stat().st_mtime_ns for jar in (home / "jars").glob("*.jar")), default=0)
+    return ClassArchive("Spark", "classes", [home, installed, *jars])
 
-    def popen(*args: Any, **kwargs: Any) -> Java:
-        java = subprocess.Popen(*args, **kwargs)
+
+@contextlib.contextmanager
+def _launching(command: list[str], began: list[Java], on_java: Callable[[Java], None] | None) -> Iterator[None]:
+    """Make PySpark start the JVM by our command, and tell of its process at once.
+
+    PySpark itself tells of it only when the JVM is up: too late to end one that is starting.
+    """
+
+    def popen(arguments: list[str], *, env: dict[str, str], **kwargs: Any) -> Java:
+        java = subprocess.Popen([*command, *arguments[1:]], env=java_environment(env), **kwargs)
         began.append(java)
         if on_java is not None:
             on_java(java)
@@ -298,8 +308,13 @@ _PLANNED_ONCE = {
     # The planner would spread rows that may be many over an exchange.
     "spark.sql.defaultSizeInBytes": "1048576",
 }
-# What cannot be computed is null, so that no record ends a view.
-_OWN_SQL = {"spark.sql.ansi.enabled": "false"}
+_OWN_SQL = {
+    # What cannot be computed is null, so that no record ends a view.
+    "spark.sql.ansi.enabled": "false",
+    # Spark would put environment variables, Java properties and its settings into the text: `${env:NAME}`.
+    "spark.sql.variable.substitute": "false",
+    "spark.sql.runSQLOnFiles": "false",
+}
 
 
 def view_session(session: SparkSession, *, own: bool = False, planned: bool = False) -> SparkSession:

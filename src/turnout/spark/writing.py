@@ -45,6 +45,9 @@ class BatchReport:
     records: int
     bad: int
     evicted: Mapping[str, int]
+    left_out: Mapping[str, Sequence[str]]
+    """The keys that are left out from now on, by view, or step of a chain."""
+    shown_again: Mapping[str, Sequence[str]]
     offsets: Offsets
     views_built: bool
     seconds: float
@@ -81,9 +84,7 @@ class Reading:
     """Whether executors see the folder of the checkpoint by its path."""
 
 
-def send_dead_letters(
-    session: SparkSession, topic: str, kafka: Callable[[], Mapping[str, str]], letters: pa.Table
-) -> None:
+def send_dead_letters(session: SparkSession, topic: str, kafka: Mapping[str, str], letters: pa.Table) -> None:
     """Send bad records to a topic of their own, with headers that say where each came from."""
     headers = [
         F.struct(F.lit(f"turnout.{name}").alias("key"), F.col(name).cast("string").cast("binary").alias("value"))
@@ -91,7 +92,7 @@ def send_dead_letters(
     ]
     # In one task: several would write side by side, and the letters would not be in the order of their records.
     frame = session.createDataFrame(letters).coalesce(1).select("key", "value", F.array(*headers).alias("headers"))
-    frame.write.format("kafka").options(**kafka()).option("topic", topic).save()
+    frame.write.format("kafka").options(**kafka).option("topic", topic).save()
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +142,8 @@ class Writer:
                 records=batch.records,
                 bad=batch.bad,
                 evicted=batch.evicted,
+                left_out=batch.left_out.came,
+                shown_again=batch.left_out.back,
                 offsets=end,
                 views_built=caught_up,
                 seconds=time.monotonic() - began,

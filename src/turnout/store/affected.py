@@ -189,9 +189,10 @@ class Affected:
         moved = self._moved[source.source] = Moved(rows, before, after, self._keyless_gone.get(source.source, 0))
         return moved
 
-    def touches(self, view: ViewTable) -> bool:
-        """Whether view rows of any key may change."""
-        return len(self._keys[view.table]) > 0
+    def touched(self, view: ViewTable) -> npt.NDArray[np.uint64]:
+        """The hashes of the keys whose view rows may change."""
+        found: npt.NDArray[np.uint64] = self._keys[view.table].to_numpy()
+        return found
 
     def of_view(self, view: ViewTable, source: SourceTable) -> Mask:
         """Which rows of `moved` this view sees after the batch, of the keys that it touches."""
@@ -208,6 +209,11 @@ class Affected:
 
     def _arrow(self, sql: str) -> pa.Table:
         return self._cursor.execute(sql).to_arrow_table()
+
+
+def holds(column: pa.ChunkedArray, values: pa.Array) -> Mask:
+    """Which rows of a column have one of these values."""
+    return _mask(pc.is_in(column, values.cast(column.type)))
 
 
 def _mask(values: pa.ChunkedArray | pa.Array) -> Mask:

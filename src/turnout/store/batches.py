@@ -24,10 +24,12 @@ from turnout.store.affected import (
     KEPT,
     Affected,
     Changed,
+    Mask,
     chosen,
     columns_of,
     evicted,
     hash_sql,
+    holds,
     keys_table,
     narrowed,
     new,
@@ -46,6 +48,7 @@ from turnout.store.database import literal, next_version, registered, scalar
 from turnout.store.feed import MAX_DELTA_ROWS, Commit, DeltaLog, TablePlace, Wanted
 from turnout.store.identity import ties
 from turnout.store.join_quality import move_chain_quality, move_quality, write_quality
+from turnout.store.left_out import KeysLeftOut, LeftOut, may_exceed, without
 from turnout.store.outgoing import OutgoingRows
 from turnout.store.view_files import Files, export_rows, widened_sql
 
@@ -77,6 +80,7 @@ class Batch:
         cursor: duckdb.DuckDBPyConnection,
         progress: Progress,
         lives: Mapping[tuple[str, int], int],
+        left_out: KeysLeftOut,
     ) -> None:
         """`lives` is how often partitions were deleted, of those that were."""
         self._tables = tables
@@ -100,6 +104,7 @@ class Batch:
         self.records = 0
         self.bad = 0
         self.evicted: dict[str, int] = {}
+        self.left_out = LeftOut(cursor, tables.schema, tables.table, dict(left_out))
 
     def _wants(self, table: str) -> Wanted | None:
         """What somebody wants to know of changed rows. While a generation catches up nobody looks at it."""
@@ -221,14 +226,27 @@ class Batch:
             sides = chain.rows(most)
             return {} if sides is None else self._handed_out(view, [], sides)
         masks = [self._keys.of_view(view, source) for source in view.sources]
-        if not self._keys.touches(view) and not any(mask.any() for mask in masks):
+        if not len(self._keys.touched(view)) and not any(mask.any() for mask in masks):
             return None
+        masks = self._without_left_out(view, masks)
         rows = [chosen(self._keys.moved(s).rows, mask) for s, mask in zip(view.sources, masks, strict=True)]
         keys = [chosen(own, mask) for own, mask in zip(self._key_numbers(view), masks, strict=True)]
         return self._handed_out(view, keys, rows)
 
+    def _without_left_out(self, view: ViewTable, masks: list[Mask]) -> list[Mask]:
+        """The rows that are joined, after the keys that have too many are counted."""
+        for bound in view.bounds:
+            moved, hashes = [self._keys.moved(source).rows for source in view.sources], self._keys.touched(view)
+            sides = [chosen(rows["_hash"], mask) for rows, mask in zip(moved, masks, strict=True)]
+            if self.left_out.has(bound, hashes) or may_exceed(bound, sides):
+                self.left_out.count(view, bound, hashes)
+            if (keys := self.left_out.values(view, bound)) is not None:
+                own = [holds(rows[view.key], keys) for rows in moved]
+                masks = [mask & ~left_out for mask, left_out in zip(masks, own, strict=True)]
+        return masks
+
     def _chain(self, view: ViewTable, chain: Chain) -> ChainRows:
-        return ChainRows(self._cursor, self._tables.table, view, chain, self._changed(view))
+        return ChainRows(self._cursor, self._tables.table, view, chain, self._changed(view), self.left_out)
 
     def _changed(self, view: ViewTable) -> dict[str, Changed]:
         return {source.source: self._keys.changed(source) for source in view.sources}
@@ -236,8 +254,15 @@ class Batch:
     def join_steps(self, view: ViewTable, work: Work) -> None:
         """The ids of a chain's rows, step by step through files: of all, or of what `affected` found."""
         known = self._chains.get(view.table)
+        if known is None:
+            self._count_all(view)
         self._kept[view.table] = rows = known.relations() if known else whole_relations(view, self._tables.table)
-        join_steps(self._cursor, view, rows, known.near if known else None, work)
+        join_steps(self._cursor, view, rows, known.near if known else None, work, self.left_out.condition)
+
+    def _count_all(self, view: ViewTable) -> None:
+        """Find the keys with too many rows before a view is built."""
+        for bound in view.bounds:
+            self.left_out.count(view, bound)
 
     def _key_numbers(self, view: ViewTable) -> list[pa.ChunkedArray]:
         """What stands for the keys of all rows that the batch concerns."""
@@ -282,8 +307,13 @@ class Batch:
         return export_rows(self._cursor, view, rows, folder, parts)
 
     def _every(self, view: ViewTable) -> dict[str, str]:
-        """All shown rows of its sides, as relations."""
-        return {s.source: f"({shown_sql(s, self._tables.table(s.table), columns_of(s, *KEPT))})" for s in view.sources}
+        """All shown rows of its sides that are joined, as relations."""
+        self._count_all(view)
+        joined = self.left_out.condition(view.bounds[0] if view.bounds else None, view.key)
+        return {
+            s.source: f"(FROM ({shown_sql(s, self._tables.table(s.table), columns_of(s, *KEPT))}) WHERE {joined})"
+            for s in view.sources
+        }
 
     def size(self, view: ViewTable) -> int:
         """How many rows the sides of a view have."""
@@ -294,8 +324,10 @@ class Batch:
         every = self._every(view) if view.chain is None else whole_relations(view, self._tables.table)
         rows = [self._cursor.execute(f"FROM {every[s.source]}").to_arrow_table() for s in view.sources]
         if view.chain is not None:
-            newest = zip(view.chain.steps, rows[1:], strict=True)
-            rows[1:] = [some if step.pairs else newest_of(some, step.right_on) for step, some in newest]
+            self._count_all(view)
+            for number, step in enumerate(view.chain.steps):
+                some = without(rows[number + 1], step.right_on, self.left_out.of_step(view, number))
+                rows[number + 1] = some if step.pairs else newest_of(some, step.right_on)
             return self._handed_out(view, [], rows)
         return self._handed_out(view, numbered(view.key, rows), rows)
 
@@ -363,6 +395,8 @@ class Batch:
                 write_quality(self._cursor, self._tables.schema, view)
             elif not self.records or not self._move_quality(view):
                 continue
+            self.log.changed.add("join_quality")
+        if self.left_out.came or self.left_out.back:
             self.log.changed.add("join_quality")
         self._versions = next_version(self._cursor, self._tables.schema, *self.log.changed)
         self._keep_outgoing()

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from turnout.plan.chains import Chain
 from turnout.plan.joins import KEY, quoted, right_id
-from turnout.plan.tables import SourceTable, ViewTable, joined_view
+from turnout.plan.tables import RowBound, SourceTable, ViewTable, joined_view
 from turnout.store.affected import hash_sql
 from turnout.store.chains import root_hash_sql
 from turnout.store.database import registered, scalar
@@ -37,10 +37,12 @@ def join_steps(
     rows: Mapping[str, str],
     near: Callable[[int], str] | None,
     work: Work,
+    joined: Callable[[RowBound | None, str], str],
 ) -> None:
     """Put the ids of the view's rows into the table `_chain`; `rows` is a relation with hashes for each source.
 
-    `near` gives the condition of right rows that a step needs, where those are not all.
+    `near` gives the condition of right rows that a step needs, where those are not all, and `joined` that of rows whose
+    value is not left out.
     """
     chain = view.chain
     assert chain is not None
@@ -50,6 +52,7 @@ def join_steps(
         scalar(cursor, f"CREATE OR REPLACE TEMP TABLE _chain_left AS {_left_sql(view, chain, number, rows)}")
         hashed = right.hash_name(step.right_on)
         met = f"SELECT {quoted(step.right_on)} AS {quoted(KEY)}, _id, _ts, {hashed} AS _hash FROM {rows[right.source]}"
+        met += f" WHERE {joined(view.step_bound(number), step.right_on)}"
         met = met if near is None else f"FROM ({met}) WHERE {near(number)}"
         sides = [SourceTable(name, "", "", KEY, {KEY: kind}, latest=False, max_rows=None) for name in ("left", "right")]
         join = joined_view("step", sides, step.join, step.duplicates)

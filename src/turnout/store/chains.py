@@ -23,8 +23,8 @@ from turnout.plan.chains import Chain, number_name
 from turnout.plan.joins import Join, quoted, right_id, side
 from turnout.plan.tables import SourceTable, ViewTable
 from turnout.store.affected import Changed, columns_of, hash_names, hash_sql, newest_of, unambiguous
+from turnout.store.left_out import Hashes, LeftOut, without
 
-Hashes = npt.NDArray[np.uint64]
 Ids = npt.NDArray[np.int64]
 
 _VALUES, _IDS = "_chain_values", "_chain_ids"
@@ -42,12 +42,15 @@ class ChainRows:
         view: ViewTable,
         chain: Chain,
         changed: Mapping[str, Changed],
+        left_out: LeftOut,
     ) -> None:
         self._cursor = cursor
         self._table = table
         self._view = view
         self._chain = chain
         self._changed = [changed[source.source] for source in view.sources]
+        self._moved = [self._count(number, left_out) for number in range(len(chain.steps))]
+        self._left_out = [left_out.of_step(view, number) for number in range(len(chain.steps))]
         self.closed: list[Hashes] = [_NO_HASHES for _ in chain.steps]
         """For each step the hashes of values whose roots are all among those that are worked out."""
         self._traced: list[Ids] = []
@@ -71,11 +74,22 @@ class ChainRows:
         """Whether rows of the view may change."""
         return any(len(ids) for ids in (self._came, self._gone, self.traced, *self.closed))
 
+    def _count(self, number: int, left_out: LeftOut) -> Hashes:
+        """Count the rows of the values that changed rows have in a step; those that are left out now, or no more."""
+        if (bound := self._view.step_bound(number)) is None:
+            return _NO_HASHES
+        rows = [(at, column, rows) for at, column in (*bound.lefts, *bound.rights) for rows in self._changes(at)]
+        hashes = _union([hashes_of(self._view.sources[at], some, column) for at, column, some in rows])
+        return left_out.count(self._view, bound, hashes) if len(hashes) else _NO_HASHES
+
+    def _changes(self, at: int) -> tuple[pa.Table, pa.Table]:
+        return self._changed[at].gone, self._changed[at].came
+
     def _touched(self, number: int) -> Hashes:
-        """What the changed right rows of a step are joined by."""
-        right, changed = self._view.rights[number], self._changed[number + 1]
-        column = self._chain.steps[number].right_on
-        return _union([hashes_of(right, rows, column) for rows in (changed.gone, changed.came)])
+        """What the changed right rows of a step are joined by; nothing changes for values that stay left out."""
+        right, column = self._view.rights[number], self._chain.steps[number].right_on
+        rows = [without(some, column, self._left_out[number]) for some in self._changes(number + 1)]
+        return _union([self._moved[number], *(hashes_of(right, some, column) for some in rows)])
 
     def _trace(self, number: int, hashes: Hashes) -> Ids:
         """Close values of a step: find the left rows whose way meets them. Those that are new, by their ids."""
@@ -215,6 +229,7 @@ class ChainRows:
             rows = self._look_up(number + 1, step.right_on, _union(wanted), most=most, every=True)
             if most is not None and sum(table.num_rows for table in found) + rows.num_rows > most:
                 return None
+            rows = without(rows, step.right_on, self._left_out[number])
             found.append(rows if step.pairs else newest_of(rows, step.right_on))
         return found
 

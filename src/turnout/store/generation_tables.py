@@ -15,8 +15,9 @@ from turnout.store import identity
 from turnout.store.affected import hash_names, hash_sql, shown_sql
 from turnout.store.batches import Batch, Progress
 from turnout.store.chains import root_hash_sql
-from turnout.store.database import Database, scalar
+from turnout.store.database import Database, next_version, scalar
 from turnout.store.join_quality import quality_sides
+from turnout.store.left_out import KeysLeftOut, LeftOut, create_left_out, read_left_out
 from turnout.store.outgoing import create_book
 
 _HASHING = "SELECT " + hash_sql("'turnout'") + " AS probe"
@@ -35,6 +36,8 @@ class GenerationTables:
         self.schema = f"g{generation}"
         self._lives: Mapping[tuple[str, int], int] | None = None
         """How often partitions were deleted; what stands in the table, once that was read."""
+        self._left_out: KeysLeftOut | None = None
+        """The same of the keys that are left out of views."""
 
     def create(self, cursor: duckdb.DuckDBPyConnection, *, views_built: bool) -> None:
         """Make the empty tables inside the caller's transaction; with nothing to catch up on, its views are built."""
@@ -55,7 +58,8 @@ class GenerationTables:
                 field VARCHAR, reason VARCHAR, value VARCHAR, {_row(identity.BAD_RECORD)});
             CREATE TABLE {self.schema}.join_quality (
                 _id BIGINT, view VARCHAR, leftRows BIGINT, rightRows BIGINT, matched BIGINT, unmatchedLeft BIGINT,
-                unmatchedRight BIGINT, duplicateRightKeys BIGINT, nullKeys BIGINT, {_row(identity.QUALITY)});
+                unmatchedRight BIGINT, duplicateRightKeys BIGINT, nullKeys BIGINT,
+                leftOutKeys BIGINT, {_row(identity.QUALITY)});
             CREATE TABLE {self.schema}.versions (name VARCHAR, version BIGINT);
             CREATE TABLE {self.schema}.progress (
                 batch_id BIGINT, offsets VARCHAR, records BIGINT, views_built BOOLEAN);
@@ -63,9 +67,10 @@ class GenerationTables:
             CREATE TABLE {self.schema}.hashing AS {_HASHING};
         """)
         for index, name in enumerate(name for view in self.layout.views for name in quality_sides(view)):
-            quality = f"INSERT INTO {self.schema}.join_quality VALUES (?, ?, 0, 0, 0, 0, 0, 0, 0)"
+            quality = f"INSERT INTO {self.schema}.join_quality VALUES (?, ?, 0, 0, 0, 0, 0, 0, 0, 0)"
             cursor.execute(quality, [index, name])
         self._create_lives(cursor)
+        create_left_out(cursor, self.schema)
         create_book(cursor, self.schema, self.layout)
 
     def _create_lives(self, cursor: duckdb.DuckDBPyConnection) -> None:
@@ -74,24 +79,48 @@ class GenerationTables:
         cursor.execute(f"CREATE TABLE IF NOT EXISTS {self.schema}.lives ({columns})")
 
     def renew(self) -> None:
-        """Bring tables of another version up to this one: all keys are hashed again if DuckDB's hash has changed."""
+        """Bring tables of another version up to this one; all keys are hashed again if DuckDB's hash has changed."""
         with self.database.transaction() as cursor:
             self._create_lives(cursor)
+            create_left_out(cursor, self.schema)
             create_book(cursor, self.schema, self.layout)
-            known = "SELECT count(*) FROM duckdb_tables() WHERE schema_name = ? AND table_name = 'hashing'"
-            if (
-                scalar(cursor, known, [self.schema])
-                and cursor.execute(f"FROM {self.schema}.hashing EXCEPT {_HASHING}").fetchone() is None
-            ):
-                return
-            for source in self.layout.sources:
-                for column in (source.key, *source.hashed):
-                    hashed = f"{source.hash_name(column)} = {hash_sql(quoted(column))}"
-                    cursor.execute(f"UPDATE {self.table(source.table)} SET {hashed}")
-            for view in self.layout.views:
-                hashed = hash_sql(quoted(view.key)) if view.chain is None else root_hash_sql(view.chain)
-                cursor.execute(f"UPDATE {self.table(view.table)} SET _hash = {hashed}")
-            cursor.execute(f"CREATE OR REPLACE TABLE {self.schema}.hashing AS {_HASHING}")
+            self._renew_hashes(cursor)
+            self._renew_left_out(cursor)
+
+    def _renew_hashes(self, cursor: duckdb.DuckDBPyConnection) -> None:
+        known = "SELECT count(*) FROM duckdb_tables() WHERE schema_name = ? AND table_name = 'hashing'"
+        if (
+            scalar(cursor, known, [self.schema])
+            and cursor.execute(f"FROM {self.schema}.hashing EXCEPT {_HASHING}").fetchone() is None
+        ):
+            return
+        for source in self.layout.sources:
+            for column in (source.key, *source.hashed):
+                hashed = f"{source.hash_name(column)} = {hash_sql(quoted(column))}"
+                cursor.execute(f"UPDATE {self.table(source.table)} SET {hashed}")
+        for view in self.layout.views:
+            hashed = hash_sql(quoted(view.key)) if view.chain is None else root_hash_sql(view.chain)
+            cursor.execute(f"UPDATE {self.table(view.table)} SET _hash = {hashed}")
+        cursor.execute(f"UPDATE {self.schema}.left_out SET _hash = {hash_sql('key')}")
+        cursor.execute(f"CREATE OR REPLACE TABLE {self.schema}.hashing AS {_HASHING}")
+
+    def _renew_left_out(self, cursor: duckdb.DuckDBPyConnection) -> None:
+        """Leave keys with too many rows out of the joined views of a store that had no bound."""
+        table = f"{self.schema}.join_quality"
+        if any(name == "leftOutKeys" for name, *_ in cursor.execute(f"DESCRIBE {table}").fetchall()):
+            return
+        cursor.execute(f"ALTER TABLE {table} ADD COLUMN leftOutKeys BIGINT DEFAULT 0")
+        left_out = LeftOut(cursor, self.schema, self.table, {})
+        # Of a chain they are found when a batch touches them.
+        for view in (view for view in self.layout.views if view.chain is None):
+            for bound in view.bounds if self.progress(cursor).views_built else ():
+                left_out.count(view, bound)
+                shown = left_out.condition(bound, view.key)
+                cursor.execute(f"DELETE FROM {self.table(view.table)} WHERE NOT {shown}")
+                next_version(cursor, self.schema, view.table)
+        if scalar(cursor, "SELECT generation FROM turnout.published") == self.generation:
+            # A view of DuckDB has the columns that its table had when it was made.
+            self.publish(cursor)
 
     def drop(self, cursor: duckdb.DuckDBPyConnection) -> None:
         cursor.execute(f"DROP SCHEMA IF EXISTS {self.schema} CASCADE")
@@ -115,6 +144,15 @@ class GenerationTables:
         row = cursor.execute(f"SELECT batch_id, offsets, records, views_built FROM {self.schema}.progress").fetchone()
         return Progress(*row) if row else Progress()
 
+    def left_out(self, cursor: duckdb.DuckDBPyConnection | None = None) -> KeysLeftOut:
+        """The keys that are left out of views after the last batch."""
+        if self._left_out is None and cursor is None:
+            with self.database.read() as reading:
+                return self.left_out(reading)
+        if self._left_out is None and cursor is not None:
+            self._left_out = read_left_out(cursor, self.schema)
+        return self._left_out or {}
+
     def number_from_start(self) -> None:
         """A new stream counts its batches from 0."""
         with self.database.transaction() as cursor:
@@ -132,10 +170,10 @@ class GenerationTables:
             if self._lives is None:
                 found = cursor.execute(f'SELECT topic, "partition", life FROM {self.schema}.lives').fetchall()
                 self._lives = {(topic, partition): life for topic, partition, life in found}
-            batch = None if replayed else Batch(self, cursor, progress, self._lives)
+            batch = None if replayed else Batch(self, cursor, progress, self._lives, self.left_out(cursor))
             yield batch
         if batch is not None:
-            self._lives = batch.lives
+            self._lives, self._left_out = batch.lives, batch.left_out.keys
             batch.tell()
 
     def table(self, name: str) -> str:

@@ -1,8 +1,9 @@
 """What makes a row of a table the same row while its cells change: the SQL of the hidden column `_row`.
 
 A record's row is known by its place in Kafka; the row of a key (`rows: latest`) by the key. A row of a view is that of
-its left row, and where all pairs are shown, of the pair; one of somebody's own SQL is the nth of its key. The column is
-computed when it is read and takes no room.
+its left row, and where several right rows of a key are shown, of the pair; so the rows of a view that has one row of a
+key are known by the key, under every join. One of somebody's own SQL is the nth of its key. The column is computed when
+it is read and takes no room.
 """
 
 from __future__ import annotations
@@ -36,18 +37,13 @@ def of_source(source: SourceTable) -> str:
 def of_view(view: ViewTable) -> str:
     if view.own:
         return f"{_key(view.left)} || ':' || CAST(_nth AS VARCHAR)"
-    left = of_source(view.left)
     if view.chain is not None:
         return _of_chain(view, view.chain)
-    if view.pairs:
-        # Of a key there is one right row at most where only the newest is kept.
-        rights = [
-            "''" if right.latest else f"coalesce(CAST({right_id(number)} AS VARCHAR), '')"
-            for number, right in enumerate(view.rights)
-        ]
-        return " || ':' || ".join([f"coalesce({left}, '')", *rights])
-    # A right row without a left one is the newest of its key, so the key is enough.
-    return f"CASE WHEN _id IS NULL THEN ':' || {_key(view.left)} ELSE {left} END"
+    key = _key(view.left)
+    left = key if view.left.latest else f"CASE WHEN _id IS NULL THEN ':' || {key} ELSE CAST(_id AS VARCHAR) END"
+    # Other right sides have one row of a key at most, whatever the join is.
+    many = [right_id(number) for number, right in enumerate(view.rights) if view.pairs and not right.latest]
+    return " || ':' || ".join([left, *(f"coalesce(CAST({own} AS VARCHAR), '')" for own in many)])
 
 
 def _of_chain(view: ViewTable, chain: Chain) -> str:
@@ -56,11 +52,12 @@ def _of_chain(view: ViewTable, chain: Chain) -> str:
     before = ["_id"]
     for number, (step, right) in enumerate(zip(chain.steps, view.rights, strict=True)):
         own, names = right_id(number), chain.names[number]
+        several = step.pairs and not (right.latest and step.right_on == right.key)
         if step.hides:
             parts.append("''")
-        elif step.pairs and right.latest and right.key in names:
+        elif several and right.latest:
             parts.append(f"CASE WHEN {own} IS NULL THEN '' ELSE {_short(names[right.key])} END")
-        elif step.pairs and not right.latest:
+        elif several:
             parts.append(f"coalesce(CAST({own} AS VARCHAR), '')")
         else:
             # One right row at most; without a row to the left of it, what it is joined by tells it from others.

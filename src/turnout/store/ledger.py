@@ -6,18 +6,21 @@ Each method is one short transaction, or takes the cursor of one that publishes 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import astuple, dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import duckdb
 
+from turnout.config.secrets import hidden
 from turnout.plan.control import topic_field
 from turnout.plan.joins import quoted
 from turnout.plan.plan import Plan
 from turnout.plan.times import moment_sql, now_milliseconds
 from turnout.store.database import Database, next_version, scalar
+
+T = TypeVar("T")
 
 _ADD_MESSAGE = f"""
 INSERT INTO turnout.control_raw (
@@ -79,12 +82,18 @@ class SwapRecord:
 
 
 class Ledger:
-    """The shared tables of the store."""
+    """The shared tables of the store. None of their texts has one of the `secrets`."""
 
-    def __init__(self, database: Database, sources: Sequence[str]) -> None:
+    def __init__(self, database: Database, sources: Sequence[str], secrets: Collection[str] = ()) -> None:
         self.database = database
+        self._secrets = secrets
         with database.write() as cursor:
             self.make_status(cursor, sources)
+
+    def hide(self, tree: T) -> T:
+        """A text, or a tree of JSON, with the secrets masked."""
+        found: T = hidden(tree, self._secrets) if self._secrets else tree
+        return found
 
     def _read(self, sql: str) -> list[tuple[Any, ...]]:
         with self.database.read() as cursor:
@@ -112,7 +121,7 @@ class Ledger:
             cursor.execute(
                 "INSERT INTO turnout.orchestrator_logs "
                 "SELECT coalesce(max(_id), 0) + 1, ?, ?, ? FROM turnout.orchestrator_logs",
-                [datetime.now(UTC), level, message],
+                [datetime.now(UTC), level, self.hide(message)],
             )
             next_version(cursor, "turnout", "orchestrator_logs")
 
@@ -149,7 +158,7 @@ class Ledger:
         # The time is part of a place: a control topic that was made anew counts its offsets from 0 again.
         moment = now_milliseconds() if message.timestamp_ms is None else message.timestamp_ms
         place = {"moment": moment, "partition": message.partition, "offset": message.offset}
-        given = {"requester": message.requester, "raw": message.raw, "refused": message.refused}
+        given = {"requester": message.requester, "raw": message.raw, "refused": self.hide(message.refused)}
         row = cursor.execute(_ADD_MESSAGE, place | given).fetchone()
         return replace(message, number=row[0]) if row else None
 
@@ -173,13 +182,15 @@ class Ledger:
     def settle(
         self, cursor: duckdb.DuckDBPyConnection, message: int, request_id: str | None, outcome: str, detail: str
     ) -> None:
-        """Give a message its one outcome."""
+        """Give a message its one outcome. From now on it is only looked at, so secrets are masked in it."""
         settled = cursor.execute(
             "UPDATE turnout.control_raw SET outcome = ?, detail = ?, requestId = ? "
-            "WHERE _id = ? AND outcome IS NULL RETURNING _id",
-            [outcome, detail, request_id, message],
+            "WHERE _id = ? AND outcome IS NULL RETURNING raw",
+            [outcome, self.hide(detail), request_id, message],
         ).fetchone()
         assert settled is not None, f"message {message} has an outcome already"
+        if (raw := self.hide(settled[0])) != settled[0]:
+            cursor.execute("UPDATE turnout.control_raw SET raw = ? WHERE _id = ?", [raw, message])
         next_version(cursor, "turnout", "control_raw")
 
     def unacknowledged(self) -> list[tuple[int, dict[str, Any]]]:
@@ -202,7 +213,7 @@ class Ledger:
         cursor.execute(
             "INSERT INTO turnout.swaps SELECT coalesce(max(_id), 0) + 1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? "
             "FROM turnout.swaps",
-            [datetime.now(UTC), *astuple(swap)],
+            [datetime.now(UTC), *map(self.hide, astuple(swap))],
         )
         next_version(cursor, "turnout", "swaps")
 

@@ -6,9 +6,10 @@
 import json
 from dataclasses import dataclass, replace
 
-from turnout.config import Settings
+from turnout.config import Settings, sent
 from turnout.config.changes import Change, Needs, compare
 from turnout.config.configuration import Configuration, Proposed, file_text, sections_of
+from turnout.config.server import ApplyAccess
 from turnout.config.tables import plan_after
 from turnout.errors import ConfigError, TurnoutError
 from turnout.plan.control import MAX_MESSAGE_BYTES, Action, ControlMessage, ControlRejected
@@ -41,10 +42,12 @@ def apply_of(configuration: Configuration, message: ControlMessage, plan: Plan) 
     """What a message does to the published plan; ControlRejected where it cannot be applied."""
     try:
         proposed = configuration.proposed(message.config)
-    except ConfigError as error:
-        raise _invalid(error, message.request_id) from error
+    except TurnoutError as error:
+        raise _refused(error, message.request_id) from error
     if proposed.needs(Needs.RESTART):
         raise _restart_needed(proposed, message.request_id)
+    if sent.allowed(proposed.in_force) is not ApplyAccess.ALL:
+        _check_tables_only(proposed, message.request_id)
     builds = bool(proposed.needs(Needs.GENERATION))
     after = plan_after(plan, configuration.settings, proposed.settings)
     after = replace(after, sections=sections_of(proposed.settings))
@@ -57,8 +60,20 @@ def described(changes: tuple[Change, ...]) -> str:
     return "; ".join(map(str, changes[:_SHOWN_CHANGES])) + more
 
 
-def _invalid(error: TurnoutError, request_id: str | None) -> ControlRejected:
-    return ControlRejected(error.message, error.hint, code="config_invalid", request_id=request_id)
+def _refused(error: TurnoutError, request_id: str | None) -> ControlRejected:
+    code = "config_invalid" if isinstance(error, ConfigError) else error.code
+    return ControlRejected(error.message, error.hint, code=code, request_id=request_id)
+
+
+def _check_tables_only(proposed: Proposed, request_id: str | None) -> None:
+    if paths := sent.beyond_tables(proposed.in_force, proposed.settings):
+        raise ControlRejected(
+            f"{', '.join(paths)}: this server takes no change of this over HTTP, so nothing of the file was applied",
+            "leave it as it is, set access.apply to all, or change the file on disk and restart",
+            code="forbidden",
+            request_id=request_id,
+            report={"changes": as_json(proposed.changes)},
+        )
 
 
 def _restart_needed(proposed: Proposed, request_id: str | None) -> ControlRejected:
@@ -92,7 +107,7 @@ def messages_of(
         if len(text.encode()) > MAX_MESSAGE_BYTES:
             raise TurnoutError("config_invalid", f"the file has more than {MAX_MESSAGE_BYTES:,} bytes", "shorten it")
     except TurnoutError as error:
-        refused = _invalid(error, asked.request_id)
+        refused = _refused(error, asked.request_id)
         return MessageRecord(json.dumps(kept), requester, refused=str(refused)), refused
     return MessageRecord(text, requester), asked
 

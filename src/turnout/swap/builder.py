@@ -6,10 +6,11 @@ It refuses a plan that cannot be right before it makes anything, and removes eve
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from turnout.config import SinkSettings
 from turnout.decode.topic_check import Sample
 from turnout.errors import TurnoutError, first_line
 from turnout.logs import about
@@ -59,6 +60,10 @@ class Builder:
                 "bad_sample", "; ".join(complaints), "name the right topic, or change the declared columns"
             )
         return samples
+
+    def check_sinks(self, before: Mapping[str, SinkSettings], after: Mapping[str, SinkSettings]) -> None:
+        """Check that sinks that are new or changed have a topic; TurnoutError names one that has none."""
+        self._generations.check_sinks({name: sink for name, sink in after.items() if before.get(name) != sink})
 
     def estimate(self, plan: Plan) -> dict[str, int]:
         """How many records each source would catch up on."""

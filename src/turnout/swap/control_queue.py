@@ -49,6 +49,14 @@ class Answer:
         }
         return shown if self.report is None else shown | {"report": self.report}
 
+    def hidden(self, ledger: Ledger) -> "Answer":
+        """The answer without secrets, as the ledger keeps it."""
+        error = self.error
+        if error is not None:
+            texts = ledger.hide(error.message), ledger.hide(error.hint)
+            error = TurnoutError(error.code, *texts, status=error.status)
+        return replace(self, detail=ledger.hide(self.detail), error=error, report=ledger.hide(self.report))
+
 
 @dataclass(slots=True)
 class QueuedMessage:
@@ -147,7 +155,9 @@ class ControlQueue:
         self._take(
             [
                 replace(
-                    self._record(record.value, "topic"),
+                    MessageRecord(None, "topic", refused=record.unreadable)
+                    if record.unreadable
+                    else self._record(record.value, "topic"),
                     partition=record.partition,
                     offset=record.offset,
                     timestamp_ms=record.timestamp_ms,
@@ -172,7 +182,7 @@ class ControlQueue:
 
         `then` is done before anybody is told: a sender that asks again finds what its message did.
         """
-        settled = list(zip(messages, answers, strict=True))
+        settled = [(message, answer.hidden(self._ledger)) for message, answer in zip(messages, answers, strict=True)]
         with self._ledger.database.write() as cursor:
             if together is not None:
                 together(cursor)
@@ -215,9 +225,9 @@ class ControlQueue:
 
     def _record(self, raw: bytes | str | None, requester: str) -> MessageRecord:
         text, whole = kept_text(raw)
-        if whole:
+        if whole and kept_apply(text) is None:
             return MessageRecord(text, requester)
-        # The kept text differs from the message, so the message itself must be checked.
+        # The kept text differs from the message, or a restart would take it for an apply: the message is checked now.
         parsed = self._parsed(raw)
         refused = parsed.message if isinstance(parsed, ControlRejected) else "it is no text that can be kept"
         return MessageRecord(text, requester, refused=refused)

@@ -5,14 +5,15 @@ Builder and lifecycle decide when.
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from turnout.config import KafkaSettings
+from turnout.config import KafkaSettings, SinkSettings
 from turnout.config.configuration import Configuration
 from turnout.config.tables import layout_of, layout_signature, starts_of
 from turnout.decode.schemas import Schemas, registered, schemas_of
@@ -25,6 +26,7 @@ from turnout.kafka.lost_records import Gap, LostRecords
 from turnout.kafka.security import java_properties
 from turnout.kafka.topics import Topics
 from turnout.logs import about
+from turnout.plan.control import clipped
 from turnout.plan.offsets import Lost, Offsets
 from turnout.plan.plan import Plan
 from turnout.plan.swap_rules import SwapState
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
 
 SAMPLED_RECORDS = 50
 _SAY_AGAIN_SECONDS = 60.0
+_NAMED_KEYS = 10
+_KEY_CHARS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +91,8 @@ class Generation:
         """Its time, in milliseconds since 1970."""
         self.changed = threading.Event()
         self.views_built = progress.views_built
+        # Read now, so that the status never waits for it.
+        tables.left_out()
 
     @property
     def plan(self) -> Plan:
@@ -108,6 +114,14 @@ class Generation:
             "percent": self.percent(),
         }
 
+    def left_out(self) -> list[dict[str, Any]]:
+        """The keys that are left out of views, for the status."""
+        return [
+            {"view": name, "keys": len(keys), "first": _first(keys)}
+            for name, keys in self.tables.left_out().items()
+            if keys
+        ]
+
     def batch_done(self, report: BatchReport) -> None:
         self.offsets = report.offsets
         self.records += report.records
@@ -124,6 +138,10 @@ class Generation:
             self._tell("INFO", f"generation {self.number} has caught up with {self.records:,} records")
         for table, count in report.evicted.items():
             self._say_seldom(table, "INFO", f"{table}: {count} oldest rows evicted (max_rows)")
+        for name, keys in report.left_out.items():
+            self._say_seldom(f"left out {name}", "WARNING", _left_out_text(name, keys))
+        for name, keys in report.shown_again.items():
+            self._say_seldom(f"again {name}", "INFO", f"{name}: {_named(keys)} shown again")
         if report.bad:
             self._say_seldom(
                 "bad", "WARNING", f"faults in records of generation {self.number}: {report.bad}; see bad_records"
@@ -155,6 +173,23 @@ class Generation:
                 return error.code == "not_authorized"
             raise
         return read.topic(topic).made_anew(ends) is None  # it is visible again: the same topic, or a new one
+
+
+def _first(keys: Iterable[str]) -> list[str]:
+    return [clipped(key, _KEY_CHARS) for key in itertools.islice(keys, _NAMED_KEYS)]
+
+
+def _named(keys: Sequence[str]) -> str:
+    """How many keys, and the first of them."""
+    more = ", ..." if len(keys) > _NAMED_KEYS else ""
+    return f"{len(keys)} key{'s' if len(keys) > 1 else ''} ({', '.join(map(repr, _first(keys)))}{more})"
+
+
+def _left_out_text(name: str, keys: Sequence[str]) -> str:
+    return (
+        f"{name}: {_named(keys)} left out, with more rows than max_rows_per_key allows; "
+        "remove rows of these keys, or raise max_rows_per_key of the view"
+    )
 
 
 class Generations:
@@ -198,6 +233,15 @@ class Generations:
         layout = self.layout(plan)
         values = {topic: self._clients.topics.sample(topic, SAMPLED_RECORDS) for topic in layout.topics}
         return take_samples(layout, values, self._schemas(plan))
+
+    def check_sinks(self, sinks: Mapping[str, SinkSettings]) -> None:
+        """Check that the topics of sinks exist; TurnoutError names one that does not."""
+        for name, sink in sinks.items():
+            try:
+                self._clients.topics.end_offsets([sink.topic])
+            except TurnoutError as error:
+                message = f"sinks.{name}.topic: {error.message}"
+                raise TurnoutError(error.code, message, error.hint, status=error.status) from None
 
     def estimate(self, plan: Plan) -> dict[str, int]:
         """How many records each source would catch up on."""

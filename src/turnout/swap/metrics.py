@@ -60,6 +60,11 @@ METRICS: Mapping[str, Definition] = {
     "turnout_evicted_rows_total": Definition(
         "counter", "rows that `max_rows` evicted, of all generations of this process", ("table",)
     ),
+    "turnout_left_out_keys": Definition(
+        "gauge",
+        "keys that `max_rows_per_key` leaves out of a view of the published generation, or of a step of a chain",
+        ("view",),
+    ),
     "turnout_control_messages_total": Definition("counter", "control messages since the store was made", ("outcome",)),
     "turnout_control_up": Definition(
         "gauge",
@@ -152,3 +157,5 @@ class Metrics:
     waiting_messages: int = 0
     spark_starts: int = 0
     sinks: Sequence[SinkStatus] = ()
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    """How many keys are left out of each view that can multiply rows."""

@@ -17,6 +17,7 @@ import duckdb
 
 from turnout.config import Settings
 from turnout.config.configuration import sections_of
+from turnout.config.secrets import hidden_texts
 from turnout.config.tables import layout_of, layout_signature, plan_after
 from turnout.errors import TurnoutError, first_line
 from turnout.example.new_source import new_source
@@ -64,7 +65,7 @@ class Orchestrator:
         self._in_force = in_force_at_start(settings, database)
         self.configuration = self._in_force.configuration
         settings = self.configuration.settings
-        self._ledger = Ledger(database, list(settings.sources))
+        self._ledger = Ledger(database, list(settings.sources), hidden_texts(settings))
         acknowledges = settings.control.ack_topic is not None
         self._retention = Retention(database, settings.store, acknowledges=acknowledges)
         self.queue = ControlQueue(settings, self._ledger, self.say)
@@ -145,6 +146,7 @@ class Orchestrator:
             "progress": building.progress() if building else None,
             "lingering": [generation.number for generation in self._lifecycle.lingering],
             "sinks": [sink.to_json() for sink in self.sinks.status()],
+            "leftOut": live.left_out() if live else [],
             "ready": readiness.ready,
             "reason": readiness.reason,
         }
@@ -153,7 +155,7 @@ class Orchestrator:
         """Whether the tables follow the topics, and if not, why."""
         live, building = self._lifecycle.live, self._lifecycle.building
         if trouble := self._health.trouble():
-            return trouble
+            return replace(trouble, reason=self._ledger.hide(trouble.reason))
         if live is None:
             done = f"; generation {building.number} has {building.percent()}% of its records" if building else ""
             hint = "wait; progress is at /api/status"
@@ -181,6 +183,7 @@ class Orchestrator:
             waiting_messages=len(self.queue.waiting()),
             spark_starts=self._engine.starts,
             sinks=self.sinks.status(),
+            left_out={name: len(keys) for name, keys in live.tables.left_out().items()} if live else {},
         )
 
     def topics(self) -> list[str]:

@@ -140,7 +140,7 @@ class Publisher:
             requester=swap.requester,
             request_id=swap.request_id,
             outcome=swap.outcome,
-            changes=as_json(changes),
+            changes=self._ledger.hide(as_json(changes)),
             document=text,
             on_disk=self._configuration.on_disk() or (last.on_disk if last else text),
         )

@@ -116,7 +116,10 @@ class Swaps:
         assert isinstance(message.parsed, ControlMessage)
         try:
             apply = apply_of(self._configuration, message.parsed, self._publisher.plan)
-            if message.parsed.dry_run:
+            dry_run = message.parsed.dry_run
+            if not self._sinks_can_be(message, decision, apply, dry_run=dry_run):
+                return
+            if dry_run:
                 self._dry_apply(message, apply)
             elif not apply.changes:
                 self._publisher.unchanged([message], replace(decision, verdicts=(_NO_CHANGE,)))
@@ -126,6 +129,29 @@ class Swaps:
                 self._publisher.adopt(message, apply)
         except ControlRejected as error:
             message.parsed = error
+
+    def _sinks_can_be(self, message: QueuedMessage, decision: Decision, apply: Apply, *, dry_run: bool) -> bool:
+        """Whether the topics of new sinks are there; else the message is rejected, or has failed."""
+        try:
+            self._builder.check_sinks(self._configuration.settings.sinks, apply.settings.sinks)
+        except TurnoutError as error:
+            if dry_run:
+                self._reject(message, error, {"changes": as_json(apply.changes)})
+            else:
+                self._turn_down([message], replace(decision, plan=apply.plan), error, apply)
+            return False
+        return True
+
+    def _turn_down(
+        self, messages: Sequence[QueuedMessage], decision: Decision, error: TurnoutError, apply: Apply | None
+    ) -> None:
+        """Let a swap fail for a reason that may be gone in a moment; else reject the message that asked for it."""
+        assert decision.carrier is not None
+        if _is_temporary(error):
+            self._publisher.fail(messages, decision, error, apply)
+        else:
+            report = {"changes": as_json(apply.changes)} if apply else None
+            self._reject(messages[decision.carrier], error, report)
 
     def _dry_apply(self, message: QueuedMessage, apply: Apply) -> None:
         """Report what an apply would do."""
@@ -190,7 +216,6 @@ class Swaps:
         apply: Apply | None = None,
     ) -> None:
         """Build the plan beside the published generation, and publish it; a failure changes nothing."""
-        assert decision.carrier is not None
         try:
             self._publisher.set_state(SwapState.VALIDATING)
             self._builder.validate(decision.plan)
@@ -198,11 +223,7 @@ class Swaps:
             self._publisher.set_state(SwapState.LIVE)
             if is_store_failure(error):
                 raise
-            if _is_temporary(error):
-                self._publisher.fail(messages, decision, error, apply)
-            else:
-                report = {"changes": as_json(apply.changes)} if apply else None
-                self._reject(messages[decision.carrier], error, report)
+            self._turn_down(messages, decision, error, apply)
             return
         try:
             generation = self._builder.build(decision.plan, first=False)

@@ -1,4 +1,4 @@
-"""`python -m faults.attacks.attackers NAME URL`: one attack from an address of its own, until it is ended."""
+"""`python -m faults.attacks.attackers NAME URL NICENESS`: one attack from an address of its own, until it is ended."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ ADDRESS = "127.0.0.66"
 
 VALUES = 5_000
 AGAIN_SECONDS = 1.0
+_COLUMNS = list(itertools.permutations(["userId", "name", "email", "age"]))
 EXPENSIVE = ",".join(f'{column} icontains ""' for column in ("name", "email", "userId") * 10)
 
 Attack = Callable[[str], Awaitable[None]]
@@ -55,21 +56,21 @@ async def scrolling(url: str) -> None:
 
 
 async def unread_changes(url: str) -> None:
-    """32 whole tables on one socket that reads nothing, and another such socket when that is closed."""
+    """Twenty sockets with 32 whole tables each that read nothing, and another such socket when one is closed."""
 
     async def subscribe() -> None:
         reader, writer = await _raw(url)
         writer.write(_handshake(url))
         await reader.readuntil(b"\r\n\r\n")
         for number in range(32):
-            columns = ["userId", "name", "email", "age"][: number % 4 + 1]
+            columns = _COLUMNS[number % len(_COLUMNS)]
             text = json.dumps({"type": "changes", "id": str(number), "table": "users_ui", "columns": columns})
             writer.write(_frame(text.encode()))
         await writer.drain()
         await asyncio.sleep(20)
         writer.close()
 
-    await asyncio.gather(*(_again(subscribe) for _ in range(4)))
+    await asyncio.gather(*(_again(subscribe) for _ in range(20)))
 
 
 async def unread_downloads(url: str) -> None:
@@ -193,8 +194,8 @@ def _frame(text: bytes) -> bytes:
     return b"\x81" + size + b"\0\0\0\0" + text
 
 
-async def main(name: str, url: str) -> None:
-    os.nice(19)  # others attack from machines of their own: what it costs to attack is not what it costs the server
+async def main(name: str, url: str, niceness: str) -> None:
+    os.nice(int(niceness))
     await ATTACKS[name](url)
 
 

@@ -19,10 +19,11 @@ VIEWERS = 50
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What viewers saw for a while: seconds between messages, and how long the slowest probe took."""
+    """What was seen for a while: seconds between messages, the slowest probe, the most memory of the server."""
 
     gaps: Sequence[float]
     slowest_probe: float
+    memory_bytes: int
 
     @property
     def median(self) -> float:

@@ -16,6 +16,11 @@ BULK_RECORDS = 45_000
 """So many that a build reads them in Spark's Python workers."""
 
 HOT_ROWS = 100_000
+HOT_RECORDS = 10_000
+"""On each side: paired, they would be 100 million rows."""
+
+HOT_USER = b'{"userId": "hot", "name": "n%d", "email": "e", "age": 1}'
+HOT_ACCOUNT = b'{"userId": "hot", "accountType": "a", "balance": %d}'
 LARGE_BYTES = 990_000
 WIDE_COLUMNS = 1000
 BAD_RECORDS = 1_000_000
@@ -126,10 +131,41 @@ def strange_control_times(stage: Stage) -> Comparison:
 
 
 def hot_key(stage: Stage) -> Comparison:
+    """10,000 records of one key come to both topics of an inner join, read live, by a build, and after a restart."""
+    with World(stage.new_folder(), stage.kafka, account_rows="all") as world:
+        world.move(joinType="inner")
+        world.producer.resume()
+        time.sleep(stage.load_seconds)
+        bulk.write(world.bootstrap, world.topics.users, (HOT_USER % n for n in range(HOT_RECORDS)))
+        bulk.write(world.bootstrap, world.topics.accounts, (HOT_ACCOUNT % n for n in range(HOT_RECORDS)))
+        for number in range(5):
+            produce(world.bootstrap, world.topics.accounts, [HOT_ACCOUNT % number])
+            time.sleep(0.5)
+        world.settle()
+        _assert_hot_is_left_out(world)
+        for join in ("left", "inner"):
+            assert world.control.post({"joinType": join})["outcome"] == "applied"
+        _assert_hot_is_left_out(world)
+        world.producer.resume()
+        began = time.monotonic()
+        world.process.stop()
+        world.process.start()
+        produce(world.bootstrap, world.topics.users, [HOT_USER % 1])
+        time.sleep(stage.load_seconds)
+        return world.recover(began)
+
+
+def _assert_hot_is_left_out(world: World) -> None:
+    status, metrics = world.turnout.status(), world.turnout.http.get("/metrics").text
+    assert status["leftOut"] == [{"view": "final_ui", "keys": 1, "first": ["hot"]}], status["leftOut"]
+    assert 'turnout_left_out_keys{view="final_ui"} 1.0' in metrics
+    assert "turnout_spark_starts_total 1.0" in metrics, "Spark's JVM has ended"
+
+
+def one_sided_key(stage: Stage) -> Comparison:
     """One key has 100,000 rows on the left, and its account changes all the time."""
     world = stage.world()
-    value = b'{"userId": "hot", "name": "n%d", "email": "e", "age": 1}'
-    bulk.write(world.bootstrap, world.topics.users, (value % n for n in range(HOT_ROWS)))
+    bulk.write(world.bootstrap, world.topics.users, (HOT_USER % n for n in range(HOT_ROWS)))
     for number in range(5):
         produce(world.bootstrap, world.topics.accounts, [{"userId": "hot", "accountType": "a", "balance": number}])
         time.sleep(0.5)

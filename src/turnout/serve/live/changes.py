@@ -7,8 +7,9 @@ the tables that every generation shares no changes are collected: they are small
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Literal
 
@@ -19,7 +20,7 @@ from turnout.messages import SNAPSHOT_PART_ROWS
 from turnout.plan.own_tables import SHOWN_OF_STORE
 from turnout.serve.formats import json_object, rows_json, to_json
 from turnout.serve.live.hub import Position, Readers, Shared, clients_of, reaches, retried
-from turnout.serve.live.outbox import Part, Subscription, current_body, problem_body
+from turnout.serve.live.outbox import ROOM_SECONDS, Part, Subscription, current_body, problem_body
 from turnout.serve.reads import Reading, Reads
 from turnout.store.feed import Delta, Wanted
 from turnout.store.identity import ROW
@@ -28,13 +29,20 @@ from turnout.store.query.windows import Window, split_name
 
 KEPT_CHANGES = 2_000
 KEPT_BYTES = 32 * 1024 * 1024
+CHANGES_PART = 4
+"""Changes that are kept for a client have so small a part of what else may be held for it, besides."""
+COUNTED_BYTES = 64 * 1024
+"""Changes are counted when they have grown by so much."""
+MAX_LATER = 100
+"""A snapshot that others read now is sent with so many changes at most; else the table is read again."""
 KEPT_PARTS = 2
 """Encoded parts of a snapshot that are kept for other clients; one that lags behind has its own encoded again."""
 
 COMPARED = frozenset({*SHOWN_OF_STORE, "join_quality"})
 _LATE_SECONDS = 1.0
 _AGAIN_SECONDS = 0.02
-_ROOM_SECONDS = 0.2
+# A part of a snapshot while it is sent: encoded, as a text, as a frame, and as another that is kept for others.
+_COPIES = 4
 
 Reason = Literal["subscribed", "swap", "behind"]
 
@@ -46,20 +54,20 @@ class History:
         self.generation = -1
         self._changes: deque[tuple[int, int, bytes]] = deque()
         """Each from a version to a version."""
-        self._bytes = 0
+        self.bytes = 0
 
     def begin(self, generation: int) -> None:
         self.generation = generation
         self._changes.clear()
-        self._bytes = 0
+        self.bytes = 0
 
     def add(self, since: int, version: int, body: bytes) -> None:
         if self._changes and self._changes[-1][1] != since:
             self.begin(self.generation)
         self._changes.append((since, version, body))
-        self._bytes += len(body)
-        while len(self._changes) > KEPT_CHANGES or self._bytes > KEPT_BYTES:
-            self._bytes -= len(self._changes.popleft()[2])
+        self.bytes += len(body)
+        while len(self._changes) > KEPT_CHANGES or self.bytes > KEPT_BYTES:
+            self.bytes -= len(self._changes.popleft()[2])
 
     def since(self, position: Position, now: int) -> list[bytes] | None:
         """What leads from `position` to version `now`; None where it is not known."""
@@ -75,15 +83,18 @@ class History:
 
 
 class Snapshot:
-    """All rows of a table, and why they are sent. Used on the event loop; encoding runs on threads.
+    """All rows of a table, and why they are sent. Used on the event loop; reading and encoding run on threads.
+
+    `tracked` are the rows, once they were read.
 
     A part is encoded only when a client is about to be sent it: one that reads nothing costs nothing but the rows, and
     those that read at one pace share what is encoded.
     """
 
-    def __init__(self, tracked: TrackedWindow, reason: str, reads: Reads) -> None:
-        self.tracked = tracked
-        self._reason = reason
+    tracked: TrackedWindow
+
+    def __init__(self, reason: Reason, reads: Reads) -> None:
+        self.reason = reason
         self._reads = reads
         self._encoded: dict[int, asyncio.Future[bytes]] = {}
 
@@ -91,9 +102,14 @@ class Snapshot:
     def position(self) -> Position:
         return self.tracked.result.generation, self.tracked.result.version
 
+    @property
+    def size(self) -> int:
+        return int(self.tracked.rows.nbytes)
+
     def parts(self, client: str) -> list[Part]:
-        """What to call for the body of each message; who calls first pays for it."""
-        return [partial(self._body, client, start) for start in snapshot_starts(self.tracked)]
+        """The bodies of the messages; who asks first for one pays for it."""
+        size = _COPIES * self.size * SNAPSHOT_PART_ROWS // max(SNAPSHOT_PART_ROWS, self.tracked.rows.num_rows)
+        return [Part(partial(self._body, client, start), size) for start in snapshot_starts(self.tracked)]
 
     async def _body(self, client: str, start: int) -> bytes:
         if start not in self._encoded:
@@ -104,7 +120,7 @@ class Snapshot:
         return await asyncio.shield(self._encoded[start])
 
     async def _encode(self, client: str, start: int) -> bytes:
-        encode = partial(snapshot_part, self.tracked, self._reason, start)
+        encode = partial(snapshot_part, self.tracked, self.reason, start)
         return await retried(lambda: self._reads.run([client], lambda _: encode()), "a snapshot cannot be encoded")
 
 
@@ -124,6 +140,10 @@ class SharedChanges(Shared):
         self._known: TrackedWindow | None = None
         """Where tables are compared: the rows that were sent last."""
         self._columns: tuple[str, ...] = ()
+        self._reading = asyncio.Lock()
+        self._newest: Callable[[], Snapshot | None] = lambda: None
+        """The snapshot that was read last, while a client has yet to read it."""
+        self._counted = 0
 
     @property
     def wanted(self) -> Wanted:
@@ -176,14 +196,15 @@ class SharedChanges(Shared):
     async def _bring_in(self, subscription: Subscription, reason: Reason, seen: Position | None) -> None:
         fault = f"a snapshot of {self.window.table} cannot be read"
         try:
-            while subscription in self._subscriptions:
-                # A whole table is large: first the client has to read enough of what it asked for before.
-                while not self._readers.held.has_room(subscription.client):
-                    await asyncio.sleep(_ROOM_SECONDS)
-                snapshot = await retried(lambda: self._snapshot(reason, [subscription]), fault)
-                if subscription in self._subscriptions and self._admit(subscription, snapshot, seen):
-                    return
-                await asyncio.sleep(_AGAIN_SECONDS)
+            async with self._readers.turn(subscription.client):
+                while subscription in self._subscriptions:
+                    snapshot = await retried(lambda: self._snapshot(reason, subscription.client), fault)
+                    if snapshot is None:
+                        await asyncio.sleep(ROOM_SECONDS)
+                    elif subscription in self._subscriptions and self._admit(subscription, snapshot, seen):
+                        return
+                    else:
+                        await asyncio.sleep(_AGAIN_SECONDS)
         except TurnoutError as error:
             subscription.replace("error", problem_body(self._explained(error)))
             self._subscriptions.pop(subscription, None)
@@ -202,23 +223,49 @@ class SharedChanges(Shared):
         if at == seen:
             subscription.replace("current", current_body(self.window.table, *at))
         else:
-            self._put(subscription, snapshot)
+            subscription.replace("snapshot", *snapshot.parts(subscription.client))
         for body in later:
             subscription.add_changes(body)
         self._subscriptions[subscription] = max(at, self.position)
         return True
 
-    async def _snapshot(self, reason: Reason, subscriptions: Iterable[Subscription]) -> Snapshot:
-        # Where tables are compared: the rows that the next comparison starts from.
-        return Snapshot(self._known or await self._read(subscriptions), reason, self._readers.reads)
+    async def _snapshot(self, reason: Reason, client: str) -> Snapshot | None:
+        """One that others read now, or another; None while the client has no room: first it has to read what it has.
 
-    async def _read(self, subscriptions: Iterable[Subscription]) -> TrackedWindow:
-        return await self._readers.reads.run(clients_of(subscriptions), lambda store: track_window(store, self.window))
+        It counts from its first rows on until the last part was sent: parts that wait keep it alive.
+        """
+        held = self._readers.held
+        async with self._reading:
+            known = self._newest()
+            if known is not None and known.reason == reason and self._meets(known.position):
+                return known if held.admit(client, known, known.size) else None
+            fresh = Snapshot(reason, self._readers.reads)
 
-    def _put(self, subscription: Subscription, snapshot: Snapshot) -> None:
-        """Counted until the last part was sent: parts that wait keep it alive."""
-        self._readers.held.keep(subscription.client, snapshot, int(snapshot.tracked.rows.nbytes))
-        subscription.replace("snapshot", *snapshot.parts(subscription.client))
+            def expected(size: int) -> None:
+                if not held.admit(client, fresh, size):
+                    raise held.too_much()
+
+            try:
+                # Where tables are compared: the rows that the next comparison starts from.
+                fresh.tracked = self._known or await self._read([client], expected)
+                expected(fresh.size)
+            except BaseException as error:
+                held.forget(client, fresh)
+                if not isinstance(error, TurnoutError) or error.code != "too_much_unread":
+                    raise
+                return None
+            self._newest = weakref.ref(fresh)
+            return fresh
+
+    def _meets(self, at: Position) -> bool:
+        """Whether a snapshot and few changes lead to where the table is."""
+        if self.position is None:
+            return self._told is not None and reaches(at, self._told)
+        later = [] if reaches(at, self.position) else self._history.since(at, self.position[1])
+        return later is not None and len(later) <= MAX_LATER
+
+    async def _read(self, clients: Collection[str], expected: Callable[[int], None] | None = None) -> TrackedWindow:
+        return await self._readers.reads.run(clients, lambda store: track_window(store, self.window, expected))
 
     # -- all subscriptions
 
@@ -226,13 +273,13 @@ class SharedChanges(Shared):
         while self.position is not None and self._told is not None and not self._is_current():
             generation, version = self.position
             if self._told[0] != generation:
-                await self._start_over("swap")
+                self._start_over("swap")
             elif self._known is not None:
                 await self._compare(self._known)
             elif (delta := await self._delta((generation, version + 1))) is not None:
                 await self._send(delta, version + 1)
             else:
-                await self._start_over("behind")
+                self._start_over("behind")
 
     async def _delta(self, position: Position) -> Delta | None:
         """What led to a position. A version can be seen in the store a moment before its change is heard of."""
@@ -247,9 +294,9 @@ class SharedChanges(Shared):
 
     async def _compare(self, known: TrackedWindow) -> None:
         """Send one change from what the table was to what it is, however many versions lie between."""
-        fresh = await self._read(self._subscriptions)
+        fresh = await self._read(clients_of(self._subscriptions))
         if fresh.result.generation != known.result.generation:
-            await self._start_over("swap")
+            self._start_over("swap")
             return
         await self._send(Delta(_with_ids(known), _with_ids(fresh)), fresh.result.version)
         self._known = fresh
@@ -272,16 +319,29 @@ class SharedChanges(Shared):
             if position == begins:
                 subscription.add_changes(body)
                 self._subscriptions[subscription] = self.position
+        self._count_changes()
 
-    async def _start_over(self, reason: Reason) -> None:
+    def _count_changes(self) -> None:
+        """Count the changes that are kept; where no client of theirs has room they are dropped, also unread ones."""
+        if abs(self._history.bytes - self._counted) < COUNTED_BYTES:
+            return
+        held, clients = self._readers.changes, clients_of(self._subscriptions)
+        self._counted = self._history.bytes
+        for client in clients:
+            held.keep(client, self, self._counted)
+        if self._subscriptions and not any(map(held.has_room, clients)):
+            self._history.begin(self._history.generation)
+            for subscription in self._subscriptions:
+                subscription.drop_changes()
+            self._count_changes()
+
+    def _start_over(self, reason: Reason) -> None:
         """Send a snapshot to all: another generation, or changes that are not known."""
-        self._known = None
-        snapshot = await self._snapshot(reason, self._subscriptions)
-        self._begin_at(snapshot)
-        for subscription, position in self._subscriptions.items():
-            if position is not None and not reaches(position, snapshot.position):
-                self._put(subscription, snapshot)
-                self._subscriptions[subscription] = snapshot.position
+        self._known = self.position = None
+        for subscription, position in list(self._subscriptions.items()):
+            if position is not None:
+                subscription.clear()  # what is sent instead needs its room
+                self._bring(subscription, reason)
 
     def _begin_at(self, snapshot: Snapshot) -> None:
         self.position = snapshot.position

@@ -79,7 +79,7 @@ class Viewer:
         self._viewers = viewers
         self._parsing = parsing
         self._client = caller(websocket.scope)
-        self._outbox = Outbox(self._client)
+        self._outbox = Outbox(self._client, hub.readers.held)
         self._subscriptions: dict[str, contextlib.ExitStack] = {}
         self._speaking = Buckets(_SPEAKING, most=1)
 
@@ -96,6 +96,7 @@ class Viewer:
                 subscription.close()
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.gather(sending, hearing, return_exceptions=True)
+            self._outbox.close()
 
     async def _send(self) -> None:
         while True:

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakValueDictionary
 
 import duckdb
 
@@ -61,10 +62,17 @@ class Readers:
 
     reads: Reads
     held: HeldBytes
+    changes: HeldBytes
+    """Changes that are kept for clients, which have a room of their own: rows that wait must not push them out."""
     merger: Merger[Any]
     large_merger: Merger[Any]
     pace: Pace = field(default_factory=Pace)
     rounds: SummaryRounds = field(default_factory=SummaryRounds)
+    _turns: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
+
+    def turn(self, client: str) -> asyncio.Lock:
+        """The turn of a client at whole tables: it has one read of them at a time."""
+        return self._turns.setdefault(client, asyncio.Lock())
 
 
 class Shared:
@@ -213,9 +221,9 @@ class Hub:
     """Used on one event loop only, except for `_heard`."""
 
     def __init__(self, database: Database, status: Callable[[], dict[str, Any]], readers: Readers) -> None:
+        self.readers = readers
         self._database = database
         self._status = status
-        self._readers = readers
         # Threads of their own: however many windows have to be read, all others hear of what changed.
         self._looking, self._asking = Threads(1, "positions"), Threads(1, "status")
         self._shared: dict[_Key, Shared] = {}
@@ -242,7 +250,7 @@ class Hub:
         key = kind, repr(asked)
         shared = self._shared.get(key)
         if shared is None:
-            shared = self._shared[key] = kind(asked, self._readers, lambda: self._forget(key))
+            shared = self._shared[key] = kind(asked, self.readers, lambda: self._forget(key))
             self._want()
         self._stop_timer(key)
         shared.join(subscription, seen)

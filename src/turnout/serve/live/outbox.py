@@ -9,15 +9,28 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from turnout.errors import TurnoutError
 from turnout.serve.formats import to_json
+from turnout.serve.limits import HeldBytes
 
 MAX_WAITING_CHANGES = 500
 MAX_WAITING_BYTES = 8 * 1024 * 1024
+ROOM_SECONDS = 0.2
+"""How often a client without room is looked at."""
 
-Part = Callable[[], Awaitable[bytes]]
-"""Makes a body when it is about to be sent: a whole table is large."""
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A body that is made when it is about to be sent: a whole table is large. `size` is what it takes until then."""
+
+    make: Callable[[], Awaitable[bytes]]
+    size: int = 0
+
+
+class BeingSent:
+    """Counts the bytes of a part for its client, for as long as this lives."""
 
 
 def message(kind: str, identity: str | None, body: bytes) -> str:
@@ -63,9 +76,14 @@ class Subscription:
         self._changes += 1
         self._bytes += len(body)
         if self._changes > MAX_WAITING_CHANGES or self._bytes > MAX_WAITING_BYTES:
+            self.drop_changes()
+        self._ready()
+
+    def drop_changes(self) -> None:
+        """Drop changes that were not read; a client that reads again gets a snapshot."""
+        if self._changes:
             self.clear()
             self._behind = True
-        self._ready()
 
     def take(self) -> str | Awaitable[str] | None:
         """The next message, or what makes it, or None."""
@@ -93,7 +111,8 @@ class Subscription:
 
     async def _made(self, kind: str, part: Part) -> str:
         try:
-            return message(kind, self.id, await part())
+            await self._outbox.make_room(part.size)
+            return message(kind, self.id, await part.make())
         except TurnoutError as error:
             self.clear()
             return message("error", self.id, problem_body(error))
@@ -106,8 +125,10 @@ class Subscription:
 class Outbox:
     """Everything that waits for one client; its subscriptions take turns."""
 
-    def __init__(self, client: str) -> None:
+    def __init__(self, client: str, held: HeldBytes) -> None:
         self.client = client
+        self._held = held
+        self._being_sent: BeingSent | None = None
         self._first: deque[str] = deque()
         self._ready: dict[Subscription, None] = {}
         self._woken = asyncio.Event()
@@ -127,7 +148,8 @@ class Outbox:
         self._ready.pop(subscription, None)
 
     async def next(self) -> str:
-        """The next message to send, when there is one."""
+        """The next message to send, when there is one; the one before has been sent."""
+        self._being_sent = None
         while True:
             if self._first:
                 return self._first.popleft()
@@ -136,6 +158,17 @@ class Outbox:
                 await self._woken.wait()
             elif (text := await self._turn()) is not None:
                 return text
+
+    async def make_room(self, size: int) -> None:
+        """Wait until a part has room beside all that is held for the client, or is the only one on its way."""
+        sent = BeingSent()
+        while size and not self._held.admit(self.client, sent, size):
+            await asyncio.sleep(ROOM_SECONDS)
+        self._being_sent = sent
+
+    def close(self) -> None:
+        """Count nothing any more: the connection has ended."""
+        self._being_sent = None
 
     async def _turn(self) -> str | None:
         """A message of the subscription whose turn it is."""

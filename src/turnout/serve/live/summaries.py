@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from turnout.serve.formats import json_object, rows_json
 from turnout.serve.live.computed import SharedComputed
 from turnout.serve.live.hub import Position, Readers, clients_of
-from turnout.serve.live.outbox import Subscription
+from turnout.serve.live.outbox import Part, Subscription
 from turnout.serve.live.pace import LEAST_PAUSE_SECONDS
 from turnout.serve.live.parsing import AskedSummary
 from turnout.serve.live.summary_history import MAX_POINT_GROUPS, SummaryHistory
@@ -114,7 +114,7 @@ class SharedSummary(SharedComputed):
             return self._with_history(subscription)
 
         # Made when it is sent: only then is it known which points the client has.
-        subscription.replace("summary", body)
+        subscription.replace("summary", Part(body))
 
     def _with_history(self, subscription: Subscription) -> bytes:
         assert self._shown is not None and self._history is not None

@@ -180,8 +180,10 @@ class LiveStream:
 
     @property
     def idle(self) -> bool:
-        """Whether Kafka has said that there is nothing new to read."""
+        """Whether Kafka has said that there is nothing new to read, and all that was read is stored."""
         query = self._query
+        if self._waiting or self._storing:
+            return False
         return self.held or (query is not None and str(query.status["message"]).startswith("Waiting for"))
 
     def exception(self) -> Any:

@@ -1,5 +1,7 @@
 """Views that are somebody's own SQL: whether Spark understands it, and whether the rows of a key need no other key.
 
+What the SQL may hold is checked first, by its parsed text, and only what passes is run (`allowed_sql`).
+
 A view is kept up to date by running its SQL over the rows of a few keys. That gives the same table as running it over
 everything only if rows of different keys never meet, which is tried out here on a handful of rows.
 """
@@ -16,6 +18,7 @@ from turnout.errors import TurnoutError, first_line
 from turnout.plan.columns import ColumnType
 from turnout.plan.tables import SourceTable, ViewTable
 from turnout.spark.session import view_session
+from turnout.spark.views.allowed_sql import ALLOWED, AllowedSql, RefusedSqlError
 
 _KEYS = (0, 1)
 _ROWS_OF_A_KEY = 2
@@ -29,16 +32,21 @@ def check_own_views(session: SparkSession, views: Iterable[ViewTable]) -> None:
 
 
 def _check(session: SparkSession, view: ViewTable) -> None:
+    rules = AllowedSql(session, view.relations)
+    named = ", ".join(f"{source.source} ({', '.join(source.columns)})" for source in view.sources)
     try:
-        whole = _rows(session, view, _KEYS)
-        parts = [_rows(session, view, [key]) for key in _KEYS]
+        rules.check_text(view.sql)
+        _put_samples(session, view, _KEYS)
         plan = session.sql(view.sql)._jdf.queryExecution().analyzed()
+        rules.check_analysed(plan)
+        if not plan.deterministic():
+            raise _bad(view, "what it gives depends on chance", "use nothing like rand() or uuid()")
+        whole, *parts = [_rows(session, view, keys) for keys in (_KEYS, *((key,) for key in _KEYS))]
+    except RefusedSqlError as error:
+        raise _bad(view, f"{error}, which is not allowed", f"it may read {named}; {ALLOWED}") from None
     except PySparkException as error:
-        named = ", ".join(f"{source.source} ({', '.join(source.columns)})" for source in view.sources)
         hint = f"it is Spark SQL over {named}, and selects {', '.join(view.columns)}"
         raise _bad(view, first_line(error), hint) from None
-    if not plan.deterministic():
-        raise _bad(view, "what it gives depends on chance", "use nothing like rand() or uuid()")
     # A limit that is larger than this handful of rows would not be found out by them.
     if whole != sum(parts, Counter()) or "GlobalLimit" in plan.toString():
         raise _bad(
@@ -53,9 +61,13 @@ def _bad(view: ViewTable, what: str, hint: str) -> TurnoutError:
 
 
 def _rows(session: SparkSession, view: ViewTable, keys: Iterable[int]) -> Counter[tuple[object, ...]]:
+    _put_samples(session, view, keys)
+    return Counter(tuple(row.values()) for row in session.sql(view.sql).toArrow().to_pylist())
+
+
+def _put_samples(session: SparkSession, view: ViewTable, keys: Iterable[int]) -> None:
     for source in view.sources:
         session.sql(_sample(source, keys)).createOrReplaceTempView(f"`{source.source}`")
-    return Counter(tuple(row.values()) for row in session.sql(view.sql).toArrow().to_pylist())
 
 
 def _sample(source: SourceTable, keys: Iterable[int]) -> str:
@@ -67,10 +79,9 @@ def _sample(source: SourceTable, keys: Iterable[int]) -> str:
                 column: _value(kind, key if column == source.key else 0) for column, kind in source.columns.items()
             }
             values |= {"_id": f"{key * _ROWS_OF_A_KEY + number}L", "_ts": "0L"}
-            rows.append(
-                "SELECT " + ", ".join(f"{value} AS `{name.replace('`', '``')}`" for name, value in values.items())
-            )
-    return " UNION ALL ".join(rows)
+            rows.append(f"({', '.join(values.values())})")
+            names = ", ".join(f"`{name.replace('`', '``')}`" for name in values)
+    return f"SELECT * FROM VALUES {', '.join(rows)} AS sample({names})"
 
 
 def _value(kind: ColumnType, number: int) -> str:

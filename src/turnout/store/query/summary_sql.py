@@ -17,6 +17,7 @@ from decimal import Decimal
 from turnout.errors import TurnoutError
 from turnout.plan.columns import ColumnType
 from turnout.plan.joins import quoted
+from turnout.plan.times import FIRST_MICROSECOND, LAST_DAY, moment_sql
 from turnout.store.query.summary import BY_HINT, PERCENTILES, RECORD_TIME, UNIT_SECONDS, Group, Summary, Value, bad
 from turnout.store.query.values import show
 from turnout.store.query.where import compile_where
@@ -33,6 +34,8 @@ _INT64 = ColumnType.parse("int64")
 _DOUBLE = ColumnType.parse("double")
 _TIMESTAMP = ColumnType.parse("timestamp")
 _WHOLE = "DECIMAL(38,0)"
+# Of a bin of times: 31,000 years, so that a multiple of it in microseconds fits 64 bits.
+_MOST_SECONDS = 10**12
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +218,7 @@ def _grouped(group: Group, columns: Mapping[str, ColumnType], dated: bool) -> tu
     if group.column == RECORD_TIME and RECORD_TIME not in columns:
         if not dated:
             raise bad("by", f"this table has no {RECORD_TIME}: its rows are not Kafka records", BY_HINT)
-        name, kind = f"make_timestamptz({RECORD_MS} * 1000)", _TIMESTAMP
+        name, kind = moment_sql(RECORD_MS), _TIMESTAMP
     else:
         _known(group.column, columns, "by")
         name, kind = quoted(group.column), columns[group.column]
@@ -234,30 +237,34 @@ def _time_bin(group: Group, name: str, kind: ColumnType) -> str:
     if not group.unit:
         raise bad("by", f"{group.name}: the width of a time has a unit", BY_HINT)
     seconds = width * UNIT_SECONDS[group.unit]
+    if seconds > _MOST_SECONDS:
+        raise bad("by", f"{group.name}: a bin has {_MOST_SECONDS // UNIT_SECONDS['d']} days at most", BY_HINT)
     if kind.name == "date":
         if seconds % UNIT_SECONDS["d"]:
             raise bad("by", f"{group.name}: a date has bins of whole days", BY_HINT)
         days = int(seconds) // UNIT_SECONDS["d"]
         number = f"date_diff('day', DATE '1970-01-01', {name})"
-        return f"(DATE '1970-01-01' + CAST({_floor(number, days)} AS INTEGER))"
+        return f"(DATE '1970-01-01' + CAST({_floor(number, days, -LAST_DAY)} AS INTEGER))"
     microseconds = int(seconds * 1_000_000)
     if not microseconds:
         raise bad("by", f"{group.name}: a bin is a microsecond at least", BY_HINT)
-    return f"make_timestamptz({_floor(f'epoch_us({name})', microseconds)})"
+    return f"make_timestamptz({_floor(f'epoch_us({name})', microseconds, FIRST_MICROSECOND)})"
 
 
 def _number_bin(width: Decimal, name: str, kind: ColumnType) -> tuple[str, ColumnType]:
     """The lower end of a number's bin: whole where the numbers and the width are."""
     if kind.name in ("int32", "int64") and width == width.to_integral_value():
-        return _floor(f"CAST({name} AS BIGINT)", int(width)), _INT64
+        return _floor(f"CAST({name} AS BIGINT)", int(width), -(2**63)), _INT64
     digits = max(0, -int(width.as_tuple().exponent))
     return f"round(floor(CAST({name} AS DOUBLE) / {width}) * {width}, {digits})", _DOUBLE
 
 
-def _floor(number: str, width: int) -> str:
-    """The greatest multiple of `width` that is not above the whole `number`."""
+def _floor(number: str, width: int, least: int) -> str:
+    """The greatest multiple of `width` that is not above the whole `number`; `least` where the type has none."""
+    first = -(-least // width) * width
     # DuckDB's remainder has the sign of the number.
-    return f"({number} - ((({number}) % {width}) + {width}) % {width})"
+    multiple = f"{number} - ((({number}) % {width}) + {width}) % {width}"
+    return f"(CASE WHEN {number} < {first} THEN CAST({least} AS BIGINT) ELSE {multiple} END)"
 
 
 def _calculated(value: Value, columns: Mapping[str, ColumnType], parts: _Parts) -> tuple[str, ColumnType]:

@@ -7,7 +7,7 @@ never touches the store or its locks; the rest is Arrow, on few rows.
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -63,8 +63,11 @@ class TrackedWindow:
         return self.rows.column(ROW)
 
 
-def track_window(database: Readable, window: Window) -> TrackedWindow:
-    """The window's rows with their identities and their places in its order."""
+def track_window(database: Readable, window: Window, expected: Callable[[int], None] | None = None) -> TrackedWindow:
+    """The window's rows with their identities and their places in its order.
+
+    `expected` is told how many bytes the rows of a whole table will have, from the first of them on.
+    """
     with open_snapshot(database) as snapshot:
         table, total = snapshot.prepare(window)
         chosen = chosen_columns(table, window)
@@ -73,7 +76,12 @@ def track_window(database: Readable, window: Window) -> TrackedWindow:
         # A whole table is followed by its changes, which have no places.
         places = [] if window.limit is None else [f"{order.key} AS {KEY}"]
         extra = [*places, f"{identity} AS {ROW}"]
-        rows = collected(snapshot.select(table, window, extra), database, window)
+
+        def counted(rows: int, size: int) -> None:
+            if expected is not None:
+                expected(size * max(total, rows) // max(1, rows))
+
+        rows = collected(snapshot.select(table, window, extra), database, window, expected and counted)
         version = snapshot.version(table)
         result = WindowResult(
             window.table, table.generation, version, total, chosen, rows.select([column.name for column in chosen])

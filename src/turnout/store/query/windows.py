@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -112,7 +112,7 @@ def read_window(database: Readable, window: Window) -> WindowResult:
     """The window's rows in memory."""
     with open_snapshot(database) as snapshot:
         table, total = snapshot.prepare(window)
-        rows = collected(snapshot.select(table, window), database, window)
+        rows = collected(snapshot.select(table, window), database, window, None)
         return WindowResult(
             window.table, table.generation, snapshot.version(table), total, chosen_columns(table, window), rows
         )
@@ -166,17 +166,25 @@ def read_positions(database: Readable, generations: Collection[int] = ()) -> Pos
         )
 
 
-def collected(selected: duckdb.DuckDBPyConnection, store: Readable, window: Window) -> pa.Table:
-    """The rows of a window in memory; TurnoutError where one that has an end has more bytes than may be."""
-    if store.max_bytes is None or window.limit is None:
+def collected(
+    selected: duckdb.DuckDBPyConnection, store: Readable, window: Window, counted: Callable[[int, int], None] | None
+) -> pa.Table:
+    """The rows of a window in memory; TurnoutError where one that has an end has more bytes than may be.
+
+    `counted` is told how many rows and bytes there are, while they come.
+    """
+    most = store.max_bytes if window.limit is not None else None
+    if most is None and counted is None:
         return selected.to_arrow_table()
-    reader, batches, size = selected.to_arrow_reader(_COUNTED_ROWS), [], 0
+    reader, batches, rows, size = selected.to_arrow_reader(_COUNTED_ROWS), [], 0, 0
     for batch in reader:
-        size += batch.nbytes
-        if size > store.max_bytes:
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if counted is not None:
+            counted(rows, size)
+        if most is not None and size > most:
             raise TurnoutError(
                 code="answer_too_large",
-                message=f"the rows have more than the {store.max_bytes // 1_000_000} MB allowed",
+                message=f"the rows have more than the {most // 1_000_000} MB allowed",
                 hint="ask for fewer rows or columns, or for a file: format=arrow",
             )
         batches.append(batch)

@@ -1,0 +1,33 @@
+"""Decompression bombs: records of a few kilobytes that unpack to megabytes."""
+
+from __future__ import annotations
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from turnout.testing import patience
+
+
+def send_bomb(kafka: str, topic: str, codec: str, value: bytes, records: int = 1, partition: int = 0) -> None:
+    """Write one compressed batch of so many records; `value` is divided among them."""
+    errors: list[KafkaError] = []
+
+    def delivered(error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            errors.append(error)
+
+    producer = Producer(
+        {
+            "bootstrap.servers": kafka,
+            "compression.type": codec,
+            # Of the unpacked batch: the broker bounds what comes.
+            "message.max.bytes": 1_000_000_000,
+            "batch.size": 1_000_000_000,
+            "queue.buffering.max.kbytes": 2_000_000,
+            "linger.ms": 60_000,  # until `flush`: one batch
+        }
+    )
+    size = len(value) // records
+    for number in range(records):
+        producer.produce(topic, value[number * size : (number + 1) * size], partition=partition, on_delivery=delivered)
+    if producer.flush(patience()) or errors:
+        raise KafkaException(errors[0])
