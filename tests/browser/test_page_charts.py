@@ -28,6 +28,10 @@ _MARKED = """() => {
 }"""
 
 
+_COLOURS = """() => Object.fromEntries([...document.querySelectorAll("#chart-legend li")]
+  .map((item) => [item.querySelector("span").textContent, item.dataset.line]))"""
+
+
 @pytest.fixture(scope="module")
 def site(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
     with asked(tmp_path_factory.mktemp("charts"), browser) as running:
@@ -115,11 +119,22 @@ def test_line_over_time_begins_before_its_viewer_and_marks_swaps(site: Asked) ->
         visit.wait_for(_MARKED, "the mark of the swap")
         assert visit.chart_frames()["empty"] == 0, visit.chart_frames()
         expect(visit.page.locator("#chart-legend li").first).to_contain_text("silver")
-        generation = marked.inner_text()
+        before = visit.page.evaluate(_COLOURS)
+        kinds = ["platinum"] * 30 + ["bronze"] * 5
+        accounts = [account(number, kind) for number, kind in enumerate(kinds)]
+        site.filling.swap(users=[user(number) for number in range(40)], accounts=accounts)
+        expect(visit.page.locator("#chart-legend li").first).to_contain_text("platinum")
+        after = visit.page.evaluate(_COLOURS)
+        assert {name: after[name] for name in before} == before, "lines keep their colours"
+        assert len(set(after.values())) == len(after) > len(before)
+        expect(marked).to_have_count(2)
+        generation = marked.first.inner_text()
         # Somebody who comes later sees what was before.
         with site.visit(VIEWER, {"table": "final_ui", "chart": LINE}) as later:
-            expect(later.page.locator("#chart-table td", has_text=re.compile("^generation"))).to_have_text(generation)
+            marked = later.page.locator("#chart-table td", has_text=re.compile("^generation"))
+            expect(marked.first).to_have_text(generation)
             later.wait_for(_MARKED, "the mark of the swap")
+        site.fill(80)
 
 
 def test_link_shows_the_same_in_another_browser(site: Asked) -> None:
@@ -162,6 +177,11 @@ def test_chart_is_used_by_keyboard_and_read_without_being_seen(visit: Visit, sit
     page, press = visit.page, visit.page.keyboard.press
     press("h")
     title(page, "number of rows by accountType")
+    divider = page.get_by_role("separator", name="Width of the chart")
+    width = page.locator("#chart").evaluate("(chart) => chart.clientWidth")
+    divider.press("ArrowLeft")
+    expect(divider).to_have_attribute("aria-valuenow", "50")
+    assert page.locator("#chart").evaluate("(chart) => chart.clientWidth") > width
     page.get_by_role("radio", name="Bars").focus()
     press("ArrowRight")
     expect(page.get_by_role("radio", name="Histogram")).to_be_focused()

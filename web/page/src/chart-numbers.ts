@@ -29,6 +29,7 @@ function setRow(line: HTMLElement, row: readonly string[]): void {
 }
 
 export interface Entry {
+  colour: number;
   name: string;
   value: string;
 }
@@ -38,9 +39,9 @@ export function showLegend(entries: readonly Entry[], moment: string): void {
   const legend = byId("chart-legend");
   legend.hidden = entries.length === 0;
   const items = fit(legend, entries.length, () => element("li", "", element("i"), element("span"), element("strong")));
-  entries.forEach(({ name, value }, i) => {
+  entries.forEach(({ colour, name, value }, i) => {
     const [, label, number] = [...items[i]!.children];
-    items[i]!.dataset["line"] = String(i + 1);
+    items[i]!.dataset["line"] = String(colour + 1);
     setText(label!, name);
     setText(number!, value);
   });

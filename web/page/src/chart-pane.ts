@@ -1,17 +1,22 @@
 // The chart beside the rows: one live summary with the filter of the rows. The chart before stays until the first
 // numbers of another one come, and through swaps.
 
-import { TurnoutError, type SummaryInfo, type SummarySubscription, type TurnoutClient } from "@turnout/client";
+import { type TurnoutError, type SummaryInfo, type SummarySubscription, type TurnoutClient } from "@turnout/client";
 import { changeKind, groupable, RECORD_TIME, summaryOf, titleOf, type Chart, type Chosen, type Kind } from "./chart";
 import { firstChart, firstWidth, type Question } from "./chart-first";
 import { ChartForm } from "./chart-form";
 import { showLegend, showNumbers } from "./chart-numbers";
+import { zoneName } from "./clock";
 import { byId, setText } from "./dom";
+import { LINE_COLOURS } from "./ink";
+import { Palette } from "./palette";
 import type { Plot } from "./plot";
+import { problemText } from "./problem";
 import { sameColumns, type Column } from "./rows";
 import { binText, brief, clock, exact, numbersOf, shapeOf, type Answer, type Shape } from "./shape";
 
 const TICK_MS = 1000;
+const WORKING_MS = 250;
 
 interface Asked {
   key: string;
@@ -33,7 +38,9 @@ export class ChartPane {
   private pending: Asked | null = null;
   private shown: { chart: Chart; answer: Answer; shape: Shape } | null = null;
   private readonly withTimes = new Map<string, boolean>();
+  private palette = { of: "", colours: new Palette(LINE_COLOURS) };
   private resolving = "";
+  private working = 0;
   private numbersAt = 0;
   private skewMs = 0;
 
@@ -65,6 +72,8 @@ export class ChartPane {
     if (chosen === null) return this.close();
     void this.load();
     this.findTimes();
+    this.setWorking(this.shown === null);
+    this.box.classList.toggle("unchosen", chosen === "auto");
     if (chosen !== "auto") this.fillForm(chosen);
     if (chosen === "auto" || (chosen.kind === "histogram" && !chosen.width)) void this.resolve(chosen);
     else this.ask(chosen);
@@ -146,6 +155,7 @@ export class ChartPane {
     const options = { ...this.question, ...summaryOf(chart) };
     const key = JSON.stringify(options);
     if (key === (this.pending ?? this.current)?.key) return;
+    this.setWorking(true);
     this.pending?.sub?.close();
     const asked: Asked = { key, chart, sub: null };
     this.pending = asked;
@@ -167,8 +177,25 @@ export class ChartPane {
     const cells = groups.map((group) => info.columns.map(({ name }) => group[name]));
     const { columns, by, total, past } = info;
     const answer = { columns, by, total, past, groups: cells };
-    this.shown = { chart: asked.chart, answer, shape: shapeOf(asked.chart, answer, this.now) };
+    this.shown = { chart: asked.chart, answer, shape: this.shapeOf(asked.chart, answer) };
+    this.setWorking(false);
     this.draw();
+  }
+
+  // The lines of one column keep their colours, whatever else is chosen.
+  private shapeOf(chart: Chart, answer: Answer): Shape {
+    const shape = shapeOf(chart, answer, this.now);
+    if (shape.kind !== "line") return shape;
+    const of = JSON.stringify([this.question.table, chart.by]);
+    if (this.palette.of !== of) this.palette = { of, colours: new Palette(LINE_COLOURS) };
+    return { ...shape, colours: this.palette.colours.of(shape.lines.map(({ name }) => name)) };
+  }
+
+  // Said only when it takes a while: most answers are there at once.
+  private setWorking(working: boolean): void {
+    clearTimeout(this.working);
+    if (!working) this.box.removeAttribute("aria-busy");
+    else this.working = window.setTimeout(() => this.box.setAttribute("aria-busy", "true"), WORKING_MS);
   }
 
   private failed(asked: Asked, error: TurnoutError): void {
@@ -194,6 +221,7 @@ export class ChartPane {
     setText(byId("chart-note"), "");
     byId("chart-table").replaceChildren();
     showLegend([], "");
+    this.setWorking(false);
   }
 
   private get now(): number {
@@ -205,7 +233,7 @@ export class ChartPane {
     if (this.box.hidden || !this.shown || document.hidden) return;
     const { chart, answer } = this.shown;
     if (chart.kind === "line" && this.client.connection.state === "live") {
-      this.shown = { chart, answer, shape: shapeOf(chart, answer, this.now) };
+      this.shown = { chart, answer, shape: this.shapeOf(chart, answer) };
       this.draw();
     } else {
       this.showNumbers();
@@ -233,7 +261,8 @@ export class ChartPane {
     const numbers = numbersOf(chart, shape, answer);
     showNumbers(titleOf(chart), numbers);
     const none = answer.groups.length === 0;
-    setText(byId("chart-note"), none ? "No rows to show." : numbers.note);
+    const zone = shape.kind === "line" || (shape.kind === "histogram" && shape.time && !shape.date) ? `times in ${zoneName()}` : "";
+    setText(byId("chart-note"), none ? "No rows to show." : [numbers.note, zone].filter(Boolean).join("; "));
   }
 
   // The value that is pointed at; of lines the newest otherwise.
@@ -242,7 +271,7 @@ export class ChartPane {
     const { shape } = this.shown;
     if (shape.kind === "line") {
       const at = index ?? shape.times.length - 1;
-      const entries = shape.lines.map(({ name, values }) => ({ name, value: shortOf(values[at]) }));
+      const entries = shape.lines.map(({ name, values }, i) => ({ colour: shape.colours[i] ?? i, name, value: shortOf(values[at]) }));
       return showLegend(entries, index === null ? "" : clock(shape.times[at]!));
     }
     const bin = shape.kind === "histogram" && index !== null ? `${binText(shape.starts[index]!, shape)}: ${exact(shape.values[index])}` : "";
@@ -261,8 +290,9 @@ export class ChartPane {
   }
 
   private showProblem(error: unknown): void {
+    if (error) this.setWorking(false);
     const problem = byId("chart-problem");
-    const text = error instanceof TurnoutError ? [error.message, error.hint].filter(Boolean).join("; ") : String(error ?? "");
+    const text = problemText(error);
     setText(problem, text);
     problem.hidden = !text;
   }

@@ -1,6 +1,7 @@
 // How things stand with the server, for people: a pill, a banner with the next try, the title and the icon of the tab.
 
 import type { ConnectionState, Status, TurnoutClient as Client } from "@turnout/client";
+import { timeText } from "./clock";
 import { byId, button, element, say, setText } from "./dom";
 
 // A moment without a connection is not worth a banner.
@@ -55,7 +56,7 @@ export class ConnectionSign {
   // The data of before stays; this says from when it is.
   private showBanner(): void {
     const { state } = this;
-    const since = this.seenAt ? `Showing data of ${this.seenAt.toLocaleTimeString([], { hourCycle: "h23" })}. ` : "";
+    const since = this.seenAt ? `Showing data of ${timeText(this.seenAt)}. ` : "";
     let text = "";
     if (state.state === "away" || (state.state === "connecting" && this.seenAt)) {
       const left = state.state === "away" ? Math.max(0, Math.ceil((state.retryAt - Date.now()) / 1000)) : 0;

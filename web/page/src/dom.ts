@@ -40,6 +40,14 @@ export function say(text: string): void {
   byId("said").textContent = text;
 }
 
+// Shows on a button that what it did is done.
+export function showBriefly(on: HTMLElement, text: string): void {
+  const before = on.dataset["text"] ?? on.textContent ?? "";
+  on.dataset["text"] = before;
+  on.textContent = text;
+  setTimeout(() => (on.textContent = before), 1500);
+}
+
 // The server lets the grid and the editor make their styles by a word that is new for each visit.
 export function nonce(): string {
   return document.querySelector<HTMLMetaElement>('meta[name="csp-nonce"]')?.content ?? "";

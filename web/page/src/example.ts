@@ -4,6 +4,7 @@ import { TurnoutError, type Status, type TopicExample, type TurnoutClient } from
 import { copyNow } from "./clipboard";
 import { byId, element, setText } from "./dom";
 import { count } from "./format";
+import { hintOf } from "./problem";
 import { topicFields } from "./status";
 
 export class ExampleDialog {
@@ -96,7 +97,7 @@ export class ExampleDialog {
 
   private showProblem(error: unknown): void {
     const known = error instanceof TurnoutError ? error : null;
-    const texts = [known?.message ?? String(error), known?.hint ?? ""].filter(Boolean);
+    const texts = [known?.message ?? String(error), known ? hintOf(known) : ""].filter(Boolean);
     this.showNothing("");
     byId("example-problem").replaceChildren(...texts.map((text, i) => element("span", i ? "quiet" : "", text)));
     byId("example-problem").hidden = false;

@@ -1,6 +1,7 @@
 // The filter of one column, the choice of columns, and the chips that show what is filtered and sorted.
 
 import { button, byId, element } from "./dom";
+import { toField, zoneName } from "./clock";
 import { closePopover, openPopover } from "./popover";
 import type { Column } from "./rows";
 import { choicesFor, describe, momentText, termsOf, type Choice, type Filter, type SortKey } from "./where";
@@ -61,8 +62,8 @@ function inputsFor(choice: Choice, { type }: Column, values: string[]): HTMLElem
     if (/^(int|float|double|decimal)/.test(type)) input.inputMode = "decimal";
     input.spellcheck = false;
     input.autocomplete = "off";
-    input.value = type === "timestamp" ? (values[i] ?? "").replace(/Z$/, "") : (values[i] ?? "");
-    const text = type === "timestamp" ? `${label} (UTC)` : label;
+    input.value = type === "timestamp" ? toField(values[i] ?? "") : (values[i] ?? "");
+    const text = type === "timestamp" ? `${label} (${zoneName()})` : label;
     return element("label", "field", element("span", "", text), input);
   });
 }
@@ -108,6 +109,8 @@ export interface Chips {
   sorted: boolean;
   hidden: readonly string[];
   typeOf(column: string): string;
+  // Whether it was refused, so that the rows are not filtered by it.
+  isWrong(part: string | Filter): boolean;
   onWhere(): void;
   onFilter(filter: Filter): void;
   onSort(): void;
@@ -117,9 +120,9 @@ export interface Chips {
 
 export function showChips(chips: Chips): void {
   const made: HTMLElement[] = [];
-  if (chips.where) made.push(chip(chips.where, "condition", chips.onWhere));
+  if (chips.where) made.push(chip(chips.where, "condition", chips.onWhere, chips.isWrong(chips.where)));
   for (const filter of chips.filters) {
-    made.push(chip(describe(filter, chips.typeOf(filter.column)), "filter", () => chips.onFilter(filter)));
+    made.push(chip(describe(filter, chips.typeOf(filter.column)), "filter", () => chips.onFilter(filter), chips.isWrong(filter)));
   }
   if (chips.sorted && chips.sort.length) {
     const order = chips.sort.map(({ column, descending }) => `${column} ${descending ? "▼" : "▲"}`).join(", ");
@@ -132,8 +135,9 @@ export function showChips(chips: Chips): void {
   box.hidden = made.length === 0;
 }
 
-function chip(text: string, what: string, onRemove: () => void): HTMLElement {
+function chip(text: string, what: string, onRemove: () => void, wrong = false): HTMLElement {
   const remove = button("", "✕", onRemove);
   remove.setAttribute("aria-label", `Remove the ${what} ${text}`);
-  return element("span", `chip ${what.split(" ")[0] ?? ""}`, element("span", "", text), remove);
+  const told = element("span", "", wrong ? `not applied: ${text}` : text);
+  return element("span", `chip ${wrong ? "wrong" : (what.split(" ")[0] ?? "")}`, told, remove);
 }

@@ -1,18 +1,37 @@
 // Values, counts, times and widths as people read them. Pure: no document, no clock.
 
+import { localText } from "./clock";
+
 export type Value = string | number | boolean | null | undefined | object;
 
 const NUMERIC = /^(int|float|double|decimal)/;
-const MICROSECONDS = /(\.\d{3})\d*Z$/;
 
 export const isNumeric = (type: string): boolean => NUMERIC.test(type);
 
 export function valueText(value: Value, type: string): string {
   if (value === undefined) return "";
   if (value === null) return "null";
-  if (type === "timestamp" && typeof value === "string") return value.replace("T", " ").replace(MICROSECONDS, "$1 Z");
+  if (type === "timestamp" && typeof value === "string") return localText(value);
   if (typeof value === "object") return JSON.stringify(value);
   return String(value);
+}
+
+const PLAIN = /^-?\d+(\.\d+)?$/;
+const MOST_DECIMALS = 6;
+
+// The digits after the point; large numbers come as texts.
+export function decimalsOf(value: Value): number {
+  const text = String(value ?? "");
+  return PLAIN.test(text) ? Math.min(MOST_DECIMALS, text.split(".")[1]?.length ?? 0) : 0;
+}
+
+// With marks between thousands, and as many digits after the point as its column has. The row panel has all digits.
+export function numberText(value: Value, decimals: number): string {
+  const text = String(value);
+  if (!PLAIN.test(text)) return text;
+  const [whole = "", part = ""] = (typeof value === "number" ? value.toFixed(decimals) : text).split(".");
+  const digits = part.padEnd(decimals, "0");
+  return whole.replace(/\B(?=(\d{3})+$)/g, ",") + (digits && `.${digits}`);
 }
 
 // What goes to the clipboard: the value as it is, not as it is shown.

@@ -20,7 +20,8 @@ import {
   type IHeaderParams,
 } from "ag-grid-community";
 import { element, nonce } from "./dom";
-import { columnWidth, copyText, isNumeric, valueText, type Value } from "./format";
+import { utcText } from "./clock";
+import { columnWidth, copyText, decimalsOf, isNumeric, numberText, valueText, type Value } from "./format";
 import { inReadingOrder } from "./tables";
 import { baseAround, baseAt, boundedBase, isAtEdge, placesFor } from "./places";
 import { cellAt, changedCells, idAt, sameColumns, type Column, type Rows, type Viewport } from "./rows";
@@ -95,12 +96,15 @@ export class Grid {
   private base = 0;
   private scrolledTo = 0;
   private settling = 0;
+  // Of each column, the most digits after the point that were seen.
+  private decimals: number[] = [];
 
   constructor(host: HTMLElement, events: GridEvents) {
     this.host = host;
     this.events = events;
     this.api = createGrid(host, this.options());
     host.addEventListener("copy", (event) => this.onCopy(event));
+    host.addEventListener("mouseover", ({ target }) => this.explain(target as HTMLElement));
     // Before AG Grid draws the places that came into view.
     host.addEventListener("scroll", ({ target }) => this.onScrolled(target as HTMLElement), true);
   }
@@ -136,6 +140,9 @@ export class Grid {
         this.events.onScroll();
       },
       onGridSizeChanged: () => this.events.onScroll(),
+      // One stop for Tab: arrows move inside.
+      tabToNextCell: () => false,
+      tabToNextHeader: () => false,
       onCellDoubleClicked: ({ rowIndex }) => rowIndex !== null && this.events.onOpen(this.base + rowIndex),
       onCellKeyDown: (event) => "column" in event && this.onKey(event),
     };
@@ -148,6 +155,8 @@ export class Grid {
     const columns = !before || before.table !== rows.table || !sameColumns(before.columns, rows.columns);
     this.shown = rows;
     this.host.dataset.table = rows.table;
+    this.host.querySelector("[role=grid], [role=treegrid]")?.setAttribute("aria-label", `Rows of ${rows.table}`);
+    const wider = this.countDecimals(rows, columns);
     if (columns) this.setColumns(rows, hidden);
     if (this.total !== rows.total) {
       const shorter = rows.total < this.total && rows.total > 0;
@@ -163,7 +172,7 @@ export class Grid {
     if (another) this.base = 0;
     if (another && rows.total > 0) this.api.ensureIndexVisible(0, "top");
     this.numberRows();
-    this.api.refreshCells({ suppressFlash: true, force: columns });
+    this.api.refreshCells({ suppressFlash: true, force: columns || wider });
     this.updateHeaders();
     this.flash(before, rows);
   }
@@ -279,8 +288,8 @@ export class Grid {
 
   private setColumns({ table, columns, rows }: Rows, hidden: readonly string[]): void {
     this.serial += 1;
-    const widths = columns.map(({ name, type }, i) =>
-      columnWidth(name, type, rows.slice(0, 100).map((row) => valueText(row[i] as Value, type))),
+    const widths = columns.map((column, i) =>
+      columnWidth(column.name, column.type, rows.slice(0, 100).map((row) => this.textOf(row[i] as Value, column, i))),
     );
     // A little too wide is made to fit; much too wide scrolls.
     const fits = widths.reduce((sum, width) => sum + width, 0) * SQUEEZE < this.host.clientWidth - 20;
@@ -291,6 +300,30 @@ export class Grid {
         return this.columnDef(column, i, widths[i] ?? 120, fits, hidden.includes(column.name));
       }),
     );
+  }
+
+  // Whether a column has more digits than before: then all its cells are written anew.
+  private countDecimals({ columns, rows }: Rows, anew: boolean): boolean {
+    const before = anew ? [] : this.decimals;
+    this.decimals = columns.map(({ type }, i) =>
+      isNumeric(type) ? rows.reduce((most, row) => Math.max(most, decimalsOf(row[i] as Value)), before[i] ?? 0) : 0,
+    );
+    return this.decimals.some((count, i) => count !== before[i]);
+  }
+
+  private textOf(value: Value, { type }: Column, i: number): string {
+    const isNumber = isNumeric(type) && value !== null && value !== undefined;
+    return isNumber ? numberText(value, this.decimals[i] ?? 0) : valueText(value, type);
+  }
+
+  // The moment in UTC, and the number with all its digits, for those who point at it.
+  private explain(target: HTMLElement): void {
+    const cell = target.closest<HTMLElement>(".ag-cell");
+    const [, column] = /^t\d+c(\d+)$/.exec(cell?.getAttribute("col-id") ?? "") ?? [];
+    const type = this.shown?.columns[Number(column)]?.type ?? "";
+    if (!cell || (type !== "timestamp" && !isNumeric(type))) return;
+    const value = cellAt(this.shown, this.base + Number(cell.closest(".ag-row")?.getAttribute("row-index")), Number(column));
+    cell.title = type === "timestamp" && typeof value === "string" ? utcText(value) : copyText(value as Value);
   }
 
   private columnDef(column: Column, i: number, width: number, fits: boolean, hide: boolean): ColDef {
@@ -306,7 +339,7 @@ export class Grid {
       ...(fits ? { flex: width } : {}),
       hide,
       valueGetter: ({ node }) => cellAt(this.shown, node?.rowIndex == null ? -1 : this.base + node.rowIndex, i),
-      valueFormatter: ({ value }) => valueText(value as Value, column.type),
+      valueFormatter: ({ value }) => this.textOf(value as Value, column, i),
       equals: (one: unknown, other: unknown) => Object.is(one, other),
       cellClass: (params: CellClassParams) => classesOf(params.value, column, tagged),
       suppressKeyboardEvent: ({ event }) => event.key === "Escape",

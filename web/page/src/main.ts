@@ -2,13 +2,16 @@
 
 import { connect, type ConnectionState, type Status, type TableInfo } from "@turnout/client";
 import { emptyView, fromHash, toHash, type Place, type SqlText, type View } from "./address";
+import { zoneName } from "./clock";
 import { ConnectionSign } from "./connection";
+import { startDivider } from "./divider";
 import { byId, say } from "./dom";
 import { downloadCsv } from "./download";
 import { ExampleDialog } from "./example";
 import { startKeys } from "./keys";
 import { Pane } from "./pane";
 import { startPopover } from "./popover";
+import { problemText } from "./problem";
 import type { Rows } from "./rows";
 import { fromSaved, toSaved } from "./saved";
 import { SavedMenu } from "./saved-menu";
@@ -17,7 +20,7 @@ import { Header } from "./status";
 import { SwapForm } from "./swap";
 import { TableList } from "./tables";
 import { startTheme } from "./theme";
-import { HISTORY_SHOWN, showTimeline } from "./timeline";
+import { HISTORY_SHOWN, previousOf, showTimeline } from "./timeline";
 import { storedToken, TokenPrompt } from "./token";
 import "uplot/dist/uPlot.min.css";
 import "./grid.css";
@@ -30,6 +33,7 @@ const TABLES_MS = 2000;
 
 startTheme();
 startPopover();
+startDivider();
 
 let token = storedToken();
 let generation: number | null = null;
@@ -43,11 +47,11 @@ const sign = new ConnectionSign(client, onAway);
 const swap = new SwapForm(client);
 const example = new ExampleDialog(client);
 const list = new TableList(openTable, () => openSql(null));
-const pane = new Pane(client, { onView: showAddress, onRows: onRows });
-const sql = new SqlPane(client, { onText: showAddress, token: () => token });
+const pane = new Pane(client, { onView: () => showAddress(), onRows });
+const sql = new SqlPane(client, { onText: () => showAddress(), token: () => token });
 const saved = new SavedMenu(client, {
   make: (name) => toSaved(name, pane.view, columnsOf(pane.view.table)),
-  onOpen: (view) => open(fromSaved(view, columnsOf(view.table))),
+  onOpen: (view) => open(fromSaved(view, columnsOf(view.table)), true),
 });
 const prompt = new TokenPrompt(token, (given) => {
   token = given;
@@ -80,6 +84,7 @@ startKeys({
   },
 });
 startLayout();
+for (const place of document.querySelectorAll(".zone")) place.textContent = zoneName();
 
 client.onConnection(onConnection);
 client.onStatus(onStatus);
@@ -101,18 +106,19 @@ function openPlace(place: Place): void {
   openSql(place.sql);
 }
 
-function open(view: View): void {
+// `byUser`: somebody chose it, so that Back leads to what was looked at before.
+function open(view: View, byUser = false): void {
   showTab(false);
   pane.open(view);
   list.choose(view.table);
-  showAddress();
+  showAddress(byUser);
 }
 
 function openSql(given: SqlText | null): void {
   showTab(true);
   sql.open(given, pane.view.table);
   list.choose(null);
-  showAddress();
+  showAddress(given === null);
 }
 
 function showTab(asSql: boolean): void {
@@ -124,7 +130,7 @@ function showTab(asSql: boolean): void {
 
 // Another table keeps a chart open: which one fits it is found anew.
 function openTable(table: string): void {
-  open({ ...emptyView(table), chart: pane.view.chart && "auto" });
+  open({ ...emptyView(table), chart: pane.view.chart && "auto" }, true);
 }
 
 function columnsOf(table: string): string[] {
@@ -135,9 +141,9 @@ function placeNow(): Place {
   return { view: pane.view, sql: sqlShown ? sql.sql : null };
 }
 
-function showAddress(): void {
+function showAddress(byUser = false): void {
   const hash = toHash(placeNow());
-  if (location.hash !== hash) history.replaceState(null, "", hash);
+  if (location.hash !== hash) history[byUser ? "pushState" : "replaceState"](null, "", hash);
   sign.showTab(nameNow());
 }
 
@@ -151,10 +157,11 @@ function onConnection(state: ConnectionState): void {
     prompt.accepted();
     swap.setRole(state.role);
     sql.setAllowed(state.sql);
+    sql.setBack();
     list.setSql(state.sql);
     void readTables();
   } else if (state.state === "refused" && state.error.status === 401) {
-    prompt.ask([state.error.message, state.error.hint].filter(Boolean).join("; "));
+    prompt.ask(problemText(state.error));
   } else if (state.state === "away") {
     prompt.wait(state.reason);
   }
@@ -170,6 +177,7 @@ function onAway(away: boolean): void {
 function onStatus(status: Status): void {
   header.show(status);
   swap.show(status);
+  pane.setTrouble(status.ready === false ? (status.reason ?? "") : "");
   example.show(status);
   sign.showTab(nameNow(), status);
   // Counts of another generation are other counts.
@@ -179,10 +187,7 @@ function onStatus(status: Status): void {
 
 function onHistory(rows: readonly Record<string, unknown>[], columns: readonly { name: string; type: string }[]): void {
   const entries = showTimeline({ columns, rows: rows.map((row) => columns.map(({ name }) => row[name])) });
-  const published = entries.filter((entry) => entry.outcome !== "failed");
-  const previous = published[0]?.from ?? null;
-  const made = published.slice(1).find((entry) => entry.to === previous);
-  swap.showPrevious(previous, made?.generation ?? null);
+  swap.setPrevious(previousOf(entries));
 }
 
 function onRows(rows: Rows): void {

@@ -9,11 +9,12 @@ import { byId, say, setText } from "./dom";
 import { openColumns, openFilter, showChips } from "./filters";
 import { count, number } from "./format";
 import { Grid } from "./grid";
+import { problemText } from "./problem";
 import { showQuality } from "./quality";
 import { RowPanel } from "./row";
 import { canShow, clamp, shouldMove, spanFor, type Column, type Rows, type Span, type Viewport } from "./rows";
 import { exampleOf, isJournal } from "./tables";
-import { nextSort, sortText, whereOf, type Filter, type SortKey } from "./where";
+import { describe, nextSort, sortText, whereOf, type Filter, type SortKey } from "./where";
 
 // Not more often than this while somebody scrolls; the last place is always asked for.
 const MOVE_MS = 60;
@@ -26,6 +27,8 @@ const PANEL_TABLE = "join_quality";
 interface Query {
   serial: number;
   table: string;
+  where: string;
+  filters: readonly Filter[];
   span: Span;
   sub: WindowSubscription | null;
   movedAt: number;
@@ -53,6 +56,9 @@ export class Pane {
   private busy = 0;
   private asPanel = true;
   private away = false;
+  private trouble = "";
+  // The last question was refused: the rows are those of `current`.
+  private isWrong = false;
 
   constructor(client: TurnoutClient, events: PaneEvents) {
     this.client = client;
@@ -103,6 +109,12 @@ export class Pane {
   // The server is away, or back.
   setAway(away: boolean): void {
     this.away = away;
+    this.showEmpty();
+  }
+
+  // Why the server is not ready, for a table that is empty because of it.
+  setTrouble(trouble: string): void {
+    this.trouble = trouble;
     this.showEmpty();
   }
 
@@ -175,7 +187,9 @@ export class Pane {
   private ask(): void {
     this.end(this.pending);
     const span = spanFor({ first: 0, last: this.grid.capacity - 1 });
-    const query: Query = { serial: ++this.serial, table: this.view.table, span, sub: null, movedAt: -Infinity, timer: 0 };
+    const { table, where, filters } = this.view;
+    const query: Query = { serial: ++this.serial, table, where, filters, span, sub: null, movedAt: -Infinity, timer: 0 };
+    this.isWrong = false;
     this.pending = query;
     this.setBusy(true);
     this.showChips();
@@ -225,7 +239,9 @@ export class Pane {
     if (query === this.pending) this.pending = null;
     else this.current = null;
     this.setBusy(false);
+    this.isWrong = true;
     this.showProblem(error);
+    this.showChips();
   }
 
   private end(query: Query | null): void {
@@ -293,10 +309,11 @@ export class Pane {
   }
 
   private showChips(): void {
-    const types = new Map(this.shown?.columns.map(({ name, type }) => [name, type]));
+    const inForce = this.isWrong ? this.current : null;
     showChips({
       ...this.view,
-      typeOf: (column) => types.get(column) ?? "string",
+      isWrong: (part) => inForce !== null && (typeof part === "string" ? part !== inForce.where : !inForce.filters.includes(part)),
+      typeOf: (column) => this.typeOf(column),
       onWhere: () => {
         this.where.value = "";
         this.change({ where: "" });
@@ -316,6 +333,8 @@ export class Pane {
     toggle.setAttribute("aria-pressed", String(panel));
     byId("panel").hidden = !panel;
     byId("grid").inert = panel;
+    // A panel shows all views: there is nothing to filter.
+    byId("filter").hidden = panel;
   }
 
   private showFoot(): void {
@@ -335,7 +354,8 @@ export class Pane {
     const empty = byId("empty");
     empty.hidden = rows ? rows.total > 0 || (rows.table === PANEL_TABLE && this.asPanel) : !this.away;
     const filtered = this.view.where || this.view.filters.length;
-    const here = filtered ? "No row matches the filters." : emptyText(this.view.table);
+    const why = this.trouble ? `No rows yet: ${this.trouble}.` : emptyText(this.view.table);
+    const here = filtered ? "No row matches the filters." : why;
     setText(empty.firstElementChild!, rows ? here : `The rows of ${this.view.table} show here when the server answers again.`);
   }
 
@@ -347,9 +367,21 @@ export class Pane {
     else main.removeAttribute("aria-busy");
   }
 
+  // What the rows on the screen are filtered by, where that is not what was asked for.
+  private inForceText(): string {
+    const { current } = this;
+    if (!this.isWrong || !current) return "";
+    const parts = [current.where, ...current.filters.map((filter) => describe(filter, this.typeOf(filter.column)))].filter(Boolean);
+    return parts.length ? `The rows below are those of: ${parts.join(", ")}` : "The rows below are not filtered";
+  }
+
+  private typeOf(column: string): string {
+    return this.shown?.columns.find(({ name }) => name === column)?.type ?? "string";
+  }
+
   private showProblem(error: TurnoutError | null): void {
     const problem = byId("problem");
-    setText(problem, error ? [error.message, error.hint].filter(Boolean).join("; ") : "");
+    setText(problem, error ? [problemText(error), this.inForceText()].filter(Boolean).join(". ") : "");
     problem.hidden = !error;
     this.where.setAttribute("aria-invalid", String(error?.code === "bad_where"));
   }

@@ -170,14 +170,14 @@ function binOptions(shape: () => Bins): Part {
   };
   return {
     padding: [10, 14, 0, 0],
-    tzDate: (time) => uPlot.tzDate(new Date(time), "Etc/UTC"),
+    tzDate: (time) => (shape().date ? uPlot.tzDate(new Date(time), "Etc/UTC") : new Date(time)),
     scales: { x: { time: shape().time, range: ends }, y: { range: (_, min, max) => zeroBased(min, max) } },
     axes: [
       {
         ...AXIS,
         grid: { show: false },
         border: { show: true, stroke: () => colour("--line"), width: 1 },
-        values: (_, splits, __, ___, step) => (shape().time ? moments(splits, step) : splits.map(String)),
+        values: (_, splits, __, ___, step) => (shape().time ? moments(splits, step, shape().date) : splits.map(String)),
         space: (_, __, min, max) => (shape().time ? 110 : Math.max(40, textWidth(brief(max)) + 24, textWidth(brief(min)) + 24)),
         size: 30,
       },
@@ -219,7 +219,7 @@ function lineOptions(shape: () => Lines, lines: number): Part {
     series: [
       {},
       ...Array.from({ length: lines }, (_, i) => ({
-        stroke: () => lineColour(i),
+        stroke: () => lineColour(shape().colours[i] ?? i),
         width: 2,
         points: { show: false },
         paths: uPlot.paths.stepped!({ align: 1 }),
@@ -235,8 +235,8 @@ function zeroBased(min: number, max: number): [number, number] {
 }
 
 // Without the day where all are of one.
-function moments(splits: number[], step: number): string[] {
-  const texts = splits.map((split) => momentText(split, step));
+function moments(splits: number[], step: number, date: boolean): string[] {
+  const texts = splits.map((split) => momentText(split, step, date));
   const days = new Set(texts.map((text) => text.slice(0, 10)));
   return days.size === 1 && step < 86_400_000 ? texts.map((text) => text.slice(11)) : texts;
 }

@@ -1,6 +1,7 @@
 // One row, all of it: every column with its whole value, JSON spread over lines, each to copy. It follows its row while
 // that is among the rows here.
 
+import { utcText } from "./clock";
 import { copyNow } from "./clipboard";
 import { button, element } from "./dom";
 import { copyText, number, prettyJson, valueText, type Value } from "./format";
@@ -89,6 +90,7 @@ export class RowPanel {
     name.append(copy);
     const text = json !== null && this.pretty ? json : shownText(value, column);
     const shown = element("dd", value === null ? "null" : "", element("pre", "", text));
+    if (column.type === "timestamp" && typeof value === "string") shown.title = utcText(value);
     return [name, shown];
   }
 }

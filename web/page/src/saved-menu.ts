@@ -1,8 +1,9 @@
 // The menu of saved views: those that operators keep in the server for everybody, and those of this browser.
 
-import { TurnoutError, type SavedView, type TurnoutClient } from "@turnout/client";
-import { button, byId, element, say } from "./dom";
+import { type SavedView, type TurnoutClient } from "@turnout/client";
+import { button, byId, element, say, showBriefly } from "./dom";
 import { closePopover, openPopover } from "./popover";
+import { problemText } from "./problem";
 import { isSaved } from "./saved";
 
 const KEY = "turnout.views";
@@ -58,6 +59,7 @@ export class SavedMenu {
     if (this.isOperator) await this.client.save(view);
     else keep([...kept().filter((one) => one.name !== name), view]);
     closePopover();
+    showBriefly(byId("views"), "Saved");
     say(`View ${name} is saved`);
   }
 
@@ -104,8 +106,7 @@ export class SavedMenu {
       this.problem.textContent = "";
       await act();
     } catch (error) {
-      const known = error instanceof TurnoutError;
-      this.problem.textContent = known ? [error.message, error.hint].filter(Boolean).join("; ") : String(error);
+      this.problem.textContent = problemText(error);
     }
   }
 }

@@ -3,7 +3,10 @@
 import type { SummaryInfo } from "@turnout/client";
 import { widthOf } from "./bins";
 import { isTime, MOST_BARS, MOST_BINS, MOST_LINES, valueName, type Chart } from "./chart";
+import { dayText, timeText } from "./clock";
 import { compact, number, valueText, type Value } from "./format";
+
+const LEAST_LINE_MS = 10_000;
 
 type Numbers = (number | null)[];
 
@@ -18,6 +21,8 @@ export interface Bins {
   starts: number[];
   width: number;
   time: boolean;
+  // Days without a time, and so without a zone.
+  date: boolean;
   values: Numbers;
 }
 
@@ -27,6 +32,8 @@ export interface Lines {
   times: number[];
   from: number;
   lines: { name: string; values: Numbers }[];
+  // Of each line, the number of its colour.
+  colours: readonly number[];
   swaps: readonly { time: number; generation: number }[];
 }
 
@@ -70,6 +77,7 @@ function binsOf(chart: Chart, { groups, columns, by }: Answer): Bins {
     starts: shown.map((bin) => Number((bin * width).toPrecision(15))),
     width,
     time,
+    date: columns[0]?.type === "date",
     values: shown.map((bin) => known.get(bin) ?? none),
   };
 }
@@ -81,7 +89,9 @@ const binNumber = (start: number, width: number): number => Math.round(start / w
 function linesOf(chart: Chart, { groups, columns, by, past }: Answer, now: number): Lines {
   const points = past?.points ?? [];
   const end = Math.max(now, points.at(-1)?.time ?? 0);
-  const from = end - chart.minutes * 60_000;
+  // Before the first moment there is nothing to see.
+  const begun = Math.min(points[0]?.time ?? end, end - LEAST_LINE_MS);
+  const from = Math.max(end - chart.minutes * 60_000, begun);
   const key = (group: readonly unknown[]): string => JSON.stringify(group.slice(0, by.length));
   const moments = points.map((point) => new Map(point.groups.map((group) => [key(group), numeric(group[by.length])])));
   const before = points.toReversed().flatMap((point) => point.groups);
@@ -94,7 +104,12 @@ function linesOf(chart: Chart, { groups, columns, by, past }: Answer, now: numbe
     return { name, values: [...values, values.at(-1) ?? null] };
   });
   const times = [...points.map((point) => Math.max(point.time, from)), end];
-  return { kind: "line", times, from, lines, swaps: (past?.swaps ?? []).filter(({ time }) => time >= from) };
+  // The numbers of a generation begin at its mark, not beside it.
+  const swaps = (past?.swaps ?? []).map(({ time, generation }) => {
+    return { time: points.find((point) => point.generation === generation)?.time ?? time, generation };
+  });
+  const colours = lines.map((_, i) => i);
+  return { kind: "line", times, from, lines, colours, swaps: swaps.filter(({ time }) => time >= from) };
 }
 
 export function numbersOf(chart: Chart, shape: Shape, answer: Answer): Numbered {
@@ -130,18 +145,20 @@ function noteOf({ kind, by }: Chart, shape: Shape, { groups, total }: Answer): s
   return notes.join("; ");
 }
 
-export const clock = (time: number): string => new Date(time).toLocaleTimeString([], { hourCycle: "h23" });
+export const clock = (time: number): string => timeText(new Date(time));
 
-export function binText(start: number, { width, time }: Bins): string {
+export function binText(start: number, { width, time, date }: Bins): string {
   if (!time) return `${plain(start)} – ${plain(Number((start + width).toPrecision(15)))}`;
-  return momentText(start, width);
+  return momentText(start, width, date);
 }
 
-// A moment as short as its steps allow.
-export function momentText(time: number, step: number): string {
-  const text = new Date(time).toISOString();
-  if (step >= 86_400_000) return text.slice(0, 10);
-  return `${text.slice(0, 10)} ${text.slice(11, step >= 60_000 ? 16 : 19)}`;
+// A moment as short as its steps allow. Days of the server begin at midnight of UTC, which may be another time here.
+export function momentText(time: number, step: number, date: boolean): string {
+  const at = new Date(time);
+  if (date) return at.toISOString().slice(0, 10);
+  const text = timeText(at);
+  if (step >= 86_400_000 && text === "00:00:00") return dayText(at);
+  return `${dayText(at)} ${text.slice(0, step >= 60_000 ? 5 : 8)}`;
 }
 
 function place(value: unknown, time: boolean): number {

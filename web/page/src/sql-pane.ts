@@ -1,12 +1,13 @@
 // The SQL tab: an editor, and the rows of the SELECT that was run last. The rows before stay until its answer comes.
 
-import { TurnoutError, type SqlInfo, type SqlSubscription, type TurnoutClient } from "@turnout/client";
+import { type TurnoutError, type SqlInfo, type SqlSubscription, type TurnoutClient } from "@turnout/client";
 import type { SqlText } from "./address";
 import { button, byId, element, say, setText } from "./dom";
 import { downloadSql } from "./download";
 import { count, number, seconds } from "./format";
 import { Grid } from "./grid";
 import { closePopover, openPopover } from "./popover";
+import { problemText } from "./problem";
 import { RowPanel } from "./row";
 import type { Rows } from "./rows";
 import type { SqlEditor } from "./sql-editor";
@@ -61,6 +62,9 @@ export class SqlPane {
   private shown: Shown | null = null;
   private rows: Rows | null = null;
   private serial = 0;
+  // The last run failed: the rows are those of a statement before it.
+  private isOld = false;
+  private hasFailed = false;
 
   constructor(client: TurnoutClient, events: SqlEvents) {
     this.client = client;
@@ -104,6 +108,11 @@ export class SqlPane {
     this.editor?.setTables(tables);
   }
 
+  // The server answers again.
+  setBack(): void {
+    if (this.hasFailed) void this.load();
+  }
+
   // Who may not send SQL is told so instead of being refused with each try.
   setAllowed(allowed: boolean): void {
     byId("sql-view").classList.toggle("not-allowed", !allowed);
@@ -118,7 +127,11 @@ export class SqlPane {
 
   private async load(): Promise<void> {
     if (!this.editor) {
-      const { SqlEditor } = await import("./sql-editor");
+      const loaded = await import("./sql-editor").catch(() => null);
+      this.hasFailed = !loaded;
+      if (!loaded) return this.showProblem("The editor could not be loaded: it comes when the server answers again.");
+      this.showProblem(null);
+      const { SqlEditor } = loaded;
       this.editor ??= new SqlEditor(byId("sql-editor"), this.text, {
         onChange: (text) => this.typed(text),
         onRun: () => this.run(),
@@ -169,6 +182,7 @@ export class SqlPane {
     }
     if (!info.options.live) run.sub?.close();
     this.shown = { run, found, info };
+    this.isOld = false;
     this.showBusy();
     this.showRows();
   }
@@ -178,8 +192,13 @@ export class SqlPane {
     if (run === this.pending) this.pending = null;
     else if (run === this.current) this.current = null;
     else return;
+    // The rows of the statement before stay as they are: they must not move below another one.
+    this.current?.sub?.close();
+    this.current = null;
+    this.isOld = this.shown !== null;
     this.showBusy();
     this.showProblem(error);
+    this.showRows();
   }
 
   private showRows(): void {
@@ -190,9 +209,10 @@ export class SqlPane {
     this.row?.follow(this.rows);
     setText(byId("sql-total"), count(found.length, "row"));
     const part = info.complete ? "" : `The first ${number(found.length)} rows`;
-    setText(byId("sql-range"), part);
+    setText(byId("sql-range"), this.isOld ? `Rows of the statement before: ${run.text.replace(/\s+/g, " ").trim()}` : part);
+    byId("sql-view").classList.toggle("old", this.isOld);
     byId("sql-more").hidden = info.complete || this.limit >= MOST_ROWS;
-    const place = [`generation ${info.generation}`, run.took === null ? "" : seconds(run.took), info.options.live ? "live" : ""];
+    const place = [`generation ${info.generation}`, run.took === null ? "" : seconds(run.took), info.options.live && !this.isOld ? "live" : ""];
     setText(byId("sql-place"), place.filter(Boolean).join(", "));
     const empty = byId("sql-empty");
     empty.hidden = found.length > 0;
@@ -236,7 +256,7 @@ export class SqlPane {
 
   private showProblem(error: unknown): void {
     const problem = byId("sql-problem");
-    const text = error instanceof TurnoutError ? [error.message, error.hint].filter(Boolean).join("; ") : String(error ?? "");
+    const text = problemText(error);
     // In one line: what DuckDB says has many.
     setText(problem, text.replace(/\s*\n\s*/g, " "));
     problem.hidden = !text;

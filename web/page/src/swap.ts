@@ -4,8 +4,10 @@
 import { TurnoutError, type TurnoutClient as Client, type ControlMessage, type Outcome, type Progress, type Status } from "@turnout/client";
 import { byId, element, fit, setText } from "./dom";
 import { count, words } from "./format";
+import { hintOf } from "./problem";
 import { reportOf } from "./report";
 import { topicFields } from "./status";
+import type { Previous } from "./timeline";
 
 const JOINS = ["left", "natural", "inner", "right", "full", "semi", "anti"];
 const TOPICS_AGE_MS = 10_000;
@@ -28,6 +30,7 @@ export class SwapForm {
   private status: Status | null = null;
   private busy = false;
   private away = false;
+  private previous: Previous = { plan: null, generation: null };
   private topicsAt = -Infinity;
 
   constructor(client: Client) {
@@ -67,14 +70,23 @@ export class SwapForm {
     for (const input of fields.querySelectorAll("input")) follow(input, String(status[input.name] ?? ""));
     this.showJoins(status);
     this.showEdited();
+    this.showPrevious();
     showProgress(status.progress ?? null);
   }
 
-  // The plan that was published before this one; it may be gone, then the server says so.
-  showPrevious(plan: string | null, generation: number | null): void {
-    const lingers = generation !== null && this.status?.lingering?.includes(generation);
+  // What was published before; it may be gone, then the server says so.
+  setPrevious(previous: Previous): void {
+    this.previous = previous;
+    this.showPrevious();
+  }
+
+  // With each status: a generation that runs on is ended some seconds after a swap.
+  private showPrevious(): void {
+    const { plan, generation } = this.previous;
+    const runs = generation !== null && this.status?.lingering?.includes(generation);
     const where = generation === null ? "" : `generation ${generation}: `;
-    setText(byId("rollback-to"), plan ? `Back to ${where}${plan}${lingers ? " (still there: immediate)" : ""}` : "There is no plan before this one to roll back to.");
+    const how = runs ? ` (instant: generation ${generation} is still running)` : " (built anew from the topics)";
+    setText(byId("rollback-to"), plan ? `Back to ${where}${plan}${how}` : "There is no plan before this one to roll back to.");
   }
 
   private showJoins(status: Status): void {
@@ -212,7 +224,7 @@ function showFailure(deed: string, error: unknown): void {
   const known = error instanceof TurnoutError ? error : null;
   const refused = known?.status != null && known.status < 500;
   const parts = [element("p", "", known?.message ?? String(error))];
-  if (known?.hint) parts.push(element("p", "hint", known.hint));
+  if (known?.hint) parts.push(element("p", "hint", hintOf(known)));
   showOutcome("bad", refused ? `The ${deed} was refused` : `The ${deed} failed`, ...parts);
 }
 

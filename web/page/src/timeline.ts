@@ -1,13 +1,13 @@
 // The history of swaps, newest first.
 
+import { dayText, timeText, utcText } from "./clock";
 import { byId, element } from "./dom";
 import { seconds } from "./format";
 import type { Rows } from "./rows";
 
 export const HISTORY_SHOWN = 30;
-const CLOCK = { hourCycle: "h23" } as const;
 
-interface Entry {
+export interface Entry {
   ts: string;
   generation: number;
   from: string | null;
@@ -24,17 +24,40 @@ interface Entry {
 export function showTimeline({ columns, rows }: Pick<Rows, "columns" | "rows">): Entry[] {
   const entries = rows.map((row) => Object.fromEntries(columns.map(({ name }, i) => [name, row[i]])) as unknown as Entry);
   const published = entries.find((entry) => entry.outcome !== "failed");
-  byId("timeline").replaceChildren(...entries.map((entry) => line(entry, entry === published)));
+  const undone = undoneOf(entries);
+  byId("timeline").replaceChildren(...entries.map((entry) => line(entry, entry === published, undone.has(entry))));
   byId("no-swaps").hidden = entries.length > 0;
   return entries;
 }
 
-function line(entry: Entry, isPublished: boolean): HTMLElement {
+export interface Previous {
+  plan: string | null;
+  generation: number | null;
+}
+
+// What a rollback would go back to. An apply that needed no generation is no plan of its own.
+export function previousOf(entries: readonly Entry[]): Previous {
+  const published = entries.filter((entry) => entry.outcome !== "failed");
+  const now = published[0]?.generation;
+  const swap = published.find((entry, i) => entry.generation === now && published[i + 1]?.generation !== now);
+  const plan = swap?.from ?? null;
+  const made = published.slice(published.indexOf(swap!) + 1).find((entry) => entry.to === plan);
+  return { plan, generation: made?.generation ?? null };
+}
+
+// The entries that a rollback undid: each undoes the one that was published just before it.
+export function undoneOf(entries: readonly Entry[]): Set<Entry> {
+  const published = entries.filter((entry) => entry.outcome !== "failed");
+  return new Set(published.filter((_, i) => published[i - 1]?.outcome === "rolled_back"));
+}
+
+function line(entry: Entry, isPublished: boolean, isUndone: boolean): HTMLElement {
   const failed = entry.outcome === "failed";
   const made = element("li", isPublished ? "published" : "");
-  made.dataset["outcome"] = entry.outcome;
+  made.dataset["outcome"] = isUndone ? "undone" : entry.outcome;
   const title = element("strong", "", failed ? "Not published" : `Generation ${entry.generation}`);
-  const outcome = element("span", "tag", entry.outcome.replaceAll("_", " "));
+  const said = entry.outcome === "rolled_back" ? "rollback" : entry.outcome.replaceAll("_", " ");
+  const outcome = element("span", "tag", isUndone ? "rolled back" : said);
   made.append(element("div", "title", title, outcome, moment(entry.ts)), element("p", "what", whatChanged(entry)));
   if (failed && entry.detail) made.append(element("p", "why", entry.detail));
   const request = entry.requestId ? ` (${entry.requestId})` : "";
@@ -45,20 +68,22 @@ function line(entry: Entry, isPublished: boolean): HTMLElement {
 function moment(ts: string): HTMLElement {
   const at = new Date(ts);
   const today = at.toDateString() === new Date().toDateString();
-  const made = element("time", "", today ? at.toLocaleTimeString([], CLOCK) : at.toLocaleString([], { ...CLOCK, dateStyle: "short", timeStyle: "short" }));
+  const made = element("time", "", today ? timeText(at) : `${dayText(at)} ${timeText(at).slice(0, 5)}`);
   made.dateTime = ts;
+  made.title = utcText(ts);
   return made;
 }
 
 // Plans are told as `users=users2 accounts=accounts join=left`, with start only where it is not latest.
-export function whatChanged({ from, to }: { from: string | null; to: string | null }): string {
+// Where the plan stayed the same, the settings did not: `detail` says which.
+export function whatChanged({ from, to, detail }: { from: string | null; to: string | null; detail?: string | null }): string {
   if (!from || !to) return to ?? "";
   const before = wordsOf(from);
   const after = wordsOf(to);
   const names = [...new Set([...before.keys(), ...after.keys()])];
   const changed = names.filter((name) => before.get(name) !== after.get(name));
   const word = (plan: Map<string, string>, name: string) => plan.get(name) ?? (name === "start" ? "latest" : "none");
-  return changed.map((name) => `${name}: ${word(before, name)} → ${word(after, name)}`).join(", ") || to;
+  return changed.map((name) => `${name}: ${word(before, name)} → ${word(after, name)}`).join(", ") || detail || to;
 }
 
 function wordsOf(plan: string): Map<string, string> {

@@ -1,5 +1,6 @@
 // What people choose in a column's filter, as terms of `where`, and as words. Pure.
 
+import { fromField, localText } from "./clock";
 import { quoted } from "./names";
 
 export interface Term {
@@ -93,8 +94,7 @@ export function listOf(text: string): string[] {
 
 // A browser's local date and time as the server reads it; a date stays one.
 export function momentText(text: string, type: string): string {
-  if (type !== "timestamp" || !/^\d{4}-\d\d-\d\dT/.test(text)) return text;
-  return /Z|[+-]\d\d:\d\d$/.test(text) ? text : `${text}Z`;
+  return type === "timestamp" && /^\d{4}-\d\d-\d\dT/.test(text) ? fromField(text) : text;
 }
 
 // The whole `where` of a window: what was typed, and the filters of the columns.
@@ -103,7 +103,8 @@ export function whereOf(text: string, filters: readonly Filter[]): (string | Ter
   return [...(typed ? [typed] : []), ...filters.flatMap(termsOf)];
 }
 
-export function describe(filter: Filter, type: string): string {
+export function describe({ column, op, values: given }: Filter, type: string): string {
+  const filter = { column, op, values: type === "timestamp" ? given.map((value) => value && localText(value)) : given };
   const choice = choicesFor(type).find(({ op }) => op === filter.op);
   const label = choice?.label ?? filter.op;
   const values = filter.values.filter((value) => value !== "");

@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
-import { age, ago, columnWidth, compact, copyText, percent, prettyJson, rate, seconds, valueText } from "../src/format";
+import { age, ago, columnWidth, compact, copyText, decimalsOf, numberText, percent, prettyJson, rate, seconds, valueText } from "../src/format";
 import { linePath, points, Recent } from "../src/spark";
 import { exampleOf, grouped, inReadingOrder } from "../src/tables";
-import { whatChanged } from "../src/timeline";
+import { previousOf, undoneOf, whatChanged, type Entry } from "../src/timeline";
 
 test("valueText tells null, nothing yet and an empty text apart", () => {
   expect([valueText(null, "string"), valueText(undefined, "string"), valueText("", "string")]).toEqual(["null", "", ""]);
@@ -115,4 +115,31 @@ test("whatChanged names only what is different", () => {
     "users: a → b, start: latest → earliest",
   );
   expect(whatChanged({ from: null, to: "users=a" })).toBe("users=a");
+});
+
+test("numbers have marks, and as many digits as their column", () => {
+  const values = [143333, 65413.7, 203925.75, -1234.5, "12345678901234567890"];
+  const digits = Math.max(...values.map(decimalsOf));
+  expect(digits).toBe(2);
+  expect(values.map((value) => numberText(value, digits))).toEqual([
+    "143,333.00",
+    "65,413.70",
+    "203,925.75",
+    "-1,234.50",
+    "12,345,678,901,234,567,890.00",
+  ]);
+  expect([1e21, 1e-7, "NaN", 0.1 + 0.2].map((value) => numberText(value, decimalsOf(value)))).toEqual(["1e+21", "1e-7", "NaN", "0.300000"]);
+  expect(numberText("0.123456789", 6), "a text loses no digit").toBe("0.123456789");
+});
+
+test("a rollback undoes the entry before it, and leads back over applies that needed no generation", () => {
+  const entry = (generation: number, from: string | null, to: string, outcome = "applied"): Entry =>
+    ({ ts: "", generation, from, to, outcome, detail: null }) as unknown as Entry;
+  const [first, second] = [entry(1, null, "users=a"), entry(2, "users=a", "users=b")];
+  const back = entry(3, "users=b", "users=a", "rolled_back");
+  expect([...undoneOf([back, entry(9, "x", "y", "failed"), second, first])]).toEqual([second]);
+  expect(previousOf([back, second, first])).toEqual({ plan: "users=b", generation: 2 });
+  expect(previousOf([entry(2, "users=b", "users=b"), second, first])).toEqual({ plan: "users=a", generation: 1 });
+  expect(previousOf([])).toEqual({ plan: null, generation: null });
+  expect(whatChanged({ from: "users=a", to: "users=a", detail: "max_viewers: 500 -> 9" })).toBe("max_viewers: 500 -> 9");
 });

@@ -86,7 +86,13 @@ describe("lines", () => {
       { name: "b", values: [null, 5, 6, 6] },
       { name: "a", values: [1, 2, null, null] },
     ]);
-    expect(shape.swaps).toEqual([{ time: 1_090_500, generation: 2 }]);
+    expect(shape.swaps, "a mark is where the numbers of its generation begin").toEqual([{ time: 1_090_000, generation: 2 }]);
+  });
+
+  test("begin with the first moment that is known", () => {
+    const late = { ...found, past: { ...past, points: points.slice(1) } };
+    expect((shapeOf({ ...chart, minutes: 10 }, late, 1_100_000) as Lines).from).toBe(1_070_000);
+    expect((shapeOf({ ...chart, minutes: 10 }, { ...found, past: { ...past, points: [] } }, 1_100_000) as Lines).from).toBe(1_090_000);
   });
 
   test("go on showing groups that only the generation before had", () => {

@@ -1,0 +1,18 @@
+// What went wrong, for people who look at the page: hints of the server that only programs can follow are put in their words.
+
+import { TurnoutError } from "@turnout/client";
+
+const FITTING: [RegExp, string][] = [
+  [/^send `Authorization.*/, "check the token, or ask for another"],
+  [/; GET \/api\/tables lists them$/, ": those in the list on the left"],
+  [/^GET \/api\/saved lists them$/, "the menu Views lists them"],
+];
+
+export function problemText(error: unknown): string {
+  if (!(error instanceof TurnoutError)) return String(error ?? "");
+  return [error.message, hintOf(error)].filter(Boolean).join("; ");
+}
+
+export function hintOf({ hint }: TurnoutError): string {
+  return FITTING.reduce((text, [of, fitting]) => text.replace(of, fitting), hint);
+}
