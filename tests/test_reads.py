@@ -177,7 +177,7 @@ def test_large_read_that_is_not_done_in_its_slice_is_done_later(
         await until(lambda: len(begun) == 1 and reads.running == 1)
         assert not later.done()
         works.end()
-        assert await asyncio.gather(first, later) == ["first", "done"]
+        assert list(await asyncio.gather(first, later)) == ["first", "done"]
         assert len(begun) == 2
 
     run(test)
