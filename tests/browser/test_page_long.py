@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from looking import Visit, visiting
+from looking import Visit, visiting, wait_until
 from playwright.sync_api import Browser, Page, WebSocketRoute, expect
 
 from serving import STATUS, application, serving, small_store
-from turnout.testing import wait_until
 
 ROWS = 10_000_000
 ALIKE = 20
