@@ -24,12 +24,10 @@ from turnout.store.affected import (
     KEPT,
     Affected,
     Changed,
-    Mask,
     chosen,
     columns_of,
     evicted,
     hash_sql,
-    holds,
     keys_table,
     narrowed,
     new,
@@ -48,7 +46,7 @@ from turnout.store.database import literal, next_version, registered, scalar
 from turnout.store.feed import MAX_DELTA_ROWS, Commit, DeltaLog, TablePlace, Wanted
 from turnout.store.identity import ties
 from turnout.store.join_quality import move_chain_quality, move_quality, write_quality
-from turnout.store.left_out import KeysLeftOut, LeftOut, may_exceed, without
+from turnout.store.left_out import KeysLeftOut, LeftOut, without
 from turnout.store.outgoing import OutgoingRows
 from turnout.store.view_files import Files, export_rows, widened_sql
 
@@ -228,22 +226,11 @@ class Batch:
         masks = [self._keys.of_view(view, source) for source in view.sources]
         if not len(self._keys.touched(view)) and not any(mask.any() for mask in masks):
             return None
-        masks = self._without_left_out(view, masks)
-        rows = [chosen(self._keys.moved(s).rows, mask) for s, mask in zip(view.sources, masks, strict=True)]
+        moved = [self._keys.moved(source).rows for source in view.sources]
+        masks = self.left_out.joined(view, moved, masks, self._keys.touched(view))
+        rows = [chosen(every, mask) for every, mask in zip(moved, masks, strict=True)]
         keys = [chosen(own, mask) for own, mask in zip(self._key_numbers(view), masks, strict=True)]
         return self._handed_out(view, keys, rows)
-
-    def _without_left_out(self, view: ViewTable, masks: list[Mask]) -> list[Mask]:
-        """The rows that are joined, after the keys that have too many are counted."""
-        for bound in view.bounds:
-            moved, hashes = [self._keys.moved(source).rows for source in view.sources], self._keys.touched(view)
-            sides = [chosen(rows["_hash"], mask) for rows, mask in zip(moved, masks, strict=True)]
-            if self.left_out.has(bound, hashes) or may_exceed(bound, sides):
-                self.left_out.count(view, bound, hashes)
-            if (keys := self.left_out.values(view, bound)) is not None:
-                own = [holds(rows[view.key], keys) for rows in moved]
-                masks = [mask & ~left_out for mask, left_out in zip(masks, own, strict=True)]
-        return masks
 
     def _chain(self, view: ViewTable, chain: Chain) -> ChainRows:
         return ChainRows(self._cursor, self._tables.table, view, chain, self._changed(view), self.left_out)
@@ -255,14 +242,9 @@ class Batch:
         """The ids of a chain's rows, step by step through files: of all, or of what `affected` found."""
         known = self._chains.get(view.table)
         if known is None:
-            self._count_all(view)
+            self.left_out.count_all(view)
         self._kept[view.table] = rows = known.relations() if known else whole_relations(view, self._tables.table)
         join_steps(self._cursor, view, rows, known.near if known else None, work, self.left_out.condition)
-
-    def _count_all(self, view: ViewTable) -> None:
-        """Find the keys with too many rows before a view is built."""
-        for bound in view.bounds:
-            self.left_out.count(view, bound)
 
     def _key_numbers(self, view: ViewTable) -> list[pa.ChunkedArray]:
         """What stands for the keys of all rows that the batch concerns."""
@@ -308,7 +290,7 @@ class Batch:
 
     def _every(self, view: ViewTable) -> dict[str, str]:
         """All shown rows of its sides that are joined, as relations."""
-        self._count_all(view)
+        self.left_out.count_all(view)
         joined = self.left_out.condition(view.bounds[0] if view.bounds else None, view.key)
         return {
             s.source: f"(FROM ({shown_sql(s, self._tables.table(s.table), columns_of(s, *KEPT))}) WHERE {joined})"
@@ -324,7 +306,7 @@ class Batch:
         every = self._every(view) if view.chain is None else whole_relations(view, self._tables.table)
         rows = [self._cursor.execute(f"FROM {every[s.source]}").to_arrow_table() for s in view.sources]
         if view.chain is not None:
-            self._count_all(view)
+            self.left_out.count_all(view)
             for number, step in enumerate(view.chain.steps):
                 some = without(rows[number + 1], step.right_on, self.left_out.of_step(view, number))
                 rows[number + 1] = some if step.pairs else newest_of(some, step.right_on)

@@ -21,7 +21,7 @@ import pyarrow as pa
 from turnout.plan.chains import Origin
 from turnout.plan.joins import Join, quoted
 from turnout.plan.tables import RowBound, ViewTable
-from turnout.store.affected import holds, shown_sql
+from turnout.store.affected import Mask, chosen, holds, shown_sql
 from turnout.store.database import literal, registered
 
 Hashes = npt.NDArray[np.uint64]
@@ -55,7 +55,7 @@ def most_rows(join: Join, left: Counts, rights: Sequence[Counts]) -> Counts:
     return most
 
 
-def may_exceed(bound: RowBound, sides: Sequence[pa.ChunkedArray]) -> bool:
+def _may_exceed(bound: RowBound, sides: Sequence[pa.ChunkedArray]) -> bool:
     """Whether a key may have too many rows, by the hashes of rows of each side; cheap where it cannot."""
     if np.prod([max(1.0, len(side)) for side in sides]) <= bound.most:
         return False
@@ -76,9 +76,20 @@ class LeftOut:
     back: dict[str, list[str]] = field(default_factory=dict)
     """The keys that are shown again."""
 
-    def has(self, bound: RowBound, hashes: Hashes) -> bool:
-        """Whether one of these hashes is of a key that is left out."""
-        return bool(np.isin(_hashes(self.keys.get(bound.name, {})), hashes).any())
+    def joined(self, view: ViewTable, rows: Sequence[pa.Table], masks: list[Mask], hashes: Hashes) -> list[Mask]:
+        """Which rows of each side are joined; the keys with these hashes are counted, if they may have too many."""
+        for bound in view.bounds:
+            sides = [chosen(some["_hash"], mask) for some, mask in zip(rows, masks, strict=True)]
+            if _of_hashes(self.keys.get(bound.name, {}), hashes) or _may_exceed(bound, sides):
+                self.count(view, bound, hashes)
+            if (keys := self.values(view, bound)) is not None:
+                masks = [mask & ~holds(some[view.key], keys) for some, mask in zip(rows, masks, strict=True)]
+        return masks
+
+    def count_all(self, view: ViewTable) -> None:
+        """Find the keys with too many rows before a view is built."""
+        for bound in view.bounds:
+            self.count(view, bound)
 
     def count(self, view: ViewTable, bound: RowBound, hashes: Hashes | None = None) -> Hashes:
         """Count the rows of keys with these hashes, or of all keys; the hashes of keys that come or go."""
