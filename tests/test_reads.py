@@ -137,7 +137,7 @@ def test_large_reads_leave_most_places_to_all_others(database: Database) -> None
     run(test)
 
 
-def test_short_large_read_does_not_wait_behind_the_long_ones_of_its_client(
+def test_short_select_does_not_wait_behind_the_long_ones_of_its_client(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("turnout.serve.reads._SLICE_SECONDS", 0.2)
@@ -145,10 +145,9 @@ def test_short_large_read_does_not_wait_behind_the_long_ones_of_its_client(
     async def test() -> None:
         reads = Reads(database, ServerSettings(query_timeout_seconds=SECONDS))
         reads._unspent.spend("a", 1000)  # it has read for long
-        long = [asyncio.ensure_future(reads.run(["a"], endless, large=True)) for _ in range(5)]
+        long = [asyncio.ensure_future(reads.run(["a"], endless, large=True, sliced=True)) for _ in range(5)]
         await until(lambda: reads.running > 0)
-        assert await reads.run(["a"], lambda _: "short", large=True) == "short"
-        assert await reads.run(["a"], lambda _: "small") == "small"
+        assert await reads.run(["a"], lambda _: "short", large=True, sliced=True) == "short"
         assert not any(read.done() for read in long)
         for read in long:
             read.cancel()
@@ -157,7 +156,7 @@ def test_short_large_read_does_not_wait_behind_the_long_ones_of_its_client(
     run(test)
 
 
-def test_large_read_that_is_not_done_in_its_slice_is_done_later(
+def test_select_that_is_not_done_in_its_slice_is_done_later(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("turnout.serve.reads._SLICE_SECONDS", 0.1)
@@ -173,7 +172,7 @@ def test_large_read_that_is_not_done_in_its_slice_is_done_later(
                 endless(reading)
             return "done"
 
-        later = asyncio.ensure_future(reads.run(["a"], second, large=True))
+        later = asyncio.ensure_future(reads.run(["a"], second, large=True, sliced=True))
         await until(lambda: len(begun) == 1 and reads.running == 1)
         assert not later.done()
         works.end()
