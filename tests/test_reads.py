@@ -162,7 +162,7 @@ def test_select_that_is_not_done_in_its_slice_is_done_later(
     monkeypatch.setattr("turnout.serve.reads._SLICE_SECONDS", 0.1)
 
     async def test() -> None:
-        reads, works = Reads(database, ServerSettings(max_reads=8, query_timeout_seconds=SECONDS)), Works()
+        reads, works = Reads(database, ServerSettings(max_reads_per_client=2, query_timeout_seconds=SECONDS)), Works()
         first = asyncio.ensure_future(reads.run(["a"], works.work("first"), large=True))
         begun: list[str] = []
 
@@ -189,12 +189,12 @@ def test_time_of_waiting_is_not_the_time_of_the_read_and_has_its_own_error(datab
         first = asyncio.ensure_future(reads.run(["a"], works.work("first")))
         await until(lambda: works.begun == ["first"])
         with pytest.raises(TurnoutError) as caught:
-            await reads.run(["a"], works.work("second"), bounded=True)
+            await reads.run(["a"], works.work("second"), large=True, sliced=True)
         assert (caught.value.code, works.begun) == ("query_timeout", ["first"])
         assert "waited 0.5 s for a place" in caught.value.message and "1 of them of this client" in caught.value.message
         works.end()
         await asyncio.gather(first, return_exceptions=True)
-        assert await reads.run(["a"], works.work("third"), bounded=True) == "third"
+        assert await reads.run(["a"], works.work("third"), large=True, sliced=True) == "third"
 
     run(test)
 

@@ -34,7 +34,7 @@ _AGAIN_SECONDS = 0.05
 _LONG_SECONDS, _SPENDING = 0.2, Rate(per_second=0.5, burst=5)
 # Whole files, SQL and large filters take long: they get one place of so many.
 _LARGE_PART = 4
-# For so many of these there is one more, for SELECTs that find none: they have some seconds, and may have to begin anew.
+# For so many of these there is one more, for SELECTs that find none: they have some seconds, or begin anew later.
 _SLICED_PART = 4
 _SLICE_SECONDS = 3.0
 
@@ -127,16 +127,15 @@ class Reads:
         *,
         large: bool = False,
         sliced: bool = False,
-        bounded: bool = False,
     ) -> T:
         """Do `work` on a thread. Of several clients that wait for it, it counts for the one with the fewest reads.
 
         It ends when its caller is cancelled, and after the time limit: TurnoutError `query_timeout`. The time of
-        waiting for a place does not count; where `bounded`, it has the same limit. Where `sliced`, a large read that
-        finds no place is tried for a few seconds first, so `work` may be done twice.
+        waiting for a place does not count. Where `sliced`, it has the same limit, and a large read that finds no place
+        is tried for a few seconds first, so `work` may be done twice.
         """
         client, limit = min(clients, key=self._load, default="server"), self.limits.query_timeout_seconds
-        longest = limit if bounded else None
+        longest = limit if sliced else None
         line = client, _Lane.LARGE if large else _Lane.SMALL
         if sliced and (self._waiting.waiting(line) or not self._is_free(line)):
             over = _too_long(_SLICE_SECONDS)

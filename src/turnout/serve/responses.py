@@ -101,7 +101,7 @@ class Answers:
         self, request: Request, work: Callable[[Reading], T], *, large: bool = False, sliced: bool = False
     ) -> T:
         """Do `work` for as long as the client waits. The body of the request must have been read before."""
-        reads = self._reads.run([caller(request.scope)], work, large=large, sliced=sliced, bounded=True)
+        reads = self._reads.run([caller(request.scope)], work, large=large, sliced=sliced)
         reading = asyncio.ensure_future(reads)
         gone = asyncio.ensure_future(_gone(request))
         try:
