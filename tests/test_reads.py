@@ -137,7 +137,7 @@ def test_large_reads_leave_most_places_to_all_others(database: Database) -> None
     run(test)
 
 
-def test_short_large_read_does_not_wait_behind_the_long_ones_of_its_client(
+def test_short_select_does_not_wait_behind_the_long_ones_of_its_client(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("turnout.serve.reads._SLICE_SECONDS", 0.2)
@@ -145,10 +145,9 @@ def test_short_large_read_does_not_wait_behind_the_long_ones_of_its_client(
     async def test() -> None:
         reads = Reads(database, ServerSettings(query_timeout_seconds=SECONDS))
         reads._unspent.spend("a", 1000)  # it has read for long
-        long = [asyncio.ensure_future(reads.run(["a"], endless, large=True)) for _ in range(5)]
+        long = [asyncio.ensure_future(reads.run(["a"], endless, large=True, sliced=True)) for _ in range(5)]
         await until(lambda: reads.running > 0)
-        assert await reads.run(["a"], lambda _: "short", large=True) == "short"
-        assert await reads.run(["a"], lambda _: "small") == "small"
+        assert await reads.run(["a"], lambda _: "short", large=True, sliced=True) == "short"
         assert not any(read.done() for read in long)
         for read in long:
             read.cancel()
@@ -157,13 +156,13 @@ def test_short_large_read_does_not_wait_behind_the_long_ones_of_its_client(
     run(test)
 
 
-def test_large_read_that_is_not_done_in_its_slice_is_done_later(
+def test_select_that_is_not_done_in_its_slice_is_done_later(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("turnout.serve.reads._SLICE_SECONDS", 0.1)
 
     async def test() -> None:
-        reads, works = Reads(database, ServerSettings(max_reads=8, query_timeout_seconds=SECONDS)), Works()
+        reads, works = Reads(database, ServerSettings(max_reads_per_client=2, query_timeout_seconds=SECONDS)), Works()
         first = asyncio.ensure_future(reads.run(["a"], works.work("first"), large=True))
         begun: list[str] = []
 
@@ -173,7 +172,7 @@ def test_large_read_that_is_not_done_in_its_slice_is_done_later(
                 endless(reading)
             return "done"
 
-        later = asyncio.ensure_future(reads.run(["a"], second, large=True))
+        later = asyncio.ensure_future(reads.run(["a"], second, large=True, sliced=True))
         await until(lambda: len(begun) == 1 and reads.running == 1)
         assert not later.done()
         works.end()
@@ -190,12 +189,12 @@ def test_time_of_waiting_is_not_the_time_of_the_read_and_has_its_own_error(datab
         first = asyncio.ensure_future(reads.run(["a"], works.work("first")))
         await until(lambda: works.begun == ["first"])
         with pytest.raises(TurnoutError) as caught:
-            await reads.run(["a"], works.work("second"), bounded=True)
+            await reads.run(["a"], works.work("second"), large=True, sliced=True)
         assert (caught.value.code, works.begun) == ("query_timeout", ["first"])
         assert "waited 0.5 s for a place" in caught.value.message and "1 of them of this client" in caught.value.message
         works.end()
         await asyncio.gather(first, return_exceptions=True)
-        assert await reads.run(["a"], works.work("third"), bounded=True) == "third"
+        assert await reads.run(["a"], works.work("third"), large=True, sliced=True) == "third"
 
     run(test)
 

@@ -41,9 +41,9 @@ class ServerSettings(Section):
     max_reads: Whole = Field(16, ge=1)
     """Reads of tables at once: answers, files, live windows, snapshots."""
     max_reads_per_client: Whole = Field(4, ge=1)
-    """Reads at once for one client; one that has read for long has one of each kind at a time, with rests."""
+    """Reads at once for one client; one that has read for long has one at a time, with rests."""
     query_timeout_seconds: Seconds = Field(30.0, gt=0)
-    """A read that takes longer is ended, with the error `query_timeout`; so is an HTTP call that waits longer for its
+    """A read that takes longer is ended, with the error `query_timeout`; so is a SELECT that waits longer for its
     place, which is not counted in the time of the read."""
     max_answer_megabytes: Whole = Field(64, ge=1)
     """Rows of one JSON answer or one live window; files may be of any size."""

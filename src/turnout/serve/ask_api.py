@@ -80,7 +80,7 @@ class AskApi:
             return read_sql(store, asked.sql, asked.limit, memory)
 
         if asked.format is Format.JSON:
-            return await self._answers.json(request, lambda store: sql_json(read(store)), large=True)
+            return await self._answers.json(request, lambda store: sql_json(read(store)), large=True, sliced=True)
         export = Export(asked.format, asked.guard and asked.format is Format.CSV)
         return await self._answers.file(request, lambda store, hold: _sql_file(store, read(store), export, hold))
 

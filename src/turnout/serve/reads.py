@@ -1,9 +1,9 @@
 """Reads of the store for clients: limits how many run at once, how many of each client, and how long each takes.
 
 HTTP answers, files, windows and snapshots all come through here. A client is a token, or an address where there are no
-tokens; one that has read for long gets one place of each kind, and rests between its reads. A short read does not wait
-behind long ones: where those have all places of its client, it gets a few seconds of another. Probes and the server
-itself have other threads.
+tokens; one that has read for long gets one place, and rests between its reads. A short SELECT does not wait behind long
+reads: where those have all places of its client, it gets a few seconds of another. Probes and the server itself have
+other threads.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _AGAIN_SECONDS = 0.05
 _LONG_SECONDS, _SPENDING = 0.2, Rate(per_second=0.5, burst=5)
 # Whole files, SQL and large filters take long: they get one place of so many.
 _LARGE_PART = 4
-# Of these, one of so many is for reads that find none; they have so many seconds, and begin anew if that is too little.
+# For so many of these there is one more, for SELECTs that find none: they have some seconds, or begin anew later.
 _SLICED_PART = 4
 _SLICE_SECONDS = 3.0
 
@@ -109,9 +109,8 @@ class Reads:
         self.kept = KeptOrders(database.feed)
         self.limits = limits or ServerSettings()
         self._threads = Threads(self.limits.max_reads, "read")
-        large = self.limits.max_reads // _LARGE_PART
-        sliced = max(1, large // _SLICED_PART)
-        self._most = {_Lane.LARGE: max(1, large - sliced), _Lane.SLICED: sliced}
+        large = max(1, self.limits.max_reads // _LARGE_PART)
+        self._most = {_Lane.LARGE: large, _Lane.SLICED: max(1, large // _SLICED_PART)}
         self._large_threads = Threads(sum(self._most.values()), "large-read", yielding=True)
         self._running: Counter[_Line] = Counter()
         self._unspent = Buckets(_SPENDING)
@@ -122,17 +121,23 @@ class Reads:
         return self._running.total()
 
     async def run(
-        self, clients: Collection[str], work: Callable[[Reading], T], *, large: bool = False, bounded: bool = False
+        self,
+        clients: Collection[str],
+        work: Callable[[Reading], T],
+        *,
+        large: bool = False,
+        sliced: bool = False,
     ) -> T:
-        """Do `work` on a thread, more than once if need be. Of several clients it counts for the one with least to do.
+        """Do `work` on a thread. Of several clients that wait for it, it counts for the one with the fewest reads.
 
         It ends when its caller is cancelled, and after the time limit: TurnoutError `query_timeout`. The time of
-        waiting for a place does not count; where `bounded`, it has the same limit.
+        waiting for a place does not count. Where `sliced`, it has the same limit, and a large read that finds no place
+        is tried for a few seconds first, so `work` may be done twice.
         """
         client, limit = min(clients, key=self._load, default="server"), self.limits.query_timeout_seconds
-        longest = limit if bounded else None
+        longest = limit if sliced else None
         line = client, _Lane.LARGE if large else _Lane.SMALL
-        if large and (self._waiting.waiting(line) or not self._is_free(line)):
+        if sliced and (self._waiting.waiting(line) or not self._is_free(line)):
             over = _too_long(_SLICE_SECONDS)
             try:
                 return await self._run((client, _Lane.SLICED), work, _SLICE_SECONDS, over, longest)
@@ -210,15 +215,16 @@ class Reads:
 
     def _is_free(self, line: _Line) -> bool:
         client, lane = line
-        most = self.limits.max_reads_per_client
+        most, sliced = self.limits.max_reads_per_client, self._running[client, _Lane.SLICED]
         if self._running.total() >= self.limits.max_reads or self._of(client) >= most:
             return False
-        # Of each kind one, so that the short reads of a client go on beside its long ones.
-        share = 1 if lane is _Lane.SLICED or self._unspent.wait_seconds(client, 0) else most
+        if lane is not _Lane.SLICED and self._unspent.wait_seconds(client, 0) and self._of(client) > sliced:
+            return False
         if lane is _Lane.SMALL:
-            return self._running[line] < share
+            return True
         all_of_lane = sum(count for (_, other), count in self._running.items() if other is lane)
-        return all_of_lane < self._most[lane] and self._running[line] < min(share, max(1, most // 2))
+        own = 1 if lane is _Lane.SLICED else max(1, most // 2)
+        return all_of_lane < self._most[lane] and self._running[line] < own
 
     def _of(self, client: str) -> int:
         return sum(self._running[client, lane] for lane in _Lane)

@@ -79,8 +79,10 @@ class Answers:
     _held: HeldBytes
     _downloads: HeldBytes
 
-    async def json(self, request: Request, work: Callable[[Reading], bytes], *, large: bool = False) -> Response:
-        body = await self.read(request, work, large=large)
+    async def json(
+        self, request: Request, work: Callable[[Reading], bytes], *, large: bool = False, sliced: bool = False
+    ) -> Response:
+        body = await self.read(request, work, large=large, sliced=sliced)
         hold = self._held.begin(caller(request.scope))
         hold.grow_to(len(body))
         headers = {"Content-Type": "application/json", "Content-Length": str(len(body))}
@@ -95,9 +97,12 @@ class Answers:
             raise
         return HeldResponse(file.content, hold, file.headers)
 
-    async def read(self, request: Request, work: Callable[[Reading], T], *, large: bool = False) -> T:
+    async def read(
+        self, request: Request, work: Callable[[Reading], T], *, large: bool = False, sliced: bool = False
+    ) -> T:
         """Do `work` for as long as the client waits. The body of the request must have been read before."""
-        reading = asyncio.ensure_future(self._reads.run([caller(request.scope)], work, large=large, bounded=True))
+        reads = self._reads.run([caller(request.scope)], work, large=large, sliced=sliced)
+        reading = asyncio.ensure_future(reads)
         gone = asyncio.ensure_future(_gone(request))
         try:
             await asyncio.wait([reading, gone], return_when=asyncio.FIRST_COMPLETED)

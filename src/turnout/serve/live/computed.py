@@ -45,7 +45,7 @@ class SharedComputed(Shared):
             if self._subscriptions:
                 self._count(self._size)
 
-    async def _compute(self, work: Callable[[Reading], T], *, large: bool) -> T:
+    async def _compute(self, work: Callable[[Reading], T], *, large: bool, sliced: bool = False) -> T:
         def timed(store: Reading) -> T:
             began = time.perf_counter()
             try:
@@ -57,7 +57,7 @@ class SharedComputed(Shared):
         clients = clients_of(self._subscriptions)
         if not self._answered:
             # The first answer has the place of a client, as any other read of it.
-            return await self._readers.reads.run(clients, timed, large=large)
+            return await self._readers.reads.run(clients, timed, large=large, sliced=sliced)
         lane = self._readers.pace.lane(self._took_seconds)
         # A place of the lane: a client that has none left must not hold up all others.
         async with lane.turn(min(clients, default="")):

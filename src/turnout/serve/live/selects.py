@@ -54,7 +54,7 @@ class SharedSql(SharedComputed):
 
     async def _renew(self) -> bool:
         before = self._shown
-        self._shown = shown = await self._compute(self._read, large=True)
+        self._shown = shown = await self._compute(self._read, large=True, sliced=True)
         return before is None or before.body != shown.body
 
     def _read(self, store: Reading) -> _Shown:
