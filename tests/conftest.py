@@ -63,7 +63,8 @@ def pytest_runtest_makereport(
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from turnout.spark.session import start_session
 
-    session = start_session(SparkSettings(), tmp_path_factory.mktemp("spark"))
+    # Folders of users have spaces and all letters: so do these.
+    session = start_session(SparkSettings(), tmp_path_factory.mktemp("Spark für alle"))
     yield session
     session.stop()
 

@@ -54,17 +54,17 @@ def shared_broker(folder: Path) -> Iterator[EmbeddedBroker]:
     `guard` is held for moments: while somebody looks whether there is a broker, starts one, or gives it up.
     """
     folder.mkdir(exist_ok=True)
-    address = folder / "address"
+    address, data = folder / "address", folder / "données du broker"
     with (folder / "guard").open("w") as guard, (folder / "users").open("w") as users:
         own = None
         with _held(guard):
             if not address.exists():
-                own = EmbeddedBroker(folder / "data", properties=RULES)
+                own = EmbeddedBroker(data, properties=RULES)
                 own.start()
                 address.write_text(own.bootstrap_servers)
             fcntl.flock(users, fcntl.LOCK_SH)
         try:
-            yield BorrowedBroker(address.read_text(), folder / "data")
+            yield BorrowedBroker(address.read_text(), data)
         finally:
             fcntl.flock(users, fcntl.LOCK_UN)
             if own is not None:

@@ -56,9 +56,10 @@ def test_full_disk_and_killed_spark_are_told_and_left_and_the_process_ends_soon_
     for topic in topics:
         create_topic(address, topic, partitions=2)
     produce(address, topics[0], [user(n) for n in range(100)])
-    data = str(tmp_path / "disk" / "data")
+    place = tmp_path / "a small disk ü"
+    data = str(place / "data")
     document = sections(*topics, swap={"linger_seconds": 600}, data_dir=data)
-    with small_disk(tmp_path / "disk", 64) as disk, running(tmp_path, address, **document) as turnout:
+    with small_disk(place, 64) as disk, running(tmp_path, address, **document) as turnout:
         wait_total(turnout, "final_ui", 100)
         with watched(turnout, allowed=(200, 503)):
             fill_the_disk(turnout, disk, address, topics)
