@@ -101,6 +101,9 @@ class OneFailure:
             raise self._error
         return Decoded({})
 
+    def with_care(self) -> OneFailure:
+        return self
+
     def cancel(self) -> None: ...
 
 

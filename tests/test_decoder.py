@@ -242,3 +242,17 @@ def test_arrow_types_of_columns() -> None:
     kinds = ["string", "boolean", "int32", "int64", "float", "double", "decimal(10,2)", "date", "timestamp"]
     types = [pa.string(), pa.bool_(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.decimal128(10, 2)]
     assert [arrow_type(kind) for kind in kinds] == [*types, pa.date32(), pa.timestamp("us", "UTC")]
+
+
+def test_values_above_the_bound_are_faults_of_all_sources_of_their_topic_and_are_cut() -> None:
+    fits, large = b'{"id":"%s"}' % (b"a" * 90), b'{"id":"%s"}' % (b"a" * 5_000)
+    sources = [shape(COLUMNS), shape(OTHER), shape(COLUMNS, topic=1)]
+    decoded = open_decoder(sources, len(fits))(raw([fits, large, None, fits], keys=[b"k"] * 4))
+    assert [rows.num_rows for rows in decoded.rows.values()] == [2, 2, 0]
+    assert decoded.records == 4
+    assert decoded.faults is not None
+    told = [fault for fault in decoded.faults.to_pylist() if fault["_id"] == 1]
+    assert [fault["source"] for fault in told] == [0, 1]
+    for fault in told:
+        assert fault["reason"].startswith("record too large: 5,009 bytes, more than kafka.max_record_megabytes")
+        assert (fault["key"], fault["value"], fault["text"]) == (b"k", large[:1_000], large[:1_000].decode())

@@ -17,7 +17,7 @@ class Query:
         self.running = False
         self.idle = False
 
-    def start(self) -> None:
+    def start(self, *, careful: bool = False) -> None:
         self.running = True
 
     def failure(self) -> str | None:

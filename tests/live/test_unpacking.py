@@ -2,18 +2,42 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import pytest
 
 from bombs import send_bomb
 from inboxes import reading
-from turnout.testing import EmbeddedBroker, Record, create_topic, patience, produce
+from running import ASKED_SECONDS, RunningTurnout
+from turnout.config import KafkaSettings, parse
+from turnout.config.tables import first_plan, layout_of
+from turnout.decode.record_decoder import RecordDecoder
+from turnout.kafka.clients import bulk_properties
+from turnout.plan.offsets import Offsets
+from turnout.testing import EmbeddedBroker, Record, create_topic, patience, produce, wait_until
+from two_topics import account, sections, user, wait_reason
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SECONDS = patience()
+MEGABYTE = 1 << 20
+COLUMNS = {"userId": "string", "name": "string"}
+# The broker takes a megabyte of what is compressed.
+BOMBS = {"zstd": 150, "gzip": 150, "lz4": 150, "snappy": 18}
 
 
 @pytest.fixture
 def kafka(broker: EmbeddedBroker) -> str:
     return broker.bootstrap_servers
+
+
+def padded(user_id: str, megabytes: float) -> bytes:
+    """A user whose record has about this size."""
+    return json.dumps({"userId": user_id, "name": "x" * int(megabytes * MEGABYTE)}).encode()
 
 
 @pytest.mark.parametrize("records", [1, 5])
@@ -36,3 +60,74 @@ def test_inbox_rejects_a_batch_that_cannot_be_unpacked_and_reads_on(kafka: str, 
             assert [record.value for record in reader.records if record.partition == 1] == [b"beside"]
             assert len(reader.warnings) == len(reader.news) == bomb
             assert inbox.trouble is None
+
+
+def test_bulk_read_refuses_what_cannot_be_unpacked_or_is_too_large_and_reads_all_else(
+    spark: SparkSession, kafka: str, topic_name: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from turnout.spark.read.bulk import BulkReader
+
+    topic = topic_name("t")
+    create_topic(kafka, topic, 1)
+    produce(kafka, topic, [user(1)])
+    for number, (codec, megabytes) in enumerate(BOMBS.items()):
+        send_bomb(kafka, topic, codec, padded("bomb", megabytes))
+        produce(kafka, topic, [user(2 + number)])
+    send_bomb(kafka, topic, "zstd", b"x" * 150 * MEGABYTE, records=6)
+    send_bomb(kafka, topic, "zstd", padded("large", 15))
+    produce(kafka, topic, [user(6)])
+    source = {"topic": topic, "table": "users_ui", "key": "userId", "columns": COLUMNS}
+    settings = parse({"sources": {"users": source}, "views": {}}, tmp_path, {})
+    decoder = RecordDecoder.of(layout_of(settings, first_plan(settings)))
+    properties = bulk_properties(KafkaSettings(bootstrap_servers=kafka), anywhere=False)
+    reader = BulkReader(spark, "g1", decoder, lambda: properties, dict)
+    place, end = (topic, 0), 17
+    # Ranges begin and end in the batch of six.
+    for name, count in (("SMALLEST_TASK", 6), ("TASK_RECORDS", 6), ("FEW_RECORDS", 0)):
+        monkeypatch.setattr(f"turnout.spark.read.bulk.{name}", count)
+    for chosen in (reader, reader.with_care()):
+        found = chosen.read(Offsets({place: 0}), Offsets({place: end}))
+        assert sorted(found.rows[0]["userId"].to_pylist()) == ["large", *(f"u{n}" for n in range(1, 7))]
+        assert found.faults is not None
+        told = {fault["_id"]: fault["reason"] for fault in found.faults.to_pylist()}
+        assert len(found.faults) == len(told) == 5
+        assert told[1] == "the record at offset 1 cannot be unpacked: it is damaged, or more than 100 MB"
+        for offset, codec in ((3, "gzip"), (5, "lz4"), (7, "snappy")):
+            size = len(padded("bomb", BOMBS[codec]))
+            assert told[offset] == (
+                f"record too large: {size:,} bytes, more than kafka.max_record_megabytes (16) allows"
+            )
+        assert told[14] == "the batch of offsets 9 to 14 cannot be unpacked: it is damaged, or more than 100 MB"
+        assert found.faults.nbytes < 100_000
+
+
+def test_stream_goes_on_behind_a_record_that_ends_the_jvm(
+    kafka: str, topic_name: Callable[[str], str], tmp_path: Path
+) -> None:
+    users, accounts = topic_name("users"), topic_name("accounts")
+    for topic in (users, accounts, f"{users}-control"):
+        create_topic(kafka, topic, 1)
+    produce(kafka, users, [user(1)])
+    produce(kafka, accounts, [account(1)])
+    with RunningTurnout(tmp_path, kafka, **sections(users, accounts, spark={"driver_memory": "512m"})) as turnout:
+
+        def shown(table: str) -> list[str]:
+            return sorted(row["userId"] for row in turnout.rows(table))
+
+        send_bomb(kafka, users, "zstd", padded("bomb", 300))
+        wait_reason(turnout, "Spark's JVM", "ended with code 52")
+        produce(kafka, users, [user(2)])
+        produce(kafka, accounts, [account(2)])
+        wait_until(lambda: shown("users_ui") == ["u1", "u2"], interval=ASKED_SECONDS, what="what is behind the bomb")
+        wait_until(lambda: shown("accounts_ui") == ["u1", "u2"], interval=ASKED_SECONDS, what="other topics")
+        turnout.wait_ready()
+        assert [(row["topic"], row["offset"]) for row in turnout.rows("bad_records")] == [(users, 1)]
+        assert "cannot be unpacked" in turnout.rows("bad_records")[0]["reason"]
+        # The stream itself goes on, and a record that is only too large ends nothing.
+        send_bomb(kafka, users, "gzip", padded("large", 20))
+        produce(kafka, users, [user(3)])
+        wait_until(lambda: shown("users_ui") == ["u1", "u2", "u3"], interval=ASKED_SECONDS, what="the next record")
+        assert sorted(row["offset"] for row in turnout.rows("bad_records")) == [1, 3]
+        assert shown("final_ui") == ["u1", "u2", "u3"]
+        log = turnout.log()
+    assert log.count("it is started again") == 1, log

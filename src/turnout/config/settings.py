@@ -69,6 +69,9 @@ class KafkaSettings(Section):
     """Further client properties by their Java names; see docs/reference/configuration.md#kafka-properties."""
     librdkafka_properties: Properties = Field(default_factory=dict)
     """Further client properties by librdkafka's names, for librdkafka alone."""
+    max_record_megabytes: int = Field(default=16, ge=1, le=64)
+    """The largest value of a record, unpacked. A larger one, and a batch that cannot be unpacked, is a row of
+    `bad_records`."""
 
     def inheriting(self, base: "KafkaSettings") -> "KafkaSettings":
         """These settings, with those of `base` where the file gives none; raw properties belong to their `auth`."""

@@ -8,18 +8,36 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from turnout.decode.exact_reader import HEADER, ExactReader, Faults, Record, schema_id
+from turnout.decode.exact_reader import HEADER, ExactReader, Faults, Record, schema_id, shown
 from turnout.decode.json_plain import FEWEST, PlainReader
-from turnout.decode.shape import RAW, Decoded, SourceShape, joined_batches
+from turnout.decode.shape import RAW, Decoded, SourceShape, joined_batches, merge
 
 Decode = Callable[[pa.RecordBatch | pa.Table], Decoded]
 
+LARGEST_BYTES = 16 << 20
+"""The largest value of a record that is decoded, unless another is given."""
+KEPT_BYTES = 1_000
+"""As much is kept of the value of a larger one."""
 _PIECE_RECORDS = 16_384
 _PIECE_BYTES = 4 << 20
 _LONGEST_PAUSE = 64
 
 
-def open_decoder(sources: Sequence[SourceShape]) -> Decode:
+def refused(sources: Sequence[SourceShape], topic: int, record: Record, reason: str) -> Decoded:
+    """A record of a topic that is not decoded, as a fault of all its sources; its value may be the beginning alone."""
+    faults, value = Faults(), record[3]
+    for number, source in enumerate(sources):
+        if source.topic == topic:
+            faults.add(number, record, None, reason, None if value is None else shown(value))
+    return Decoded({n: source.schema.empty_table() for n, source in enumerate(sources)}, faults.table(), records=1)
+
+
+def too_large(size: int, largest_bytes: int) -> str:
+    """Why a record of this size is refused."""
+    return f"record too large: {size:,} bytes, more than kafka.max_record_megabytes ({largest_bytes >> 20}) allows"
+
+
+def open_decoder(sources: Sequence[SourceShape], largest_bytes: int = LARGEST_BYTES) -> Decode:
     """What decodes batches of RAW for these sources. It is for one thread, and learns how records look."""
     readers = [_SourceReader(number, source) for number, source in enumerate(sources)]
     topics: dict[int, list[_SourceReader]] = {}
@@ -30,7 +48,9 @@ def open_decoder(sources: Sequence[SourceShape]) -> Decode:
         faults = Faults()
         rows: list[list[pa.Table]] = [[] for _ in sources]
         left: list[pa.RecordBatch] = []
-        for batch in _batches(records):
+        large: list[Decoded] = []
+        for whole in _batches(records):
+            batch = _without_large(whole, sources, largest_bytes, large)
             found = pc.unique(batch["_topic"]).to_pylist()
             for topic in found:
                 some = batch if len(found) == 1 else batch.filter(pc.equal(batch["_topic"], topic))
@@ -39,14 +59,31 @@ def open_decoder(sources: Sequence[SourceShape]) -> Decode:
                 for reader in own:
                     rows[reader.number] += reader.read(known, faults)
         left_over = joined_batches(left)
-        return Decoded(
+        decoded = Decoded(
             {n: pa.concat_tables([sources[n].schema.empty_table(), *tables]) for n, tables in enumerate(rows)},
             faults.table(),
             left_over,
-            records.num_rows - (left_over.num_rows if left_over is not None else 0),
+            records.num_rows - len(large) - (left_over.num_rows if left_over is not None else 0),
         )
+        return merge([decoded, *large]) if large else decoded
 
     return decode
+
+
+def _without_large(
+    batch: pa.RecordBatch, sources: Sequence[SourceShape], largest_bytes: int, large: list[Decoded]
+) -> pa.RecordBatch:
+    """The records whose values are not too large; the others go to `large`."""
+    sizes = pc.fill_null(pc.binary_length(batch["value"]), 0)
+    if pc.max(sizes).as_py() <= largest_bytes:
+        return batch
+    over = pc.greater(sizes, largest_bytes)
+    some = batch.filter(over)
+    some = some.set_column(4, "value", pc.binary_slice(some["value"], 0, KEPT_BYTES))
+    for row, size in zip(some.to_pylist(), sizes.filter(over).to_pylist(), strict=True):
+        record = (row["_id"], row["_ts"], row["key"], row["value"])
+        large.append(refused(sources, row["_topic"], record, too_large(size, largest_bytes)))
+    return batch.filter(pc.invert(over))
 
 
 def _batches(records: pa.RecordBatch | pa.Table) -> list[pa.RecordBatch]:

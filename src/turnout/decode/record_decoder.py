@@ -13,7 +13,7 @@ from types import MappingProxyType
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from turnout.decode.decoder import Decode, open_decoder
+from turnout.decode.decoder import LARGEST_BYTES, Decode, open_decoder
 from turnout.decode.exact_reader import HEADER, schema_id
 from turnout.decode.schemas import Schemas
 from turnout.decode.shape import RAW, Decoded, SourceShape, merge
@@ -35,24 +35,32 @@ class RecordDecoder:
         sources: Sequence[SourceShape],
         schemas: Mapping[str, Schemas] = MappingProxyType({}),
         topics: Sequence[str] = (),
+        largest_bytes: int = LARGEST_BYTES,
     ) -> None:
         """`schemas` are those of the sources that are not JSON, by the names of these."""
+        self.largest_bytes = largest_bytes
         self.topics = topics
         self._sources = tuple(sources)
         self._schemas = schemas
         self._opened: tuple[list[SourceShape], Decode] | None = None
 
     @classmethod
-    def of(cls, layout: Layout, schemas: Mapping[str, Schemas] = MappingProxyType({})) -> RecordDecoder:
+    def of(
+        cls,
+        layout: Layout,
+        schemas: Mapping[str, Schemas] = MappingProxyType({}),
+        largest_bytes: int = LARGEST_BYTES,
+    ) -> RecordDecoder:
         """The decoder of what a generation reads."""
         topics = layout.topics
-        return cls([shape_of(source, topics.index(source.topic)) for source in layout.sources], schemas, topics)
+        shapes = [shape_of(source, topics.index(source.topic)) for source in layout.sources]
+        return cls(shapes, schemas, topics, largest_bytes)
 
     def decode(self, records: pa.RecordBatch | pa.Table) -> Decoded:
         """Every record as a row or as faults; TurnoutError where the registry cannot say what a schema is."""
         shapes = [self._asked(source, records) for source in self._sources]
         if self._opened is None or self._opened[0] != shapes:
-            self._opened = (shapes, open_decoder(shapes))
+            self._opened = (shapes, open_decoder(shapes, self.largest_bytes))
         return self._opened[1](records)
 
     def _asked(self, source: SourceShape, records: pa.RecordBatch | pa.Table) -> SourceShape:

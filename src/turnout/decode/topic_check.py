@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from turnout.decode.decoder import LARGEST_BYTES
 from turnout.decode.record_decoder import RecordDecoder, raw
 from turnout.decode.schemas import Schemas
 from turnout.decode.shape import Decoded
@@ -47,9 +48,10 @@ def take_samples(
     layout: Layout,
     values: Mapping[str, Sequence[bytes | None]],
     schemas: Mapping[str, Schemas] = MappingProxyType({}),
+    largest_bytes: int = LARGEST_BYTES,
 ) -> list[Sample]:
     """Decode the sampled `values` of each topic as the generation would; tombstones say nothing."""
-    decoder = RecordDecoder.of(layout, schemas)
+    decoder = RecordDecoder.of(layout, schemas, largest_bytes)
     counts = {topic: sum(value is not None for value in some) for topic, some in values.items()}
     sampled = [(decoder.topics.index(t), value) for t, some in values.items() for value in some if value is not None]
     decoded = decoder.decode(raw([value for _, value in sampled], [topic for topic, _ in sampled]))

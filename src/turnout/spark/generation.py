@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from turnout.decode.decoder import LARGEST_BYTES
 from turnout.decode.record_decoder import RecordDecoder
 from turnout.decode.schemas import Schemas
 from turnout.decode.shape import Decoded
@@ -48,6 +49,8 @@ class Kafka:
     dead_letter_topic: str | None = None
     schemas: Mapping[str, Schemas] = field(default_factory=dict)
     """The schemas of the sources that are not JSON."""
+    largest_bytes: int = LARGEST_BYTES
+    """The largest value of a record that is decoded."""
 
 
 class GenerationQuery:
@@ -70,23 +73,33 @@ class GenerationQuery:
         self._stream: LiveStream | None = None
         self._failure: Exception | None = None
         self._checkpoint = folder_at(session, reading.checkpoint)
-        self._decoder = RecordDecoder.of(tables.layout, kafka.schemas)
-        self._bulk = BulkReader(
-            session, self._name, RecordDecoder.of(tables.layout, kafka.schemas), kafka.librdkafka, self._options
-        )
+        decoder = partial(RecordDecoder.of, tables.layout, kafka.schemas, kafka.largest_bytes)
+        self._decoder = decoder()
+        self._bulk = BulkReader(session, self._name, decoder(), kafka.librdkafka, self._options)
         topic = kafka.dead_letter_topic
         letters = partial(self._send_dead_letters, topic) if topic else None
         self._writer = Writer(session, tables, reading, self._decoder, letters, listener)
 
-    def start(self) -> None:
-        """Start to read, or go on where the store says."""
+    def start(self, *, careful: bool = False) -> None:
+        """Start to read, or go on where the store says.
+
+        With care, all that waits is read in bulk before the stream starts, so that no record passes the JVM: one of
+        them may have ended it, or the stream.
+        """
         self._stopping, self._failure, self._catch_up, self._stream = False, None, None, None
-        if self._tables.progress().views_built:
+        careful = careful or self._reading.careful
+        built = self._tables.progress().views_built
+        if built and not careful:
             self._start_stream()
             return
         self._checkpoint.clear()
         self._catch_up = CatchUp(
-            self._name, self._bulk, self._read_so_far(), self._plan, self.take_piece, then=self._start_stream
+            self._name,
+            self._bulk.with_care() if careful else self._bulk,
+            self._read_so_far(),
+            self._plan_rest if built else self._plan,
+            self.take_piece,
+            then=self._start_stream,
         )
         self._catch_up.start()
 
@@ -203,6 +216,11 @@ class GenerationQuery:
         piece = next_piece(at, self._reading.target, ends, records)
         # The views have to be built, even if there was nothing to read.
         return piece or Piece(at, Offsets({}), at, last=True)
+
+    def _plan_rest(self, at: Offsets, records: int) -> Piece:
+        """The next piece of what the topics have now, for a generation that has caught up before."""
+        ends = self._visible_ends(self._tables.layout.topics).keeping(at, self._listener.denied)
+        return next_piece(at, ends, ends, records) or Piece(at, Offsets({}), at, last=True)
 
     def take_piece(self, piece: Piece, decoded: Decoded) -> None:
         """Take a piece in one transaction of the store; after the last one the views are there."""

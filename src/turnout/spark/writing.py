@@ -82,6 +82,8 @@ class Reading:
     max_records_per_batch: int
     shared: bool = False
     """Whether executors see the folder of the checkpoint by its path."""
+    careful: bool = False
+    """Whether Spark has ended by itself before, perhaps by a record: then all that waits is read with care."""
 
 
 def send_dead_letters(session: SparkSession, topic: str, kafka: Mapping[str, str], letters: pa.Table) -> None:

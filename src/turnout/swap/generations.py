@@ -203,8 +203,12 @@ class Generations:
         clients: Clients,
         say: Say,
         counters: Counters,
+        *,
+        careful: bool = False,
     ) -> None:
+        """`careful`: Spark has ended by itself before."""
         settings = configuration.settings
+        self._careful = careful
         self.configuration = configuration
         self.ledger = ledger
         self.say = say
@@ -232,7 +236,8 @@ class Generations:
         self.check_views(plan)
         layout = self.layout(plan)
         values = {topic: self._clients.topics.sample(topic, SAMPLED_RECORDS) for topic in layout.topics}
-        return take_samples(layout, values, self._schemas(plan))
+        largest = self.configuration.settings.kafka.max_record_megabytes << 20
+        return take_samples(layout, values, self._schemas(plan), largest)
 
     def check_sinks(self, sinks: Mapping[str, SinkSettings]) -> None:
         """Check that the topics of sinks exist; TurnoutError names one that does not."""
@@ -288,6 +293,7 @@ class Generations:
             explain=partial(_explained, settings.kafka),
             dead_letter_topic=settings.dead_letter_topic,
             schemas=self._schemas(generation.plan),
+            largest_bytes=settings.kafka.max_record_megabytes << 20,
         )
         reading = Reading(
             start=generation.start,
@@ -295,6 +301,7 @@ class Generations:
             checkpoint=self._checkpoints.below(f"g{generation.number}").location,
             max_records_per_batch=settings.spark.max_records_per_batch,
             shared=settings.spark.shared_dir is not None,
+            careful=self._careful,
         )
         generation.query = GenerationQuery(self._session, generation.tables, reading, kafka, generation)
 

@@ -77,7 +77,8 @@ class Lifecycle:
                 self._note_failure(generation, failure, shown)
             if generation.waiting and time.monotonic() >= generation.restart_at:
                 self._pause(generation)  # before the next attempt, if this one fails
-                query.start()
+                # After two failures, a record may be the reason.
+                query.start(careful=generation.restarts > 3)
                 generation.waiting = False
 
     def begin(self, generation: Generation) -> None:

@@ -253,7 +253,15 @@ class Orchestrator:
         session = self._engine.session()
         if self._stopping.is_set():
             raise Stopping
-        generations = Generations(self.configuration, self._ledger, session, self._clients, self.say, self._counters)
+        generations = Generations(
+            self.configuration,
+            self._ledger,
+            session,
+            self._clients,
+            self.say,
+            self._counters,
+            careful=self._engine.starts > 1,
+        )
         generations.check_views(self._publisher.plan)
         begun = None
         if self._lifecycle.live is not None:

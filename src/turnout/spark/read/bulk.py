@@ -8,7 +8,7 @@ import json
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 from typing import Any
 
 from pyspark import cloudpickle
@@ -19,6 +19,7 @@ from turnout.decode.record_decoder import RecordDecoder
 from turnout.decode.shape import Decoded, merge
 from turnout.decode.shape import read as read_file
 from turnout.errors import TurnoutError
+from turnout.kafka import unpacking
 from turnout.plan import arrow_columns, times
 from turnout.plan.offsets import Offsets
 from turnout.spark.cluster import runs_here
@@ -35,12 +36,15 @@ TASK_RECORDS = 125_000
 SMALLEST_TASK = 5_000
 """Fewer records are not worth a task of their own."""
 
+_ONE_BATCH = {"fetch.message.max.bytes": 1, "queued.min.messages": 1}
+"""A fetch brings one batch, which may be much when it is unpacked; the next comes when that is taken."""
+
 _NUMBERS = itertools.count()
 
 
 def carry_code() -> None:
     """Send the code of tasks with them, for workers that have no Turnout."""
-    for module in (task, turnout.decode, arrow_columns, times):
+    for module in (task, turnout.decode, unpacking, arrow_columns, times):
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
@@ -49,7 +53,8 @@ class BulkReader:
     """Reads ranges of offsets for one generation: its jobs have the tag and the pool `name`.
 
     `properties` are those of librdkafka's consumer, `options` those of Spark's source for the same Kafka. Both are
-    asked for at each read: files that they come from may change.
+    asked for at each read: files that they come from may change. A `careful` reader is slow, and no record ends it:
+    none passes the JVM, and workers take one batch after the other.
     """
 
     session: SparkSession
@@ -57,23 +62,29 @@ class BulkReader:
     decoder: RecordDecoder
     properties: Callable[[], Mapping[str, Any]]
     options: Callable[[], Mapping[str, str]]
+    careful: bool = False
     _decoding: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         if not runs_here(self.session):
             carry_code()
 
+    def with_care(self) -> BulkReader:
+        """The careful one."""
+        return replace(self, careful=True)
+
     def read(self, start: Offsets, end: Offsets) -> Decoded:
         """The records of the partitions of `start`, from there to `end`."""
         ranges = split(self.decoder.topics, start, end, self.cores)
         if not ranges:
             return Decoded({})
-        if sum(one.end - max(0, one.start) for one in ranges) <= FEW_RECORDS:
+        if not self.careful and sum(one.end - max(0, one.start) for one in ranges) <= FEW_RECORDS:
             decoded = self._read_few(start, end)
             if decoded is not None:
                 return decoded
         with self._folder() as folder:
-            job = task.task(self.properties(), self.decoder.for_workers(), folder)
+            properties = {**self.properties(), **(_ONE_BATCH if self.careful else {})}
+            job = task.task(properties, self.decoder.for_workers(), folder, self.decoder.largest_bytes)
             self.session.sparkContext.addJobTag(self.name)
             with pool(self.session, self.name):
                 plain = self.session.sparkContext.parallelize([astuple(one) for one in ranges], len(ranges))

@@ -158,11 +158,11 @@ class CatchUp:
             self._take(piece, decoded)
 
     def _read(self, piece: Piece) -> Decoded:
-        """The records of a piece; read once more where that failed: Spark on one machine tries no task twice, so that
-        one Python worker that is killed, for its memory say, would be the end of the whole build."""
+        """The records of a piece; read once more, with care, where that failed: Spark on one machine tries no task
+        twice, so that one Python worker that is killed, for its memory say, would be the end of the whole build."""
         try:
             return self._reader.read(piece.start, piece.end)
         except Exception as error:
             if self._stopped.is_set() or is_disconnected(error) or is_too_large(error):
                 raise
-            return self._reader.read(piece.start, piece.end)
+            return self._reader.with_care().read(piece.start, piece.end)

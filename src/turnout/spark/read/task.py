@@ -1,7 +1,7 @@
 """What a Spark task does in a bulk read: take a range of offsets from Kafka by librdkafka, decode it, leave the rows.
 
-No record passes the JVM. On a cluster a worker gets this module and `turnout.decode` by value, so it imports nothing
-else of Turnout.
+No record passes the JVM. On a cluster a worker gets this module, `turnout.decode` and `turnout.kafka.unpacking` by
+value, so it imports nothing else of Turnout.
 """
 
 from __future__ import annotations
@@ -19,13 +19,18 @@ from typing import Any
 import confluent_kafka as kafka  # not its classes: they do not say where they come from, and cannot be sent
 import pyarrow as pa
 
-from turnout.decode.decoder import open_decoder
+from turnout.decode.decoder import KEPT_BYTES, LARGEST_BYTES, open_decoder, refused, too_large
+from turnout.decode.exact_reader import Record
 from turnout.decode.shape import RAW, Decoded, SourceShape, merge, write
+from turnout.kafka.unpacking import NOT_UNPACKED, end_of_batch, reason
 
 OFFSET_BITS = 44
 
 MESSAGES = 20_000
 """How many records are decoded at once."""
+
+UNPACK_TRIES = 2
+"""After so many tries a batch that cannot be unpacked is passed over."""
 
 SILENCE_SECONDS = 30.0
 """A range of which nothing comes for so long cannot be read."""
@@ -67,25 +72,44 @@ class Left:
     error: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A record that is not decoded, and why; of its value there is the beginning, or nothing."""
+
+    record: Record
+    reason: str
+
+
 Plain = tuple[Any, ...]
 """The fields of a `Range` or a `Left`: values of our own classes cannot be read where Turnout is not installed."""
 
 Task = Callable[[Iterable[Plain]], Iterator[Plain]]
 
 
-def task(properties: Mapping[str, Any], sources: Sequence[SourceShape], folder: str | None) -> Task:
+def task(
+    properties: Mapping[str, Any],
+    sources: Sequence[SourceShape],
+    folder: str | None,
+    largest_bytes: int = LARGEST_BYTES,
+) -> Task:
     """For `mapPartitions` over ranges. With a `folder`, which driver and workers both see, rows are left there."""
 
     def run(ranges: Iterable[Plain]) -> Iterator[Plain]:
         os.nice(max(0, _NICE - os.nice(0)))
         _without_pandas()
-        decode = open_decoder(sources)
+        decode = open_decoder(sources, largest_bytes)
         gc.disable()  # it would look through all messages again and again: half of the time to take them
         try:
             for fields in ranges:
                 try:
-                    batches = read(kept_consumer(properties), Range(*fields))
-                    left = _left(merge([decode(batch) for batch in batches]), folder)
+                    wanted = Range(*fields)
+                    parts = [
+                        refused(sources, wanted.number, found.record, found.reason)
+                        if isinstance(found, Refused)
+                        else decode(found)
+                        for found in read(kept_consumer(properties), wanted, largest_bytes)
+                    ]
+                    left = _left(merge(parts), folder)
                 except Unreadable as error:
                     left = Left(error=str(error))
                 yield astuple(left)
@@ -130,22 +154,24 @@ class Unreadable(Exception):  # noqa: N818 - a range is not an error
     """A range that cannot be read now; it says why."""
 
 
-def read(consumer: KeptConsumer, wanted: Range) -> Iterator[pa.RecordBatch]:
-    """The records of a range, as far as they are there.
+def read(
+    consumer: KeptConsumer, wanted: Range, largest_bytes: int = LARGEST_BYTES
+) -> Iterator[pa.RecordBatch | Refused]:
+    """The records of a range, as far as they are there; one by one those that are too large or cannot be unpacked.
 
     A partition that is gone has none. The range ends at its last offset, at a record behind it (offsets can lack their
     record: compaction, transactions), or at the end of the partition.
     """
     consumer.reported = None
     heard, following = time.monotonic(), max(wanted.start, 0)
-    look_at = heard + LOOK_SECONDS
+    look_at, tries = heard + LOOK_SECONDS, 0
     consumer.client.assign([kafka.TopicPartition(wanted.topic, wanted.partition, wanted.start)])
     try:
         while following < wanted.end:
             # Only a full batch comes at once: `consume` waits for the last record that it was asked for.
             messages = consumer.client.consume(min(MESSAGES, wanted.end - following), timeout=_PROMPT_SECONDS)
             found: list[Any] = []
-            ended = False
+            ended, damaged = False, None
             for message in messages:
                 error = message.error()
                 if error is None:
@@ -156,11 +182,24 @@ def read(consumer: KeptConsumer, wanted: Range) -> Iterator[pa.RecordBatch]:
                     return
                 elif error.code() in _REFUSED:
                     raise Unreadable(_words(wanted, error))
+                elif error.code() in NOT_UNPACKED:
+                    damaged = message.offset()
                 else:
                     consumer.note(error)
             if found:
                 following = found[-1].offset() + 1
-                yield _batch(found, wanted)
+                yield from _bounded(found, wanted, largest_bytes)
+            if damaged is not None:
+                heard, tries = time.monotonic(), tries + 1
+                if tries < UNPACK_TRIES:
+                    continue
+                following, tries = _end_of_batch(consumer, wanted, damaged), 0
+                # Of ranges that share the batch one has its last offset: that one tells of it.
+                if following <= wanted.end:
+                    record = (wanted.partition << OFFSET_BITS | following - 1, int(time.time() * 1000), None, None)
+                    yield Refused(record, reason(damaged, following))
+                consumer.client.assign([kafka.TopicPartition(wanted.topic, wanted.partition, following)])
+                continue
             if ended:
                 return
             if found:
@@ -179,6 +218,26 @@ def read(consumer: KeptConsumer, wanted: Range) -> Iterator[pa.RecordBatch]:
         consumer.client.unassign()
 
 
+def _end_of_batch(consumer: KeptConsumer, wanted: Range, first: int) -> int:
+    try:
+        return end_of_batch(consumer.client, wanted.topic, wanted.partition, first)
+    except kafka.KafkaException as exception:
+        raise Unreadable(_words(wanted, exception.args[0])) from None
+
+
+def _bounded(messages: Sequence[Any], wanted: Range, largest_bytes: int) -> Iterator[pa.RecordBatch | Refused]:
+    """The messages of the range; those that are too large apart, without most of their values."""
+    # Behind the range, or before it: the topic was made anew, and has lower offsets.
+    inside = [one for one in messages if wanted.start <= one.offset() < wanted.end]
+    fitting = [one for one in inside if len(one) <= largest_bytes]
+    yield _batch(fitting, wanted)
+    for message in inside if len(fitting) < len(inside) else ():
+        if len(message) > largest_bytes:
+            place = wanted.partition << OFFSET_BITS | message.offset()
+            record = (place, message.timestamp()[1], message.key(), message.value()[:KEPT_BYTES])
+            yield Refused(record, too_large(len(message), largest_bytes))
+
+
 def _is_gone(consumer: KeptConsumer, wanted: Range) -> bool:
     """Whether the partition was deleted: of such a one the client just hears nothing."""
     try:
@@ -191,9 +250,6 @@ def _is_gone(consumer: KeptConsumer, wanted: Range) -> bool:
 
 
 def _batch(messages: Sequence[Any], wanted: Range) -> pa.RecordBatch:
-    if messages[0].offset() < wanted.start or messages[-1].offset() >= wanted.end:
-        # Behind the range, or before it: the topic was made anew, and has lower offsets.
-        messages = [one for one in messages if wanted.start <= one.offset() < wanted.end]
     place = wanted.partition << OFFSET_BITS
     count = len(messages)
     columns = [
