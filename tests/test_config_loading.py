@@ -192,7 +192,7 @@ PAIR = f"sources: {{a: {{{SOURCE}}}, b: {{{SOURCE.replace('t_ui', 'b_ui')}}}}}\n
         (
             "kafka: {bootstrap_server: x}",
             "kafka.bootstrap_server: unknown setting (known: auth, bootstrap_servers, librdkafka_properties, "
-            "properties); "
+            "max_record_megabytes, properties); "
             "did you mean 'bootstrap_servers'?",
         ),
         ("server: {port: yes}", "server.port: must be a whole number, got 'yes'; correct it"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,13 +13,18 @@ import pytest
 from bombs import send_bomb
 from inboxes import reading
 from running import ASKED_SECONDS, RunningTurnout
+from turnout.cli.checks import Cluster, check_cluster
 from turnout.config import KafkaSettings, parse
+from turnout.config.settings import SourceSettings
 from turnout.config.tables import first_plan, layout_of
 from turnout.decode.record_decoder import RecordDecoder
+from turnout.errors import TurnoutError
+from turnout.example.topic_example import look_at
 from turnout.kafka.clients import bulk_properties
+from turnout.kafka.topics import Topics, TopicSample
 from turnout.plan.offsets import Offsets
 from turnout.testing import EmbeddedBroker, Record, create_topic, patience, produce, wait_until
-from two_topics import account, sections, user, wait_reason
+from two_topics import USERS, account, sections, user, wait_reason
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -131,3 +137,33 @@ def test_stream_goes_on_behind_a_record_that_ends_the_jvm(
         assert shown("final_ui") == ["u1", "u2", "u3"]
         log = turnout.log()
     assert log.count("it is started again") == 1, log
+
+
+def test_samples_pass_over_what_cannot_be_unpacked_or_is_too_large_and_tell_of_it(
+    kafka: str, topic_name: Callable[[str], str]
+) -> None:
+    topic, only = topic_name("t"), topic_name("only")
+    for name in (topic, only):
+        create_topic(kafka, name, 2)
+        send_bomb(kafka, name, "zstd", b"x" * 150 * MEGABYTE, records=3)
+    produce(kafka, topic, [Record(json.dumps(user(n)), partition=n % 2) for n in range(6)])
+    send_bomb(kafka, topic, "lz4", padded("large", 20))
+    settings = KafkaSettings(bootstrap_servers=kafka)
+    damaged = "partition 0: the batch of offsets 0 to 2 cannot be unpacked: it is damaged, or more than 100 MB"
+    with closing(Topics(settings)) as topics:
+        sample = topics.look(topic, 50)
+        assert sorted(json.loads(value or "")["userId"] for _, value in sample.records) == [f"u{n}" for n in range(6)]
+        size = len(padded("large", 20))
+        large = f"partition 0: the record at offset 6 has {size:,} bytes (kafka.max_record_megabytes)"
+        assert sample.unreadable == (damaged, large)
+        assert topics.look(only, 50) == TopicSample(2, 3, (), (damaged,))
+    with pytest.raises(TurnoutError) as raised:
+        look_at(only, parse({"kafka": {"bootstrap_servers": kafka}}, Path(), {}), 50)
+    assert (raised.value.code, raised.value.message) == (
+        "bad_example",
+        f"topic {only!r} has no record to look at ({damaged})",
+    )
+    source = SourceSettings.model_validate({"topic": topic, "table": "t", "key": "userId", "columns": USERS})
+    cluster = Cluster("kafka", settings, {"source users": topic})
+    found = [finding.text for finding in check_cluster(cluster, {"users": source}) if finding.level == "warning"]
+    assert found == [f"topic {topic}, {damaged}", f"topic {topic}, {large}"]

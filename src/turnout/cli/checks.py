@@ -208,7 +208,10 @@ def _topic(
         records = cluster.start_offsets([topic], Start("earliest")).behind(end)
         yield Finding(subject, "ok", f"topic {topic}: partitions {len(end.next)}, records {records:,}")
         if source is not None and records:
-            found = cluster.look(topic, SAMPLE_RECORDS).records
+            sample = cluster.look(topic, SAMPLE_RECORDS)
+            found = sample.records
+            for why in sample.unreadable:
+                yield Finding(subject, "warning", f"topic {topic}, {why}", "expect a row in bad_records")
             keys, values = [key for key, _ in found], [value for _, value in found]
             yield check_records(subject, source, values, schemas, keys)
     except TurnoutError as error:

@@ -70,7 +70,8 @@ def example_of(topic: str, sample: TopicSample, settings: Settings, *, compacted
     """What a sample says; the schema registry of the settings is asked where records name schemas."""
     if not any(value is not None for _, value in sample.records):
         only = "only tombstones" if sample.records else "no record"
-        raise TurnoutError("bad_example", f"topic {topic!r} has {only} to look at", "write records to it first")
+        why = f" ({sample.unreadable[0]})" if sample.unreadable else ""
+        raise TurnoutError("bad_example", f"topic {topic!r} has {only} to look at{why}", "write records to it first")
     ids = [schema_id(value) for _, value in sample.records if value is not None]
     framed = {number for number in ids if number is not None}
     declared: dict[str, str] = {}

@@ -20,6 +20,7 @@ from turnout.errors import TurnoutError
 from turnout.kafka.clients import AT_END, AT_LOW, MISSING, consumer_properties, describe, set_up
 from turnout.kafka.diagnosis import NOT_BY_WAITING, TOPIC_DENIED, cause_in, cause_of
 from turnout.kafka.security import files_of
+from turnout.kafka.unpacking import NOT_UNPACKED, end_of_batch, reason
 from turnout.plan.offsets import Offsets
 from turnout.plan.plan import Start
 
@@ -49,6 +50,8 @@ class TopicSample:
     offsets: int
     """From the first record to the end; compaction and transactions leave gaps."""
     records: tuple[tuple[bytes | None, bytes | None], ...]
+    unreadable: tuple[str, ...] = ()
+    """Why some are not there: they cannot be unpacked, or are too large."""
 
 
 class Topics:
@@ -127,9 +130,9 @@ class Topics:
             places = self._places([topic])
             low = self._at(dict.fromkeys(places, AT_LOW))
             end = self._at(dict.fromkeys(places, AT_END))
-            messages = self._newest(low, end, count) if count > 0 else []
+            messages, unreadable = self._newest(low, end, count) if count > 0 else ([], ())
         records = tuple((message.key(), message.value()) for message in messages)
-        return TopicSample(len(places), sum(end[place] - low[place] for place in places), records)
+        return TopicSample(len(places), sum(end[place] - low[place] for place in places), records, unreadable)
 
     def group_refused(self, topic: str) -> str | None:
         """The client's consumer group, where it may not be used; asked for here, and needed nowhere."""
@@ -216,34 +219,52 @@ class Topics:
                 raise self._fault(topic, error)
             time.sleep(0.05)
 
-    def _newest(self, low: Mapping[_Place, int], end: Mapping[_Place, int], count: int) -> list[Message]:
+    def _newest(
+        self, low: Mapping[_Place, int], end: Mapping[_Place, int], count: int
+    ) -> tuple[list[Message], tuple[str, ...]]:
         window = count
         while True:
             begin = {place: max(low[place], end[place] - window) for place in end}
-            messages, full = self._read(begin, end, count)
+            unreadable: list[str] = []
+            messages, full = self._read(begin, end, count, unreadable)
             if full or len(messages) >= count or begin == low or time.monotonic() >= self._until:
                 break
             window *= 10
         messages.sort(key=lambda message: (message.timestamp()[1], message.partition(), message.offset()))
-        return messages[-count:]
+        return messages[-count:], tuple(unreadable)
 
-    def _read(self, begin: Mapping[_Place, int], end: Mapping[_Place, int], keep: int) -> tuple[list[Message], bool]:
+    def _read(
+        self, begin: Mapping[_Place, int], end: Mapping[_Place, int], keep: int, unreadable: list[str]
+    ) -> tuple[list[Message], bool]:
         """The newest `keep` records of each partition in the range, or of as much of it as time allows.
 
-        Also whether there were more bytes than are held: then the oldest are missing.
+        Also whether there were more bytes than are held: then the oldest are missing. `unreadable` gets a line for
+        each record that is passed over.
         """
         kept: dict[_Place, deque[Message]] = {place: deque() for place in end if begin[place] < end[place]}
         left, held, full = set(kept), 0, False
-        self._consumer.assign([TopicPartition(*place, begin[place]) for place in kept])
+        following = dict(begin)
+        self._assign(following, left)
         try:
             while left and time.monotonic() < self._until and not self._closed:
                 # `consume` waits until its batch is full; `poll` returns with the first record.
                 first = self._poll(0.1)
                 for message in [] if first is None else [first, *self._consumer.consume(1000, timeout=0)]:
                     place = (message.topic() or "", message.partition() or 0)
+                    if place in left and (behind := self._behind_damaged(message, place)) is not None:
+                        unreadable.append(f"partition {place[1]}: {reason(message.offset() or 0, behind)}")
+                        following[place] = behind
+                        left -= {place} if behind >= end[place] else set()
+                        self._assign(following, left)
+                        break  # what was fetched behind it is fetched again
                     if self._ends(message, end.get(place, 0)):
                         left.discard(place)
                     if message.error() is None and place in kept and (message.offset() or 0) < end[place]:
+                        following[place] = (message.offset() or 0) + 1
+                        if len(message) > self._kafka.max_record_megabytes << 20:
+                            what = f"partition {place[1]}: the record at offset {message.offset()}"
+                            unreadable.append(f"{what} has {len(message):,} bytes (kafka.max_record_megabytes)")
+                            continue
                         kept[place].append(message)
                         held += _size(message)
                         if len(kept[place]) > keep:
@@ -253,9 +274,22 @@ class Topics:
         finally:
             self._consumer.unassign()
         found = [message for messages in kept.values() for message in messages]
-        if left and not found:
+        if left and not found and not unreadable:
             raise self._unreachable("no record came in time")
         return found, full
+
+    def _assign(self, following: Mapping[_Place, int], places: Iterable[_Place]) -> None:
+        self._consumer.assign([TopicPartition(*place, following[place]) for place in sorted(places)])
+
+    def _behind_damaged(self, message: Message, place: _Place) -> int | None:
+        """The offset behind the batch of a message that tells that it cannot be unpacked; None of any other."""
+        error = message.error()
+        if error is None or error.code() not in NOT_UNPACKED:
+            return None
+        try:
+            return end_of_batch(self._consumer, *place, message.offset() or 0)
+        except KafkaException as exception:
+            raise self._fault(place[0], exception.args[0]) from None
 
     def _poll(self, timeout: float) -> Message | None:
         message = self._consumer.poll(timeout)
