@@ -7,13 +7,18 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from turnout.testing import patience
 
 
-def send_bomb(kafka: str, topic: str, codec: str, value: bytes, records: int = 1, partition: int = 0) -> None:
-    """Write one compressed batch of so many records; `value` is divided among them."""
+def send_bomb(kafka: str, topic: str, codec: str, value: bytes, records: int = 1) -> int:
+    """Write one compressed batch of so many records to the first partition; `value` is divided among them.
+
+    Returns the offset of the last one.
+    """
     errors: list[KafkaError] = []
+    offsets: list[int] = []
 
     def delivered(error: KafkaError | None, message: Message) -> None:
         if error is not None:
             errors.append(error)
+        offsets.append(message.offset() or 0)
 
     producer = Producer(
         {
@@ -28,6 +33,7 @@ def send_bomb(kafka: str, topic: str, codec: str, value: bytes, records: int = 1
     )
     size = len(value) // records
     for number in range(records):
-        producer.produce(topic, value[number * size : (number + 1) * size], partition=partition, on_delivery=delivered)
+        producer.produce(topic, value[number * size : (number + 1) * size], partition=0, on_delivery=delivered)
     if producer.flush(patience()) or errors:
         raise KafkaException(errors[0])
+    return max(offsets)

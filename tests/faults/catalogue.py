@@ -25,6 +25,8 @@ FAULTS = (
     Fault("hot-key", "10,000 records of one key on each side of an inner join; restarted", hostile.hot_key),
     Fault("one-sided-key", "a key with 100,000 rows on one side", hostile.one_sided_key),
     Fault("large-records", "records of 1 MB", hostile.large_records),
+    Fault("decompression-bomb", "records that unpack to 300 MB, read live and by a build", hostile.decompression_bomb),
+    Fault("control-bomb", "a control message that unpacks to 300 MB; restarted", hostile.control_bomb),
     Fault("many-bad-records", "a million distinct bad records", hostile.many_bad_records),
     Fault("wide-source", "a source of 1,000 columns", hostile.wide_source),
     Fault("clock-jumps", "the clock an hour ahead, an hour behind, right again; restarted", machine.clock_jumps),

@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 
+from bombs import send_bomb
 from kafka_log import read_all
 from running import RunningTurnout
 from turnout.plan.control import Outcome
@@ -42,6 +43,11 @@ class ControlSender:
     def send_raw(self, value: bytes | None) -> None:
         """Write a record that is no message; it needs an outcome all the same."""
         self._written += produce(self._bootstrap, self._control, [value])
+
+    def send_bomb(self, codec: str, value: bytes) -> None:
+        """Write a record that cannot be read; it needs an outcome all the same."""
+        send_bomb(self._bootstrap, self._control, codec, value)
+        self._written += 1
 
     def post(self, message: Mapping[str, Any], *, wait: bool = True) -> dict[str, Any]:
         """Ask over HTTP; the answer, empty where nobody took the question."""

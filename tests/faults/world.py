@@ -17,6 +17,7 @@ import psutil
 import pyarrow as pa
 
 import oracle
+from bombs import send_bomb
 from faults.kafkas import Kafka
 from faults.load import SteadyProducer
 from faults.sender import ControlSender
@@ -75,6 +76,8 @@ class Topics:
     users: str
     accounts: str
     gone: list[oracle.Sent] = field(default_factory=list)
+    refused: list[Hashable] = field(default_factory=list)
+    """The rows of bad_records of what cannot be read from Kafka."""
 
     @property
     def pair(self) -> tuple[str, str]:
@@ -192,6 +195,11 @@ class World:
         """Records that Turnout has shown are about to be removed from Kafka; their rows must stay."""
         self.topics.gone += records
 
+    def send_bomb(self, codec: str, value: bytes, reason: str) -> None:
+        """Write a user's record that is much when it is unpacked; `{offset}` in the reason is its own."""
+        offset = send_bomb(self.bootstrap, self.topics.users, codec, value)
+        self.topics.refused.append((self.topics.users, 0, offset, None, reason.format(offset=offset).split(",")[0]))
+
     def settle(self) -> None:
         """Pause the producer, and return when Turnout has taken everything that Kafka holds; TimeoutError if not."""
         self.producer.pause()
@@ -240,7 +248,7 @@ class World:
             "users_ui": Counter(oracle.bag(kept.row for kept in left)),
             "accounts_ui": Counter(oracle.bag(kept.row for kept in right)),
             "final_ui": Counter(oracle.bag(joined)),
-            "bad_records": Counter([*left_bad, *right_bad]),
+            "bad_records": Counter([*left_bad, *right_bad, *self.topics.refused]),
         }
         return Expected(join, tables, oracle.quality(users, left, accounts, right, len(out)))
 

@@ -27,6 +27,9 @@ BAD_RECORDS = 1_000_000
 STRANGE_TIMES = (1_794_787_200_000_000, 2**63 - 1, 10**17, -2, -62_135_596_800_001, -(10**17), -(2**63) + 1)
 """Milliseconds: microseconds sent as such, and what no clock and no `datetime` has."""
 
+BOMBS = {"zstd": 300, "gzip": 200, "lz4": 200, "snappy": 18}
+"""Megabytes that a record of less than one has when it is unpacked."""
+
 STRANGE_DAYS = ("58844-07-17", "-0043-03-15", "5881580-07-10", "294247-01-10", "0000-02-29", "9999999-01-01")
 
 
@@ -182,6 +185,48 @@ def large_records(stage: Stage) -> Comparison:
     produce(world.bootstrap, world.topics.users, [*good, *wrong])
     produce(world.bootstrap, world.topics.users, [text])
     return world.recover(time.monotonic())
+
+
+def decompression_bomb(stage: Stage) -> Comparison:
+    """Records of a few kilobytes that unpack to hundreds of megabytes, read live; then by a build."""
+    with World(stage.new_folder(), stage.kafka, spark={"driver_memory": "512m"}) as world:
+        world.producer.resume()
+        time.sleep(LOAD_SECONDS)
+        _send_bombs(world)
+        world.settle()
+        later = world.make_topics()
+        old, world.topics = world.topics, later
+        _send_bombs(world)
+        world.topics = old
+        world.move(later)
+        world.producer.resume()
+        time.sleep(LOAD_SECONDS)
+        return world.recover(time.monotonic())
+
+
+def _send_bombs(world: World) -> None:
+    for codec, megabytes in BOMBS.items():
+        value = b'{"userId": "bomb", "name": "%s"}' % (b"x" * (megabytes << 20))
+        damaged = "the record at offset {offset} cannot be unpacked: it is damaged"
+        large = f"record too large: {len(value):,} bytes"
+        world.send_bomb(codec, value, damaged if codec == "zstd" else large)
+        produce(
+            world.bootstrap, world.topics.users, [{"userId": f"behind {codec}", "name": "n", "email": "e", "age": 1}]
+        )
+
+
+def control_bomb(stage: Stage) -> Comparison:
+    """A record of the control topic that unpacks to 300 MB, with good messages around it; Turnout restarts."""
+    world = stage.world()
+    world.control.send({"joinType": "inner"})
+    for codec, megabytes in BOMBS.items():
+        world.control.send_bomb(codec, b"x" * (megabytes << 20))
+    last = world.control.send({"joinType": "full"})
+    wait_until(lambda: world.control.outcome(last) == "applied", what="the message behind the bombs to be applied")
+    began = time.monotonic()
+    world.process.stop()
+    world.process.start()
+    return world.recover(began)
 
 
 def wide_source(stage: Stage) -> Comparison:
