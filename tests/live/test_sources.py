@@ -176,14 +176,8 @@ def test_generation_whose_batch_is_not_stored_yet_is_not_idle(
     with orchestrated(tmp_path, spark, broker.bootstrap_servers, **sections) as running:
         running.wait_ready()
         live = running.orchestrator._lifecycle.live
-<<<<<<< HEAD
         assert live is not None and live.query is not None and live.query._stream is not None
         query, stream = live.query, live.query._stream
-=======
-        query = live.query if live is not None else None
-        assert query is not None and query._stream is not None
-        stream = query._stream
->>>>>>> b251fa6 (Bound the size of a record, and read on behind one that ends Spark's JVM)
         produce(broker.bootstrap_servers, users, [user(1)])
         assert began.wait(patience())
         wait_until(lambda: stream.held, what="the stream to wait for more")
