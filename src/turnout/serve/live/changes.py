@@ -343,6 +343,9 @@ class SharedChanges(Shared):
                 subscription.clear()  # what is sent instead needs its room
                 self._bring(subscription, reason)
 
+    def _was_read(self) -> bool:
+        return bool(self._columns)
+
     def _begin_at(self, snapshot: Snapshot) -> None:
         self.position = snapshot.position
         self._columns = tuple(column.name for column in snapshot.tracked.result.columns)

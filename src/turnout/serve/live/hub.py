@@ -176,9 +176,13 @@ class Shared:
     def _explained(self, error: TurnoutError) -> TurnoutError:
         """A table that was followed and is not known any more is gone; one of a generation was retired with it."""
         table, generation = split_name(self.window.table)
-        if error.code != "unknown_table" or generation is not None or self.position is None:
+        if error.code != "unknown_table" or generation is not None or not self._was_read():
             return error
         return table_gone(table, error.hint)
+
+    def _was_read(self) -> bool:
+        """Whether the table was there when it was subscribed to."""
+        return self.position is not None
 
 
 def table_gone(table: str, hint: str) -> TurnoutError:
