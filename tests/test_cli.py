@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -381,7 +382,8 @@ def test_demo_banner_names_programs_that_can_be_called(monkeypatch: pytest.Monke
 
     def named() -> list[str]:
         shown = banner("http://127.0.0.1:10000", "127.0.0.1:9", None)
-        return [re.findall(pattern, shown)[0] for pattern in (r"Watch +(\S+) watch", r"(\S+) -c ")]
+        commands = (re.findall(pattern, shown)[0] for pattern in (r"Watch +(.+) watch", r" +(.+) -c "))
+        return [" ".join(shlex.split(command)) for command in commands]
 
     monkeypatch.setenv("PATH", f"{programs}:/usr/bin")
     assert named() == ["turnout", "python"]
