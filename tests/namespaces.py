@@ -21,13 +21,14 @@ _PREPARED = """
 case "$1" in *net*) mount -t tmpfs none /run && ip link set lo up || exit 99;; esac
 shift; exec "$@"
 """
+_AS_USER = "--map-root-user"
 _SBIN = os.pathsep.join(("/usr/sbin", "/sbin"))
 
 
 @cache
 def unshare(*kinds: str) -> tuple[str, ...] | None:
     """How a command gets namespaces of its own of these kinds (mount, net), as root of them; None where it cannot."""
-    for more in ((), ("--map-root-user",)):
+    for more in ((), (_AS_USER,)):
         command = ("unshare", *(f"--{kind}" for kind in kinds), *more)
         try:
             if subprocess.run([*command, "true"], capture_output=True, check=False).returncode == 0:
@@ -47,17 +48,29 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["PATH"] += os.pathsep + _SBIN  # ordinary users often do not have these
 
 
+def _kinds(item: pytest.Item) -> tuple[str, ...]:
+    """The namespaces that a test needs and that this process cannot make for it."""
+    mark = item.get_closest_marker("namespaces")
+    return () if mark is None or _AS_USER not in (unshare(*mark.args) or _AS_USER) else mark.args
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What is run elsewhere has its broker and its Spark there."""
+    for item in items:
+        if isinstance(item, pytest.Function) and _kinds(item):
+            item.fixturenames = ["tmp_path"]
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    mark = pyfuncitem.get_closest_marker("namespaces")
-    if mark is None:
+    kinds = _kinds(pyfuncitem)
+    if not kinds:
         return None
-    command = unshare(*mark.args)
+    command = unshare(*kinds)
     if command is None:
-        not_run(f"{' and '.join(mark.args)} namespaces may not be made here, not even by unshare --map-root-user")
-    if "--map-root-user" not in command:
-        return None
-    _run_inside(command, mark.args, pyfuncitem)
+        not_run(f"{' and '.join(kinds)} namespaces may not be made here, not even by unshare {_AS_USER}")
+    _run_inside(command, kinds, pyfuncitem)
     return True
 
 
