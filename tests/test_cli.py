@@ -19,6 +19,7 @@ from starlette.routing import Route
 from typer.testing import CliRunner, Result
 
 from serving import STATUS, Configured, application, serving, small_store
+from small_disk import fill, small_disk
 from turnout import config
 from turnout.cli import app
 from turnout.cli.checks import check_records
@@ -398,3 +399,12 @@ def test_run_refuses_an_unknown_log_format() -> None:
     result = turnout("run", "--log-format", "xml")
     assert result.exit_code == 2
     assert "'text', 'json'" in result.output
+
+
+@pytest.mark.namespaces("mount")
+def test_disk_without_room_is_told_in_one_line(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 1) as disk:
+        fill(disk / "filler")
+        done = turnout("broker", "--port", "0", "--data", str(disk / "kafka"))
+    assert done.exit_code == 1
+    assert done.stderr.startswith("error: cannot write: No space left on device\nhint: make room")

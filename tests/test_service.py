@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from small_disk import fill, small_disk
 from turnout import config, service
 from turnout.errors import TurnoutError
 from turnout.store.database import Database
@@ -84,6 +85,16 @@ def test_service_refuses_a_store_that_is_none(tmp_path: Path) -> None:
         service.run(chosen)
     assert caught.value.code == "store_unavailable"
     assert "store.duckdb" in caught.value.message
+
+
+@pytest.mark.namespaces("mount")
+def test_store_that_found_no_room_is_made_when_there_is_some(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 1) as disk:
+        fill(disk / "filler")
+        with pytest.raises(TurnoutError, match="No space left on device"):
+            Database.open(disk / "data")
+        (disk / "filler").unlink()
+        Database.open(disk / "data").close()
 
 
 def test_data_folder_of_another_process_is_refused_with_its_id(tmp_path: Path) -> None:

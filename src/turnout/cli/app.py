@@ -4,6 +4,7 @@ What a command says of itself stands in docs/reference/cli.md, too, which `make 
 error as `error: ...` and `hint: ...`, with exit code 1; wrong usage is 2.
 """
 
+import errno
 from typing import Annotated, Any
 
 import typer
@@ -13,9 +14,11 @@ from turnout import __version__
 from turnout.cli import options, output
 from turnout.errors import TurnoutError
 
+_UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES}
+
 
 class _Commands(TyperGroup):
-    """The commands; a TurnoutError of any of them ends here."""
+    """The commands; a TurnoutError of any of them ends here, and what a disk refuses."""
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
@@ -26,9 +29,18 @@ class _Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
+        except OSError as error:
+            if error.errno not in _UNWRITABLE:
+                raise
+            failed = TurnoutError(
+                "file_unwritable",
+                f"cannot write{f' {error.filename}' if error.filename else ''}: {error.strerror}",
+                "make room on its disk or change its rights, or name another folder",
+            )
         except TurnoutError as error:
-            output.print_error(error, as_json=ctx.meta.get(options.JSON, False))
-            raise typer.Exit(1) from None
+            failed = error
+        output.print_error(failed, as_json=ctx.meta.get(options.JSON, False))
+        raise typer.Exit(1) from None
 
 
 app = typer.Typer(

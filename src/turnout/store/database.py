@@ -106,9 +106,12 @@ class Database:
         return cls(folder / FILE_NAME, memory_limit)
 
     def _connect(self) -> duckdb.DuckDBPyConnection:
+        new = not self.path.exists()
         try:
             connection = duckdb.connect(str(self.path), config={"memory_limit": self._memory_limit})
         except duckdb.IOException as error:
+            if new and "No space" in str(error):
+                self.path.unlink(missing_ok=True)  # the beginning of a file is no store, also when there is room again
             raise _unavailable(self.path, error) from error
         try:
             # Finding the best compression of texts takes more than half of the time that loading rows does.
