@@ -1,10 +1,14 @@
 """What stands between Turnout and Kafka: from the words of clients, which differ from release to release."""
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from pydantic import SecretStr
 
+from turnout.config import KafkaSettings
 from turnout.config.auth import OAuthSettings
+from turnout.errors import TurnoutError
 from turnout.kafka.diagnosis import ask_for_token, cause_in
+from turnout.kafka.topics import Topics
 
 FAILED = "Authentication failed during authentication due to invalid credentials with SASL mechanism"
 
@@ -70,3 +74,27 @@ def test_other_words_have_no_cause() -> None:
 def test_token_endpoint_that_cannot_be_reached_says_why(endpoint: str, said: str) -> None:
     cause = ask_for_token(OAuthSettings(token_endpoint=endpoint, client_id="c", client_secret=SecretStr("s")))
     assert cause is not None and said in cause.text
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ("mechanism handshake failed: Broker: Request not valid in current SASL state", "kafka_unreachable"),
+        ("SASL authentication error: invalid credentials", "not_authorized"),
+    ],
+)
+def test_connection_that_authenticates_anew_at_a_bad_moment_is_not_taken_for_wrong_credentials(
+    words: str, code: str
+) -> None:
+    topics = Topics(KafkaSettings(bootstrap_servers="127.0.0.1:1"), timeout_seconds=0.05)
+
+    def question(_: float) -> None:
+        topics._note(KafkaError(KafkaError._AUTHENTICATION, words))
+        raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+
+    try:
+        with pytest.raises(TurnoutError) as caught, topics._question():
+            topics._ask(question)
+    finally:
+        topics.close()
+    assert caught.value.code == code

@@ -117,6 +117,11 @@ def cause_in(words: str) -> Cause | None:
     return next((cause for pattern, cause in _WORDS if re.search(pattern, words, re.IGNORECASE)), None)
 
 
+def passes(words: str) -> bool:
+    """Whether an error tells of one connection that authenticated anew at a bad moment: the client makes another."""
+    return "not valid in current SASL state" in words
+
+
 def without_secrets(text: str, kafka: KafkaSettings) -> str:
     """A client's words with every secret of its settings masked, and without a stack trace."""
     lines = [line for line in text.splitlines() if not re.match(r"\s*(at |\.\.\. \d+ more|Caused by:)", line)]

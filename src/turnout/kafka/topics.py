@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from turnout.config import KafkaSettings
 from turnout.errors import TurnoutError
 from turnout.kafka.clients import AT_END, AT_LOW, MISSING, consumer_properties, describe, set_up
-from turnout.kafka.diagnosis import NOT_BY_WAITING, TOPIC_DENIED, cause_in, cause_of
+from turnout.kafka.diagnosis import NOT_BY_WAITING, TOPIC_DENIED, cause_in, cause_of, passes
 from turnout.kafka.security import files_of
 from turnout.kafka.unpacking import NOT_UNPACKED, end_of_batch, reason
 from turnout.plan.offsets import Offsets
@@ -334,7 +334,7 @@ class Topics:
 
     def _note(self, error: KafkaError) -> None:
         # "All brokers are down" follows the error that says why, and refused credentials matter most.
-        if error.code() == KafkaError._ALL_BROKERS_DOWN and self._cause is not None:
+        if passes(error.str()) or (error.code() == KafkaError._ALL_BROKERS_DOWN and self._cause is not None):
             return
         if self._cause is None or self._cause.code() not in _CREDENTIALS:
             self._cause = error
