@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from looking import chromium
+from asking import Asked
+from looking import Visit, chromium
 from playwright.sync_api import Browser
 
 
@@ -14,3 +15,11 @@ from playwright.sync_api import Browser
 def browser() -> Iterator[Browser]:
     with chromium() as running:
         yield running
+
+
+@pytest.fixture
+def visit(site: Asked) -> Iterator[Visit]:
+    """A tab that shows rows of the server that the file asks."""
+    with site.visit() as tab:
+        tab.wait_for_rows()
+        yield tab

@@ -38,13 +38,6 @@ def site(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         yield running
 
 
-@pytest.fixture
-def visit(site: Asked) -> Iterator[Visit]:
-    with site.visit() as tab:
-        tab.wait_for_rows()
-        yield tab
-
-
 def shows(visit: Visit, site: Asked, **query: str) -> None:
     """Wait until the chart's numbers are those that the server answers now."""
     wait_until(lambda: visit.chart_numbers() == site.summary(**query), what=f"the numbers of {query}")

@@ -27,13 +27,6 @@ def site(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         yield running
 
 
-@pytest.fixture
-def visit(site: Asked) -> Iterator[Visit]:
-    with site.visit() as tab:
-        tab.wait_for_rows()
-        yield tab
-
-
 def cells(page: Page) -> list[list[str]]:
     found: list[list[str]] = page.evaluate(_CELLS)
     return found

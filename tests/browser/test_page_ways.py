@@ -29,13 +29,6 @@ def site(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         yield running
 
 
-@pytest.fixture
-def visit(site: Asked) -> Iterator[Visit]:
-    with site.visit() as tab:
-        tab.wait_for_rows()
-        yield tab
-
-
 def entry(page: Page, place: int) -> Locator:
     return page.locator("#timeline li").nth(place)
 

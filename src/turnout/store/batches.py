@@ -46,7 +46,7 @@ from turnout.store.database import literal, next_version, registered, scalar
 from turnout.store.feed import MAX_DELTA_ROWS, Commit, DeltaLog, TablePlace, Wanted
 from turnout.store.identity import ties
 from turnout.store.join_quality import move_chain_quality, move_quality, write_quality
-from turnout.store.left_out import KeysLeftOut, LeftOut, without
+from turnout.store.left_out import KeysLeftOut, LeftOutState, without
 from turnout.store.outgoing import OutgoingRows
 from turnout.store.view_files import Files, export_rows, widened_sql
 
@@ -102,7 +102,7 @@ class Batch:
         self.records = 0
         self.bad = 0
         self.evicted: dict[str, int] = {}
-        self.left_out = LeftOut(cursor, tables.schema, tables.table, dict(left_out))
+        self.left_out = LeftOutState(cursor, tables.schema, tables.table, dict(left_out))
 
     def _wants(self, table: str) -> Wanted | None:
         """What somebody wants to know of changed rows. While a generation catches up nobody looks at it."""

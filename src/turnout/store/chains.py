@@ -23,7 +23,7 @@ from turnout.plan.chains import Chain, number_name
 from turnout.plan.joins import Join, quoted, right_id, side
 from turnout.plan.tables import SourceTable, ViewTable
 from turnout.store.affected import Changed, columns_of, hash_names, hash_sql, newest_of, unambiguous
-from turnout.store.left_out import Hashes, LeftOut, without
+from turnout.store.left_out import Hashes, LeftOutState, without
 
 Ids = npt.NDArray[np.int64]
 
@@ -42,7 +42,7 @@ class ChainRows:
         view: ViewTable,
         chain: Chain,
         changed: Mapping[str, Changed],
-        left_out: LeftOut,
+        left_out: LeftOutState,
     ) -> None:
         self._cursor = cursor
         self._table = table
@@ -74,7 +74,7 @@ class ChainRows:
         """Whether rows of the view may change."""
         return any(len(ids) for ids in (self._came, self._gone, self.traced, *self.closed))
 
-    def _count(self, number: int, left_out: LeftOut) -> Hashes:
+    def _count(self, number: int, left_out: LeftOutState) -> Hashes:
         """Count the rows of the values that changed rows have in a step; those that are left out now, or no more."""
         if (bound := self._view.step_bound(number)) is None:
             return _NO_HASHES

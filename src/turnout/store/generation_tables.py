@@ -17,7 +17,7 @@ from turnout.store.batches import Batch, Progress
 from turnout.store.chains import root_hash_sql
 from turnout.store.database import Database, next_version, scalar
 from turnout.store.join_quality import quality_sides
-from turnout.store.left_out import KeysLeftOut, LeftOut, create_left_out, read_left_out
+from turnout.store.left_out import KeysLeftOut, LeftOutState, create_left_out, read_left_out
 from turnout.store.outgoing import create_book
 
 _HASHING = "SELECT " + hash_sql("'turnout'") + " AS probe"
@@ -110,7 +110,7 @@ class GenerationTables:
         if any(name == "leftOutKeys" for name, *_ in cursor.execute(f"DESCRIBE {table}").fetchall()):
             return
         cursor.execute(f"ALTER TABLE {table} ADD COLUMN leftOutKeys BIGINT DEFAULT 0")
-        left_out = LeftOut(cursor, self.schema, self.table, {})
+        left_out = LeftOutState(cursor, self.schema, self.table, {})
         # Of a chain they are found when a batch touches them.
         for view in (view for view in self.layout.views if view.chain is None):
             for bound in view.bounds if self.progress(cursor).views_built else ():

@@ -64,7 +64,7 @@ def _may_exceed(bound: RowBound, sides: Sequence[pa.ChunkedArray]) -> bool:
 
 
 @dataclass(slots=True)
-class LeftOut:
+class LeftOutState:
     """The keys that are left out of views after a batch, and which of them the batch brought or took away."""
 
     _cursor: duckdb.DuckDBPyConnection

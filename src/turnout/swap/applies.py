@@ -67,24 +67,20 @@ def _refused(error: TurnoutError, request_id: str | None) -> ControlRejected:
 
 def _check_tables_only(proposed: Proposed, request_id: str | None) -> None:
     if paths := sent.beyond_tables(proposed.in_force, proposed.settings):
-        raise ControlRejected(
-            f"{', '.join(paths)}: this server takes no change of this over HTTP, so nothing of the file was applied",
-            "leave it as it is, set access.apply to all, or change the file on disk and restart",
-            code="forbidden",
-            request_id=request_id,
-            report={"changes": as_json(proposed.changes)},
-        )
+        why = f"{', '.join(paths)}: this server takes no change of this over HTTP"
+        hint = "leave it as it is, set access.apply to all, or change the file on disk and restart"
+        raise _not_applied("forbidden", why, hint, proposed, request_id)
 
 
 def _restart_needed(proposed: Proposed, request_id: str | None) -> ControlRejected:
     paths = ", ".join(change.path for change in proposed.needs(Needs.RESTART))
-    return ControlRejected(
-        f"{paths}: a change of this needs a restart, so nothing of the file was applied",
-        "leave it as it is, or change the file that `turnout run` is started with, and restart",
-        code="restart_needed",
-        request_id=request_id,
-        report={"changes": as_json(proposed.changes)},
-    )
+    hint = "leave it as it is, or change the file that `turnout run` is started with, and restart"
+    return _not_applied("restart_needed", f"{paths}: a change of this needs a restart", hint, proposed, request_id)
+
+
+def _not_applied(code: str, why: str, hint: str, proposed: Proposed, request_id: str | None) -> ControlRejected:
+    message, report = f"{why}, so nothing of the file was applied", {"changes": as_json(proposed.changes)}
+    return ControlRejected(message, hint, code=code, request_id=request_id, report=report)
 
 
 # -- as messages
