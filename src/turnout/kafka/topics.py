@@ -65,6 +65,7 @@ class Topics:
         self._closed = False
         self._cause: KafkaError | None = None
         self._group_refused = False
+        self._answered = False
         self._until = 0.0
         self._files = files_of(kafka)
         self._consumer = self._made()
@@ -317,9 +318,12 @@ class Topics:
                 raise TurnoutError(code="closed", message="Turnout is stopping", status=503)
             left = self._until - time.monotonic()
             try:
-                return question(max(0.05, min(step, left)))
+                answer = question(max(0.05, min(step, left)))
             except KafkaException as exception:
                 error = exception.args[0]
+            else:
+                self._answered = True
+                return answer
             self._poll(0)  # calls _note with what the connections report
             words = describe(self._cause or error)
             if self._cause is not None and self._cause.code() in _CREDENTIALS:
@@ -334,7 +338,10 @@ class Topics:
 
     def _note(self, error: KafkaError) -> None:
         # "All brokers are down" follows the error that says why, and refused credentials matter most.
-        if passes(error.str()) or (error.code() == KafkaError._ALL_BROKERS_DOWN and self._cause is not None):
+        if error.code() == KafkaError._ALL_BROKERS_DOWN and self._cause is not None:
+            return
+        # A broker that has no SASL says the same, from the first question on.
+        if self._answered and passes(error.str()):
             return
         if self._cause is None or self._cause.code() not in _CREDENTIALS:
             self._cause = error
