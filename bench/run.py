@@ -30,6 +30,7 @@ import during_build  # noqa: E402
 import environments  # noqa: E402
 import growth  # noqa: E402
 import idle  # noqa: E402
+import kept  # noqa: E402
 import latency  # noqa: E402
 import machine  # noqa: E402
 import report  # noqa: E402
@@ -52,6 +53,7 @@ MEASURES: dict[str, Callable[[Bench], Any]] = {
     "latency": latency.measure,
     "sustained": sustained.measure,
     "swap": swaps.measure,
+    "kept": kept.measure,
     "beside": during_build.measure,
     "growth": growth.measure,
     "viewers": viewers.measure,

@@ -6,7 +6,7 @@ import itertools
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -110,25 +110,49 @@ def running(
 
 def swap_seconds(side: TurnoutSide, pair: Pair, **more: Any) -> float:
     """From the control message to a subscriber of all tables who has all of them of the new generation."""
+    return shown_seconds(side, lambda: side.ask(usersTopic=pair.users, accountsTopic=pair.accounts, **more))
+
+
+def shown_seconds(
+    side: TurnoutSide, begin: Callable[[], float], added: tuple[str, ...] = (), rows: int | None = None
+) -> float:
+    """From the moment that `begin` returns to a subscriber of all tables who has them of a new generation.
+
+    `added` are tables of the new generation alone: the subscriber asks for them when it has the others. With `rows`, a
+    table that has another number of rows is an error.
+    """
     shown = side.status()["generation"]
     with connect(side.live, max_size=None, compression=None) as socket:
-        for table in TABLES:
-            socket.send(orjson.dumps({"type": "window", "id": table, "table": table, "limit": 10}).decode())
-        _until_generation(socket, lambda generation: generation == shown)
-        began = side.ask(usersTopic=pair.users, accountsTopic=pair.accounts, **more)
-        _until_generation(socket, lambda generation: generation > shown)
-        return time.monotonic() - began
+        _subscribe(socket, TABLES)
+        _until_generation(socket, TABLES, lambda generation: generation == shown)
+        began = begin()
+        totals = _until_generation(socket, TABLES, lambda generation: generation > shown)
+        _subscribe(socket, added)
+        totals |= _until_generation(socket, added, lambda generation: generation > shown)
+        seconds = time.monotonic() - began
+    if rows is not None and (wrong := {table: total for table, total in totals.items() if total != rows}):
+        raise RuntimeError(f"the new generation has other than {rows:,} rows: {wrong}")
+    return seconds
 
 
-def _until_generation(socket: ClientConnection, wanted: Any) -> None:
-    """Read until every table has been sent with a wanted generation."""
-    missing, deadline = set(TABLES), time.monotonic() + BUILD_SECONDS
-    while missing:
+def _subscribe(socket: ClientConnection, tables: tuple[str, ...]) -> None:
+    for table in tables:
+        socket.send(orjson.dumps({"type": "window", "id": table, "table": table, "limit": 10}).decode())
+
+
+def _until_generation(
+    socket: ClientConnection, tables: tuple[str, ...], wanted: Callable[[int], bool]
+) -> dict[str, int]:
+    """Read until each of these tables has been sent with a wanted generation; return how many rows they have."""
+    totals: dict[str, int] = {}
+    deadline = time.monotonic() + BUILD_SECONDS
+    while len(totals) < len(tables):
         message = orjson.loads(socket.recv(timeout=max(0.0, deadline - time.monotonic())))
         if message["type"] == "error":
             raise RuntimeError(f"the subscription ended: {message['error']}")
-        if message["type"] == "rows" and wanted(message["generation"]):
-            missing.discard(message["id"])
+        if message["type"] == "rows" and message["id"] in tables and wanted(message["generation"]):
+            totals[message["id"]] = message["total"]
+    return totals
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,11 +19,11 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 LOCK = ROOT / "requirements.lock"
-WEB = ROOT / "web"
 TIMEOUT_SECONDS = 120
 PIP_AUDIT = ["--require-hashes", "--no-deps", "--disable-pip", "--progress-spinner", "off", "--format", "json"]
 _PACKAGE = re.compile(r"^([a-z0-9][a-z0-9._-]*)==", re.IGNORECASE)
-_ITSELF = "turnout (pyproject.toml)"
+# The lock does not have Turnout and its client, but names them as reasons for others.
+_ITSELF = {"turnout (pyproject.toml)", "turnout-client"}
 
 
 class Unanswered(Exception):  # noqa: N818 - it is told, not raised to the caller
@@ -54,10 +54,10 @@ def shipped_packages(lock: str) -> set[str]:
             current = reasons.setdefault(found[1].lower(), [])
         elif line.startswith("    # "):
             current.append(line.removeprefix("    # ").removeprefix("via").strip())
-    shipped = {_ITSELF}
+    shipped = set(_ITSELF)
     while more := {name for name, whys in reasons.items() if name not in shipped and shipped.intersection(whys)}:
         shipped |= more
-    return shipped - {_ITSELF}
+    return shipped - _ITSELF
 
 
 def python_findings(report: dict[str, Any], shipped: set[str]) -> list[Finding]:
@@ -117,8 +117,8 @@ def main() -> int:
     failed = False
     asked: dict[str, Callable[[], list[Finding]]] = {
         "Python": ask_python,
-        "web": partial(ask_web, WEB),
-        "Angular": partial(ask_web, WEB / "angular"),
+        "web": partial(ask_web, ROOT),
+        "Angular": partial(ask_web, ROOT / "clients" / "angular"),
     }
     for name, ask in asked.items():
         try:

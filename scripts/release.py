@@ -30,10 +30,14 @@ SITE = ROOT / "src/turnout/serve/site"
 
 def bill_of_materials(version: str) -> str:
     itself = Component(name="turnout", version=version, type=ComponentType.APPLICATION, bom_ref="turnout")
-    bom = Bom(components=[*_python_packages(), *_jars(), *_page_packages()])
+    bom = Bom(components=[_client(version), *_python_packages(), *_jars(), *_page_packages()])
     bom.metadata.component = itself
     bom.register_dependency(itself, bom.components)
     return JsonV1Dot6(bom).output_as_string(indent=1)
+
+
+def _client(version: str) -> Component:
+    return _library(PackageURL("pypi", None, "turnout-client", version))
 
 
 def _python_packages() -> Iterator[Component]:
@@ -53,7 +57,7 @@ def _jars() -> Iterator[Component]:
 
 
 def _page_packages() -> Iterator[Component]:
-    packages = json.loads((ROOT / "web/package-lock.json").read_text(encoding="utf-8"))["packages"]
+    packages = json.loads((ROOT / "package-lock.json").read_text(encoding="utf-8"))["packages"]
     for path, package in packages.items():
         scope, _, name = path.rpartition("node_modules/")[2].rpartition("/")
         if path.startswith("node_modules/") and not (package.get("dev") or package.get("link")):

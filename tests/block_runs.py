@@ -20,8 +20,8 @@ from typer.testing import CliRunner
 
 from code_blocks import Block, blocks, commands, words
 from turnout.cli import app
-from turnout.client import Client
 from turnout.testing import patience, wait_until
+from turnout_client import Client
 
 READING = {"tables", "status", "history", "summary", "sql"}
 CHANGING = {"swap", "rollback"}

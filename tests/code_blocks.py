@@ -18,7 +18,7 @@ from turnout.config import Settings, parse
 from turnout.config.document import parse_yaml
 
 ROOT = Path(__file__).resolve().parents[1]
-FOUND = ("*.md", "bench/*.md", "tests/*.md", "docs/**/*.md", "web/*/README.md", "examples/*/README.md")
+FOUND = ("*.md", "bench/*.md", "tests/*.md", "docs/**/*.md", "clients/*/README.md", "examples/*/README.md")
 NOT_RUN = "not run: "
 SECRET = "hunter2-hunter2-hunter2"
 """What a reader fills in for a secret."""

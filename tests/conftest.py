@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Generator, Iterator
+from importlib import metadata
 from typing import TYPE_CHECKING
 
 import pytest
@@ -40,6 +41,12 @@ settings.register_profile("turnout", deadline=None, suppress_health_check=[Healt
 settings.load_profile("turnout")
 
 
+def pytest_configure() -> None:
+    """End at once in an environment that `make setup` has not brought up to date: programs import what is installed."""
+    if not list(metadata.distributions(name="turnout-client")):
+        pytest.exit("turnout-client is not installed in this environment: run make setup", 1)
+
+
 def pytest_collection_finish() -> None:
     """The tests and all that they import stay until the end: the collector of garbage need not look at them again."""
     gc.collect()
@@ -61,7 +68,7 @@ def pytest_runtest_makereport(
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    from turnout.spark.session import start_session
+    from turnout.spark.jvm.session import start_session
 
     # Folders of users have spaces and all letters: so do these.
     session = start_session(SparkSettings(), tmp_path_factory.mktemp("Spark für alle"))

@@ -15,12 +15,12 @@ from lengths import CUTS
 from oracle import Sent, numbered
 from turnout.config import Settings
 from turnout.config.tables import first_plan, layout_of
-from turnout.decode.record_decoder import RecordDecoder
 from turnout.decode.shape import RAW
-from turnout.plan.joins import OFFSET_BITS
-from turnout.plan.offsets import Lost, Offsets
+from turnout.plan.offsets import OFFSET_BITS, Lost, Offsets
+from turnout.schemas.record_decoder import RecordDecoder
 from turnout.store.database import Database
 from turnout.store.generation_tables import GenerationTables
+from turnout.store.kept_sources import copy_sources
 from turnout.store.query.windows import Window, read_window
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ class Quiet:
     """A listener that keeps silent."""
 
     def batch_done(self, report: BatchReport) -> None: ...
+
+    def building_views(self, done: float) -> None: ...
 
     def lost(self, generation: int, lost: Lost) -> None: ...
 
@@ -112,6 +114,7 @@ class FedGeneration:
         self._spark = spark
         self._folder = folder
         self._layout = layout_of(settings, first_plan(settings))
+        self._number = 1
         self.start = start
         self._open()
         with self.database.write() as cursor:
@@ -119,10 +122,13 @@ class FedGeneration:
             self.tables.publish(cursor)
 
     def _open(self) -> None:
+        self.database = Database.open(self._folder)
+        self._take_up()
+
+    def _take_up(self) -> None:
         from turnout.spark.writing import Reading, Writer
 
-        self.database = Database.open(self._folder)
-        self.tables = GenerationTables(self.database, 1, self._layout)
+        self.tables = GenerationTables(self.database, self._number, self._layout)
         self.decoder = RecordDecoder.of(self._layout)
         self.writer = Writer(
             self._spark,
@@ -136,6 +142,20 @@ class FedGeneration:
     def restart(self) -> None:
         self.database.close()
         self._open()
+
+    def swap(self, settings: Settings) -> None:
+        """Publish a generation of other views that keeps all sources."""
+        before = self.tables
+        self._number, self._layout = self._number + 1, layout_of(settings, first_plan(settings))
+        self.start = self.target = self.read()
+        self._take_up()
+        with self.database.transaction() as cursor:
+            self.tables.create(cursor, views_built=False)
+            copy_sources(cursor, before, self.tables, self._layout.topics)
+        self.writer.take(self.decoder.decode(self.raw([])), self.start, None, caught_up=True)
+        with self.database.write() as cursor:
+            self.tables.publish(cursor)
+            before.drop(cursor)
 
     def feed(self, number: int, records: list[Sent], end: Offsets) -> None:
         decoded = self.decoder.decode(self.raw(records))

@@ -15,12 +15,12 @@ import pyarrow as pa
 from turnout.config import Settings
 from turnout.config.tables import first_plan, layout_of
 from turnout.decode.shape import FAULTS, Decoded
-from turnout.plan.arrow_columns import arrow_type
 from turnout.plan.joins import Join
 from turnout.plan.plan import Plan
 from turnout.plan.tables import ViewTable
 from turnout.store.database import FILE_NAME, Database
 from turnout.store.generation_tables import GenerationTables
+from turnout_client.arrow_columns import arrow_type
 
 _START_MS = 1_767_225_600_000
 """2026-01-01."""
@@ -88,8 +88,9 @@ class Filling:
             assert batch is not None
             batch.load(self._decoded(records))
             for view in self.tables.layout.views:
-                rows = batch.affected(view)
-                if rows is not None:
+                if batch.view(view).touched():
+                    rows = batch.view(view).few(most=1_000_000)
+                    assert rows is not None
                     batch.replace(view, [_joined(view, rows)])
             batch.finish(self._batch, "{}", views_built=True)
 

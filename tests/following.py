@@ -10,7 +10,7 @@ from typing import Any, Self
 from websockets.sync.client import ClientConnection, connect
 
 from serving import HTTP, SECONDS
-from turnout.messages import Changes, Current, Hello, ServerMessage, Snapshot, WindowRows, server_message
+from turnout_client.messages import Changes, Current, Hello, ServerMessage, Snapshot, WindowRows, server_message
 
 
 class Socket:

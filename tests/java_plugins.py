@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from turnout.java.jars import resolve
-from turnout.spark.java_client import JavaClient
+from turnout.spark.jvm.java_client import JavaClient
 
 SOURCES = Path(__file__).parent / "java"
 

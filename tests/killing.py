@@ -15,17 +15,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import turnout.spark.read.bulk
+import turnout.spark.read.readers
 from turnout.cli import main
 from turnout.store.generation_tables import GenerationTables
 from turnout.swap.builder import Builder
-from turnout.swap.generations import Generations
+from turnout.swap.generations import Generation, Generations
+from turnout.swap.kept_topics import KeptTopics
 from turnout.swap.lifecycle import Lifecycle
 
 POINTS: dict[str, tuple[type, str, bool]] = {
     "validating": (Builder, "validate", False),
+    # Inside the transaction that copies the rows of kept sources, before it is kept.
+    "copying": (KeptTopics, "copy", True),
     "building": (Generations, "create", True),
     "catching_up": (Builder, "catch_up", False),
+    "views": (Generation, "building_views", True),
     # Inside the transaction that publishes, before it is kept.
     "publishing": (GenerationTables, "publish", True),
     # Kept, and nothing else done yet.
@@ -73,5 +77,5 @@ def arm(flag: Path) -> None:
 if __name__ == "__main__":
     arm(Path(sys.argv[1]))
     del sys.argv[1]
-    turnout.spark.read.bulk.__dict__["FEW_RECORDS"] = 0
+    turnout.spark.read.readers.__dict__["FEW_RECORDS"] = 0
     main()

@@ -11,8 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from turnout.plan import times
 from turnout.plan.joins import Duplicates, Join
+from turnout.plan.times import duckdb_date, duckdb_moment
+from turnout_client.iso_times import iso_moment_text, parse_date, parse_moment
 
 Row = dict[str, Any]
 
@@ -94,11 +95,11 @@ def convert(text: str, name: str, kind: str, value: Any) -> tuple[Any, bool]:
         good = good and abs(float(value)) != float("inf")
         return (float(value), True) if good else (None, False)
     if kind == "date":
-        return _time(value, _DATE, times.parse_date, times.duckdb_date)
+        return _time(value, _DATE, parse_date, duckdb_date)
     if kind == "timestamp":
         if isinstance(value, int) and not isinstance(value, bool):  # seconds
-            value = times.iso_moment_text(value * 1_000_000)
-        return _time(value, _MOMENT, times.parse_moment, times.duckdb_moment)
+            value = iso_moment_text(value * 1_000_000)
+        return _time(value, _MOMENT, parse_moment, duckdb_moment)
     raise AssertionError(kind)
 
 

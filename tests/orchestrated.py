@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from turnout.config import Settings, SparkSettings, parse
-from turnout.spark.engine import Engine
+from turnout.spark.jvm.engine import Engine
 from turnout.store.database import Database
 from turnout.store.query.windows import Window, read_window
-from turnout.swap.control_queue import Answer
+from turnout.swap.control_queue import Reply
 from turnout.swap.orchestrator import Orchestrator
 from turnout.testing import patience, wait_until
 
@@ -39,7 +39,7 @@ class Orchestrated:
         self.database = Database.open(settings.data_dir)
         self.orchestrator = Orchestrator(settings, self.database, SharedEngine(session))
 
-    def send(self, **message: Any) -> Answer:
+    def send(self, **message: Any) -> Reply:
         """Send a control message as a surface does, and wait for its outcome."""
         queued = self.orchestrator.queue.submit(json.dumps(message), "test")
         queued.done.wait(patience())

@@ -16,7 +16,7 @@ import psutil
 import yaml
 
 from ending import LeftBehind, ending_with_us
-from turnout.config.local_token import TOKEN_FILE
+from turnout.config.sent import TOKEN_FILE
 from turnout.local.broker import free_port
 from turnout.testing import patience, wait_until
 

@@ -1,5 +1,5 @@
 """A live server that says exactly what a test tells it to, over a real WebSocket; all it says and hears is checked
-against `turnout.messages`.
+against `turnout_client.messages`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from websockets.http11 import Request, Response
 from websockets.sync.server import ServerConnection, serve
 
 from turnout.errors import TurnoutError
-from turnout.messages import ChangesRequest, ClientMessage, WindowRequest, client_message, server_message
 from turnout.testing import patience
+from turnout_client.messages import ChangesRequest, ClientMessage, WindowRequest, client_message, server_message
 
 COLUMNS = [{"name": "userId", "type": "string"}, {"name": "age", "type": "int64"}]
 WAIT_SECONDS = patience()

@@ -9,6 +9,7 @@ import logging
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -17,8 +18,8 @@ import httpx
 from orchestrated import Orchestrated
 from running import RunningTurnout
 from serving import serving
-from turnout.config import Settings, load, local_token
-from turnout.config.secrets import hidden_texts
+from turnout.config import Settings, load, sent
+from turnout.config.secrets import hidden_texts, masked
 from turnout.logs import TextLines
 from turnout.serve.access import Access
 from turnout.serve.app import Services, create_app
@@ -39,7 +40,7 @@ def served_on(settings: Settings, session: SparkSession, port: int = 0) -> Itera
         services = Services(running.database, running.orchestrator)
         services.adopt(configuration.settings)
         access = Access.of(settings)
-        access.know_owner(local_token.make(settings.data_dir))
+        access.know_owner(sent.make_local_token(settings.data_dir))
         url = ends.enter_context(serving(create_app(services, access, configuration=configuration), port))
         running.orchestrator.start()
         yield running, url
@@ -78,7 +79,7 @@ class ServedTurnout(RunningTurnout):
 
     def _log_to_file(self, life: ExitStack, secrets: set[str]) -> None:
         handler = logging.FileHandler(self.log_file)
-        handler.setFormatter(TextLines(secrets))
+        handler.setFormatter(TextLines(partial(masked, values=secrets)))
         logger = logging.getLogger("turnout")
         before = logger.level
         logger.addHandler(handler)

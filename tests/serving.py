@@ -17,16 +17,16 @@ from exemplary import example
 from turnout.config import Settings, parse
 from turnout.config.configuration import Configuration
 from turnout.config.server import ServerSettings
-from turnout.example.new_source import described
-from turnout.plan.control import ControlMessage, ControlRejected, Outcome
+from turnout.example.by_example import source_json
+from turnout.plan.control import ApplyRequest, ControlRejected, Outcome
 from turnout.serve.access import Access
 from turnout.serve.app import Server, Services, create_app
 from turnout.serve.connections import OpenConnections
 from turnout.store.config_history import as_json
 from turnout.store.database import Database
 from turnout.store.ledger import MessageRecord
-from turnout.swap.applies import apply_of, messages_of
-from turnout.swap.control_queue import Answer, QueuedMessage
+from turnout.swap.applies import apply_of, record_of
+from turnout.swap.control_queue import QueuedMessage, Reply
 from turnout.swap.health import Readiness
 from turnout.swap.metrics import Metrics
 from turnout.testing import patience
@@ -78,9 +78,9 @@ class Steering:
     def example(self, topic: str, records: int) -> dict[str, Any]:
         """As of a topic with three records."""
         values = [{"userId": f"u{number}", "city": "Ulm"} for number in range(3)]
-        return described(example(topic, values[:records]), Settings())
+        return source_json(example(topic, values[:records]), Settings())
 
-    def apply(self, asked: ControlMessage, requester: str) -> QueuedMessage:
+    def apply(self, request: ApplyRequest, requester: str) -> QueuedMessage:
         raise NotImplementedError
 
 
@@ -92,19 +92,19 @@ class Configured(Steering):
         self.records: list[MessageRecord] = []
         """What the store would keep."""
 
-    def apply(self, asked: ControlMessage, requester: str) -> QueuedMessage:
-        record, parsed = messages_of(self.configuration, asked, requester)
+    def apply(self, request: ApplyRequest, requester: str) -> QueuedMessage:
+        record, parsed = record_of(self.configuration, request, requester)
         self.records.append(record)
         try:
             if isinstance(parsed, ControlRejected):
                 raise parsed
             found = apply_of(self.configuration, parsed, self.configuration.first_plan())
-            outcome = Outcome.APPLIED if found.changes and not asked.dry_run else Outcome.UNCHANGED
-            answer = Answer(outcome, "decided", 1, report={"changes": as_json(found.changes)})
+            outcome = Outcome.APPLIED if found.changes and not request.dry_run else Outcome.UNCHANGED
+            answer = Reply(outcome, "decided", 1, report={"changes": as_json(found.changes)})
             if outcome is Outcome.APPLIED:
                 self.configuration.adopt(found.settings)
         except ControlRejected as error:
-            answer = Answer(Outcome.REJECTED, str(error), 1, error, error.report)
+            answer = Reply(Outcome.REJECTED, str(error), 1, error, error.report)
         message = QueuedMessage(record, parsed, answer=answer)
         message.done.set()
         return message

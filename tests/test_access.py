@@ -31,8 +31,7 @@ from serving import SECONDS, STATUS, serving, small_store
 from turnout.config import Settings, load
 from turnout.config.server import ServerSettings
 from turnout.errors import ConfigError, TurnoutError
-from turnout.messages import PROTOCOL, TOKEN_PROTOCOL
-from turnout.plan.control import ControlMessage, Outcome
+from turnout.plan.control import ApplyRequest, ControlMessage, Outcome
 from turnout.serve import bodies, connections
 from turnout.serve.access import Access, Gate, identity_of, subprotocol_of
 from turnout.serve.app import Services, create_app
@@ -41,10 +40,11 @@ from turnout.serve.limits import Buckets, Rate, Rates, Viewers, client_of
 from turnout.serve.origins import is_loopback
 from turnout.store.database import Database
 from turnout.store.ledger import MessageRecord
-from turnout.swap.control_queue import Answer, QueuedMessage
+from turnout.swap.control_queue import QueuedMessage, Reply
 from turnout.swap.health import Readiness
 from turnout.swap.metrics import Metrics
 from turnout.testing import wait_until
+from turnout_client.messages import PROTOCOL, TOKEN_PROTOCOL
 
 OPS, WALL = "operator-token-0123456789", "viewer-token-0123456789"
 ACCESS = f"""
@@ -71,7 +71,7 @@ class Desk:
         text = raw.decode() if isinstance(raw, bytes) else raw
         ticket = QueuedMessage(MessageRecord(text, requester, number=len(self.requesters)), ControlMessage())
         if not self.holds:
-            ticket.answer = Answer(Outcome.UNCHANGED, "", 1)
+            ticket.answer = Reply(Outcome.UNCHANGED, "", 1)
             ticket.done.set()
         return ticket
 
@@ -95,7 +95,7 @@ class Steering:
     def example(self, topic: str, records: int) -> dict[str, Any]:
         return {"topic": topic, "looked": records}
 
-    def apply(self, asked: ControlMessage, requester: str) -> QueuedMessage:
+    def apply(self, request: ApplyRequest, requester: str) -> QueuedMessage:
         raise NotImplementedError
 
 
@@ -246,7 +246,7 @@ def test_path_that_looks_public_shows_nothing(protected: Site, path: str) -> Non
     assert b"usersTopic" not in body
 
 
-@pytest.mark.parametrize("path", ["/api/control", "/api/rollback"])
+@pytest.mark.parametrize("path", ["/api/control", "/api/rollback", "/api/cancel"])
 def test_viewer_may_not_steer(protected: Site, path: str) -> None:
     error = error_of(protected.post(WALL, path), 403, "forbidden")
     assert "wall" in error["message"]
@@ -306,7 +306,7 @@ def test_access_that_is_wrong_is_a_fault_of_the_configuration(tmp_path: Path, to
     with pytest.raises(ConfigError) as caught:
         settings(tmp_path, f"access: {{tokens: [{tokens}]}}")
     (found,) = caught.value.faults
-    assert found.startswith(fault)
+    assert found.startswith(f"line 1: {fault}")
     assert OPS not in found
 
 
@@ -347,7 +347,7 @@ def test_token_file_that_is_wrong_is_a_fault_of_the_configuration(tmp_path: Path
 def test_server_settings_that_are_wrong_are_faults(tmp_path: Path, server: str, fault: str) -> None:
     with pytest.raises(ConfigError) as caught:
         settings(tmp_path, f"server: {{{server}}}")
-    assert caught.value.faults[0].startswith(fault)
+    assert caught.value.faults[0].startswith(f"line 1: {fault}")
 
 
 def test_secrets_are_in_no_log_and_no_answer(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -358,7 +358,7 @@ def test_secrets_are_in_no_log_and_no_answer(tmp_path: Path, caplog: pytest.LogC
             for path in ("/", "/api/status", "/api/tables", "/api/swaps", "/api/topics", TABLE, f"/nope?token={token}"):
                 answer = running.get(path, token)
                 seen += [answer.text, str(answer.headers)]
-            for path in ("/api/control", "/api/rollback", f"/api/control?token={token}"):
+            for path in ("/api/control", "/api/rollback", "/api/cancel", f"/api/control?token={token}"):
                 seen.append(running.post(token, path).text)
             seen.append(str(refusal(running.url, token=token, path=f"/api/nope?token={token}")))
         for table in ("orchestrator_logs", "control_raw", "swaps", "orchestrator_status"):
@@ -734,7 +734,7 @@ TEN_MEGABYTES = 10 * 1024 * 1024
 
 
 def test_large_body_is_refused(open_site: Site) -> None:
-    for path in ("/api/control", "/api/rollback"):
+    for path in ("/api/control", "/api/rollback", "/api/cancel"):
         error_of(open_site.http.post(path, content=b" " * TEN_MEGABYTES), 413, "message_too_large")
         pieces = (b" " * 65_536 for _ in range(TEN_MEGABYTES // 65_536))
         error_of(open_site.http.post(path, content=pieces), 413, "message_too_large")
@@ -1108,7 +1108,7 @@ def test_every_answer_has_security_headers(protected: Site) -> None:
 
 
 @contextmanager
-def page(folder: Path, index: str | None) -> Iterator[httpx.Client]:
+def page(folder: Path, index: str | None, **server: Any) -> Iterator[httpx.Client]:
     static = folder / "static"
     if index is not None:
         (static / "assets").mkdir(parents=True)
@@ -1117,7 +1117,7 @@ def page(folder: Path, index: str | None) -> Iterator[httpx.Client]:
         (static / "icon.svg").write_text("<svg/>")
     with (
         small_store(folder / "store") as database,
-        serving(create_app(Services(database, Steering()), static=static)) as url,
+        serving(create_app(Services(database, Steering(), limits=ServerSettings(**server)), static=static)) as url,
         httpx.Client(base_url=url, timeout=SECONDS, verify=False) as client,
     ):
         yield client
@@ -1135,6 +1135,19 @@ def test_parts_with_a_hash_are_kept_and_the_page_is_not(tmp_path: Path) -> None:
         assert "immutable" in client.get("/static/assets/index-abc123.js").headers["cache-control"]
         for path in ("/", "/static/icon.svg", "/static/index.html"):
             assert client.get(path).headers["cache-control"] == "no-cache"
+
+
+def test_only_named_sites_have_the_page_in_a_frame_and_only_its_embedded_form(tmp_path: Path) -> None:
+    def ancestors(client: httpx.Client, path: str) -> str:
+        return client.get(path).headers["content-security-policy"].partition("frame-ancestors ")[2]
+
+    with page(tmp_path / "none", "<p>") as client:
+        assert ancestors(client, "/?embed=1") == "'none'"
+    sites = ("https://wiki.example", "http://localhost:4200")
+    with page(tmp_path / "some", "<p>", embed_origins=sites) as client:
+        assert ancestors(client, "/?embed=1") == "https://wiki.example http://localhost:4200"
+        for path in ("/", "/?embed=0", "/static/index.html", "/api/tables"):
+            assert ancestors(client, path) == "'none'"
 
 
 def test_page_with_a_nonce_needs_no_other_right_to_styles(tmp_path: Path) -> None:

@@ -19,11 +19,11 @@ from following import Socket
 from serving import HTTP, SECONDS, application, patient, serving
 from turnout.config import SqlAccess, load
 from turnout.config.server import Role
-from turnout.messages import Problem
 from turnout.serve.access import Access, Identity, Tokens
 from turnout.serve.app import create_app
 from turnout.store.query.sql_process import SqlProcess
 from turnout.testing import patience, wait_until
+from turnout_client.messages import Problem
 
 OPS, WALL = "operator-token-0123456789", "viewer-token-0123456789"
 FOREVER = "select sum(i % 7) from range(1000000000000) t(i)"

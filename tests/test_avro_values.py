@@ -12,12 +12,13 @@ import pytest
 
 from scripted_registry import scripted
 from turnout.config import RegistrySettings
-from turnout.decode.registry import SchemaRegistry
 from turnout.errors import TurnoutError
-from turnout.plan.columns import ColumnType
-from turnout.plan.times import parse_date, parse_moment
+from turnout.plan.position import Position
+from turnout.schemas.registry import SchemaRegistry
 from turnout.sink.avro_values import AvroValues, schema_of
-from turnout.sink.waiting import ShownTable
+from turnout.sink.records import PublishedTable
+from turnout_client.column_types import ColumnType
+from turnout_client.iso_times import parse_date, parse_moment
 
 KINDS = {
     "id": "string",
@@ -31,7 +32,7 @@ KINDS = {
     "at": "timestamp",
 }
 COLUMNS = {name: ColumnType.parse(kind) for name, kind in KINDS.items()}
-SHOWN = ShownTable(1, 2, "t", "id", COLUMNS, "{}", None)
+SHOWN = PublishedTable(Position(1, 2), "t", "id", COLUMNS, "{}", None)
 SUBJECT = "/subjects/out-value/versions"
 
 

@@ -102,6 +102,27 @@ def test_rows_of_a_starved_machine_are_ratios_to_itself_alone() -> None:
     ]
 
 
+def test_rows_of_kept_swaps_tell_what_was_read_again() -> None:
+    kept = {"users": {"kept": 1_000, "read": 0}, "accounts": {"kept": 1_000, "read": 0}}
+    parts = {
+        "join": {"seconds": [2.0, 2.2, 2.6], "sources": [kept] * 3},
+        "small join": {"seconds": [0.9], "sources": [kept]},
+        "view": {"seconds": [2.0, 2.0], "sources": [kept, kept | {"users": {"read": 1_000}}]},
+        "one topic": {"seconds": [3.5]},
+        "whole": {"seconds": [6.0, 5.0]},
+    }
+    rows = report.rows({"kept": {"rows": 1_000, "small_rows": 100, "parts": parts}})
+    assert [(row.turnout, row.ratio, row.target, row.met) for row in rows] == [
+        ("2.20 s (2.00-2.60)", "", "under 2.5 s", True),
+        ("0", "", "0", True),
+        ("0.90 s (1 run)", "", "under 0.8 s", False),
+        ("0", "", "0", True),
+        ("2.00 s (2 runs, 2.00-2.00)", "", "under 2.5 s", True),
+        ("1,000", "", "0", False),
+        ("3.50 s (1 run)", "0.64 x", "at most 0.6 x", False),
+    ]
+
+
 def test_the_table_of_processor_seconds_has_medians_of_all_runs() -> None:
     usages = [dict.fromkeys(KINDS, 0.0) | {PYTHON: seconds, JVM: 1.0, "wall": 10.0} for seconds in (1.0, 2.0, 9.0)]
     results = {"latency": {"processors": {"latency": {"Turnout": usages}}}, "swap": {"latest": [0.1]}}

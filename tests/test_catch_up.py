@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from turnout.decode.shape import Decoded
 from turnout.plan.offsets import EARLIEST, Offsets
-from turnout.spark.read.bulk import BulkReader
 from turnout.spark.read.catch_up import LARGEST_PIECE, CatchUp, Piece, halves, next_piece, piece_records, read_ahead
+from turnout.spark.read.readers import KafkaReaders
 from turnout.testing import wait_until
 
 A, B = ("t", 0), ("t", 1)
@@ -114,7 +114,7 @@ def caught_up(reader: OneFailure) -> tuple[CatchUp, list[Piece]]:
     only = Piece(at(p0=0), at(p0=0), at(p0=5), last=True)
     catch_up = CatchUp(
         "g1",
-        cast(BulkReader, reader),
+        cast(KafkaReaders, reader),
         at(p0=0),
         lambda *_: only,
         lambda piece, _: taken.append(piece),

@@ -12,11 +12,11 @@ from filling import GOLD_1, USER_1, USER_2, Filling
 from following import Socket
 from serving import SECONDS, application, serving
 from turnout import connect
-from turnout.client import State
 from turnout.config import Settings, parse
-from turnout.messages import Problem, ServerMessage
 from turnout.store.database import Database
 from turnout.testing import wait_until
+from turnout_client import State
+from turnout_client.messages import Problem, ServerMessage
 
 PHONED = [user | {"phone": f"+{user['userId']}"} for user in (USER_1, USER_2)]
 BEFORE = ["userId", "name", "email", "age"]

@@ -13,11 +13,15 @@ from turnout.errors import TurnoutError
 from turnout.java import class_archive
 from turnout.java.class_archive import ClassArchive
 from turnout.java.jars import CACHE_VARIABLE
-from turnout.spark import rehearsal
-from turnout.spark.home import HOME_VARIABLE
-from turnout.spark.session import spark_archive
+from turnout.spark import training_run
+from turnout.spark.jvm.launch import HOME_VARIABLE, find_home
+from turnout.spark.jvm.session import spark_archive
 
 JARS = [Path("/jars/a.jar"), Path("/jars/b.jar")]
+
+
+def archive_of(jars: list[Path]) -> ClassArchive:
+    return spark_archive(find_home(), jars)
 
 
 @pytest.fixture(autouse=True)
@@ -30,9 +34,9 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_archive_fits_only_the_jars_that_it_was_made_with() -> None:
-    file = spark_archive(JARS).file
-    assert spark_archive(JARS).file == file
-    assert spark_archive(JARS[:1]).file != file
+    file = archive_of(JARS).file
+    assert archive_of(JARS).file == file
+    assert archive_of(JARS[:1]).file != file
 
 
 @pytest.mark.parametrize(
@@ -45,11 +49,14 @@ def test_archive_is_used_where_it_is_there(
     monkeypatch.setattr(class_archive, "java_version", lambda _: version)
     archive = ClassArchive("a program", "classes", JARS)
     assert archive.options() == []
-    with archive.making() as option:
+
+    def train(option: str) -> None:
         name, _, part = option.partition("=")
         assert name == f"-XX:{written}"
         Path(part).write_bytes(b"archive")
         assert archive.options() == []
+
+    assert archive.make(train)
     assert archive.options() == [f"-XX:{used}={archive.file}"]
 
 
@@ -57,16 +64,15 @@ def test_archive_of_a_spark_that_was_installed_again_is_another(tmp_path: Path) 
     jar = tmp_path / "spark" / "jars" / "spark.jar"
     jar.parent.mkdir(parents=True)
     jar.touch()
-    before = spark_archive(JARS).file
+    before = archive_of(JARS).file
     os.utime(jar, (1, 1))
-    assert spark_archive(JARS).file != before
+    assert archive_of(JARS).file != before
 
 
-def test_archive_that_is_there_is_not_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    file = spark_archive(JARS).file
-    file.write_bytes(b"archive")
-    monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("it was made again"))
-    assert rehearsal.make_archive(JARS).file == file
+def test_archive_that_is_there_is_not_made_again() -> None:
+    archive = archive_of(JARS)
+    archive.file.write_bytes(b"archive")
+    assert not archive.make(lambda _: pytest.fail("it was made again"))
 
 
 @pytest.mark.parametrize(
@@ -78,10 +84,12 @@ def test_archive_that_fails_is_told_and_leaves_nothing(
     def run(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
         if written:
             Path(command[-1].partition("=")[2]).write_bytes(b"a part")
-        return subprocess.CompletedProcess(command, code, "", "a trace\nno memory\n")
+        done = subprocess.CompletedProcess(command, code, "", "a trace\nno memory\n")
+        done.check_returncode()
+        return done
 
-    spark_archive(JARS)  # asks Java for its version, once for all
+    archive = archive_of(JARS)  # asks Java for its version
     monkeypatch.setattr(subprocess, "run", run)
     with pytest.raises(TurnoutError, match=why):
-        rehearsal.make_archive(JARS)
+        archive.make(training_run.train)
     assert list(cache.iterdir()) == []

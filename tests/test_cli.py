@@ -2,34 +2,45 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import re
+import select
 import shlex
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import anyio
+import httpx
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from typer.testing import CliRunner, Result
 
+from ending import ending_with_us
 from serving import STATUS, Configured, application, serving, small_store
 from small_disk import fill, small_disk
 from turnout import config
 from turnout.cli import app
-from turnout.cli.checks import check_records
 from turnout.cli.output import cell, printable
 from turnout.cli.summary import bar
-from turnout.config import local_token
+from turnout.config import sent
 from turnout.errors import TurnoutError
 from turnout.local.demo import banner, settings
+from turnout.preflight.clusters import check_records
 from turnout.serve.access import Access
 from turnout.serve.app import Services, create_app
+from turnout.testing import patience, wait_until
 
 COMMANDS = [
     "demo",
@@ -40,12 +51,15 @@ COMMANDS = [
     "tables",
     "status",
     "history",
+    "rows",
     "watch",
     "summary",
     "sql",
     "swap",
     "rollback",
+    "cancel",
     "apply",
+    "topic",
 ]
 NOBODY = "http://127.0.0.1:1"
 
@@ -67,14 +81,31 @@ class Control:
     def __init__(self) -> None:
         self.messages: list[tuple[str, dict[str, Any], dict[str, str]]] = []
         self.answer: tuple[int, dict[str, Any]] = (200, {"outcome": "applied", "generation": 2})
+        self.shown: dict[str, Any] = {"generation": 1, "state": "live", "progress": None}
+        self.history: list[dict[str, Any]] = []
+        self.building = threading.Event()
+        """While it is cleared, a swap has no outcome; a cancel sets it."""
+        self.building.set()
 
     async def take(self, request: Request) -> Response:
         self.messages.append((request.url.path, json.loads(await request.body()), dict(request.query_params)))
+        if request.url.path == "/api/cancel" and not self.building.is_set():
+            self.answer = (200, {"outcome": "cancelled", "generation": 1})
+            self.building.set()
+        while not self.building.is_set():
+            await anyio.sleep(0.01)
         return JSONResponse(self.answer[1], self.answer[0])
 
     def app(self) -> Starlette:
-        paths = ("/api/control", "/api/rollback", "/api/config")
-        return Starlette(routes=[Route(path, self.take, methods=["POST", "PUT"]) for path in paths])
+        paths = ("/api/control", "/api/rollback", "/api/cancel", "/api/config")
+        routes = [Route(path, self.take, methods=["POST", "PUT"]) for path in paths]
+        return Starlette(routes=[*routes, Route("/api/status", self.status), Route("/api/swaps", self.swaps)])
+
+    async def status(self, _: Request) -> Response:
+        return JSONResponse(self.shown)
+
+    async def swaps(self, _: Request) -> Response:
+        return JSONResponse({"rows": self.history})
 
 
 @pytest.fixture
@@ -169,7 +200,11 @@ def test_sample_that_fits_is_well() -> None:
     ("value", "level", "text"),
     [
         (b'{"userId": "u1", "name": "Ada", "email": "a", "age": "x"}', "warning", "age is not int64 (1x)"),
-        (b'{"userId": "u1", "name": "Ada", "email": "a"}', "warning", "age is in no record"),
+        (
+            b'{"userId": "u1", "name": "Ada", "email": "a"}',
+            "warning",
+            "1 of the newest 1 records fit; column age is in none of them",
+        ),
         (b'{"user_id": "u1"}', "fault", "no record has the key userId (has: user_id)"),
         (b"[1]", "fault", "not a JSON object (1x)"),
         (b"\xff\x00", "fault", "not JSON (1x)"),
@@ -201,6 +236,113 @@ def test_history_is_shown(url: str) -> None:
     assert len(json.loads(turnout("history", "--url", url, "--json", "--limit", "1").stdout)["swaps"]) == 1
 
 
+def test_rows_are_printed_in_all_formats(url: str) -> None:
+    given = ("--where", "age > 0", "--sort=-age", "--columns", "name,age", "--url", url)
+    shown = turnout("rows", "users_ui", *given)
+    assert shown.exit_code == 0, shown.output
+    assert shown.stdout.index("[b]Cy") < shown.stdout.index("Ada") and "2 rows" in shown.stdout
+    assert "Ada" not in turnout("rows", "users_ui", *given, "--limit", "1").stdout
+    lines = turnout("rows", "users_ui", *given, "--format", "json").stdout.splitlines()
+    assert [json.loads(line) for line in lines] == [{"name": "[b]Cy", "age": 52}, {"name": "Ada", "age": 36}]
+    assert turnout("rows", "users_ui", *given, "--format", "csv").stdout.splitlines() == [
+        '"name","age"',
+        '"[b]Cy",52',
+        '"Ada",36',
+    ]
+    with pa.ipc.open_stream(turnout("rows", "users_ui", *given, "--format", "arrow").stdout_bytes) as stream:
+        assert stream.read_all().to_pydict() == {"name": ["[b]Cy", "Ada"], "age": [52, 36]}
+    file = turnout("rows", "users_ui", *given, "--format", "parquet").stdout_bytes
+    assert pq.read_table(pa.BufferReader(file)).num_rows == 2
+    empty = turnout("rows", "users_ui", "--where", "age > 99", "--url", url)
+    assert "userId" in empty.stdout and "0 rows" in empty.stdout
+    wrong = turnout("rows", "users_ui", "--where", "ages > 3", "--url", url, "--format", "csv")
+    assert (wrong.exit_code, wrong.stdout, wrong.stderr.startswith("error: ")) == (1, "", True)
+
+
+def test_rows_as_json_are_those_of_the_server(url: str) -> None:
+    lines = turnout("rows", "swaps", "--url", url, "--json").stdout.splitlines()
+    rows = httpx.get(f"{url}/api/tables/swaps/rows").json()["rows"]
+    assert [json.loads(line) for line in lines] == rows
+
+
+def test_many_rows_pass_through_in_little_memory() -> None:
+    """Half a gigabyte of rows, by a server that makes them as they are read."""
+    schema = pa.schema([("n", pa.int64()), ("text", pa.string())])
+    batch = pa.record_batch([list(range(10_000)), ["x" * 500] * 10_000], schema)
+    batches = 100
+
+    async def send(_: Request) -> Response:
+        def pieces() -> Iterator[bytes]:
+            sink = io.BytesIO()
+            with pa.ipc.new_stream(sink, schema) as writer:
+                for _ in range(batches):
+                    writer.write_batch(batch)
+                    yield sink.getvalue()
+                    sink.seek(0)
+                    sink.truncate()
+            yield sink.getvalue()
+
+        return StreamingResponse(pieces())
+
+    with serving(Starlette(routes=[Route("/api/tables/{name}/rows", send)])) as address:
+        code = (
+            "import resource, sys; from turnout.cli import app; app(sys.argv[1:], standalone_mode=False); "
+            "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)"
+        )
+        command = [sys.executable, "-c", code, "rows", "t", "--url", address, "--format", "json"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **ending_with_us()) as done:
+            assert done.stdout is not None and done.stderr is not None
+            count = sum(1 for _ in done.stdout)
+            megabytes = int(done.stderr.read()) / 1024
+    assert count == batches * 10_000
+    assert megabytes < 400
+
+
+def completed(url: str, shell: str, words: str) -> list[str]:
+    """What a shell is given for a line that ends in an unfinished word."""
+    variables = {"_TURNOUT_COMPLETE": f"complete_{shell}", "TURNOUT_URL": url}
+    if shell == "bash":
+        variables |= {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    else:
+        variables |= {"_TYPER_COMPLETE_ARGS": words, "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    done = subprocess.run(
+        [sys.executable, "-m", "turnout"], env=os.environ | variables, capture_output=True, text=True, check=False
+    )
+    assert done.stderr == ""
+    return re.findall(r"[A-Za-z_0-9=]+", done.stdout)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_complete_tables(url: str, shell: str) -> None:
+    assert "users_ui" in completed(url, shell, "turnout watch us")
+    assert "swaps" not in completed(url, shell, "turnout watch us")
+
+
+def test_shells_complete_topics_sources_and_joins(url: str) -> None:
+    assert completed(url, "bash", "turnout swap --users u") == ["users"]
+    assert completed(url, "bash", "turnout swap --topic users=u") == ["users=users"]
+    assert completed(url, "bash", "turnout swap --join in") == ["inner"]
+
+
+def test_completion_without_a_server_is_silent() -> None:
+    assert completed(NOBODY, "bash", "turnout watch us") == []
+
+
+def test_bash_completes_tables_at_tab(url: str, tmp_path: Path) -> None:
+    """A real bash with the script that `turnout --show-completion` prints."""
+    script = subprocess.run(
+        ["bash", "-c", f"{shlex.quote(sys.executable)} -m turnout --show-completion bash"],
+        env=os.environ | {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"},
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    folder = str(Path(sys.executable).parent)
+    lines = f"{script}\nCOMP_WORDS=(turnout watch us)\nCOMP_CWORD=2\n_turnout_completion turnout us watch\n"
+    lines += "echo ${COMPREPLY[@]}"
+    environ = os.environ | {"PATH": f"{folder}:{os.environ['PATH']}", "TURNOUT_URL": url}
+    done = subprocess.run(["bash", "-c", lines], env=environ, capture_output=True, text=True, check=True)
+    assert (done.stdout.strip(), done.stderr) == ("users_ui", "")
+
+
 def test_summary_is_shown_with_bars(url: str) -> None:
     shown = turnout("summary", "users_ui", "--by", "name", "--values", "max(age)", "--url", url).output
     assert "Ada" in shown and "█" in shown
@@ -227,7 +369,7 @@ def test_sql_is_printed_in_all_formats(url: str) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        *(["tables"], ["status"], ["history"], ["swap", "--users", "u"], ["rollback"]),
+        *(["tables"], ["status"], ["history"], ["swap", "--users", "u"], ["rollback"], ["cancel"]),
         *(["summary", "users_ui"], ["sql", "select 1"]),
     ],
 )
@@ -259,15 +401,218 @@ def test_swap_sends_what_was_given(control: tuple[Control, str]) -> None:
     assert server.messages == [("/api/control", message, {"wait": "false"})]
 
 
-def test_rollback_sends_what_was_given(control: tuple[Control, str]) -> None:
+BUILD = {
+    "generation": 2,
+    "state": "catching_up",
+    "plan": "users=users2",
+    "records": 400_000,
+    "lag": 5,
+    "percent": 50.0,
+    "secondsLeft": 12.4,
+}
+
+
+def program(*arguments: str, **options: Any) -> subprocess.Popen[str]:
+    """A real `turnout`, which Ctrl-C reaches as a signal."""
+    return subprocess.Popen([sys.executable, "-m", "turnout", *arguments], text=True, **ending_with_us(), **options)
+
+
+def test_swap_tells_its_progress_on_standard_error(control: tuple[Control, str]) -> None:
     server, address = control
-    assert turnout("rollback", "--request-id", "undo", "--url", address).exit_code == 0
-    assert server.messages == [("/api/rollback", {"requestId": "undo"}, {})]
+    server.shown["progress"] = BUILD
+    server.building.clear()
+    piped = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with program("swap", "--users", "users2", "--url", address, **piped) as swap:
+        assert swap.stderr is not None and swap.stdout is not None
+        line = swap.stderr.readline()
+        assert line == "generation 2: catching up, 400,000 records, 50 %, 12 s left\n"
+        server.building.set()
+        assert swap.stdout.read().startswith("applied")
+    assert swap.returncode == 0
+
+
+def test_interrupted_swap_without_a_terminal_says_that_it_goes_on(control: tuple[Control, str]) -> None:
+    server, address = control
+    server.shown["progress"] = BUILD
+    server.building.clear()
+    piped = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with program("swap", "--users", "users2", "--url", address, **piped) as swap:
+        assert swap.stderr is not None
+        swap.stderr.readline()
+        swap.send_signal(signal.SIGINT)
+        assert swap.stderr.read().endswith("the swap goes on; turnout status shows it\n")
+    assert swap.returncode == 130
+    server.building.set()
+    assert [path for path, *_ in server.messages] == ["/api/control"]
+
+
+class Terminal:
+    """A `turnout` on a real terminal of its own, for which Ctrl-C is a key."""
+
+    # A fork of a process with threads may hang, so a program of its own takes the terminal.
+    _TAKES_ITS_TERMINAL = (
+        "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
+        "os.execv(sys.executable, [sys.executable, '-m', 'turnout', *sys.argv[1:]])"
+    )
+
+    def __init__(self, *arguments: str) -> None:
+        self.seen = ""
+        self._terminal, its = os.openpty()
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", self._TAKES_ITS_TERMINAL, *arguments],
+            stdin=its,
+            stdout=its,
+            stderr=its,
+            env={**os.environ, "TERM": "xterm", "COLUMNS": "80"},
+            start_new_session=True,
+        )
+        os.close(its)
+
+    def until(self, text: str) -> None:
+        def found() -> bool:
+            if text not in self.seen and select.select([self._terminal], [], [], 0.1)[0]:
+                self.seen += self._read()
+            return text in self.seen
+
+        wait_until(found, what=lambda: f"{text!r} in {self.seen!r}")
+
+    def type(self, keys: str) -> None:
+        os.write(self._terminal, keys.encode())
+
+    def end(self) -> int:
+        """All that it prints until its end, and its exit code."""
+        while text := self._read():
+            self.seen += text
+        os.close(self._terminal)
+        return self._process.wait(patience())
+
+    def _read(self) -> str:
+        try:
+            return os.read(self._terminal, 65536).decode(errors="replace")
+        except OSError:  # Linux says the end of a terminal so
+            return ""
+
+
+@pytest.mark.parametrize(
+    ("keys", "code", "said", "paths"),
+    [
+        ("y\n", 1, "cancelled", ["/api/control", "/api/cancel"]),
+        ("n\n", 130, "the swap goes on; turnout status shows it", ["/api/control"]),
+        ("\x03", 130, "the swap goes on; turnout status shows it", ["/api/control"]),
+    ],
+    ids=["yes", "no", "Ctrl-C again"],
+)
+def test_interrupted_swap_asks_once_whether_to_cancel(
+    control: tuple[Control, str], keys: str, code: int, said: str, paths: list[str]
+) -> None:
+    server, address = control
+    server.shown["progress"] = BUILD
+    server.building.clear()
+    terminal = Terminal("swap", "--users", "users2", "--url", address)
+    terminal.until("12 s left")
+    terminal.type("\x03")
+    terminal.until("Cancel the swap? [y/N]")
+    terminal.type(keys)
+    terminal.until(said)
+    assert terminal.end() == code
+    server.building.set()
+    assert [path for path, *_ in server.messages] == paths
+
+
+def test_dry_run_is_a_report_for_people(control: tuple[Control, str]) -> None:
+    server, address = control
+    report = {
+        "plan": {
+            "topics": {"users": "users2", "accounts": "accounts"},
+            "joins": {"final_ui": "inner"},
+            "start": "latest",
+        },
+        "changes": True,
+        "records": {"users": 12_045, "accounts": 0},
+        "sources": {"users": {"read": 12_045}, "accounts": {"kept": 5_213, "read": 0}},
+        "columns": {},
+        "sampleUnmatched": {"final_ui": ["u1", "u2"]},
+        "sampleBad": [{"topic": "users2", "field": "age", "reason": "not int64"}],
+    }
+    server.answer = (200, {"outcome": "unchanged", "detail": "dryRun", "report": report})
+    shown = turnout("swap", "--topic", "users=users2", "--dry-run", "--url", address).stdout
+    assert shown.splitlines() == [
+        "Dry run: this would work. Nothing was changed. A generation would be built:",
+        "  users     users2      12,045 records to read",
+        "  accounts  accounts    5,213 rows kept       ",
+        "  final_ui  inner join                        ",
+        "  start     latest                            ",
+        "Keys of newest records without a match in final_ui: u1, u2",
+        "Bad record: users2: age: not int64",
+    ]
+    asked = turnout("swap", "--topic", "users=users2", "--dry-run", "--url", address, "--json").stdout
+    assert json.loads(asked)["report"] == report
+
+
+def test_history_fits_80_columns_and_says_what_changed(
+    control: tuple[Control, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, address = control
+    one = {"ts": "2026-01-01T00:00:00.123Z", "requester": "cli", "buildSeconds": 0.25, "outcome": "applied"}
+    swap = {"generation": 2, "from": "users=users join=left", "to": "users=users2 join=left", "detail": ""}
+    apply = {"generation": 2, "from": swap["to"], "to": swap["to"], "detail": "server.max_viewers: 500 -> 7"}
+    server.history = [one | {"generation": 1, "from": None, "to": swap["from"], "detail": ""}, one | swap, one | apply]
+    shown = CliRunner().invoke(app, ["history", "--url", address], env={"COLUMNS": "80"}).stdout
+    assert [line.rstrip() for line in shown.splitlines()] == [
+        "   1  applied      2026-01-01 00:00:00Z  by cli, build 0.2 s",
+        "      users=users, join=left",
+        "   2  applied      2026-01-01 00:00:00Z  by cli, build 0.2 s",
+        "      users: users -> users2",
+        "   2  applied      2026-01-01 00:00:00Z  by cli, build 0.2 s",
+        "      server.max_viewers: 500 -> 7",
+    ]
+
+
+def test_status_shows_sinks_as_words_in_80_columns(control: tuple[Control, str]) -> None:
+    server, address = control
+    sink = {
+        "name": "out",
+        "table": "final_ui",
+        "topic": "final-joined",
+        "state": "writing",
+        "waitingRows": 1_200,
+        "error": None,
+    }
+    server.shown |= {"sources": ["users", "accounts"], "sinks": [sink], "leftOut": []}
+    shown = CliRunner().invoke(app, ["status", "--url", address], env={"COLUMNS": "80"}).stdout
+    assert "final_ui -> topic final-joined, writing, 1,200 rows wait" in shown
+    assert "users, accounts" in shown and "{" not in shown and "[" not in shown
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_tables_fit_80_columns(url: str) -> None:
+    shown = CliRunner().invoke(app, ["tables", "--url", url], env={"COLUMNS": "80"}).stdout
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "orchestrator_logs" in shown
+
+
+@pytest.mark.parametrize("command", ["rollback", "cancel"])
+def test_action_sends_what_was_given(control: tuple[Control, str], command: str) -> None:
+    server, address = control
+    given = ("--request-id", "undo", "--expected-generation", "7")
+    assert turnout(command, *given, "--url", address).exit_code == 0
+    assert server.messages == [(f"/api/{command}", {"requestId": "undo", "expectedGeneration": 7}, {})]
+
+
+def test_cancel_with_nothing_to_cancel_is_no_success(control: tuple[Control, str]) -> None:
+    server, address = control
+    error = {"code": "nothing_to_cancel", "message": "no build is under way", "hint": "roll back"}
+    server.answer = (409, {"error": error})
+    result = turnout("cancel", "--url", address)
+    assert (result.exit_code, "no build is under way" in result.stderr) == (1, True)
 
 
 @pytest.mark.parametrize(
     ("outcome", "code"),
-    [("applied", 0), ("unchanged", 0), ("rolled_back", 0), ("rejected", 1), ("failed", 1), ("superseded", 1)],
+    [
+        *(("applied", 0), ("unchanged", 0), ("rolled_back", 0)),
+        *(("rejected", 1), ("failed", 1), ("superseded", 1), ("cancelled", 1)),
+    ],
 )
 def test_swap_exit_code_follows_the_outcome(control: tuple[Control, str], outcome: str, code: int) -> None:
     server, address = control
@@ -302,7 +647,7 @@ def configured(tmp_path: Path) -> Iterator[str]:
         services = Services(database, orchestrator)  # type: ignore[arg-type,unused-ignore]
         access = Access()
         (tmp_path / "turnout-data").mkdir()
-        access.know_owner(local_token.make(tmp_path / "turnout-data"))
+        access.know_owner(sent.make_local_token(tmp_path / "turnout-data"))
         with serving(create_app(services, access, configuration=orchestrator.configuration)) as address:
             yield address
 
@@ -312,7 +657,7 @@ def test_apply_shows_what_changes_and_what_that_needs(configured: str, tmp_path:
     file.write_text("server: {max_viewers: 7}\n")
     dry = turnout("apply", "-c", str(file), "--dry-run", *given)
     assert dry.exit_code == 0, dry.output
-    assert all(word in dry.stdout for word in ("server.max_viewers", "500", "7", "nothing", "in force at once"))
+    assert all(word in dry.stdout for word in ("server.max_viewers", "500", "7", "at once", "Nothing was changed"))
     done = turnout("apply", "-c", str(file), "--json", *given)
     change = {"path": "server.max_viewers", "from": 500, "to": 7, "needs": "nothing"}
     answer = json.loads(done.stdout)
@@ -340,7 +685,10 @@ def test_apply_that_is_rejected_shows_why_and_exits_with_1(configured: str, tmp_
     file.write_text("server: {prot: 1}\nstrat: latest\n")
     result = turnout("apply", "-c", str(file), *given)
     assert result.exit_code == 1
-    assert [line.split(": unknown")[0] for line in result.stderr.splitlines()] == ["error: server.prot", "error: strat"]
+    assert [line.split(": unknown")[0] for line in result.stderr.splitlines()] == [
+        "error: line 1: server.prot",
+        "error: line 2: strat",
+    ]
     assert json.loads(turnout("apply", "-c", str(file), "--json", *given).stdout)["error"]["code"] == "config_invalid"
     result = turnout("apply", "-c", str(tmp_path / "none.yaml"), *given)
     assert result.exit_code == 1 and "none.yaml: cannot be read" in result.stderr
@@ -407,4 +755,4 @@ def test_disk_without_room_is_told_in_one_line(tmp_path: Path) -> None:
         fill(disk / "filler")
         done = turnout("broker", "--port", "0", "--data", str(disk / "kafka"))
     assert done.exit_code == 1
-    assert done.stderr.startswith("error: cannot write: No space left on device\nhint: make room")
+    assert done.stderr.startswith("Starting Kafka ...\nerror: cannot write: No space left on device\nhint: make room")

@@ -25,9 +25,10 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 import turnout
+import turnout_client
 from serving import SECONDS, STATUS, application, serving, small_store
-from turnout.client import Client, Rows, State, WindowOptions, connect, frames
 from turnout.errors import TurnoutError
+from turnout_client import Client, Rows, State, WindowOptions, connect, frames, wire
 
 
 async def echo(request: Request) -> Response:
@@ -80,6 +81,7 @@ def echoing() -> Iterator[str]:
     routes = [
         Route("/api/control", echo, methods=["POST"]),
         Route("/api/rollback", echo, methods=["POST"]),
+        Route("/api/cancel", echo, methods=["POST"]),
         Route("/api/status", no_turnout),
     ]
     with serving(Starlette(routes=routes)) as url:
@@ -167,6 +169,7 @@ def test_control_sends_the_message_and_the_token(echoing: str) -> None:
         }
         assert client.control({}, wait=False)["query"] == {"wait": "false"}
         assert client.rollback({"requestId": "r"})["sent"] == {"requestId": "r"}
+        assert client.cancel({"requestId": "c"})["sent"] == {"requestId": "c"}
 
 
 def test_conflict_is_an_error_with_its_status(echoing: str) -> None:
@@ -274,12 +277,15 @@ def test_table_as_data_frames(client: Client) -> None:
 
 def test_missing_package_is_told_with_its_remedy() -> None:
     with pytest.raises(TurnoutError) as raised:
-        frames._need("pandas_that_nobody_has")
-    remedy = re.match(r"pandas_that_nobody_has is not installed; pip install 'turnout\[(\w+)\]'", str(raised.value))
-    project = tomllib.loads(Path(__file__).parent.parent.joinpath("pyproject.toml").read_text(encoding="utf-8"))
+        frames.need("pandas_that_nobody_has")
+    remedy = re.match(
+        r"pandas_that_nobody_has is not installed; pip install 'turnout-client\[(\w+)\]'", str(raised.value)
+    )
+    file = Path(__file__).parent.parent / "clients/python/pyproject.toml"
+    project = tomllib.loads(file.read_text(encoding="utf-8"))
     assert remedy is not None
     extra = " ".join(project["project"]["optional-dependencies"][remedy[1]])
-    assert "pandas" in extra and "polars" in extra and "anywidget" in extra
+    assert "pandas" in extra and "polars" in extra and "anywidget" in extra and "pyarrow" in extra
 
 
 def test_error_of_an_arrow_download_is_the_servers(client: Client) -> None:
@@ -313,7 +319,7 @@ def test_download_that_is_no_arrow_stream_is_named_as_such(name: str) -> None:
 
 def test_download_that_takes_too_long_says_how_long_it_was_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """To connect has another limit than to wait for a file, which the server writes whole before it sends it."""
-    monkeypatch.setattr("turnout.client.http._READ_TIMEOUT", httpx.Timeout(30, read=0.25))
+    monkeypatch.setattr("turnout_client.http._READ_TIMEOUT", httpx.Timeout(30, read=0.25))
     ended = threading.Event()
 
     async def silent(_: Request) -> Response:
@@ -353,6 +359,71 @@ def test_notebook_shows_an_error_in_place_of_rows() -> None:
         assert "<x>" not in client.table("<x>")._repr_html_()
 
 
+# -- what people see of it
+
+
+def test_answers_print_as_short_tables(client: Client) -> None:
+    assert repr(client.rows("users_ui", sort="userId", columns="userId,name,age")) == (
+        "users_ui: 3 of 3 rows, generation 1, version 5\n"
+        "userId  name   age\n"
+        "u1      Ada    36\n"
+        "u2      Ben    null\n"
+        "u3      [b]Cy  52"
+    )
+    many = repr(client.rows("many", limit=1_000)).splitlines()
+    assert (len(many), many[0], many[-1]) == (8, "many: 1,000 of 120,000 rows, generation 1, version 1", "... 995 more")
+    with client.table("users_ui").window(sort="userId") as windows:
+        assert repr(windows.get(SECONDS)).startswith("users_ui: 3 of 3 rows")
+    assert repr(client.table("users_ui").summary(by="age")).startswith("users_ui: 3 of 3 groups")
+    assert repr(client.table("users_ui").summary()).endswith("\ncount\n3")
+
+
+def test_printed_values_are_cut_and_have_no_commands_of_a_terminal() -> None:
+    columns = tuple({"name": f"c{number}", "type": "string"} for number in range(20))
+    row = {column["name"]: "\x1b[2J\n" + "x" * 1_000 for column in columns}
+    head, *lines = repr(Rows("t", 1, 1, 1, columns, (row,))).splitlines()
+    assert len(lines) == 2 and all(line.isprintable() and len(line) < 240 for line in lines)
+    assert head == "t: 1 of 1 row, generation 1, version 1"
+
+
+def test_changes_print_as_counts(client: Client) -> None:
+    with client.table("users_ui").changes() as changes:
+        told = repr(changes.get(SECONDS))
+    assert told == "<Changes of users_ui: 3 inserted, 0 updated, 0 deleted, generation 1, version 5>"
+
+
+def test_table_that_does_not_exist_is_told_at_its_first_use_with_those_that_do(client: Client) -> None:
+    table = client.table("nope")
+    for use in (table.rows, table.summary, table.to_arrow, lambda: table.schema):
+        with pytest.raises(TurnoutError, match=r"no table 'nope'; tables: .*users_ui"):
+            use()
+
+
+def test_hints_are_for_python() -> None:
+    with connect("http://127.0.0.1:9") as client, pytest.raises(TurnoutError) as raised:
+        client.status()
+    assert raised.value.hint.endswith("or give its address: connect(url)")
+    with pytest.raises(TurnoutError, match=r"check the token: connect\(url, token\)"):
+        connect(token="a\nb")
+    refused = wire.problem({"error": {"code": "unauthorized", "message": "no token", "hint": "send a header"}}, 401)
+    assert str(refused) == "no token; give a token of the server: connect(url, token)"
+
+
+def test_completion_offers_the_public_names_alone() -> None:
+    assert dir(turnout) == ["TurnoutError", "__version__", "connect"]
+    assert dir(turnout_client) == sorted(turnout_client.__all__)
+
+
+def test_every_public_name_is_described() -> None:
+    kinds = [getattr(turnout_client, name) for name in turnout_client.__all__ if name != "DEFAULT_URL"]
+    missing = [kind.__name__ for kind in kinds if not kind.__doc__]
+    for kind in kinds:
+        members = vars(kind).items() if isinstance(kind, type) else ()
+        described = {name: member for name, member in members if callable(member) or isinstance(member, property)}
+        missing += [f"{kind.__name__}.{name}" for name, one in described.items() if name[0] != "_" and not one.__doc__]
+    assert missing == []
+
+
 # -- the package
 
 
@@ -367,25 +438,26 @@ def test_package_has_connect_and_loads_the_client_only_then() -> None:
 
 def test_client_loads_nothing_that_its_calls_do_not_need() -> None:
     heavy = {"anywidget", "pyarrow", "websockets", "pandas", "polars", "pydantic", "duckdb", "starlette"}
-    code = f"import sys; import turnout.client; print(sorted({heavy!r} & set(sys.modules)))"
+    code = f"import sys; import turnout_client.client; print(sorted({heavy!r} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 
 def test_public_names_are_pinned() -> None:
-    assert turnout.client.__all__ == [
+    assert turnout_client.__all__ == [
         "DEFAULT_URL", "Changes", "ChangesSubscription", "Client", "HistoryPoint", "LiveSummaryOptions", "Mirror",
         "Rows", "Snapshot", "SqlRows", "SqlSubscription", "State", "Subscription", "Summary", "SummaryOptions",
-        "SummarySubscription", "SwapMoment", "Table", "Window", "WindowOptions", "WindowSubscription", "connect",
+        "SummarySubscription", "SwapMoment", "Table", "TurnoutError", "Window", "WindowOptions", "WindowSubscription",
+        "connect",
     ]  # fmt: skip
     assert turnout.__all__ == ["TurnoutError", "__version__", "connect"]
 
 
 def test_reference_has_every_public_name() -> None:
     page = Path(__file__).parent.parent.joinpath("docs/reference/python.md").read_text(encoding="utf-8")
-    kinds = [getattr(turnout.client, name) for name in turnout.client.__all__]
-    options = (WindowOptions, turnout.client.SummaryOptions, turnout.client.LiveSummaryOptions)
-    classes = [kind for kind in kinds if isinstance(kind, type) and kind not in (State, *options)]
+    kinds = [getattr(turnout_client, name) for name in turnout_client.__all__]
+    options = (WindowOptions, turnout_client.SummaryOptions, turnout_client.LiveSummaryOptions)
+    classes = [kind for kind in kinds if isinstance(kind, type) and kind not in (State, TurnoutError, *options)]
     assert len(classes) == 16
     names = {f"{kind.__name__}.{name}" for kind in classes for name in dir(kind) if not name.startswith("_")}
     names |= {f"State.{state}" for state in State}

@@ -9,10 +9,10 @@ import pytest
 
 from filling import GOLD_1, USER_1, USER_2, Filling, filled
 from serving import SECONDS, application, serving
-from turnout.client import Client, State, connect
 from turnout.errors import TurnoutError
 from turnout.plan.joins import Join
 from turnout.testing import wait_until
+from turnout_client import Client, State, connect
 
 SILVER_2 = {"userId": "u2", "accountType": "silver", "balance": 2.0}
 

@@ -12,10 +12,10 @@ import pytest
 
 import turnout
 from scripted import WAIT_SECONDS, Scripted, listening, refused
-from turnout.client import Changes, Client, State, Window, connect
-from turnout.client.live import LONGEST_PAUSE_SECONDS, pause_seconds
 from turnout.errors import TurnoutError
 from turnout.testing import wait_until
+from turnout_client import Changes, Client, State, Window, connect
+from turnout_client.live import LONGEST_PAUSE_SECONDS, pause_seconds
 
 UNKNOWN = TurnoutError(code="unknown_table", message="no table 'users_ui'", hint="tables: other")
 

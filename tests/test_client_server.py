@@ -12,13 +12,13 @@ import pytest
 
 from filling import GOLD_1, USER_1, USER_2, Filling, filled
 from serving import SECONDS, Steering, application, serving
-from turnout.client import Changes, Client, Mirror, State, connect
 from turnout.config import Role
 from turnout.errors import TurnoutError
 from turnout.plan.joins import Join
 from turnout.serve.access import Access, Identity, Tokens
 from turnout.serve.app import Services, create_app
 from turnout.testing import wait_until
+from turnout_client import Changes, Client, Mirror, State, connect
 
 
 @pytest.fixture

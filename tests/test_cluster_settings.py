@@ -11,10 +11,10 @@ from pathlib import Path, PurePosixPath
 import pyarrow as pa
 import pytest
 
-from turnout.cli.checks import check_spark
 from turnout.config import SparkSettings, parse
 from turnout.config.document import parse_yaml
-from turnout.spark.cluster import (
+from turnout.preflight.machine import check_spark
+from turnout.spark.jvm.cluster import (
     NEEDED,
     address_toward,
     answers,
@@ -44,7 +44,7 @@ def test_local_master_is_carried_nothing_and_stays_on_loopback() -> None:
 
 
 def test_cluster_is_carried_jars_and_packages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("turnout.spark.cluster.archive", lambda: Path("/cache/python.tar.gz"))
+    monkeypatch.setattr("turnout.spark.jvm.cluster.archive", lambda: Path("/cache/python.tar.gz"))
     assert carried(CLUSTER, JARS) == {
         "spark.driver.extraClassPath": "/jars/a.jar:/jars/b.jar",
         "spark.jars": "/jars/a.jar,/jars/b.jar",
@@ -75,7 +75,7 @@ def test_archive_of_packages_has_what_workers_import_and_little_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TURNOUT_CACHE", str(tmp_path))
-    monkeypatch.setattr("turnout.spark.cluster.NEEDED", ("typing_extensions",))
+    monkeypatch.setattr("turnout.spark.jvm.cluster.NEEDED", ("typing_extensions",))
     file = archive()
     assert archive() == file
     assert file.parent == tmp_path

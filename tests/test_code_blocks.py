@@ -19,10 +19,10 @@ from pydantic import BaseModel, ValidationError
 
 import code_blocks
 from code_blocks import NOT_RUN, ROOT, SECRET, Block, blocks, commands, configured, words
-from turnout import messages
 from turnout.cli import app
 from turnout.plan.control_parsing import parse_message
 from turnout.serve import schemas
+from turnout_client import messages
 
 RUN = {"yaml", "json", "python", "console", "sh", "ts", "html"}
 """The languages whose blocks tests run."""
@@ -51,9 +51,9 @@ SHAPES: Mapping[str, Callable[[str], object]] = {
     "message of a client": messages.client_message.validate_json,
     "message of the server": messages.server_message.validate_json,
     "error": model(schemas.Error),
-    "rows": model(schemas.Rows),
+    "rows": model(schemas.RowsAnswer),
     "groups": model(schemas.Groups),
-    "rows of SQL": model(schemas.SqlRows),
+    "rows of SQL": model(schemas.SqlAnswer),
     "outcome": model(schemas.Decided),
     "outcome of a file": model(schemas.Applied),
     "example of a topic": model(schemas.Example),

@@ -13,12 +13,12 @@ import yaml
 
 from following import Socket
 from serving import HTTP, OWNER, Configured, owned, serving, small_store
-from turnout.client import connect
 from turnout.config import Role
-from turnout.messages import Problem
 from turnout.serve.access import Access, Identity, Tokens
 from turnout.serve.app import Services, create_app
 from turnout.store.database import Database
+from turnout_client import connect
+from turnout_client.messages import Problem
 
 OWNED = {"Authorization": f"Bearer {OWNER}"}
 OPERATOR, VIEWER = "operator-token-0123456789", "viewer-token-0123456789"

@@ -2,6 +2,7 @@
 
 # ruff: noqa: E501 - the table of faults reads best with a row in a line
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,8 @@ import pytest
 from turnout.config import Settings, default_text, load
 from turnout.errors import ConfigError
 from turnout.plan.joins import Join
-from turnout.plan.own_tables import RESERVED
 from turnout.plan.plan import Start
+from turnout.plan.tables import RESERVED
 
 
 def read(folder: Path, text: str, **environ: str) -> Settings:
@@ -20,6 +21,11 @@ def read(folder: Path, text: str, **environ: str) -> Settings:
 
 
 def faults(folder: Path, text: str, **environ: str) -> tuple[str, ...]:
+    """The faults without the lines, which `test_fault_names_its_line` is about."""
+    return tuple(re.sub(r"^line [0-9]+: (?!')", "", fault) for fault in with_lines(folder, text, **environ))
+
+
+def with_lines(folder: Path, text: str, **environ: str) -> tuple[str, ...]:
     with pytest.raises(ConfigError) as caught:
         read(folder, text, **environ)
     return caught.value.faults
@@ -307,6 +313,86 @@ def test_all_faults_are_reported_at_once(tmp_path: Path) -> None:
     text = "server: {port: x}\nstart: x\n" + PAIR + "views: {v: {left: a, right: c, on: id}}"
     places = [fault.split(":")[0] for fault in faults(tmp_path, text)]
     assert places == ["start", "server.port", "views.v.right"]
+
+
+def test_fault_names_its_line(tmp_path: Path) -> None:
+    text = """\
+server:
+  port: x
+sources:
+  users: {topic: users, table: users_ui, key: id, columns: {userId: string}}
+  accounts:
+    topic: accounts
+    key: userId
+access:
+  tokens:
+    - {name: a, role: viewer, token: 0123456789abcdef}
+    - {name: b, role: boss, token: 0123456789abcdeg}
+views: {}
+"""
+    found = with_lines(tmp_path, text, TURNOUT_START="x")
+    assert sorted(":".join(fault.split(":")[:2]) for fault in found) == [
+        "line 11: access.tokens[1].role",
+        "line 2: server.port",
+        "line 4: sources.users.key",
+        "line 5: sources.accounts.columns",
+        "line 5: sources.accounts.table",
+        "start (from TURNOUT_START): unknown start 'x' (known",
+    ]
+
+
+def test_all_faults_of_a_file_come_in_one_round(tmp_path: Path) -> None:
+    """A setting that is wrong by itself hides no fault between the others."""
+    text = """\
+server: {port: 1}
+server: {port: 2}
+sources:
+  users:
+    topic: my users
+    table: users_ui
+    key: id
+    columns: {userId: strng, age: int64}
+    rows: some
+  accounts:
+    topic: accounts
+    table: users_ui
+    key: userId
+    columns: {userId: string, balance: double}
+    colour: red
+views:
+  final_ui: {left: users, right: acounts, on: userId, join: sideways}
+sinks:
+  out: {table: final, topic: accounts, format: xml}
+"""
+    twice, *found = with_lines(tmp_path, text)
+    assert twice == f"{tmp_path / 'turnout.yaml'}: line 2: 'server' is given twice (first in line 1); remove one"
+    assert [":".join(fault.split(":")[:2]) for fault in found] == [
+        "line 5: sources.users.topic",
+        "line 8: sources.users.columns.userId",
+        "line 9: sources.users.rows",
+        "line 15: sources.accounts.colour",
+        "line 17: views.final_ui.join",
+        "line 19: sinks.out.format",
+        "line 7: sources.users.key",
+        "line 12: sources.accounts.table",
+        "line 17: views.final_ui.right",
+        "line 17: views.final_ui.on",
+        "line 19: sinks.out.table",
+        "line 19: sinks.out.topic",
+    ]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "sources: {a: {topic: t, table: t_ui, key: id, columns: {id: strng}}, b: {topic: u, table: u_ui, key: id, columns: {id: int64}}}\nviews: {v: {left: a, right: b, on: id}}",
+        "sources: {a: {topic: t, table: t_ui, key: id, columns: {id: int64}, format: xml, schema_file: a.avsc}}\nviews: {}",
+        "sources: {a: {topic: 't t', table: t_ui, key: id, columns: {id: int64}}}\nviews: {}",
+        "sources: {a: {topic: t, table: t_ui, key: id, columns: {id: int64}}, b: {topic: u, table: u_ui, key: id, columns: {id: int64}}}\nviews: {v: {left: a, steps: [{right: b, on: id, join: sideways}]}}",
+    ],
+)
+def test_setting_that_is_wrong_by_itself_brings_no_other_fault(tmp_path: Path, wrong: str) -> None:
+    assert len(faults(tmp_path, wrong)) == 1
 
 
 def test_sources_without_views_explain_where_the_view_comes_from(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from turnout.errors import ConfigError, TurnoutError
 from turnout.plan.joins import Join
 from turnout.plan.plan import Start
 from turnout.store import config_history
-from turnout.store.config_history import ConfigEntry
+from turnout.store.config_history import ConfigVersion
 from turnout.store.database import Database
 from turnout.swap.applies import in_force_at_start
 
@@ -124,8 +124,11 @@ def test_secret_file_that_changed_is_the_same_while_it_is_written_alike(tmp_path
         ("sources: [", "the file: line 1, column 11: not YAML"),
         ("- a", "the file: must be a mapping of settings, got a list"),
         ("# nothing", "the file: has no settings"),
-        ("server: {prot: 1}", "server.prot: unknown setting"),
-        ("views: {final_ui: {left: users, right: nobody, on: userId}}", "views.final_ui.right: no source 'nobody'"),
+        ("server: {prot: 1}", "line 1: server.prot: unknown setting"),
+        (
+            "views: {final_ui: {left: users, right: nobody, on: userId}}",
+            "line 1: views.final_ui.right: no source 'nobody'",
+        ),
     ],
 )
 def test_text_with_faults_is_refused_with_them(text: str, fault: str) -> None:
@@ -224,7 +227,7 @@ class Starts:
         proposed = self.configuration.proposed(
             f"server: {{max_viewers: {limit}}}\nkafka: {{properties: {{a.b: '***'}}}}"
         )
-        entry = ConfigEntry(
+        entry = ConfigVersion(
             generation=1,
             requester="ops",
             outcome="applied",
@@ -262,7 +265,7 @@ def test_start_that_cannot_read_what_was_applied_says_what_to_do(tmp_path: Path,
     path = tmp_path / "turnout.yaml"
     path.write_text("{}\n")
     in_force_at_start(load(path, {}), database)
-    entry = ConfigEntry(
+    entry = ConfigVersion(
         generation=1,
         requester="ops",
         outcome="applied",
@@ -283,7 +286,7 @@ def test_history_keeps_the_newest(database: Database, monkeypatch: pytest.Monkey
     assert config_history.newest(database) is None
     for number in range(5):
         with database.write() as cursor:
-            entry = ConfigEntry(
+            entry = ConfigVersion(
                 generation=number, requester="a", outcome="applied", changes=[], document="d", on_disk="o"
             )
             config_history.add(cursor, entry)

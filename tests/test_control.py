@@ -87,11 +87,17 @@ def test_message_nan_as_text_takes_the_current_topic_and_join(name: str, value: 
             ControlMessage(start=Start("timestamp", 1000)),
             id="start timestamp",
         ),
+        pytest.param(
+            {"start": {"users": "Earliest", "accounts": {"timestamp": "1970-01-01T00:00:01Z"}}},
+            ControlMessage(starts={"users": Start("earliest"), "accounts": Start("timestamp", 1000)}),
+            id="start of some sources",
+        ),
         pytest.param({"expectedGeneration": 0}, ControlMessage(expected_generation=0), id="generation zero"),
         pytest.param({"expectedGeneration": 7}, ControlMessage(expected_generation=7), id="generation"),
         pytest.param({"dryRun": True}, ControlMessage(dry_run=True), id="dry run"),
         pytest.param({"dryRun": False}, ControlMessage(), id="no dry run"),
         pytest.param({"action": " RollBack "}, ControlMessage(action=Action.ROLLBACK), id="rollback"),
+        pytest.param({"action": "CANCEL"}, ControlMessage(action=Action.CANCEL), id="cancel"),
         pytest.param(
             {"action": "rollback", "usersTopic": "", "joinType": None},
             ControlMessage(action=Action.ROLLBACK),
@@ -211,11 +217,13 @@ REJECTIONS = [
     pytest.param(b'{"expectedGeneration": "7"}', "'7' is not a generation", "", id="generation text"),
     pytest.param(b'{"dryRun": "true"}', "dryRun: a string", "true or false", id="dry run text"),
     pytest.param(b'{"dryRun": 1}', "dryRun: a number", "", id="dry run number"),
-    pytest.param(b'{"action": "restart"}', "'restart' is not known (known: rollback)", "", id="action"),
+    pytest.param(b'{"action": "restart"}', "'restart' is not known (known: rollback, cancel)", "", id="action"),
     pytest.param(b'{"action": 1}', "action: a number is not known", "", id="action number"),
     pytest.param(b'{"action": "rollback", "usersTopic": "x"}', "a rollback takes no", "alone", id="rollback topic"),
     pytest.param(b'{"action": "rollback", "joinType": "left"}', "a rollback takes no", "", id="rollback join"),
     pytest.param(b'{"action": "rollback", "start": "latest"}', "a rollback takes no", "", id="rollback start"),
+    pytest.param(b'{"action": "cancel", "usersTopic": "x"}', "a cancel takes no topics", "alone", id="cancel topic"),
+    pytest.param(b'{"action": "cancel", "dryRun": true}', "a cancel takes no dryRun", "alone", id="cancel dry run"),
 ]
 
 
@@ -254,7 +262,7 @@ def test_rejection_text_can_always_be_written() -> None:
 
 
 ODD_TEXT = st.one_of(
-    st.text(), st.sampled_from(["nan", "left", "inner", "rollback", "earliest", "\ud800", "u2", "a b", ""])
+    st.text(), st.sampled_from(["nan", "left", "inner", "rollback", "cancel", "earliest", "\ud800", "u2", "a b", ""])
 )
 ODD_JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | ODD_TEXT,
@@ -341,9 +349,10 @@ def test_resolution_gives_the_join_to_every_view() -> None:
     assert resolve(ControlMessage(join=Join.LEFT), plan) == plan.with_(joins={"two": Join.LEFT})
 
 
-def test_resolution_of_a_rollback_is_refused() -> None:
-    with pytest.raises(ValueError, match="take the previous one"):
-        resolve(ControlMessage(action=Action.ROLLBACK), CURRENT)
+@pytest.mark.parametrize("action", [Action.ROLLBACK, Action.CANCEL])
+def test_resolution_of_another_action_is_refused(action: Action) -> None:
+    with pytest.raises(ValueError, match=f"the action {action.value} does not resolve to a plan"):
+        resolve(ControlMessage(action=action), CURRENT)
 
 
 @pytest.mark.parametrize("expected", [None, 3])
@@ -360,7 +369,7 @@ def test_expected_generation_that_does_not_hold_is_a_conflict(expected: int) -> 
 
 
 def test_outcome_names_are_pinned() -> None:
-    assert [*Outcome] == ["applied", "unchanged", "rejected", "failed", "superseded", "rolled_back"]
+    assert [*Outcome] == ["applied", "unchanged", "rejected", "failed", "superseded", "rolled_back", "cancelled"]
 
 
 @pytest.mark.parametrize(

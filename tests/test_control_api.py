@@ -14,18 +14,18 @@ import pytest
 from starlette.testclient import TestClient
 
 from serving import HTTP, SECONDS, STATUS, serving, small_store
-from turnout.client import connect
 from turnout.errors import TurnoutError
-from turnout.plan.control import ControlMessage, ControlRejected, Outcome
+from turnout.plan.control import ApplyRequest, ControlMessage, ControlRejected, Outcome
 from turnout.plan.control_parsing import parse_message
 from turnout.serve import control_api
 from turnout.serve.app import Services, create_app
 from turnout.store.database import Database
 from turnout.store.ledger import MessageRecord
-from turnout.swap.control_queue import Answer, QueuedMessage
+from turnout.swap.control_queue import QueuedMessage, Reply
 from turnout.swap.health import Readiness
 from turnout.swap.metrics import Metrics
 from turnout.testing import wait_until
+from turnout_client import connect
 
 OWN = "http://127.0.0.1:10000"
 
@@ -35,7 +35,7 @@ class FakeDesk:
 
     def __init__(self) -> None:
         self.tickets: list[QueuedMessage] = []
-        self.decide: Callable[[QueuedMessage], Answer | None] = lambda _: Answer(Outcome.APPLIED, "generation 2", 2)
+        self.decide: Callable[[QueuedMessage], Reply | None] = lambda _: Reply(Outcome.APPLIED, "generation 2", 2)
 
     def submit(self, raw: bytes | str, requester: str) -> QueuedMessage:
         text = raw.decode() if isinstance(raw, bytes) else raw
@@ -48,12 +48,12 @@ class FakeDesk:
         self.tickets.append(ticket)
         answer = self.decide(ticket)
         if isinstance(queued, ControlRejected):
-            answer = Answer(Outcome.REJECTED, str(queued), 1, queued)
+            answer = Reply(Outcome.REJECTED, str(queued), 1, queued)
         if answer is not None:
             self.settle(ticket, answer)
         return ticket
 
-    def settle(self, ticket: QueuedMessage, answer: Answer) -> None:
+    def settle(self, ticket: QueuedMessage, answer: Reply) -> None:
         ticket.answer = answer
         ticket.done.set()
 
@@ -80,11 +80,11 @@ class FakeOrchestrator:
     def example(self, topic: str, records: int) -> dict[str, Any]:
         return {"topic": topic, "looked": records}
 
-    def apply(self, asked: ControlMessage, requester: str) -> QueuedMessage:
+    def apply(self, request: ApplyRequest, requester: str) -> QueuedMessage:
         raise NotImplementedError
 
 
-def leave_waiting(_: QueuedMessage) -> Answer | None:
+def leave_waiting(_: QueuedMessage) -> Reply | None:
     return None
 
 
@@ -136,9 +136,12 @@ def error_of(answer: httpx.Response | httpx2.Response, status: int, code: str) -
     return error
 
 
-@pytest.mark.parametrize("outcome", [Outcome.APPLIED, Outcome.UNCHANGED, Outcome.SUPERSEDED, Outcome.ROLLED_BACK])
+@pytest.mark.parametrize(
+    "outcome",
+    [Outcome.APPLIED, Outcome.UNCHANGED, Outcome.SUPERSEDED, Outcome.ROLLED_BACK, Outcome.CANCELLED],
+)
 def test_outcome_is_answered_in_the_agreed_shape(client: TestClient, desk: FakeDesk, outcome: Outcome) -> None:
-    desk.decide = lambda _: Answer(outcome, "generation 7", 7)
+    desk.decide = lambda _: Reply(outcome, "generation 7", 7)
     answer = client.post("/api/control", json={"usersTopic": "users2", "requestId": "r1"})
     assert answer.status_code == 200
     assert answer.json() == {
@@ -157,7 +160,7 @@ def test_message_reaches_the_desk_as_it_came(client: TestClient, desk: FakeDesk)
 
 
 def test_dry_run_brings_its_report(client: TestClient, desk: FakeDesk) -> None:
-    desk.decide = lambda _: Answer(Outcome.UNCHANGED, "dryRun", 1, report={"changes": True})
+    desk.decide = lambda _: Reply(Outcome.UNCHANGED, "dryRun", 1, report={"changes": True})
     answer = client.post("/api/control", json={"usersTopic": "users2", "dryRun": True}).json()
     assert answer["report"] == {"changes": True}
 
@@ -176,13 +179,13 @@ def test_bad_message_is_rejected_with_the_reason(client: TestClient, body: bytes
 
 def test_wrong_expected_generation_is_a_conflict(client: TestClient, desk: FakeDesk) -> None:
     conflict = ControlRejected(message="generation 2 is published", code="generation_conflict", status=409)
-    desk.decide = lambda _: Answer(Outcome.REJECTED, str(conflict), 2, conflict)
+    desk.decide = lambda _: Reply(Outcome.REJECTED, str(conflict), 2, conflict)
     error_of(client.post("/api/control", json={"expectedGeneration": 1}), 409, "generation_conflict")
 
 
 def test_failed_build_is_an_error_of_the_server(client: TestClient, desk: FakeDesk) -> None:
     failure = TurnoutError(code="build_timeout", message="did not catch up", hint="raise it", status=504)
-    desk.decide = lambda _: Answer(Outcome.FAILED, str(failure), 1, failure)
+    desk.decide = lambda _: Reply(Outcome.FAILED, str(failure), 1, failure)
     error_of(client.post("/api/control", json={"usersTopic": "users2"}), 504, "build_timeout")
 
 
@@ -205,7 +208,7 @@ def test_request_waits_until_its_outcome_comes(client: TestClient, desk: FakeDes
         post = pool.submit(client.post, "/api/control", json={"usersTopic": "users2"})
         wait_until(lambda: len(desk.tickets) == 1)
         assert not post.done()
-        desk.settle(desk.tickets[0], Answer(Outcome.APPLIED, "", 2))
+        desk.settle(desk.tickets[0], Reply(Outcome.APPLIED, "", 2))
         assert post.result(SECONDS).json()["outcome"] == "applied"
 
 
@@ -230,7 +233,7 @@ def test_waiting_requests_hold_nobody_back(database: Database, orchestrator: Fak
         wait_until(lambda: http.post("/api/control", json={}).status_code == 202)
         assert not any(post.done() for post in posts)
         for ticket in desk.tickets:
-            desk.settle(ticket, Answer(Outcome.UNCHANGED, "", 1))
+            desk.settle(ticket, Reply(Outcome.UNCHANGED, "", 1))
         assert {post.result(SECONDS).status_code for post in posts} == {200}
 
 
@@ -253,14 +256,14 @@ def test_waiting_place_of_a_client_that_left_is_free_again(
     with serving(create_app(Services(database, orchestrator))) as url:
         with pytest.raises(httpx.ReadTimeout):
             HTTP.post(f"{url}/api/control", json={}, timeout=httpx.Timeout(SECONDS, read=0.3))
-        desk.decide = lambda _: Answer(Outcome.UNCHANGED, "", 1)
+        desk.decide = lambda _: Reply(Outcome.UNCHANGED, "", 1)
         wait_until(lambda: HTTP.post(f"{url}/api/control", json={}).status_code == 200)
 
 
 def test_body_that_is_too_large_is_refused(client: TestClient, desk: FakeDesk) -> None:
     fits = json.dumps({"x": "a" * (256 * 1024 - 9)})
     assert client.post("/api/control", content=fits).status_code == 200
-    for path in ("/api/control", "/api/rollback"):
+    for path in ("/api/control", "/api/rollback", "/api/cancel"):
         error_of(client.post(path, content=fits + " "), 413, "message_too_large")
     assert len(desk.tickets) == 1
 
@@ -285,34 +288,48 @@ def test_requester_is_what_the_client_calls_itself(
 
 
 @pytest.mark.parametrize("body", [b"", b"  ", b"{}"])
-def test_rollback_is_a_control_message(client: TestClient, desk: FakeDesk, body: bytes) -> None:
-    desk.decide = lambda _: Answer(Outcome.ROLLED_BACK, "generation 1", 1)
-    answer = client.post("/api/rollback", content=body)
-    assert answer.json()["outcome"] == "rolled_back"
-    assert json.loads(desk.tickets[0].record.raw or "") == {"action": "rollback"}
+@pytest.mark.parametrize(("action", "outcome"), [("rollback", Outcome.ROLLED_BACK), ("cancel", Outcome.APPLIED)])
+def test_action_is_a_control_message(
+    client: TestClient, desk: FakeDesk, action: str, outcome: Outcome, body: bytes
+) -> None:
+    desk.decide = lambda _: Reply(outcome, "generation 1", 1)
+    answer = client.post(f"/api/{action}", content=body)
+    assert answer.json()["outcome"] == outcome.value
+    assert json.loads(desk.tickets[0].record.raw or "") == {"action": action}
 
 
-def test_rollback_takes_request_and_generation(client: TestClient, desk: FakeDesk) -> None:
-    client.post("/api/rollback?wait=false", json={"requestId": "undo", "expectedGeneration": 7, "action": "change"})
+@pytest.mark.parametrize("action", ["rollback", "cancel"])
+def test_action_takes_request_and_generation(client: TestClient, desk: FakeDesk, action: str) -> None:
+    client.post(f"/api/{action}?wait=false", json={"requestId": "undo", "expectedGeneration": 7, "action": "change"})
     assert json.loads(desk.tickets[0].record.raw or "") == {
         "requestId": "undo",
         "expectedGeneration": 7,
-        "action": "rollback",
+        "action": action,
     }
 
 
 @pytest.mark.parametrize("body", [b"[]", b"{", b"7", b"\xff", b"[" * 100_000])
-def test_rollback_with_another_body_is_never_something_else(client: TestClient, desk: FakeDesk, body: bytes) -> None:
-    error_of(client.post("/api/rollback", content=body), 422, "bad_control")
+@pytest.mark.parametrize("action", ["rollback", "cancel"])
+def test_action_with_another_body_is_never_something_else(
+    client: TestClient, desk: FakeDesk, action: str, body: bytes
+) -> None:
+    error_of(client.post(f"/api/{action}", content=body), 422, "bad_control")
     assert desk.tickets == []
 
 
-def test_rollback_refuses_topics(client: TestClient) -> None:
-    error = error_of(client.post("/api/rollback", json={"usersTopic": "users2"}), 422, "bad_control")
-    assert "rollback takes no topics" in error["message"]
+@pytest.mark.parametrize("action", ["rollback", "cancel"])
+def test_action_refuses_topics(client: TestClient, action: str) -> None:
+    error = error_of(client.post(f"/api/{action}", json={"usersTopic": "users2"}), 422, "bad_control")
+    assert f"{action} takes no topics" in error["message"]
 
 
-@pytest.mark.parametrize("path", ["/api/control", "/api/rollback"])
+def test_cancel_with_nothing_to_cancel_is_a_conflict(client: TestClient, desk: FakeDesk) -> None:
+    error = ControlRejected("no build is under way", "roll back", code="nothing_to_cancel")
+    desk.decide = lambda _: Reply(Outcome.REJECTED, str(error), 1, error)
+    assert error_of(client.post("/api/cancel"), 409, "nothing_to_cancel")["message"] == "no build is under way"
+
+
+@pytest.mark.parametrize("path", ["/api/control", "/api/rollback", "/api/cancel"])
 @pytest.mark.parametrize(
     "origin",
     [
@@ -371,7 +388,7 @@ def test_reading_a_changing_call_is_refused(client: TestClient) -> None:
 
 
 def test_store_that_takes_no_message_is_unavailable(client: TestClient, desk: FakeDesk) -> None:
-    def full(_: QueuedMessage) -> Answer:
+    def full(_: QueuedMessage) -> Reply:
         raise duckdb.IOException("no space left on device")
 
     desk.decide = full

@@ -12,11 +12,11 @@ import pytest
 from turnout.config import Settings
 from turnout.errors import TurnoutError
 from turnout.kafka.control_topic import ControlRecord
-from turnout.plan.control import MAX_MESSAGE_BYTES, ControlMessage, ControlRejected, Outcome
+from turnout.plan.control import MAX_MESSAGE_BYTES, ApplyRequest, ControlMessage, ControlRejected, Outcome
 from turnout.store.database import Database
 from turnout.store.ledger import Ledger, MessageRecord
 from turnout.store.query.windows import Window, read_window
-from turnout.swap.control_queue import Answer, ControlQueue
+from turnout.swap.control_queue import ControlQueue, QueuedMessage, Reply
 from turnout.swap.health import Health, Subject
 
 SETTINGS = Settings.model_validate({"kafka": {"bootstrap_servers": "127.0.0.1:9"}})
@@ -58,7 +58,7 @@ def test_records_of_any_time_are_taken_once_and_in_order(database: Database) -> 
 def test_outcome_names_the_fields_that_were_ignored(database: Database) -> None:
     queue = queue_of(database)
     sent = [queue.submit(text, "test") for text in ('{"ordersTopic": "o", "zzz": 1}', GOOD)]
-    queue.settle(sent, [Answer(Outcome.UNCHANGED, "no change", 1), Answer(Outcome.APPLIED, "", 2)])
+    queue.settle(sent, [Reply(Outcome.UNCHANGED, "no change", 1), Reply(Outcome.APPLIED, "", 2)])
     told, plain = (message.answer.detail for message in sent if message.answer)
     assert told.startswith("no change; unknown field 'ordersTopic' is ignored (did you mean usersTopic?)")
     assert "unknown field 'zzz' is ignored (known: usersTopic, accountsTopic, " in told
@@ -115,6 +115,56 @@ def test_control_message_that_looks_like_an_apply_is_none_after_a_restart_either
         again.close()
 
 
+APPLIED = ApplyRequest("store: {log_rows: 5}\n", "r1", 4, dry_run=True)
+
+
+def waiting_after_a_restart(database: Database) -> list[QueuedMessage]:
+    queue = queue_of(database)
+    queue.open()
+    try:
+        return queue.waiting()
+    finally:
+        queue.close()
+
+
+def test_apply_is_kept_with_its_file_until_it_has_its_outcome(database: Database) -> None:
+    record = MessageRecord('{"action": "apply"}', "ops", apply=APPLIED)
+    message = queue_of(database).submit_apply(record, APPLIED)
+    [again] = waiting_after_a_restart(database)
+    assert (again.parsed, again.record.number) == (APPLIED, message.record.number)
+    queue = queue_of(database)
+    queue.open()
+    queue.settle(queue.waiting(), [Reply(Outcome.APPLIED, "done", 5)])
+    queue.close()
+    assert waiting_after_a_restart(database) == []
+    with database.read() as cursor:
+        assert cursor.execute("FROM turnout.applies").fetchall() == []
+
+
+def test_file_that_is_refused_stays_so_after_a_restart(database: Database) -> None:
+    record = MessageRecord('{"action": "apply"}', "ops", refused="kafka: wrong", apply=ApplyRequest(""))
+    queue_of(database).submit_apply(record, ControlRejected("kafka: wrong"))
+    [again] = waiting_after_a_restart(database)
+    assert isinstance(again.parsed, ControlRejected) and again.parsed.message == "kafka: wrong"
+
+
+def test_applies_of_a_store_without_their_table_move_there_once(tmp_path: Path) -> None:
+    old = {"action": "apply", "dryRun": True, "requestId": "r1", "expectedGeneration": 4, "config": APPLIED.config}
+    forged = {"action": "apply", "config": "server: {max_viewers: 1}"}
+    database = Database.open(tmp_path)
+    queue_of(database).submit(json.dumps(old), "ops")
+    with database.write() as cursor:
+        cursor.execute("DROP TABLE turnout.applies")
+    database.close()
+    for _ in range(2):
+        database = Database.open(tmp_path)
+        moved, *others = waiting_after_a_restart(database)
+        assert moved.parsed == APPLIED
+        assert all(isinstance(other.parsed, ControlRejected) for other in others), "a message that looks like one"
+        queue_of(database).submit(json.dumps(forged), "http")
+        database.close()
+
+
 def test_a_record_that_cannot_be_read_is_kept_with_its_offset_and_rejected_after_a_restart_too(
     database: Database,
 ) -> None:
@@ -139,7 +189,7 @@ def test_known_secrets_are_masked_in_answers_and_rows(database: Database) -> Non
     assert isinstance(message.parsed, ControlMessage) and message.parsed.topics == {"users": "x-hunter2"}
     error = ControlRejected("no topic x-hunter2", "name another than hunter2", code="unknown_topic")
     report = {"changes": [{"path": "a", "to": ["hunter2"]}], "records": 3}
-    queue.settle([message], [Answer(Outcome.REJECTED, str(error), 1, error, report)])
+    queue.settle([message], [Reply(Outcome.REJECTED, str(error), 1, error, report)])
     ledger.log("ERROR", "no topic x-hunter2")
     answer = message.answer
     assert answer is not None and answer.error is not None and "hunter2" not in f"{answer} {answer.error.as_json()}"

@@ -21,7 +21,7 @@ class LateClient(AdminClient):
 
 
 def test_a_client_that_is_late_itself_is_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("turnout.kafka.control_topic.AdminClient", LateClient)
+    monkeypatch.setattr("turnout.kafka.clients.AdminClient", LateClient)
     monkeypatch.setattr("turnout.kafka.control_topic.LOOK_TIMEOUT_SECONDS", 0.05)
     warnings: list[str] = []
     reader = ControlReader(

@@ -23,10 +23,10 @@ from hypothesis import strategies as st
 from decoding import found, raw, shape
 from turnout.config import Format
 from turnout.decode.decoder import open_decoder
-from turnout.decode.record_decoder import RecordDecoder
-from turnout.decode.registry import RegisteredSchema
-from turnout.decode.schemas import RegistrySchemas
 from turnout.decode.shape import Decoded, merge
+from turnout.schemas.record_decoder import RecordDecoder
+from turnout.schemas.registry import RegisteredSchema
+from turnout.schemas.source_schemas import RegistrySchemas
 
 EXAMPLES = 300 if os.environ.get("LONG_TESTS") else 12
 COLUMNS = {

@@ -19,9 +19,9 @@ from turnout.decode.columns import Day, Moment, fit_of, text_of
 from turnout.decode.decoder import open_decoder
 from turnout.decode.exact_reader import shown
 from turnout.decode.protobuf import message_indexes
-from turnout.decode.schemas import compiled
 from turnout.decode.shape import SourceShape
 from turnout.plan.times import FIRST_MICROSECOND, LAST_DAY, LAST_MICROSECOND
+from turnout.schemas.source_schemas import compiled
 
 NOON = 1_767_355_200_000_000
 DAY = 20_455
@@ -307,7 +307,7 @@ def test_workers_need_nothing_of_turnout(tmp_path: Path) -> None:
     from pyspark import cloudpickle
 
     import turnout.decode.shape
-    from turnout.spark.read.bulk import carry_code
+    from turnout.spark.read.in_tasks import carry_code
 
     carry_code()
     proto = 'syntax = "proto3"; message M { string id = 1; }'

@@ -13,7 +13,7 @@ from turnout.decode.decoder import open_decoder
 from turnout.decode.exact_reader import ExactReader
 from turnout.decode.json_plain import PlainReader
 from turnout.decode.shape import RAW, Decoded, merge, read, write
-from turnout.plan.arrow_columns import arrow_type
+from turnout_client.arrow_columns import arrow_type
 
 COLUMNS = {"id": "string", "age": "int64", "balance": "double", "on": "boolean"}
 OTHER = {"id": "string", "age": "string"}

@@ -6,21 +6,21 @@ import json
 from itertools import islice
 from typing import Any
 
-from turnout.local.demo_data import HARBOUR, SUMMIT, People, Sample
+from turnout.local.demo_data import HARBOUR, SUMMIT, People, SampleRecord
 
 
 def people(first_user: int = 1) -> People:
     return People("users", "accounts", HARBOUR, first_user=first_user)
 
 
-def record(sample: Sample) -> Any:
+def record(sample: SampleRecord) -> Any:
     try:
         return json.loads(sample.value)
     except ValueError:
         return None
 
 
-def is_good(sample: Sample) -> bool:
+def is_good(sample: SampleRecord) -> bool:
     value = record(sample)
     if not isinstance(value, dict):
         return False

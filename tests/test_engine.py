@@ -15,9 +15,9 @@ import pytest
 from running import lives
 from turnout.config import SparkSettings
 from turnout.errors import TurnoutError
-from turnout.spark import engine as engines
-from turnout.spark.engine import Engine, is_gone, pause_seconds
-from turnout.spark.session import Java, end_java
+from turnout.spark.jvm import engine as engines
+from turnout.spark.jvm.engine import Engine, is_gone, pause_seconds
+from turnout.spark.jvm.session import Java, end_java
 from turnout.testing import patience, wait_until
 
 
@@ -96,11 +96,11 @@ def test_engine_finds_out_that_spark_stopped_by_itself(processes: Processes, eng
 
 def test_engine_is_blamed_only_for_what_it_caused(processes: Processes, engine: Engine) -> None:
     engine.session()
-    with pytest.raises(ConnectionRefusedError), engine.blamed():
+    with pytest.raises(ConnectionRefusedError), engine.converting_errors():
         processes.stopped = False
         raise ConnectionRefusedError
     processes.begun[0].kill()
-    with pytest.raises(TurnoutError) as caught, engine.blamed():
+    with pytest.raises(TurnoutError) as caught, engine.converting_errors():
         raise ConnectionRefusedError
     assert is_gone(caught.value)
 

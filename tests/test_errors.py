@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import turnout
+import turnout_client
 from turnout.errors import ERRORS, PROGRAM_ERRORS, ConfigError, TurnoutError
 from turnout.swap.health import Subject
 
@@ -41,7 +42,8 @@ def test_config_error_keeps_its_faults_apart() -> None:
 
 def test_every_code_that_is_raised_is_described_and_no_other() -> None:
     """The page of errors is made of the descriptions."""
-    raised = {code for path in Path(turnout.__file__).parent.rglob("*.py") for code in codes_in(path)}
+    packages = (Path(file).parent for file in (turnout.__file__, turnout_client.__file__))
+    raised = {code for package in packages for path in package.rglob("*.py") for code in codes_in(path)}
     raised |= {subject.value[0] for subject in Subject}
     assert raised - set(ERRORS) - set(PROGRAM_ERRORS) == set()
     assert set(PROGRAM_ERRORS) - raised == set()
@@ -54,3 +56,18 @@ def codes_in(path: Path) -> Iterator[str]:
             if isinstance(node.func, ast.Name) and node.func.id in MAKERS:
                 named += node.args[:1]
             yield from (one.value for one in named if isinstance(one, ast.Constant) and isinstance(one.value, str))
+
+
+def test_statuses_are_given_by_the_table_alone() -> None:
+    """A call that gives the status that the table has would keep it when the table changes."""
+    again = []
+    for path in Path(turnout.__path__[0]).rglob("*.py"):
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "TurnoutError"):
+                continue
+            given = {keyword.arg: keyword.value for keyword in call.keywords}
+            code = call.args[0] if call.args else given.get("code")
+            status = given.get("status")
+            if isinstance(code, ast.Constant) and isinstance(status, ast.Constant) and code.value in ERRORS:
+                again += [(path.name, call.lineno)] if ERRORS[str(code.value)].status == status.value else []
+    assert again == []

@@ -15,7 +15,7 @@ from turnout.config import Role, Settings, parse
 from turnout.config.document import parse_yaml
 from turnout.config.settings import default_sources
 from turnout.errors import TurnoutError
-from turnout.example.new_source import described, new_source
+from turnout.example.by_example import new_source, source_json
 from turnout.serve import example_api
 from turnout.serve.access import Access, Identity, Tokens
 from turnout.serve.app import Services, create_app
@@ -157,5 +157,5 @@ def test_topics_that_no_message_may_name_are_not_looked_at() -> None:
 def test_names_of_the_file_are_not_taken_twice() -> None:
     from exemplary import example
 
-    found = described(example("users", [{"other": n} for n in range(3)]), Settings())
+    found = source_json(example("users", [{"other": n} for n in range(3)]), Settings())
     assert (found["source"], found["table"], found["views"]) == ("users_2", "users_2_ui", [])

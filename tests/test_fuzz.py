@@ -34,7 +34,7 @@ CONTROL_FIELDS = st.sampled_from(
     ["usersTopic", "accountsTopic", "joinType", "requestId", "start", "expectedGeneration", "dryRun", "action"]
 )
 CONTROL = st.binary(max_size=200) | st.one_of(
-    JSON, st.dictionaries(CONTROL_FIELDS, JSON | st.sampled_from(["left", "users", "earliest", "rollback"]))
+    JSON, st.dictionaries(CONTROL_FIELDS, JSON | st.sampled_from(["left", "users", "earliest", "rollback", "cancel"]))
 ).map(lambda value: json.dumps(value).encode())
 
 COLUMNS = st.sampled_from(["userId", "name", "age", "_id", "nope", '"'])

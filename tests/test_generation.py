@@ -12,10 +12,10 @@ import pytest
 
 from fed import Quiet
 from filling import Filling, _joined
-from turnout.decode.record_decoder import RecordDecoder
 from turnout.decode.shape import RAW, Decoded
 from turnout.plan.offsets import Offsets
 from turnout.plan.tables import ViewTable
+from turnout.schemas.record_decoder import RecordDecoder
 from turnout.store.database import Database
 from turnout.store.generation_tables import GenerationTables
 from turnout.testing import patience, wait_until
@@ -90,7 +90,7 @@ class Views:
 @pytest.fixture
 def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[GenerationTables]:
     monkeypatch.setattr("turnout.spark.generation.LiveStream", Stream)
-    monkeypatch.setattr("turnout.spark.generation.BulkReader", Reader)
+    monkeypatch.setattr("turnout.spark.generation.KafkaReaders", Reader)
     monkeypatch.setattr("turnout.spark.writing.view_runner", Views)
     Stream.deeds.clear()
     database = Database.open(tmp_path)

@@ -16,13 +16,17 @@ from lengths import PARTS_EXAMPLES
 from turnout.config import parse
 from turnout.config.tables import first_plan, layout_of
 from turnout.decode.shape import Decoded
-from turnout.plan.joins import OFFSET_BITS, Duplicates, Join
-from turnout.store import affected, view_files
-from turnout.store.affected import hash_sql
-from turnout.store.batches import Progress
+from turnout.plan.joins import Duplicates, Join
+from turnout.plan.offsets import OFFSET_BITS
+from turnout.plan.tables import ViewTable
+from turnout.store.batch_rows import hash_sql
+from turnout.store.batches import Batch, Progress
 from turnout.store.database import Database
 from turnout.store.generation_tables import GenerationTables
 from turnout.store.query.windows import Window, read_window
+from turnout.store.views import join_keys
+from turnout.store.views.joined import JoinedRows
+from turnout.store.views.parts import Files
 
 
 @pytest.fixture
@@ -40,7 +44,7 @@ def test_batch_without_records_moves_on_and_has_no_dead_letters(tables: Generati
         assert batch is not None
         batch.load(Decoded({}))
         assert batch.dead_letters() is None
-        assert [batch.affected(view) for view in tables.layout.views] == [None]
+        assert [batch.view(view).touched() for view in tables.layout.views] == [False]
         batch.finish(0, '{"users": {"0": 7}}', views_built=True)
     assert tables.progress() == Progress(0, '{"users": {"0": 7}}', 0, True)
 
@@ -116,13 +120,25 @@ def test_records_of_one_topic_that_two_sources_read_count_once(tmp_path: Path) -
     assert read_window(tables.database, Window("accounts_ui")).total == 3
 
 
+def exported(batch: Batch, view: ViewTable, folder: Path, parts: int) -> tuple[str, list[Files]]:
+    rows = batch.view(view)
+    assert isinstance(rows, JoinedRows)
+    return rows.export(folder, parts)
+
+
+def in_memory(batch: Batch, view: ViewTable) -> dict[str, pa.Table]:
+    rows = batch.view(view).few(most=1_000_000)
+    assert rows is not None
+    return rows
+
+
 def test_parts_of_a_view_share_no_key_and_hold_every_row(tmp_path: Path) -> None:
     tables = catching_up(tmp_path)
     (view,) = tables.layout.views
     with tables.batch(None) as batch:
         assert batch is not None
         batch.load(decoded({0: USERS, 1: ACCOUNTS}))
-        _, parts = batch.export(view, tmp_path, 3)
+        _, parts = exported(batch, view, tmp_path, 3)
         assert len(parts) == 3
         found = [
             {name: pa.parquet.read_table(files, partitioning=None).to_pylist() for name, files in part.items()}
@@ -177,8 +193,7 @@ def test_view_of_ids_with_columns_put_in_is_the_view_over_all_columns(
     table = tables.table("final_ui")
     shown = f"SELECT * EXCLUDE (_hash, _row) FROM {table} ORDER BY ALL"
     with pytest.MonkeyPatch.context() as patched, tables.batch(None) as batch:
-        for module in (affected, view_files):
-            patched.setattr(module, "SIGN_BIT", shift)
+        patched.setattr(join_keys, "SIGN_BIT", shift)
         assert batch is not None
         batch.load(decoded({0: left, 1: pa.table(right)}))
         cursor = batch._cursor
@@ -187,13 +202,13 @@ def test_view_of_ids_with_columns_put_in_is_the_view_over_all_columns(
         expected = f"SELECT {', '.join([*view.columns, *view.ids])} FROM (SELECT * FROM {table} LIMIT 0) "
         expected += f"UNION ALL BY NAME ({in_duckdb(view.sql)}) ORDER BY ALL"
         wide = cursor.execute(expected).fetchall()
-        sql, parts = batch.export(view, folder, 2)
+        sql, parts = exported(batch, view, folder, 2)
         found = [
             run(sql, {name: pa.parquet.read_table(files, partitioning=None) for name, files in part.items()})
             for part in parts
         ]
         for answers in (found, None):
-            batch.build(view, answers or [run(view.narrow_sql, batch.everything(view))])
+            batch.replace(view, answers or [run(view.narrow_sql, in_memory(batch, view))])
             assert cursor.execute(shown).fetchall() == wide
             wrong = f"SELECT count(*) FROM {table} WHERE _hash IS DISTINCT FROM {hash_sql('userId')}"
             assert cursor.execute(wrong).fetchone() == (0,)
@@ -221,7 +236,7 @@ def test_view_of_the_newest_needs_only_the_newest_of_each_partition(tmp_path: Pa
     with tables.batch(None) as batch:
         assert batch is not None
         batch.load(decoded({0: USERS, 1: accounts}))
-        sql, (part,) = batch.export(view, tmp_path, 1)
+        sql, (part,) = exported(batch, view, tmp_path, 1)
         assert sql == view.narrow_sql_if_unique
         rows = pa.parquet.read_table(part["side_1"], partitioning=None)
         assert sorted(rows["_id"].to_pylist()) == [1, 2]
@@ -249,7 +264,7 @@ def test_records_of_a_topic_made_anew_come_after_all_that_it_held(tmp_path: Path
             if kind == "new":
                 batch.begin_life(view.rights[0].topic, 0)
             batch.load(decoded({1: pa.table(account)} | ({} if shown else {0: USERS})))
-            batch.build(view, [run(view.narrow_sql, batch.everything(view))])
+            batch.replace(view, [run(view.narrow_sql, in_memory(batch, view))])
             shown += batch._cursor.execute("SELECT accountType FROM g1.final_ui WHERE userId = 'a'").fetchall()
             batch._cursor.execute("DELETE FROM g1.final_ui")
             batch.finish(None, "{}", views_built=False)

@@ -8,10 +8,10 @@ import duckdb
 import pytest
 
 from turnout.plan.chains import Step, chain_of
-from turnout.plan.columns import ColumnType
 from turnout.plan.joins import Duplicates, Join
 from turnout.plan.tables import SourceTable, ViewTable, chain_view, joined_view
-from turnout.store.identity import of_view
+from turnout.store.views import identity_sql
+from turnout_client.column_types import ColumnType
 
 TEXT = ColumnType.parse("string")
 
@@ -27,14 +27,16 @@ def views(left: SourceTable, right: SourceTable) -> list[ViewTable]:
 def test_rows_that_are_one_to_a_key_have_the_key_as_identity_under_every_join() -> None:
     kept = views(source("a", latest=True), source("b", latest=True))
     newest = [view for view in views(source("a", latest=True), source("b", latest=False)) if not view.pairs]
-    assert len({of_view(view) for view in kept + newest}) == 1
+    assert len({identity_sql(view) for view in kept + newest}) == 1
     with duckdb.connect() as connection:
-        [(found,)] = connection.execute(f"SELECT {of_view(kept[0])} FROM (SELECT 'x' AS k, NULL AS _id)").fetchall()
+        [(found,)] = connection.execute(
+            f"SELECT {identity_sql(kept[0])} FROM (SELECT 'x' AS k, NULL AS _id)"
+        ).fetchall()
         assert connection.execute("SELECT md5('x')").fetchall() == [(found,)]
 
 
 def test_rows_that_are_one_to_a_left_row_have_its_identity_under_every_join() -> None:
-    assert len({of_view(view) for view in views(source("a", latest=False), source("b", latest=True))}) == 1
+    assert len({identity_sql(view) for view in views(source("a", latest=False), source("b", latest=True))}) == 1
 
 
 @pytest.mark.parametrize("right_on", ["k", "b"])
@@ -44,7 +46,7 @@ def test_step_by_the_key_of_a_source_with_one_row_of_a_key_keeps_identities_unde
     found = set()
     for join in (Join.LEFT, Join.INNER):
         step = Step("b", "a", right_on, join, Duplicates.LATEST)
-        found.add(of_view(chain_view("v", sources, chain_of(columns, [step]))))
+        found.add(identity_sql(chain_view("v", sources, chain_of(columns, [step]))))
     assert (len(found) == 1) is (right_on == "k")
 
 
@@ -53,5 +55,5 @@ def test_right_rows_of_different_keys_without_a_left_row_are_different_rows() ->
     view = joined_view("v", sides, Join.FULL, Duplicates.ALL)
     rows = "VALUES ('x', NULL, NULL, 1), ('y', NULL, NULL, 2), ('x', NULL, 7, 1), ('x', 7, NULL, 1), ('x', 7, 8, 1)"
     with duckdb.connect() as connection:
-        found = connection.execute(f"SELECT {of_view(view)} FROM ({rows}) AS t(k, _id, _right_id, _right_id_1)")
+        found = connection.execute(f"SELECT {identity_sql(view)} FROM ({rows}) AS t(k, _id, _right_id, _right_id_1)")
         assert len(set(found.fetchall())) == 5

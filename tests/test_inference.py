@@ -1,4 +1,4 @@
-"""Column types by example: the type that values have, and the evidence that stands behind it."""
+"""InferredColumn types by example: the type that values have, and the evidence that stands behind it."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from turnout.decode.columns import fit_of
 from turnout.decode.json_exact import reader
-from turnout.example.inference import Column, infer
+from turnout.example.inference import InferredColumn, infer
 
 READ = reader(())
 
 
-def inferred(*values: Any, name: str = "field", declared: str | None = None) -> Column:
+def inferred(*values: Any, name: str = "field", declared: str | None = None) -> InferredColumn:
     """The column of a field with these values of JSON; a text is JSON already."""
     texts = [value if isinstance(value, str) else json.dumps(value) for value in values]
     rows: list[Any] = [READ(b'{"field": %s}' % text.encode()) for text in texts]
@@ -92,8 +95,45 @@ def test_numbers_that_may_be_times_stay_numbers_with_a_hint(name: str, value: in
 
 def test_type_of_a_schema_stays_and_what_does_not_fit_is_counted() -> None:
     column = infer("rate", [1.5, float("nan"), None], 3, "double")
-    assert (column.kind, column.evidence) == ("double", "2 of 3 records, 1.5, 1 do not fit")
+    assert (column.kind, column.evidence) == ("double", '2 of 3 records, 1.5, 1 do not fit: "NaN"')
 
 
 def test_long_values_are_cut_in_the_evidence() -> None:
     assert len(inferred("9" * 38).evidence) < 80
+
+
+# A type, values that mean it, and values that do not fit it.
+MEANT: dict[str, tuple[st.SearchStrategy[str], st.SearchStrategy[str]]] = {
+    "boolean": (st.sampled_from(["true", "false"]), st.sampled_from(['"n/a"', "1", "{}"])),
+    "int64": (st.integers(-(2**63), 2**63 - 1).map(str), st.sampled_from(['"n/a"', "true", "[1]"])),
+    "double": (st.integers(1, 10**6).map(lambda n: f"{n}.5"), st.sampled_from(['"n/a"', "true", "[1]", "1e999"])),
+    "date": (st.dates().map(lambda day: f'"{day.isoformat()}"'), st.sampled_from(['""', '"n/a"', "1"])),
+    "timestamp": (st.integers(10, 23).map(lambda hour: f'"2026-01-31T{hour}:00:00Z"'), st.sampled_from(['""', "true"])),
+}
+
+
+@pytest.mark.parametrize("kind", MEANT)
+@given(data=st.data())
+def test_type_is_the_one_of_at_least_95_in_100_values(kind: str, data: st.DataObject) -> None:
+    good, bad = MEANT[kind]
+    meant = data.draw(st.lists(good, min_size=1, max_size=60))
+    others = data.draw(st.lists(bad, max_size=8))
+    values = data.draw(st.permutations([*meant, *others]))
+    column = inferred(*values)
+    nearly_all = len(meant) >= 0.95 * len(values)
+    assert column.kind == (kind if nearly_all else "string")
+    fit = fit_of(column.kind)
+    rows: list[Any] = [READ(b'{"field": %s}' % text.encode()) for text in values]
+    assert column.exceptions == sum(fit(row["field"]) is None for row in rows) == (len(others) if nearly_all else 0)
+    assert (f"{len(others):,} do not fit" in column.evidence) == (nearly_all and bool(others))
+
+
+def test_exceptions_are_named_the_most_frequent_first() -> None:
+    column = inferred(*range(18, 97), '"n/a"', '"forty-two"', '"n/a"')
+    assert column.kind == "int64"
+    assert column.evidence == '82 of 82 records, 18 to 96, 3 do not fit: "n/a" (2x), "forty-two"'
+
+
+def test_one_number_that_is_too_large_costs_no_type() -> None:
+    assert inferred(*range(99), 10**40).kind == "int64"
+    assert inferred(*range(99), 2**63).kind == "decimal(38,0)"

@@ -27,8 +27,7 @@ class Repository(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.files: dict[str, bytes] = {}
-        self.requests: list[tuple[str, str | None]] = []
-        self.ranges = True
+        self.requests: list[str] = []
         self.cut_once: int | None = None
         self.together: threading.Barrier | None = None
 
@@ -46,22 +45,18 @@ class Handler(BaseHTTPRequestHandler):
     server: Repository
 
     def do_GET(self) -> None:
-        asked = self.headers.get("Range")
-        self.server.requests.append((self.path, asked))
+        self.server.requests.append(self.path)
         if self.server.together is not None:
             self.server.together.wait(patience())
         content = self.server.files.get(self.path)
         if content is None:
             self.send_error(404)
             return
-        start = int(asked.removeprefix("bytes=").rstrip("-")) if asked and self.server.ranges else 0
-        self.send_response(206 if start else 200)
-        if start:
-            self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
-        self.send_header("Content-Length", str(len(content) - start))
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         cut, self.server.cut_once = self.server.cut_once, None
-        self.wfile.write(content[start:] if cut is None else content[start : start + cut])
+        self.wfile.write(content[:cut])
 
     def log_message(self, format: str, *args: object) -> None:
         pass
@@ -77,12 +72,6 @@ def repository(monkeypatch: pytest.MonkeyPatch) -> Iterator[Repository]:
         yield server
         server.shutdown()
         thread.join()
-
-
-def part_of(folder: Path, jar: Jar) -> Path:
-    part = folder / (jar.path + ".part")
-    part.parent.mkdir(parents=True)
-    return part
 
 
 def test_fetch_downloads_in_parallel_and_keeps_the_order(repository: Repository, tmp_path: Path) -> None:
@@ -102,35 +91,22 @@ def test_fetch_of_cached_jars_asks_nothing(repository: Repository, tmp_path: Pat
     assert repository.requests == []
 
 
-def test_fetch_goes_on_from_a_partial_file(repository: Repository, tmp_path: Path) -> None:
-    jar = repository.add("lib", b"0123456789" * 100)
-    part_of(tmp_path, jar).write_bytes((b"0123456789" * 100)[:300])
-    [file] = jars.fetch([jar], tmp_path)
-    assert file.read_bytes() == b"0123456789" * 100
-    assert repository.requests == [(f"/maven/{jar.path}", "bytes=300-")]
-
-
-def test_fetch_starts_over_when_the_server_ignores_ranges(repository: Repository, tmp_path: Path) -> None:
-    repository.ranges = False
-    jar = repository.add("lib", b"0123456789" * 100)
-    part_of(tmp_path, jar).write_bytes(b"0123456789")
-    [file] = jars.fetch([jar], tmp_path)
-    assert file.read_bytes() == b"0123456789" * 100
-
-
-def test_fetch_goes_on_after_a_broken_connection(repository: Repository, tmp_path: Path) -> None:
+def test_fetch_starts_over_after_a_broken_connection(repository: Repository, tmp_path: Path) -> None:
     repository.cut_once = 400
     jar = repository.add("lib", b"0123456789" * 100)
     [file] = jars.fetch([jar], tmp_path)
     assert file.read_bytes() == b"0123456789" * 100
-    assert [asked for _, asked in repository.requests] == [None, "bytes=400-"]
+    assert len(repository.requests) == 2
 
 
-def test_fetch_drops_a_partial_file_with_wrong_content(repository: Repository, tmp_path: Path) -> None:
+def test_fetch_replaces_a_part_that_a_killed_process_left(repository: Repository, tmp_path: Path) -> None:
     jar = repository.add("lib", b"0123456789" * 100)
-    part_of(tmp_path, jar).write_bytes(b"garbage")
+    part = tmp_path / f"{jar.path}.part"
+    part.parent.mkdir(parents=True)
+    part.write_bytes(b"garbage")
     [file] = jars.fetch([jar], tmp_path)
     assert file.read_bytes() == b"0123456789" * 100
+    assert not part.exists()
 
 
 @pytest.mark.parametrize("served", [b"other content", b"longer than what the lock says"])
@@ -176,6 +152,27 @@ def test_fetch_replaces_a_cached_file_of_the_same_size(repository: Repository, t
     [file] = jars.fetch([jar], tmp_path)
     file.write_bytes(b"9876543210")
     assert jars.fetch([jar], tmp_path)[0].read_bytes() == b"0123456789"
+
+
+def test_cached_file_is_hashed_once_for_a_process_unless_it_changes(
+    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jar = repository.add("lib", b"0123456789")
+    [file] = jars.fetch([jar], tmp_path)
+    hashed: list[Path] = []
+    original = jars._sha256
+
+    def counted(one: Path) -> str:
+        hashed.append(one)
+        return original(one)
+
+    monkeypatch.setattr(jars, "_sha256", counted)
+    for _ in range(3):
+        jars.fetch([jar], tmp_path)
+    assert hashed == [file]
+    file.touch()
+    jars.fetch([jar], tmp_path)
+    assert hashed == [file, file]
 
 
 def test_fetch_by_two_processes_downloads_once(repository: Repository, tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from turnout.plan.joins import Duplicates, Join, ViewSides, newest_sql, parse_join, quoted, view_sql
+from turnout.plan.joins import Duplicates, Join, ViewSides, newest_sql, parse_join, view_sql
+from turnout.plan.sql_text import quoted
 
 
 @pytest.mark.parametrize(
@@ -63,3 +64,29 @@ def test_newest_is_the_newest_of_each_partition_then_the_later_one() -> None:
         connection.executemany("INSERT INTO r VALUES (?, ?, ?)", rows)
         newest = connection.execute(f"SELECT _id FROM ({newest_sql('r', 'key')})").fetchall()
     assert newest == [((1 << 44) | 5,)]
+
+
+@pytest.mark.parametrize("join", Join)
+def test_properties_of_a_join_are_what_its_sql_does(join: Join) -> None:
+    """Key a is on the left alone, b on both sides with two right rows, c on the right alone."""
+    sides = ViewSides("l", ("key",), {"r": ("key",)}, "key")
+    # LEFT SEMI JOIN is Spark's; DuckDB calls it SEMI JOIN.
+    text = view_sql(sides, join).replace("LEFT SEMI", "SEMI").replace("LEFT ANTI", "ANTI")
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE l AS SELECT * FROM (VALUES ('a', 1, 0), ('b', 2, 0)) AS l(key, _id, _ts)")
+        connection.execute(
+            "CREATE TABLE r AS SELECT * FROM (VALUES ('b', 3, 0), ('b', 4, 0), ('c', 5, 0)) AS r(key, _id, _ts)"
+        )
+        rows = connection.execute(text).to_arrow_table()
+    keys = rows["key"].to_pylist()
+    assert ("a" in keys and "b" in keys) == join.keeps_all
+    assert ("c" in keys) == join.outer
+    assert ("_right_id" in rows.column_names) != join.hides
+    assert (keys.count("b") == 2) == join.pairs
+
+
+def test_every_join_has_its_sql_and_one_line_of_help() -> None:
+    assert [join for join in Join if not join.sql.endswith("JOIN") or not join.meaning or "\n" in join.meaning] == []
+    aliases = [alias for join in Join for alias in join.aliases]
+    assert len(set(aliases)) == len(aliases)
+    assert not set(aliases) & set(Join)

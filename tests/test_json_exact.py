@@ -14,7 +14,6 @@ import pytest
 
 from decoding import found, raw, shape
 from turnout.decode.decoder import open_decoder
-from turnout.plan.columns import KNOWN_TYPES
 from turnout.plan.times import (
     FIRST_MICROSECOND,
     LAST_DAY,
@@ -24,6 +23,7 @@ from turnout.plan.times import (
     record_date_text,
     record_moment_text,
 )
+from turnout_client.column_types import KNOWN_TYPES
 
 COLUMNS = {
     "id": "string",

@@ -236,6 +236,8 @@ _WINDOWS = (
     window(table="users_ui", sort="age"),
     window("userId in (a, b)", table="accounts_ui"),
     window(sort="name", table="final_ui@1"),
+    window("* contains 2", "-age", limit=2),
+    window('_row = "2"', table="users_ui"),
 )
 _READ = st.tuples(st.just("read"), st.sampled_from(_WINDOWS))
 _STEPS = st.lists(st.one_of(_BATCH, _BATCH, _READ, _READ, _READ, _SWAP, st.just(("rollback",))), max_size=25)

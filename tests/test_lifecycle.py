@@ -56,20 +56,20 @@ def running(lifecycle: Lifecycle) -> list[int]:
 
 
 def test_published_generation_reads_first_and_others_once_it_has(lifecycle: Lifecycle, health: Health) -> None:
-    lifecycle.tend()
-    lifecycle.tend()
+    lifecycle.maintain()
+    lifecycle.maintain()
     assert running(lifecycle) == [2]
     assert health.trouble() is not None, "it has started, and not read yet"
     assert lifecycle.live is not None
     lifecycle.live.restarts = 0  # as a finished batch leaves it
-    lifecycle.tend()
+    lifecycle.maintain()
     assert health.trouble() is None
     assert running(lifecycle) == [2, 1]
 
 
 def test_generation_without_new_records_is_ready_once_its_query_is_idle(lifecycle: Lifecycle, health: Health) -> None:
-    lifecycle.tend()
+    lifecycle.maintain()
     query: Any = lifecycle.live.query if lifecycle.live else None
     query.idle = True
-    lifecycle.tend()
+    lifecycle.maintain()
     assert health.trouble() is None

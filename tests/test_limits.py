@@ -31,22 +31,23 @@ from following import Follower, Socket, place_of, rows_of
 from serving import HTTP, SECONDS, STATUS, Steering, patient, serving
 from turnout.config import load
 from turnout.errors import TurnoutError
-from turnout.messages import Changes, Problem, Snapshot, WindowRows
+from turnout.plan.position import Position
 from turnout.serve.access import Access
 from turnout.serve.app import Services, create_app
 from turnout.serve.connections import OpenConnections
 from turnout.serve.limits import Buckets, HeldBytes, Rate
 from turnout.serve.live import parsing
-from turnout.serve.live.changes import History, SharedChanges
-from turnout.serve.live.hub import MAX_COMMITS, Hub, Readers
-from turnout.serve.live.windows import Merger
+from turnout.serve.live.changes import ChangeHistory, SharedChanges
+from turnout.serve.live.hub import MAX_COMMITS, Hub
+from turnout.serve.live.shared import Readers
 from turnout.serve.reads import Reads
 from turnout.store.feed import Commit
 from turnout.store.query.where import MAX_VALUES
-from turnout.store.query.window_rows import DeltaQueries, TrackedWindow, track_window
-from turnout.store.query.windows import Window
+from turnout.store.query.window_rows import TrackedWindow, track_window
+from turnout.store.query.windows import Positions, Window
 from turnout.swap.health import Readiness
 from turnout.testing import patience, wait_until
+from turnout_client.messages import Changes, Problem, Snapshot, WindowRows
 
 OTHER = "127.0.0.2"
 SLOW_WHERE = ",".join(['name icontains ""'] * 40)
@@ -78,8 +79,8 @@ def app(filling: Filling, **limits: Any) -> Any:
 
 
 def unbounded(filling: Filling) -> Readers:
-    queries, held = DeltaQueries(), HeldBytes(10**9, "")
-    return Readers(Reads(filling.database), held, held, Merger(queries), Merger(queries, large=True))
+    held = HeldBytes(10**9, "")
+    return Readers(Reads(filling.database), held, held)
 
 
 def user(number: int, size: int = 10) -> dict[str, Any]:
@@ -300,16 +301,16 @@ def test_changes_that_nobody_reads_stay_within_the_memory_of_their_client(
     filling: Filling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("turnout.serve.connections.SLOW_SECONDS", SECONDS)
-    histories: dict[History, None] = {}
-    add, most = History.add, 0
+    histories: dict[ChangeHistory, None] = {}
+    add, most = ChangeHistory.add, 0
 
-    def noted(history: History, *arguments: Any) -> None:
+    def noted(history: ChangeHistory, *arguments: Any) -> None:
         nonlocal most
         add(history, *arguments)
         histories[history] = None
         most = max(most, sum(known.bytes for known in histories))
 
-    monkeypatch.setattr(History, "add", noted)
+    monkeypatch.setattr(ChangeHistory, "add", noted)
     columns = list(itertools.permutations(["userId", "name", "email"]))
     limited = app(filling, max_held_megabytes_per_client=8)
     with serving(limited, send_buffer=50_000) as url, Socket(url, max_queue=1) as live:
@@ -445,17 +446,10 @@ def test_bytes_count_in_the_rate_and_large_messages_are_not_read_on_the_event_lo
 
 def test_following_a_compared_table_keeps_no_changes(quiet: Filling) -> None:
     async def follow() -> int:
-        queries = DeltaQueries()
-        readers = Readers(
-            Reads(quiet.database),
-            HeldBytes(10**9, ""),
-            HeldBytes(10**9, ""),
-            Merger(queries),
-            Merger(queries, large=True),
-        )
-        shared = SharedChanges(Window("join_quality"), readers, lambda: None)
+        shared = SharedChanges(Window("join_quality"), unbounded(quiet), lambda: None)
         for version in range(1, 50):
-            shared.told((1, version), {(1, version): None})
+            moved = {Position(1, version): None}
+            shared.notify(Positions(1, {"join_quality": version}, {}), {"join_quality": moved})
         shared.close()
         return len(shared._deltas)
 
@@ -464,15 +458,7 @@ def test_following_a_compared_table_keeps_no_changes(quiet: Filling) -> None:
 
 def test_commits_do_not_pile_up_while_positions_cannot_be_read(quiet: Filling) -> None:
     async def hear() -> int:
-        queries = DeltaQueries()
-        readers = Readers(
-            Reads(quiet.database),
-            HeldBytes(10**9, ""),
-            HeldBytes(10**9, ""),
-            Merger(queries),
-            Merger(queries, large=True),
-        )
-        hub = Hub(quiet.database, lambda: STATUS, readers)
+        hub = Hub(quiet.database, lambda: STATUS, unbounded(quiet))
         for version in range(3 * MAX_COMMITS):
             hub._take(Commit(1, {"users_ui": version}, {}))
         return len(hub._commits)

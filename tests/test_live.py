@@ -19,7 +19,6 @@ from lengths import LIVE_EXAMPLES
 from serving import HTTP, SECONDS, application, serving
 from turnout.config import Settings
 from turnout.config.settings import default_sources, default_views
-from turnout.messages import MAX_SUBSCRIPTIONS, Changes, CloseCode, Current, Problem, Snapshot, StatusNow, WindowRows
 from turnout.plan.joins import Join
 from turnout.serve.live import outbox
 from turnout.serve.live import windows as live_windows
@@ -30,6 +29,16 @@ from turnout.store.ledger import Ledger
 from turnout.store.query.window_rows import TrackedWindow, track_window
 from turnout.store.query.windows import Window
 from turnout.testing import patience, wait_until
+from turnout_client.messages import (
+    MAX_SUBSCRIPTIONS,
+    Changes,
+    CloseCode,
+    Current,
+    Problem,
+    Snapshot,
+    StatusNow,
+    WindowRows,
+)
 
 
 @pytest.fixture
@@ -281,20 +290,20 @@ def test_status_is_pushed(quiet_url: str) -> None:
 def test_change_that_comes_while_the_snapshot_is_read_is_sent_after_it(
     filling: Filling, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told, tell = threading.Event(), SharedChanges.told
+    notified, notify = threading.Event(), SharedChanges.notify
 
     def noted(self: SharedChanges, *arguments: Any) -> None:
-        tell(self, *arguments)
-        told.set()
+        notify(self, *arguments)
+        notified.set()
 
     def slow(database: Database, window: Window, *_: Any) -> TrackedWindow:
         found = track_window(database, window)
-        if not told.is_set():
+        if not notified.is_set():
             filling.batch(users=[{**USER_1, "userId": "u3"}])
-            assert told.wait(SECONDS)
+            assert notified.wait(SECONDS)
         return found
 
-    monkeypatch.setattr(SharedChanges, "told", noted)
+    monkeypatch.setattr(SharedChanges, "notify", noted)
     monkeypatch.setattr("turnout.serve.live.changes.track_window", slow)
     follower = Follower("users_ui")
     with Socket(url) as socket:
@@ -567,6 +576,7 @@ _WINDOWS: tuple[dict[str, Any], ...] = (
     {"sort": "-age,name", "limit": 3},
     {"where": "age>=2", "limit": 2, "offset": 1},
     {"where": "userId is not null", "sort": "userId", "limit": 100},
+    {"where": "* icontains B", "sort": "-userId", "limit": 4},
     {"limit": 0},
 )
 

@@ -7,15 +7,15 @@ import stat
 import subprocess
 from pathlib import Path
 
-from turnout.config import local_token
+from turnout.config import sent
 
 NOBODY = 65534
 
 
 def test_token_is_new_at_each_start_and_for_its_user_alone(tmp_path: Path) -> None:
-    before = local_token.make(tmp_path)
-    assert local_token.make(tmp_path) != before and len(before) > 40
-    file = tmp_path / local_token.TOKEN_FILE
+    before = sent.make_local_token(tmp_path)
+    assert sent.make_local_token(tmp_path) != before and len(before) > 40
+    file = tmp_path / sent.TOKEN_FILE
     assert stat.S_IMODE(file.stat().st_mode) == 0o600 and [*tmp_path.iterdir()] == [file]
     if os.geteuid() == 0:  # then it can be tried as another user
         read = subprocess.run(["cat", str(file)], user=NOBODY, capture_output=True, check=False)
@@ -25,7 +25,7 @@ def test_token_is_new_at_each_start_and_for_its_user_alone(tmp_path: Path) -> No
 def test_token_is_found_by_the_data_folder_of_a_file(tmp_path: Path) -> None:
     for name in ("turnout-data", "other"):
         (tmp_path / name).mkdir()
-    default, other = local_token.make(tmp_path / "turnout-data"), local_token.make(tmp_path / "other")
+    default, other = sent.make_local_token(tmp_path / "turnout-data"), sent.make_local_token(tmp_path / "other")
     file = tmp_path / "turnout.yaml"
     for text, environ, token in (
         ("{}", {}, default),
@@ -39,5 +39,5 @@ def test_token_is_found_by_the_data_folder_of_a_file(tmp_path: Path) -> None:
         ("data_dir: [a]", {}, None),
     ):
         file.write_text(text)
-        assert local_token.find(file, environ) == token, text
-    assert local_token.find(tmp_path / "none.yaml", {}) is None
+        assert sent.find_local_token(file, environ) == token, text
+    assert sent.find_local_token(tmp_path / "none.yaml", {}) is None

@@ -5,13 +5,19 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from functools import partial
 from typing import Any
 
 import pytest
 
-from turnout.logs import JsonLines, TextLines, about
+from turnout.config.secrets import masked
+from turnout.logs import JsonLines, Mask, TextLines, about
 
 SECRET = 'hun"ter\\2'
+
+
+def mask(*secrets: str) -> Mask:
+    return partial(masked, values=secrets)
 
 
 def record(text: str, *arguments: object, failure: bool = False) -> logging.LogRecord:
@@ -20,7 +26,7 @@ def record(text: str, *arguments: object, failure: bool = False) -> logging.LogR
 
 
 def line(*given: Any, **options: Any) -> dict[str, Any]:
-    text = JsonLines([SECRET]).format(record(*given, **options))
+    text = JsonLines(mask(SECRET)).format(record(*given, **options))
     assert "\n" not in text
     found: dict[str, Any] = json.loads(text)
     return found
@@ -52,7 +58,7 @@ def test_json_line_has_the_stack_of_an_error() -> None:
 
 
 def test_text_of_others_stays_on_its_line_and_moves_no_terminal() -> None:
-    text = TextLines([]).format(
+    text = TextLines(mask()).format(
         record("raw: %s", "{}\n2026-01-01 ERROR forged\x1b[2J\r\x9b\u2028\u202e end \N{SNOWMAN}")
     )
     assert len(text.splitlines()) == 1
@@ -65,13 +71,13 @@ def test_text_line_still_has_the_stack_of_an_error_on_lines_of_its_own() -> None
     try:
         raise ValueError("no")
     except ValueError:
-        lines = TextLines([]).format(record("unexpected error", failure=True)).splitlines()
+        lines = TextLines(mask()).format(record("unexpected error", failure=True)).splitlines()
     assert lines[0].endswith("unexpected error")
     assert lines[1].startswith("Traceback")
 
 
 @pytest.mark.parametrize("form", [JsonLines, TextLines])
 def test_secrets_are_masked_whoever_logs_them(form: type[JsonLines | TextLines]) -> None:
-    text = form([SECRET, "hun"]).format(record("the broker refused %s", {"password": SECRET}["password"]))
+    text = form(mask(SECRET, "hun")).format(record("the broker refused %s", {"password": SECRET}["password"]))
     assert "the broker refused ********" in text
     assert "hun" not in text

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from turnout.messages import CloseCode, client_message, server_message
+from turnout_client.messages import CloseCode, client_message, server_message
 
 REFERENCE = (Path(__file__).parent.parent / "docs/reference/live.md").read_text()
 

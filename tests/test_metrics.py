@@ -15,11 +15,11 @@ from starlette.testclient import TestClient
 from serving import Steering, small_store
 from turnout import __version__
 from turnout.config import SinkSettings
+from turnout.plan.position import Position
 from turnout.plan.times import now_milliseconds
 from turnout.serve.app import create_app
 from turnout.serve.read_api import Services
-from turnout.sink.status import SinkState, SinkStatus
-from turnout.sink.topic_state import Written
+from turnout.sink.sink import SinkState, SinkStatus
 from turnout.store.database import Database
 from turnout.swap.health import Readiness
 from turnout.swap.metrics import METRICS, Counters, Metrics
@@ -50,7 +50,7 @@ class Measured(Steering):
             control_read=False,
             waiting_messages=1,
             spark_starts=2,
-            sinks=(SinkStatus("out", SINK, SinkState.FAILING, None, Written(1, 3), 12, None, 2, 7),),
+            sinks=(SinkStatus("out", SINK, SinkState.FAILING, None, Position(1, 3), 12, None, 2, 7),),
         )
 
 

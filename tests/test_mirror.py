@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lengths import MIRROR_EXAMPLES
-from turnout.client.changes import MAX_EVENTS, MAX_ROWS, ChangesSubscription, Delta
-from turnout.client.events import Changes
-from turnout.client.live import Live
-from turnout.messages import Snapshot, server_message
+from turnout_client.changes import MAX_EVENTS, MAX_ROWS, ChangesSubscription, Delta
+from turnout_client.events import Changes
+from turnout_client.live import Live
+from turnout_client.messages import Snapshot, server_message
 
 COLUMNS = [{"name": "n", "type": "int64"}]
 IDS = [f"r{n}" for n in range(8)]

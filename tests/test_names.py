@@ -8,77 +8,87 @@ from pathlib import Path
 import pytest
 
 import turnout
+import turnout_client
 
 PACKAGE = Path(turnout.__file__).parent
+CLIENT = Path(turnout_client.__file__).parent
 TESTS = Path(__file__).parent
 
 ELSEWHERE = {
     # Commands, as people call them.
     "test_cli.py": "cli/app cli/broker cli/demo cli/history cli/init cli/options cli/output cli/prepare cli/run "
-    "cli/apply cli/sql cli/status cli/summary cli/swap cli/tables",
+    "cli/apply cli/completion cli/progress cli/rows cli/sql cli/status cli/summary cli/swap cli/tables",
     "test_configuration.py": "store/config_history",
     "live/test_applies.py": "serve/config_api",
-    "live/test_check.py": "cli/checks",
+    "live/test_check.py": "preflight/clusters preflight/machine",
     # A file by example.
-    "live/test_by_example.py": "kafka/topic_settings",
+    "live/test_by_example.py": "kafka/topic_creation cli/topic",
     "test_suggestion.py": "example/likely_keys",
-    "test_example_api.py": "example/new_source",
+    "test_example_api.py": "example/by_example",
     "test_topic_example.py": "example/schema_columns",
+    "live/test_demo.py": "local/spinner",
     # The client is one thing to those who use it.
-    "test_client.py": "client/frames client/html client/http",
-    "test_client_live.py": "client/events client/subscription client/wire plan/retries",
+    "test_client.py": "client/display client/frames client/http",
+    "test_client_live.py": "client/events client/subscription client/wire client/retries",
     "test_client_computed.py": "client/newest",
     "test_mirror.py": "client/changes",
+    "test_plan_times.py": "client/iso_times",
     # turnout.yaml as a whole: each rule is seen by what is said about a wrong file.
     "test_config_loading.py": "config/checks config/config_errors config/document config/server config/settings "
-    "config/sink_rules config/values",
+    "config/values",
     "test_security.py": "config/auth kafka/keystores",
     "test_plan.py": "config/tables plan/tables",
-    "test_control.py": "config/topic_rules plan/control_parsing plan/control_schema",
+    "test_control.py": "config/topic_rules plan/control_parsing",
     # Decoders agree with each other, whatever the record.
     "test_decode_formats.py": "decode/avro decode/protobuf decode/shape",
     "test_decoder.py": "decode/columns decode/exact_reader",
     # Sinks: what is written, by what a topic folds to.
-    "test_waiting.py": "store/outgoing",
-    "live/test_sinks.py": "sink/failures sink/sink sink/status sink/topic_reader sink/topic_state sink/topic_writer "
-    "sink/values sink/avro_values store/outgoing cli/sink_check",
+    "test_records.py": "store/outgoing",
+    "live/test_sinks.py": "sink/failures sink/sink sink/topic_reader sink/topic_state sink/topic_writer "
+    "sink/avro_values store/outgoing",
     # Parts that only a real Kafka, Spark or process can show.
-    "live/test_formats.py": "decode/record_decoder",
+    "live/test_formats.py": "schemas/record_decoder",
     "live/test_catching_up.py": "kafka/end_watch",
-    "live/test_bulk.py": "kafka/clients",
-    "live/test_swaps.py": "kafka/lag spark/java_errors swap/generations swap/orchestrator swap/swaps",
+    "live/test_bulk.py": "spark/read/in_tasks",
+    "live/test_inbox.py": "kafka/acknowledgements",
+    "test_readers.py": "spark/read/through_jvm",
+    "live/test_keeping.py": "swap/kept_topics",
+    "live/test_swaps.py": "kafka/lag spark/jvm/java_errors swap/generations swap/orchestrator swap/swaps",
     "live/test_sources.py": "spark/read/live",
     "live/test_exactness.py": "spark/views/sent_rows spark/writing store/join_quality",
-    "live/test_three_sources.py": "spark/views/own_sql",
+    "live/test_row_files.py": "spark/jvm/checkpoints",
+    "live/test_three_sources.py": "spark/views/own_sql store/views/own_sql",
     "live/test_planned.py": "spark/views/runner",
-    "live/test_chains.py": "plan/chains store/chains store/chain_files",
+    "live/test_chains.py": "plan/chains store/views/chain_steps store/views/chain_trace store/views/chained",
     # The server over real sockets.
     "test_access.py": "serve/bodies serve/connections serve/origins serve/strict_requests",
-    "test_summaries.py": "serve/live/computed serve/live/pace serve/live/selects serve/live/summary_history "
-    "serve/live/summary_rounds",
+    "test_summaries.py": "serve/live/selects",
+    "test_summary_history.py": "serve/live/history_samples",
     "test_summary_read.py": "store/query/summary_merge store/query/summary_sql",
     "test_sql.py": "store/query/sql_process store/query/sql_worker",
     "test_read_api.py": "serve/app serve/parameters serve/responses",
     "test_openapi.py": "serve/routes serve/schemas",
     "test_saved_api.py": "store/saved_views",
     "test_limits.py": "serve/reader_watch serve/live/parsing",
-    "test_reads.py": "serve/threads",
-    "test_live.py": "serve/live/changes serve/live/endpoint serve/live/hub serve/live/outbox serve/live/windows",
+    "test_live.py": "serve/live/changes serve/live/endpoint serve/live/hub serve/live/outbox serve/live/shared "
+    "serve/live/windows store/feed plan/position",
     "test_metrics.py": "serve/metrics swap/metrics",
     # The store, by what its tables hold in the end.
-    "test_generation_tables.py": "store/affected store/batches store/view_files",
+    "test_generation_tables.py": "store/batch_rows store/batches store/tracked_writes store/views/join_keys "
+    "store/views/joined store/views/parts store/views/view_rows",
     "test_query_windows.py": "store/database",
-    "test_merging.py": "store/feed",
     "test_where.py": "store/query/values",
     "test_control_queue.py": "swap/health",
-    "test_engine.py": "plan/retries",
+    "test_joins.py": "plan/sql_text",
+    "test_errors.py": "errors client/errors",
     "test_patience.py": "testing",
 }
 """File of tests -> modules without one of their own that it covers."""
 
 MODULES = sorted(
-    path.relative_to(PACKAGE).with_suffix("").as_posix()
-    for path in PACKAGE.rglob("*.py")
+    room + path.relative_to(package).with_suffix("").as_posix()
+    for room, package in (("", PACKAGE), ("client/", CLIENT))
+    for path in package.rglob("*.py")
     if not path.name.startswith("__")
 )
 FILES = {path.name for path in TESTS.rglob("test_*.py")}
@@ -109,7 +119,7 @@ def test_modules_that_a_page_names_are_there(page: str) -> None:
     text = (TESTS.parent / "docs" / page).read_text(encoding="utf-8")
     named = set(re.findall(r"`((?:[a-z_]+/)*[a-z_0-9]+\.py)`", text))
     assert len(named) > 5
-    known = [f"/{path}" for folder in (PACKAGE, TESTS) for path in folder.rglob("*.py")]
+    known = [f"/{path}" for folder in (PACKAGE, CLIENT, TESTS) for path in folder.rglob("*.py")]
     assert sorted(name for name in named if not any(path.endswith(f"/{name}") for path in known)) == []
 
 

@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 from filling import USER_1, Filling
 from serving import Steering
 from test_metrics import samples
-from turnout.plan import own_tables
+from turnout.plan import tables as plan_tables
 from turnout.serve.app import create_app
 from turnout.serve.read_api import Services
 from turnout.store.database import Database
@@ -43,13 +43,13 @@ def tables(filling: Filling, schema: str) -> set[str]:
 
 
 def test_the_list_has_every_table_of_the_store(filling: Filling) -> None:
-    assert tables(filling, "turnout") == {*own_tables.SHOWN_OF_STORE, *own_tables.BOOKS_OF_STORE}
+    assert tables(filling, "turnout") == {*plan_tables.SHOWN_OF_STORE, *plan_tables.BOOKS_OF_STORE}
 
 
 def test_the_list_has_every_table_of_a_generation(filling: Filling) -> None:
     assert filling.tables is not None
     configured = {s.table for s in filling.tables.layout.sources} | {v.table for v in filling.tables.layout.views}
-    own = {*own_tables.SHOWN_OF_GENERATION, *own_tables.BOOKS_OF_GENERATION}
+    own = {*plan_tables.SHOWN_OF_GENERATION, *plan_tables.BOOKS_OF_GENERATION}
     assert tables(filling, filling.tables.schema) == configured | own
 
 

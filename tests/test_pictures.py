@@ -7,7 +7,12 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("web/*/README.md"), *ROOT.glob("examples/*/*.md")]
+PAGES = [
+    *ROOT.glob("*.md"),
+    *ROOT.glob("docs/**/*.md"),
+    *ROOT.glob("clients/*/README.md"),
+    *ROOT.glob("examples/*/*.md"),
+]
 SHOWN = re.compile(r"!\[[^\]]*\]\(([^)\s]+)\)")
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from turnout.config import Settings
-from turnout.config.tables import first_plan
+from turnout.config.tables import first_plan, starts_of
 from turnout.plan.joins import Join
 from turnout.plan.plan import Plan, Start, parse_topic
 
@@ -55,6 +55,14 @@ def test_plan_of_default_settings() -> None:
 def test_plan_survives_json(start: Start) -> None:
     plan = PLAN.with_(start=start)
     assert Plan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
+
+
+def test_sources_of_one_topic_are_read_from_the_earliest_of_their_starts() -> None:
+    moment, latest, earliest = Start("timestamp", NEW_YEAR_MS), Start(), Start("earliest")
+    for starts, start in [((latest, moment), moment), ((moment, earliest), earliest), ((latest, latest), latest)]:
+        for pair in (starts, starts[::-1]):
+            plan = PLAN.with_(topics={"users": "accounts"}, starts=dict(zip(PLAN.topics, pair, strict=True)))
+            assert starts_of(Settings(), plan) == {"accounts": start}
 
 
 def test_plan_changes_only_what_is_given() -> None:

@@ -9,6 +9,8 @@ import duckdb
 import pytest
 
 from turnout.plan import times
+from turnout_client import iso_times
+from turnout_client.iso_times import iso_moment_text, parse_moment
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LEAST, MOST = -(2**63), 2**63 - 1
@@ -30,7 +32,7 @@ LEAST, MOST = -(2**63), 2**63 - 1
     ],
 )
 def test_milliseconds_of_any_64_bits_have_a_text(milliseconds: int, text: str) -> None:
-    assert times.iso_text(milliseconds) == text
+    assert iso_times.iso_text(milliseconds) == text
 
 
 def test_texts_are_those_of_datetime_where_that_holds_the_year() -> None:
@@ -38,17 +40,17 @@ def test_texts_are_those_of_datetime_where_that_holds_the_year() -> None:
     for _ in range(2_000):
         moment = datetime(1, 1, 1, tzinfo=UTC) + timedelta(microseconds=chance.randrange(315_537_897_600_000_000))
         passed = (moment - EPOCH) // timedelta(microseconds=1)
-        assert times.iso_moment_text(passed) == moment.strftime(f"{moment.year:04}-%m-%dT%H:%M:%S.%fZ")
-        assert times.iso_date_text(passed // times.DAY_MICROSECONDS) == moment.date().isoformat()
+        assert iso_moment_text(passed) == moment.strftime(f"{moment.year:04}-%m-%dT%H:%M:%S.%fZ")
+        assert iso_times.iso_date_text(passed // iso_times.DAY_MICROSECONDS) == moment.date().isoformat()
 
 
 def test_texts_are_read_back_as_the_same_number() -> None:
     chance = random.Random(2)
     for _ in range(2_000):
         microseconds = chance.randrange(-9_223_372_022_400_000_000, MOST)
-        assert times.parse_moment(times.iso_moment_text(microseconds)) == microseconds
+        assert parse_moment(iso_moment_text(microseconds)) == microseconds
         days = chance.randrange(-2_147_483_646, 2_147_483_647)
-        assert times.parse_date(times.iso_date_text(days)) == days
+        assert iso_times.parse_date(iso_times.iso_date_text(days)) == days
 
 
 @pytest.mark.parametrize(
@@ -63,25 +65,25 @@ def test_texts_are_read_back_as_the_same_number() -> None:
     ],
 )
 def test_dates_are_read_with_any_year(text: str, days: int) -> None:
-    assert times.parse_date(text) == days
+    assert iso_times.parse_date(text) == days
 
 
 def test_a_moment_takes_its_offset_at_the_edges_too() -> None:
-    assert times.iso_moment_text(times.parse_moment("0001-01-01T00:00:00+05:00")) == "0000-12-31T19:00:00.000000Z"
-    assert times.iso_moment_text(times.parse_moment("9999-12-31T23:00:00-05:00")) == "+010000-01-01T04:00:00.000000Z"
-    assert times.iso_moment_text(times.parse_moment("58844-10-28 01:02")) == "+058844-10-28T01:02:00.000000Z"
+    assert iso_moment_text(parse_moment("0001-01-01T00:00:00+05:00")) == "0000-12-31T19:00:00.000000Z"
+    assert iso_moment_text(parse_moment("9999-12-31T23:00:00-05:00")) == "+010000-01-01T04:00:00.000000Z"
+    assert iso_moment_text(parse_moment("58844-10-28 01:02")) == "+058844-10-28T01:02:00.000000Z"
 
 
 @pytest.mark.parametrize("text", ["", "tomorrow", "2026-02-29", "58844-13-01", "+5881580-07-12", "-9999999-01-01"])
 def test_what_is_no_date_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
-        times.parse_date(text)
+        iso_times.parse_date(text)
 
 
 @pytest.mark.parametrize("text", ["", "58844-10-28T25:00", "+294247-01-10T04:00:54.775808Z", "-290309-01-01", "+1-1-1"])
 def test_what_is_no_moment_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
-        times.parse_moment(text)
+        parse_moment(text)
 
 
 def test_duckdb_reads_its_texts_as_the_same_numbers() -> None:

@@ -18,7 +18,7 @@ from turnout.config.tables import first_plan, layout_of
 from turnout.plan.control import Outcome
 from turnout.plan.offsets import Offsets
 from turnout.plan.plan import Plan
-from turnout.plan.swap_rules import Decision, Verdict, Work
+from turnout.plan.swap_rules import Decision, Effect, Verdict
 from turnout.store import config_history
 from turnout.store.database import Database
 from turnout.store.generation_tables import GenerationTables
@@ -61,7 +61,13 @@ class Publishing:
         with self.database.write() as cursor:
             tables.create(cursor, views_built=True)
         return SimpleNamespace(
-            number=number, tables=tables, offsets=Offsets({}), build_seconds=0.0, catch_up_seconds=0.0, plan=plan
+            number=number,
+            tables=tables,
+            offsets=Offsets({}),
+            build_seconds=0.0,
+            catch_up_seconds=0.0,
+            origins={},
+            plan=plan,
         )
 
     def apply_of(self, settings: Settings) -> Apply:
@@ -86,7 +92,7 @@ def test_settings_are_in_force_and_the_generation_is_live_before_the_outcome_is_
     publisher, wanted = publishing.publisher, publishing.of_file(max_viewers=7)
     apply = publishing.apply_of(wanted)
     if builds:
-        decision = Decision((Verdict(None),), apply.plan, Work.APPLY, carrier=0)
+        decision = Decision((Verdict(None),), apply.plan, Effect.APPLY, asker=0)
         new = publishing.generation(2, apply.plan)
         publisher.publish(new, [publishing.message], decision, Outcome.APPLIED, apply)
         assert publishing.lifecycle.live is new and publisher.plan == apply.plan

@@ -19,7 +19,7 @@ from starlette.testclient import TestClient
 
 from serving import SECONDS
 from turnout.errors import TurnoutError
-from turnout.plan.control import ControlMessage
+from turnout.plan.control import ApplyRequest
 from turnout.serve.app import Server, Services, create_app
 from turnout.serve.read_api import MessageQueue
 from turnout.store.database import Database
@@ -51,7 +51,7 @@ class Steering:
     def example(self, topic: str, records: int) -> dict[str, Any]:
         return {"topic": topic, "looked": records}
 
-    def apply(self, asked: ControlMessage, requester: str) -> QueuedMessage:
+    def apply(self, request: ApplyRequest, requester: str) -> QueuedMessage:
         raise NotImplementedError
 
     @property

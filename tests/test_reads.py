@@ -13,7 +13,6 @@ from serving import SECONDS
 from turnout.config.server import ServerSettings
 from turnout.errors import TurnoutError
 from turnout.serve.reads import Reading, Reads
-from turnout.serve.threads import Turns
 from turnout.store.database import Database
 
 ENDLESS = "SELECT count(*) FROM range(1000000000) a, range(1000000000) b WHERE a.range + b.range = -1"
@@ -211,6 +210,20 @@ def test_read_for_several_clients_counts_for_the_one_with_least_to_do(database: 
     run(test)
 
 
+def test_small_reads_of_a_client_that_has_read_for_long_do_not_wait_behind_its_long_ones(database: Database) -> None:
+    async def test() -> None:
+        reads, works = Reads(database, ServerSettings(query_timeout_seconds=SECONDS)), Works()
+        reads._unspent.spend("a", 1000)  # it has read for long
+        long = asyncio.ensure_future(reads.run(["a"], works.work("long"), large=True, sliced=True))
+        await until(lambda: works.begun == ["long"])
+        assert await reads.run(["a"], lambda _: "small") == "small"
+        assert not long.done()
+        works.end()
+        assert await long == "long"
+
+    run(test)
+
+
 def test_client_that_reads_all_the_time_has_one_place_and_rests(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -244,12 +257,3 @@ def test_read_that_leaves_while_it_waits_takes_no_place(database: Database) -> N
         assert works.begun == ["first", "stays"]
 
     run(test)
-
-
-def test_turns_go_round_the_clients_and_each_is_served_in_its_order() -> None:
-    turns: Turns[str, int] = Turns()
-    for number in range(4):
-        turns.put("many", number)
-    turns.put("few", 10)
-    turns.remove("many", 2)
-    assert [turns.take() for _ in range(5)] == [("many", 0), ("few", 10), ("many", 1), ("many", 3), None]

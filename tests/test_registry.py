@@ -9,9 +9,9 @@ import pytest
 
 from scripted_registry import scripted
 from turnout.config import RegistrySettings
-from turnout.decode.registry import RegisteredSchema, SchemaRegistry
 from turnout.errors import TurnoutError
 from turnout.local.broker import free_port
+from turnout.schemas.registry import RegisteredSchema, SchemaRegistry
 
 
 def client(url: str, **auth: Any) -> SchemaRegistry:

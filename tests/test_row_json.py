@@ -13,11 +13,11 @@ import pyarrow as pa
 import pytest
 
 from lengths import LONG
-from turnout.plan.arrow_columns import arrow_type
-from turnout.plan.columns import ColumnType
 from turnout.plan.times import FIRST_MICROSECOND, LAST_DAY, LAST_MICROSECOND
 from turnout.serve.formats import json_rows
 from turnout.sink.row_json import record_key_sql, record_value_sql
+from turnout_client.arrow_columns import arrow_type
+from turnout_client.column_types import ColumnType
 
 ROWS = 20_000 if LONG else 2_000
 KINDS = {

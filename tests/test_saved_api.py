@@ -47,7 +47,9 @@ def test_view_is_kept_replaced_listed_and_removed(url: str) -> None:
     call("PUT", url, "rich people", json={**VIEW, "sort": "age"})
     plain = {"name": "all", "table": "users_ui", "where": "", "sort": "", "columns": None, "chart": None}
     assert call("GET", url).json() == {"saved": [plain, {"name": "rich people", **VIEW, "sort": "age"}]}
+    assert call("GET", url, "all").json() == plain
     assert call("DELETE", url, "all").json() == {"name": "all"}
+    assert code(call("GET", url, "all")) == (404, "unknown_saved")
     assert code(call("DELETE", url, "all")) == (404, "unknown_saved")
     assert [view["name"] for view in call("GET", url).json()["saved"]] == ["rich people"]
 
@@ -69,6 +71,12 @@ def test_filter_compares_with_a_number_of_any_size(url: str) -> None:
     assert call("GET", url).json() == {"saved": [{"name": "all ages", **view}]}
 
 
+def test_select_is_kept_instead_of_a_table(url: str) -> None:
+    view = {"table": "", "sql": "select 1", "where": "", "sort": "", "columns": None, "chart": {"kind": "bars"}}
+    assert call("PUT", url, "one", json=view).json() == {"name": "one", **view}
+    assert call("GET", url).json() == {"saved": [{"name": "one", **view}]}
+
+
 def test_views_are_there_after_a_restart(tmp_path: Path) -> None:
     folder = tmp_path / "store"
     with small_store(folder) as database, serving(application(database)) as url:
@@ -88,6 +96,7 @@ def test_views_are_there_after_a_restart(tmp_path: Path) -> None:
         {"table": "t", "columns": "a"},
         {"table": "t", "where": [{"column": "a"}]},
         {"table": "t", "chart": "bars"},
+        {"sql": "select 1"},
     ],
 )
 def test_view_of_another_shape_is_refused(url: str, body: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from turnout.spark.session import clear_scratch, given_settings, visible_settings
+from turnout.spark.jvm.session import clear_scratch, given_settings, visible_settings
 
 
 def test_java_options_of_the_configuration_add_to_ours() -> None:

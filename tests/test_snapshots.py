@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from turnout.serve.live import changes
-from turnout.serve.live.changes import Snapshot, snapshot_part
+from turnout.serve.live.changes import TableSnapshot, snapshot_part
 from turnout.serve.reads import Reads
 from turnout.store.database import Database
 from turnout.store.identity import ROW
@@ -31,18 +31,18 @@ def encoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.fixture
-def snapshot(tmp_path: Path) -> Iterator[Snapshot]:
+def snapshot(tmp_path: Path) -> Iterator[TableSnapshot]:
     database = Database.open(tmp_path)
     rows = pa.table({"n": [1, 2, 3, 4], ROW: ["a", "b", "c", "d"]})
     result = WindowResult("t", 1, 2, 4, (Column("n", "int64"),), rows.select(["n"]))
     tracked = TrackedWindow(result, rows, Order(("TRUE", ()), "", frozenset()))
-    made = Snapshot("subscribed", Reads(database))
+    made = TableSnapshot("subscribed", Reads(database))
     made.tracked = tracked
     yield made
     database.close()
 
 
-def test_part_is_encoded_when_it_is_asked_for(snapshot: Snapshot, encoded: list[int]) -> None:
+def test_part_is_encoded_when_it_is_asked_for(snapshot: TableSnapshot, encoded: list[int]) -> None:
     async def ask() -> None:
         parts = snapshot.parts("a")
         assert (len(parts), encoded) == (4, [])
@@ -54,7 +54,7 @@ def test_part_is_encoded_when_it_is_asked_for(snapshot: Snapshot, encoded: list[
 
 
 def test_part_is_encoded_once_for_those_who_read_together_and_again_for_who_lags(
-    snapshot: Snapshot, encoded: list[int]
+    snapshot: TableSnapshot, encoded: list[int]
 ) -> None:
     async def ask() -> None:
         one, other, late = snapshot.parts("a"), snapshot.parts("b"), snapshot.parts("a")

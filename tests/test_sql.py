@@ -1,5 +1,6 @@
 """SELECTs over published tables: what they answer, and that there is no way from one to anything else."""
 
+import re
 import resource
 import subprocess
 import sys
@@ -400,3 +401,43 @@ def test_deep_and_long_texts_are_refused(database: Database) -> None:
         with pytest.raises(TurnoutError) as caught:
             rows(database, text)
         assert caught.value.code == "sql_refused"
+
+
+@pytest.mark.parametrize(
+    ("text", "position", "message", "hint"),
+    [
+        ("select balanc from final_ui", (1, 8), "no column 'balanc'", "did you mean balance? columns: "),
+        ("select 'üü',\n  f.agee from final_ui f", (2, 3), "no column 'agee'", "did you mean age? "),
+        ("select *\nfrom final_ui\nwhere USERIDD = 'ü'", (3, 7), "no column 'USERIDD'", "did you mean userId? "),
+        ("select 'ü' frm x y z", (1, 16), 'syntax error at or near "x"', "see the list of tables"),
+        (
+            "select foo(age) from final_ui",
+            (1, 8),
+            "Scalar Function with name foo does",
+            'Did you mean "floor"?',
+        ),
+        (
+            "select sum(name) from final_ui",
+            (1, 8),
+            "No function matches",
+            "Candidate functions: sum(DECIMAL)",
+        ),
+        ("select age from final_ui group by name", (1, 8), 'column "age" must appear', "Either add it to the GROUP BY"),
+        ("select cast('a' as int)", (1, 8), "Could not convert string 'a' to INT32", "see the list of tables"),
+        ("select f.nothing_like_it from final_ui f", (1, 8), "no column 'nothing_like_it'", "columns: userId, name, "),
+        ("select name from user_ui", None, "no table 'user_ui'", "did you mean users_ui? tables: "),
+    ],
+)
+def test_error_of_a_select_has_its_place_and_what_may_be_meant(
+    database: Database, text: str, position: tuple[int, int] | None, message: str, hint: str
+) -> None:
+    with pytest.raises(TurnoutError) as caught:
+        rows(database, text)
+    error = caught.value
+    assert error.position == position
+    place = f"line {position[0]}, column {position[1]}: " if position else ""
+    assert error.message.startswith(f"sql: {place}{message}")
+    assert hint in error.hint
+    assert not re.search(r"[\n\t]|!|/api/", error.message + error.hint)
+    shape = error.as_json()["error"]
+    assert shape.get("position") == (position and {"line": position[0], "column": position[1]})

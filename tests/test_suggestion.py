@@ -79,6 +79,20 @@ def test_keys_that_cannot_meet_keep_their_types_and_are_not_joined() -> None:
     assert len(found.alone) == 2
 
 
+def test_key_with_exceptions_is_a_text_in_all_sources_so_that_no_row_loses_its_key() -> None:
+    users: list[dict[str, Any]] = [{"userId": n, "age": n} for n in range(98)] + [
+        {"userId": "x1", "age": "?"},
+        {"userId": "x2", "age": 1},
+    ]
+    accounts = [{"userId": n, "balance": n / 2} for n in range(20)]
+    texts = [str(record["userId"]) for record in users]
+    found = suggest([example("users", users, [*texts]), example("accounts", accounts)])
+    assert [source.key_kind for source in found.sources] == ["string", "string"]
+    assert [view.on for view in found.views] == ["userId"]
+    assert found.sources[0].rows[0] == "latest"  # Kafka's key is its text
+    assert [column.kind for column in found.sources[0].columns] == ["string", "int64"]
+
+
 def test_key_is_exact_even_where_no_field_is() -> None:
     [source] = suggest([example("rates", [{"rate": 1.5}, {"rate": 2.5}])]).sources
     assert source.key_kind == "string"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import json
 import signal
@@ -24,16 +23,15 @@ from lengths import LIVE_EXAMPLES
 from serving import HTTP, SECONDS, application, patient, serving
 from turnout.config import SqlAccess
 from turnout.config.server import Role
-from turnout.messages import Problem, SummaryGroups, WindowRows
 from turnout.plan.joins import Join
 from turnout.serve.access import Access, Identity, Tokens
 from turnout.serve.app import create_app
-from turnout.serve.live.pace import Lane
-from turnout.serve.live.summary_history import MAX_POINTS, SummaryHistory
+from turnout.serve.live.summary_history import MAX_POINTS, LastHour
 from turnout.store.query.sql import read_sql
 from turnout.store.query.sql_process import SqlProcess
 from turnout.store.query.summary_read import SummaryQueries, read_summary
 from turnout.testing import patience, wait_until
+from turnout_client.messages import Problem, SummaryGroups, WindowRows
 
 OPS, WALL = "operator-token-0123456789", "viewer-token-0123456789"
 FOREVER = "select sum(i % 7) from range(1000000000000) t(i)"
@@ -487,49 +485,39 @@ def test_history_goes_on_for_a_client_that_comes_back(filling: Filling, url: str
 
 
 def test_history_is_a_bounded_ring_that_begins_with_the_value_before() -> None:
-    history = SummaryHistory(seconds=60)
+    history = LastHour()
     for second in range(0, 200, 2):
         history.add(second * 1_000, 1, b"[[%d]]" % second)
     history.add(198_500, 2, b"[[0]]")
-    found = json.loads(history.body(None))
+    found = json.loads(history.body(60, 198_500, None)[0])
     assert [point["time"] for point in found["points"]] == list(range(138_000, 200_000, 2_000))
     assert found["points"][-1] == {"time": 198_000, "generation": 2, "groups": [[0]]}
     assert found["swaps"] == [{"time": 198_500, "generation": 2}]
-    later = json.loads(history.body(196_000))
+    later = json.loads(history.body(60, 198_500, 196_000)[0])
     assert ([point["time"] for point in later["points"]], later["whole"]) == ([196_000, 198_000], False)
-    long = SummaryHistory(seconds=3_600)
-    for second in range(8_000):
-        long.add(second * 1_000, 1, b"[]")
-    assert len(json.loads(long.body(None))["points"]) <= MAX_POINTS + 1
 
 
-def test_clients_take_turns_at_computing() -> None:
-    async def play() -> list[str]:
-        lane, done = Lane("quick"), list[str]()
-
-        async def compute(client: str, name: str) -> None:
-            async with lane.turn(client):
-                done.append(name)
-                await asyncio.sleep(0)
-
-        tasks = [asyncio.ensure_future(compute(name[0], name)) for name in ("a1", "a2", "a3", "b1", "c1")]
-        await asyncio.sleep(0)
-        tasks[1].cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        return done
-
-    assert asyncio.run(play()) == ["a1", "a3", "b1", "c1"]
+@pytest.mark.parametrize("seconds", [1, 60, 299, 300, 301, 600, 601, 1_234, 3_600])
+def test_history_of_every_length_is_bounded_in_order_and_right(seconds: int) -> None:
+    history, last = LastHour(), 7_999_500
+    for now in range(0, last + 1, 500):
+        history.add(now, 1, b"[[%d]]" % now)
+    found = json.loads(history.body(seconds, last, None)[0])
+    times = [point["time"] for point in found["points"]]
+    assert times == sorted(set(times))
+    assert len(times) <= MAX_POINTS + 1
+    # It begins with the value of its beginning, and each point has the last value of its step.
+    assert times[0] <= last - seconds * 1_000 < times[1]
+    assert all(0 <= point["groups"][0][0] - point["time"] < 12_000 for point in found["points"])
+    assert found["points"][-1]["groups"] == [[last]]
+    assert max(later - earlier for earlier, later in itertools.pairwise(times)) <= 24_000
 
 
-def test_one_with_many_summaries_does_not_hold_up_another() -> None:
-    async def play() -> list[str]:
-        lane, done = Lane("quick"), list[str]()
-
-        async def compute(client: str, name: str) -> None:
-            async with lane.turn(client):
-                done.append(name)
-
-        await asyncio.gather(*(compute(name[0], name) for name in ("a1", "a2", "a3", "a4", "b1")))
-        return done
-
-    assert asyncio.run(play()) == ["a1", "a2", "b1", "a3", "a4"]
+def test_history_of_a_summary_with_fewer_groups_is_cut() -> None:
+    history = LastHour()
+    history.add(1_000, 1, b'[["a",1],["b",2],[null,3]]')
+    history.add(3_000, 2, b'[["b",4]]')
+    body, newest = history.first_groups(2).body(60, 3_000, None)
+    found = json.loads(body)
+    assert [point["groups"] for point in found["points"]] == [[["a", 1], ["b", 2]], [["b", 4]]]
+    assert (found["swaps"], newest) == ([{"time": 3_000, "generation": 2}], 3_000)

@@ -8,19 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnout.plan.control import Action, ControlMessage, ControlRejected, Outcome, resolve
+from turnout.plan.control import Action, ApplyRequest, ControlMessage, ControlRejected, Outcome, resolve
 from turnout.plan.joins import Join
 from turnout.plan.plan import Plan, Start
 from turnout.plan.swap_rules import (
     Decision,
+    Effect,
     ParsedMessage,
-    Work,
     decide,
+    interrupt,
     replay,
     to_retire,
 )
 
 CURRENT = Plan({"users": "users", "accounts": "accounts"}, {"final_ui": Join.LEFT})
+BEFORE = CURRENT.with_(topics={"users": "before"})
 
 THREE = {3: 30.0, 1: 10.0, 2: 20.0}
 
@@ -55,60 +57,152 @@ NOTHING = ControlMessage()
 INNER = ControlMessage(join=Join.INNER)
 DRY = ControlMessage({"users": "dry"}, dry_run=True)
 BACK = ControlMessage(action=Action.ROLLBACK)
+CANCEL = ControlMessage(action=Action.CANCEL)
+APPLY = ApplyRequest("store: {log_rows: 5}")
+
+
+def expecting(action: Action, generation: int) -> ControlMessage:
+    return ControlMessage(action=action, expected_generation=generation)
 
 
 @pytest.mark.parametrize(
     ("queue", "outcomes", "work"),
     [
-        pytest.param([], "", Work.NONE, id="empty"),
-        pytest.param([BAD], "rejected", Work.NONE, id="rejected"),
-        pytest.param([NOTHING, NOTHING], "unchanged unchanged", Work.NONE, id="nothing asked"),
-        pytest.param([users("users")], "unchanged", Work.NONE, id="the same plan"),
-        pytest.param([users("u2")], "carrier", Work.BUILD, id="one change"),
-        pytest.param([users("u2"), users("u3")], "superseded carrier", Work.BUILD, id="later wins"),
-        pytest.param([users("u2"), INNER], "superseded carrier", Work.BUILD, id="both fields"),
-        pytest.param([users("u2"), NOTHING], "carrier unchanged", Work.BUILD, id="a refresh behind a change"),
-        pytest.param([NOTHING, users("u2")], "unchanged carrier", Work.BUILD, id="a refresh before a change"),
-        pytest.param([users("u2"), users("u2")], "superseded carrier", Work.BUILD, id="repeated"),
-        pytest.param([users("u2"), BAD], "carrier rejected", Work.BUILD, id="a bad one behind"),
-        pytest.param([BAD, users("u2"), BAD, INNER], "rejected superseded rejected carrier", Work.BUILD, id="mix"),
-        pytest.param([users("u2"), users("users")], "superseded unchanged", Work.NONE, id="there and back"),
+        pytest.param([], "", Effect.NONE, id="empty"),
+        pytest.param([BAD], "rejected", Effect.NONE, id="rejected"),
+        pytest.param([NOTHING, NOTHING], "unchanged unchanged", Effect.NONE, id="nothing asked"),
+        pytest.param([users("users")], "unchanged", Effect.NONE, id="the same plan"),
+        pytest.param([users("u2")], "carrier", Effect.BUILD, id="one change"),
+        pytest.param([users("u2"), users("u3")], "superseded carrier", Effect.BUILD, id="later wins"),
+        pytest.param([users("u2"), INNER], "superseded carrier", Effect.BUILD, id="both fields"),
+        pytest.param([users("u2"), NOTHING], "carrier unchanged", Effect.BUILD, id="a refresh behind a change"),
+        pytest.param([NOTHING, users("u2")], "unchanged carrier", Effect.BUILD, id="a refresh before a change"),
+        pytest.param([users("u2"), users("u2")], "superseded carrier", Effect.BUILD, id="repeated"),
+        pytest.param([users("u2"), BAD], "carrier rejected", Effect.BUILD, id="a bad one behind"),
+        pytest.param([BAD, users("u2"), BAD, INNER], "rejected superseded rejected carrier", Effect.BUILD, id="mix"),
+        pytest.param([users("u2"), users("users")], "superseded unchanged", Effect.NONE, id="there and back"),
         pytest.param(
             [users("u2"), users("users"), users("users")],
             "superseded unchanged unchanged",
-            Work.NONE,
+            Effect.NONE,
             id="there and back twice",
         ),
-        pytest.param([users("u2", 4)], "carrier", Work.BUILD, id="expected generation"),
-        pytest.param([users("u2", 3)], "rejected", Work.NONE, id="another generation expected"),
-        pytest.param([users("u2", 3), users("u3")], "rejected carrier", Work.BUILD, id="conflict before change"),
-        pytest.param([users("u2", 4), users("u3")], "superseded carrier", Work.BUILD, id="expected, then plain"),
-        pytest.param([users("u2"), users("u3", 4)], "carrier", Work.BUILD, id="expected waits for a change"),
-        pytest.param([users("u2"), DRY, INNER], "carrier", Work.BUILD, id="dry run waits"),
-        pytest.param([DRY, INNER], "carrier", Work.DRY_RUN, id="dry run is alone"),
-        pytest.param([NOTHING, BACK], "unchanged", Work.NONE, id="rollback waits"),
-        pytest.param([BACK, INNER], "carrier", Work.ROLLBACK, id="rollback is alone"),
+        pytest.param([users("u2", 4)], "carrier", Effect.BUILD, id="expected generation"),
+        pytest.param([users("u2", 3)], "rejected", Effect.NONE, id="another generation expected"),
+        pytest.param([users("u2", 3), users("u3")], "rejected carrier", Effect.BUILD, id="conflict before change"),
+        pytest.param([users("u2", 4), users("u3")], "superseded carrier", Effect.BUILD, id="expected, then plain"),
+        pytest.param([users("u2"), users("u3", 4)], "carrier", Effect.BUILD, id="expected waits for a change"),
+        pytest.param([users("u2"), DRY, INNER], "carrier", Effect.BUILD, id="dry run waits"),
+        pytest.param([DRY, INNER], "carrier", Effect.DRY_RUN, id="dry run is alone"),
+        pytest.param([NOTHING, BACK], "unchanged", Effect.NONE, id="rollback waits"),
+        pytest.param([BACK, INNER], "carrier", Effect.ROLLBACK, id="rollback is alone"),
+        pytest.param([CANCEL, INNER], "rejected", Effect.NONE, id="nothing to cancel"),
+        pytest.param([users("u2"), CANCEL, INNER], "carrier", Effect.BUILD, id="a cancel behind a change"),
+        pytest.param([expecting(Action.CANCEL, 3)], "rejected", Effect.NONE, id="cancel of another generation"),
         pytest.param(
-            [ControlMessage(action=Action.ROLLBACK, dry_run=True)], "carrier", Work.DRY_RUN, id="dry rollback"
+            [ControlMessage(action=Action.ROLLBACK, dry_run=True)], "carrier", Effect.DRY_RUN, id="dry rollback"
         ),
         pytest.param(
             [ControlMessage(action=Action.ROLLBACK, expected_generation=3), INNER],
             "rejected",
-            Work.NONE,
+            Effect.NONE,
             id="rollback of another generation",
         ),
     ],
 )
-def test_batch_decides_each_message(queue: list[ParsedMessage], outcomes: str, work: Work) -> None:
-    batch = decide(queue, CURRENT, generation=4)
+def test_batch_decides_each_message(queue: list[ParsedMessage], outcomes: str, work: Effect) -> None:
+    batch = decide(queue, CURRENT, generation=4, previous=BEFORE)
     assert [verdict.outcome or "carrier" for verdict in batch.verdicts] == outcomes.split()
-    assert batch.work is work
+    assert batch.effect is work
+
+
+def test_cancel_without_a_build_says_so() -> None:
+    (verdict,) = decide([CANCEL], CURRENT, 4).verdicts
+    assert verdict.error is not None
+    assert (verdict.error.code, verdict.error.status) == ("nothing_to_cancel", 409)
+    assert verdict.reason == "no build is under way; send a rollback to undo what is published"
+
+
+BUILT = CURRENT.with_(topics={"users": "u2"})
+DRY_BACK = ControlMessage(action=Action.ROLLBACK, dry_run=True)
+
+
+@pytest.mark.parametrize(
+    ("waiting", "outcomes"),
+    [
+        pytest.param([], {}, id="nothing waits"),
+        pytest.param([INNER, DRY, BAD, NOTHING, APPLY], {}, id="nothing that ends a build"),
+        pytest.param([CANCEL], {0: "applied"}, id="cancel"),
+        pytest.param([CANCEL, CANCEL], {0: "applied", 1: "applied"}, id="cancel twice"),
+        pytest.param([INNER, CANCEL], {1: "applied"}, id="a cancel passes a change that waits"),
+        pytest.param([expecting(Action.CANCEL, 4)], {0: "applied"}, id="expected"),
+        pytest.param([expecting(Action.CANCEL, 5)], {0: "rejected"}, id="another expected, at once"),
+        pytest.param(
+            [expecting(Action.CANCEL, 5), CANCEL],
+            {0: "rejected", 1: "applied"},
+            id="another expected, then a plain one",
+        ),
+        pytest.param([BACK], {0: "rolled_back"}, id="rollback"),
+        pytest.param([BACK, BACK], {0: "rolled_back"}, id="of two rollbacks the first"),
+        pytest.param([DRY_BACK], {}, id="dry run of a rollback"),
+        pytest.param([BAD, DRY, NOTHING, BACK], {3: "rolled_back"}, id="a rollback passes what changes nothing"),
+        pytest.param([users("u2"), BACK], {1: "rolled_back"}, id="a rollback passes what asks for the same"),
+        pytest.param([INNER, BACK], {}, id="a rollback of a change that waits"),
+        pytest.param([APPLY, BACK], {}, id="a rollback of an apply that waits"),
+        pytest.param([expecting(Action.ROLLBACK, 5)], {}, id="a rollback of what is published next"),
+        pytest.param([expecting(Action.ROLLBACK, 5), BACK], {}, id="two rollbacks after the build"),
+        pytest.param([CANCEL, BACK], {0: "applied"}, id="a rollback after a cancel undoes what is published"),
+        pytest.param([BACK, CANCEL], {0: "rolled_back", 1: "applied"}, id="a cancel after a rollback"),
+    ],
+)
+def test_build_is_ended_by_cancels_and_by_the_rollback_behind_it(
+    waiting: list[ParsedMessage], outcomes: dict[int, str]
+) -> None:
+    verdicts = interrupt(waiting, BUILT, generation=4)
+    assert {index: verdict.outcome for index, verdict in verdicts.items()} == outcomes
+
+
+def test_verdicts_of_an_ended_build_say_what_happened() -> None:
+    [cancel] = interrupt([CANCEL], BUILT, 4).values()
+    [back] = interrupt([BACK], BUILT, 4).values()
+    assert cancel.reason == "cancelled the build of users=u2 accounts=accounts join=left"
+    assert back.reason == f"{cancel.reason}; generation 4 stays published"
+
+
+def test_first_build_is_ended_by_nothing() -> None:
+    verdicts = interrupt([BACK, CANCEL], BUILT, generation=0)
+    assert [*verdicts] == [1] and verdicts[1].error is not None
+    assert verdicts[1].error.code == "nothing_to_cancel"
+    assert verdicts[1].reason.startswith("the first build cannot be cancelled")
 
 
 def test_batch_aims_at_the_combined_plan() -> None:
     batch = decide([users("u2"), INNER, NOTHING], CURRENT, 4)
     assert batch.plan == Plan({"users": "u2", "accounts": "accounts"}, {"final_ui": Join.INNER})
-    assert batch.carrier == 1
+    assert batch.asker == 1
+
+
+def test_batch_rollback_aims_at_the_previous_plan() -> None:
+    assert decide([BACK], CURRENT, 4, BEFORE).plan == BEFORE
+    dry = ControlMessage(action=Action.ROLLBACK, dry_run=True)
+    assert [decide([dry], CURRENT, 4, previous).plan for previous in (BEFORE, None)] == [BEFORE, CURRENT]
+
+
+def test_batch_rollback_without_a_previous_plan_is_rejected() -> None:
+    (verdict,) = decide([BACK], CURRENT, 4, previous=None).verdicts
+    assert verdict.error is not None
+    assert (verdict.error.code, verdict.error.status) == ("nothing_to_roll_back", 422)
+
+
+def test_batch_reads_the_sources_for_which_a_message_names_a_start() -> None:
+    earliest = Start("earliest")
+    some, every = ControlMessage(starts={"users": earliest}), ControlMessage(start=earliest)
+    assert decide([INNER], CURRENT, 4).read == frozenset()
+    assert decide([some, INNER], CURRENT, 4).read == {"users"}
+    assert decide([some, every], CURRENT, 4).read == {"users", "accounts"}
+    # A start that changes nothing asks for nothing.
+    assert decide([ControlMessage(start=CURRENT.start), INNER], CURRENT, 4).read == frozenset()
+    assert replay([some, INNER], CURRENT).read == {"users"}
 
 
 def test_batch_dry_run_aims_at_what_it_would_build() -> None:
@@ -128,9 +222,9 @@ def test_batch_conflict_has_its_own_error() -> None:
 
 
 def test_batch_without_an_invalid_carrier_is_decided_again() -> None:
-    assert decide([users("u2"), users("bad")], CURRENT, 4).carrier == 1
+    assert decide([users("u2"), users("bad")], CURRENT, 4).asker == 1
     again = decide([users("u2"), BAD], CURRENT, 4)
-    assert (again.carrier, again.plan.topics["users"]) == (0, "u2")
+    assert (again.asker, again.plan.topics["users"]) == (0, "u2")
 
 
 CHANGES = st.builds(
@@ -160,32 +254,29 @@ class Line:
         self.queue = list(queue)
         self.outcomes: list[Outcome] = []
         self.batches: list[Decision] = []
-        self.history = [CURRENT]
+        self.history = [BEFORE, CURRENT]
         self.generation = 0
         self._fates = itertools.cycle(fates)
 
     def run(self) -> "Line":
         while len(self.outcomes) < len(self.queue):
-            batch = decide(self.queue[len(self.outcomes) :], self.history[-1], self.generation)
+            batch = decide(self.queue[len(self.outcomes) :], self.history[-1], self.generation, self.history[-2])
             assert batch.verdicts, "a queue that is not empty always moves on"
             carried = [place for place, verdict in enumerate(batch.verdicts) if verdict.outcome is None]
-            assert carried == ([] if batch.work is Work.NONE else [batch.carrier])
+            assert carried == ([] if batch.effect is Effect.NONE else [batch.asker])
             done = self._perform(batch)
             self.outcomes += [verdict.outcome or done for verdict in batch.verdicts]
             self.batches.append(batch)
         return self
 
     def _perform(self, batch: Decision) -> Outcome:
-        if batch.work in (Work.NONE, Work.DRY_RUN):
+        if batch.effect in (Effect.NONE, Effect.DRY_RUN):
             return Outcome.UNCHANGED
         if not next(self._fates):
             return Outcome.FAILED
         self.generation += 1
-        if batch.work is Work.ROLLBACK:
-            self.history.append(self.history[-2] if len(self.history) > 1 else self.history[-1])
-            return Outcome.ROLLED_BACK
         self.history.append(batch.plan)
-        return Outcome.APPLIED
+        return Outcome.ROLLED_BACK if batch.effect is Effect.ROLLBACK else Outcome.APPLIED
 
 
 @given(
@@ -234,17 +325,93 @@ def test_line_meets_every_expected_generation_or_rejects(queue: list[ControlMess
             if plain[place] is not None:
                 assert (verdict.outcome is Outcome.REJECTED) == (plain[place] != generation)
             place += 1
-        generation += batch.work in (Work.BUILD, Work.ROLLBACK)
+        generation += batch.effect in (Effect.BUILD, Effect.ROLLBACK)
+
+
+CANCELS = st.builds(
+    ControlMessage, action=st.just(Action.CANCEL), expected_generation=st.sampled_from([None, None, 0, 1, 2])
+)
+
+
+class InterruptedLine:
+    """Works through a queue whose messages all come before the first build is published."""
+
+    def __init__(self, queue: Sequence[ParsedMessage]) -> None:
+        self.queue = list(queue)
+        self.outcomes: dict[int, Outcome] = {}
+        self.published = [BEFORE, CURRENT]
+        self.ended: list[Plan] = []
+
+    def run(self) -> "InterruptedLine":
+        while waiting := [index for index in range(len(self.queue)) if index not in self.outcomes]:
+            previous, current = self.published[-2:]
+            generation = len(self.published) - 1
+            batch = decide([self.queue[index] for index in waiting], current, generation, previous)
+            batched, behind = waiting[: len(batch.verdicts)], waiting[len(batch.verdicts) :]
+            done = Outcome.UNCHANGED
+            if batch.effect in (Effect.BUILD, Effect.ROLLBACK):
+                verdicts = interrupt([self.queue[index] for index in behind], batch.plan, generation)
+                self._note({behind[index]: verdict.outcome for index, verdict in verdicts.items()})
+                if any(verdict.outcome is not Outcome.REJECTED for verdict in verdicts.values()):
+                    done = Outcome.CANCELLED
+                    self.ended.append(batch.plan)
+                else:
+                    done = Outcome.APPLIED if batch.effect is Effect.BUILD else Outcome.ROLLED_BACK
+                    self.published.append(batch.plan)
+            self._note({index: v.outcome or done for index, v in zip(batched, batch.verdicts, strict=True)})
+        return self
+
+    def _note(self, outcomes: dict[int, Outcome | None]) -> None:
+        for index, outcome in outcomes.items():
+            assert outcome is not None and index not in self.outcomes, "each message has one outcome"
+            self.outcomes[index] = outcome
+
+
+@given(st.lists(CHANGES | ANY | BACKS | CANCELS | st.just(BAD), max_size=12))
+def test_interrupted_line_gives_every_message_exactly_one_outcome(queue: list[ParsedMessage]) -> None:
+    line = InterruptedLine(queue).run()
+    assert len(line.outcomes) == len(queue)
+    cancelled = [queue[index] for index, outcome in line.outcomes.items() if outcome is Outcome.CANCELLED]
+    assert len(cancelled) == len(line.ended)
+    assert not any(isinstance(message, ControlMessage) and message.action is Action.CANCEL for message in cancelled)
+    made = 0
+    for index, outcome in line.outcomes.items():
+        message = queue[index]
+        if isinstance(message, ControlRejected):
+            assert outcome is Outcome.REJECTED
+        elif isinstance(message, ControlMessage) and message.action is Action.CANCEL:
+            assert outcome in (Outcome.APPLIED, Outcome.REJECTED)
+        else:
+            made += outcome is Outcome.APPLIED
+    backs = sum(outcome is Outcome.ROLLED_BACK for outcome in line.outcomes.values())
+    assert made <= len(line.published) - 2 <= made + backs, "what was cancelled is never published"
+
+
+def test_replay_takes_back_the_change_right_before_a_cancel() -> None:
+    batch = replay([INNER, users("u2"), BAD, CANCEL, NOTHING, CANCEL], CURRENT)
+    assert batch.plan == CURRENT.with_(joins={"final_ui": Join.INNER})
+    assert [verdict.outcome for verdict in batch.verdicts] == [
+        None,
+        "cancelled",
+        *("rejected", "applied", "unchanged", "rejected"),
+    ]
+    assert batch.asker == 0
+
+
+def test_replay_of_a_cancel_behind_a_rollback_takes_nothing_back() -> None:
+    batch = replay([users("u2"), BACK, CANCEL], CURRENT)
+    assert (batch.plan, batch.asker) == (CURRENT, 1)
+    assert [verdict.outcome for verdict in batch.verdicts] == ["superseded", None, "rejected"]
 
 
 def test_replay_applies_messages_in_turn_and_a_rollback_takes_one_back() -> None:
     batch = replay([users("u2"), INNER, BACK, ControlMessage({"accounts": "a2"})], CURRENT)
     assert batch.plan == CURRENT.with_(topics={"users": "u2", "accounts": "a2"})
     assert [verdict.outcome for verdict in batch.verdicts] == [Outcome.SUPERSEDED] * 3 + [None]
-    assert (batch.work, batch.carrier) == (Work.BUILD, 3)
+    assert (batch.effect, batch.asker) == (Effect.BUILD, 3)
 
 
 def test_replay_without_a_change_builds_the_first_plan_for_nobody() -> None:
     batch = replay([NOTHING, BACK, DRY, BAD], CURRENT)
-    assert (batch.plan, batch.work, batch.carrier) == (CURRENT, Work.BUILD, None)
+    assert (batch.plan, batch.effect, batch.asker) == (CURRENT, Effect.BUILD, None)
     assert [verdict.outcome for verdict in batch.verdicts] == [Outcome.UNCHANGED] * 3 + [Outcome.REJECTED]

@@ -12,9 +12,9 @@ import pytest
 from exemplary import example
 from scripted_registry import scripted
 from turnout.config import Format, Settings
-from turnout.decode.schemas import compiled
 from turnout.errors import TurnoutError
 from turnout.example.topic_example import MOST_COLUMNS, TopicExample
+from turnout.schemas.source_schemas import compiled
 
 
 def kinds(found: TopicExample) -> dict[str, str]:

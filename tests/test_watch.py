@@ -21,13 +21,14 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
+from ending import ending_with_us
 from scripted import COLUMNS, Scripted, listening, refused
 from serving import application, serving, small_store
 from turnout.cli import app
 from turnout.cli.watch import Shown, picture
-from turnout.client import State, Window
 from turnout.errors import TurnoutError
 from turnout.testing import patience, wait_until
+from turnout_client import State, Window
 
 ENVIRONMENT = {"TURNOUT_URL": None, "TURNOUT_TOKEN": None}
 
@@ -153,12 +154,25 @@ def test_watch_ends_with_the_servers_error(option: list[str]) -> None:
         assert result.stderr == "error: where: column 'age': 'old' is not int64\nhint: such as 42\n"
 
 
+def test_watch_without_a_server_says_so_when_it_is_piped() -> None:
+    command = [sys.executable, "-m", "turnout", "watch", "users_ui", "--url", "http://127.0.0.1:1"]
+    piped = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **ending_with_us()}
+    with subprocess.Popen(command, **piped) as watch:
+        assert watch.stderr is not None
+        line = watch.stderr.readline()
+        watch.terminate()
+    assert line.startswith("waiting for the server at http://127.0.0.1:1 ... ")
+
+
 def test_watch_without_a_token_that_is_wanted_ends_with_an_error() -> None:
     server = Scripted()
     server.refusal = refused(401, "unauthorized", "this server wants a token")
     with listening(server) as url:
         result = turnout("watch", "users_ui", "--url", url)
-    assert (result.exit_code, result.stderr) == (1, "error: this server wants a token\nhint: try again\n")
+    assert (result.exit_code, result.stderr) == (
+        1,
+        "error: this server wants a token\nhint: give the token by TURNOUT_TOKEN or --token\n",
+    )
 
 
 class Terminal:

@@ -1,6 +1,7 @@
 """The filter and sort language: what it takes, what it refuses, and that no text of a user becomes SQL."""
 
 import re
+from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
@@ -10,7 +11,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from turnout.errors import TurnoutError
-from turnout.plan.columns import ColumnType
 from turnout.store.query.where import (
     MAX_VALUES,
     Op,
@@ -22,8 +22,10 @@ from turnout.store.query.where import (
     parse_columns,
     parse_sort,
     parse_terms,
+    term_columns,
     weight,
 )
+from turnout_client.column_types import ColumnType
 
 COLUMNS = {
     name: ColumnType.parse(kind)
@@ -186,6 +188,12 @@ def test_unknown_and_hidden_columns_are_refused_with_the_known_ones() -> None:
         assert "_id" not in caught.value.hint
 
 
+@pytest.mark.parametrize("where", ["_row >= 3", "_row is null", "_row in (3, 4)"])
+def test_row_is_compared_with_one_id(where: str) -> None:
+    with pytest.raises(TurnoutError, match="the id of a row"):
+        compile_where(parse_terms(where), COLUMNS)
+
+
 def test_text_operator_on_a_number_is_refused() -> None:
     with pytest.raises(TurnoutError, match="needs a string column; 'age' is int64"):
         compile_where(parse_terms("age contains 3"), COLUMNS)
@@ -213,6 +221,7 @@ def test_text_operator_on_a_number_is_refused() -> None:
         ("day<2026-02-01", [1]),
         ("at>2026-01-31T12:00:00Z", [2]),
         ("active=true", [1]),
+        ('_row = "r3"', [3]),
     ],
 )
 def test_where_selects_the_rows_it_says(where: str, ids: list[int]) -> None:
@@ -220,7 +229,7 @@ def test_where_selects_the_rows_it_says(where: str, ids: list[int]) -> None:
         connection.execute("SET TimeZone = 'UTC'")
         connection.execute("""
             CREATE TABLE t (_id BIGINT, name VARCHAR, age BIGINT, ratio FLOAT, price DECIMAL(10,2), day DATE,
-                            "at" TIMESTAMP WITH TIME ZONE, active BOOLEAN);
+                            "at" TIMESTAMP WITH TIME ZONE, active BOOLEAN, _row VARCHAR AS ('r' || _id));
             INSERT INTO t VALUES
                 (1, 'Ann', 29, 0.1, 1.49, '2026-01-31', '2026-01-31 12:00:00Z', true),
                 (2, 'Bob', 30, 0.2, 1.50, '2026-02-01', '2026-01-31 12:00:01Z', false),
@@ -333,18 +342,77 @@ def _assert_only_our_words(text: str, parameters: list[object]) -> None:
     slot = r"CAST\(\? AS [A-Z ]+(?:\(10,2\))?\)"
     kind = r"[A-Z ]+(?:\(10,2\))?"
     slots = rf"\(SELECT CAST\(unnest\(CAST\(CAST\(\? AS VARCHAR\[\]\) AS {kind}\[\]\)\) AS {kind}\)\)"
+    any_text, any_case = (
+        rf"(?:contains|starts_with|ends_with)\(C, {slot}\)",
+        rf"contains\(lower\(C\), lower\({slot}\)\)",
+    )
     part = "|".join(
         (
             rf"C (?:=|<|<=|>|>=|IS DISTINCT FROM) {slot}",
-            rf"(?:contains|starts_with|ends_with)\(C, {slot}\)",
-            rf"contains\(lower\(C\), lower\({slot}\)\)",
+            any_text,
+            any_case,
             rf"C IN {slots}",
             rf"\(C IS NULL OR C NOT IN {slots}\)",
             r"C IS (?:NOT )?NULL",
+            rf"\({any_text}(?: OR {any_text})+\)",
+            rf"\({any_case}(?: OR {any_case})+\)",
         )
     )
     assert re.fullmatch(rf"TRUE|(?:{part})(?: AND (?:{part}))*", text), text
     assert text.count("?") == len(parameters)
+
+
+_SEARCH: dict[Op, Callable[[str, str], bool]] = {
+    Op.CONTAINS: lambda text, part: part in text,
+    Op.ICONTAINS: lambda text, part: part.lower() in text.lower(),
+    Op.STARTS: str.startswith,
+    Op.ENDS: str.endswith,
+}
+_TEXT = st.text("aAbB%_\\'*, ", max_size=4)
+
+
+@given(
+    st.lists(st.tuples(st.none() | _TEXT, st.none() | _TEXT), max_size=8),
+    st.lists(st.tuples(st.sampled_from(list(_SEARCH)), _TEXT), min_size=1, max_size=2),
+)
+def test_search_keeps_the_rows_of_which_a_text_fulfils_each_term(
+    rows: list[tuple[str | None, str | None]], searched: list[tuple[Op, str]]
+) -> None:
+    columns = {name: ColumnType.parse(kind) for name, kind in (("a", "string"), ("n", "int64"), ("b", "string"))}
+    terms = parse_terms([{"column": "*", "op": op.value, "value": text} for op, text in searched])
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE t (_id BIGINT, a VARCHAR, b VARCHAR, n BIGINT)")
+        for number, (a, b) in enumerate(rows):
+            connection.execute("INSERT INTO t VALUES (?, ?, ?, 7)", [number, a, b])
+        text, parameters = compile_where(terms, columns)
+        found = connection.execute(f"SELECT _id FROM t WHERE {text} ORDER BY _id", parameters).fetchall()
+    assert [number for (number,) in found] == [
+        number
+        for number, row in enumerate(rows)
+        if all(any(cell is not None and _SEARCH[op](cell, part) for cell in row) for op, part in searched)
+    ]
+    assert term_columns(terms, columns) == {"a", "b"}
+
+
+@pytest.mark.parametrize("where", ["* = x", "* in (a, b)", "* is null", "* > 3"])
+def test_search_takes_operators_of_texts_alone(where: str) -> None:
+    with pytest.raises(TurnoutError, match=r"`\*` searches text columns") as caught:
+        compile_where(parse_terms(where), COLUMNS)
+    assert "icontains" in caught.value.hint
+
+
+def test_search_needs_a_text_column_and_leaves_a_column_of_its_name_alone() -> None:
+    with pytest.raises(TurnoutError, match="this table has none"):
+        compile_where(parse_terms("* contains x"), {"age": ColumnType.parse("int64")})
+    text, _ = compile_where(parse_terms("* = 3"), {"*": ColumnType.parse("int64")})
+    assert text == '"*" = CAST(? AS BIGINT)'
+
+
+def test_search_counts_as_ten_terms() -> None:
+    assert weight(parse_terms("* contains x, age > 3")) == 11
+    assert len(parse_terms(", ".join(["* contains x"] * 10))) == 10
+    with pytest.raises(TurnoutError, match="more than 100 terms"):
+        parse_terms(", ".join(["* contains x"] * 11))
 
 
 _LISTED: dict[str, list[object]] = {

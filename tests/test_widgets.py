@@ -16,11 +16,11 @@ import pytest
 
 from filling import GOLD_1, USER_1, USER_2, Filling, filled
 from serving import application, serving
-from turnout.client import Client, State, connect
-from turnout.client.widgets import LiveWidget
 from turnout.errors import TurnoutError
 from turnout.plan.joins import Join
 from turnout.testing import wait_until
+from turnout_client import Client, State, connect
+from turnout_client.widgets import LiveWidget
 
 USER_3 = {"userId": "u3", "name": "<b>Cy</b>", "email": "x" * 1_000, "age": 9007199254740993}
 SILVER_2 = {"userId": "u2", "accountType": "silver", "balance": -2.0}
@@ -188,6 +188,6 @@ def test_widget_without_its_package_is_told_with_its_remedy(client: Client, monk
     for make in (client.table("users_ui").widget, client.table("users_ui").chart):
         with pytest.raises(TurnoutError) as raised:
             make()
-        assert str(raised.value).startswith("anywidget is not installed; pip install 'turnout[notebook]'")
+        assert str(raised.value).startswith("anywidget is not installed; pip install 'turnout-client[notebook]'")
         assert raised.value.code == "missing_package"
         assert "\n" not in str(raised.value)

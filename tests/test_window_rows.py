@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lengths import EXAMPLES
-from turnout.plan.columns import ColumnType
-from turnout.plan.joins import quoted
+from turnout.plan.sql_text import quoted
 from turnout.store.feed import Delta
 from turnout.store.identity import ROW
-from turnout.store.query.where import Op, SortKey, Term, compile_sort, compile_where
+from turnout.store.query.where import ANY_COLUMN, Op, SortKey, Term, compile_sort, compile_where
 from turnout.store.query.window_rows import KEY, DeltaQueries, Held, Order, hold
 from turnout.store.query.windows import Window
+from turnout_client.column_types import ColumnType
 
 _NAN, _INF = float("nan"), float("inf")
 _TYPES: dict[str, tuple[pa.DataType, str, list[Any]]] = {
@@ -59,8 +59,12 @@ _SORTS = st.lists(
 
 @st.composite
 def _terms(draw: st.DrawFn) -> Term:
-    column = draw(st.sampled_from(list(_TYPES)))
+    column = draw(st.sampled_from([*_TYPES, ANY_COLUMN, ROW]))
     texts = (Op.CONTAINS, Op.ICONTAINS, Op.STARTS, Op.ENDS)
+    if column == ANY_COLUMN:
+        return Term(column, draw(st.sampled_from(texts)), _said(draw(_values("text"))))
+    if column == ROW:
+        return Term(column, Op.EQ, draw(st.sampled_from("123")))
     op = draw(st.sampled_from([op for op in Op if column == "text" or op not in texts]))
     if op in (Op.NULL, Op.NOT_NULL):
         return Term(column, op)

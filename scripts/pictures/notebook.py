@@ -7,7 +7,7 @@ from pathlib import Path
 from looking import chromium
 from widget_page import showing
 
-from turnout.client import connect
+from turnout_client import connect
 
 PICTURES = ("notebook.png",)
 PICTURE = Path(__file__).resolve().parents[2] / "docs" / "notebook.png"

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from looking import chromium
 from playwright.sync_api import expect
 
-from turnout.client import connect
+from turnout_client import connect
 
 PICTURES = ("page.png",)
 PICTURE = Path(__file__).resolve().parents[2] / "docs" / "page.png"

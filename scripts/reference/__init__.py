@@ -26,6 +26,8 @@ def regions() -> Mapping[str, Callable[[], str]]:
     return {
         "settings": settings.tables,
         "template": settings.template,
+        "column types": settings.column_types,
+        "joins": settings.joins,
         "shared options": cli.shared,
         "commands": cli.commands,
         "calls": http.calls,

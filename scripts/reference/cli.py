@@ -28,7 +28,12 @@ def shared() -> str:
 
 
 def _all() -> dict[str, Any]:
-    return dict(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+    """The commands by their names, those of a group behind its name."""
+    found: dict[str, Any] = {}
+    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+        below = getattr(command, "commands", None)
+        found |= {f"{name} {one}": inner for one, inner in below.items()} if below else {name: command}
+    return found
 
 
 def _command(name: str, command: Any) -> str:

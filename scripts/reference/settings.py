@@ -12,10 +12,39 @@ from pydantic.fields import FieldInfo
 from reference.text import attribute_texts, first_sentences, shown, split_default, table
 from turnout.config import Settings, default_text
 from turnout.config.config_errors import is_model, plain
+from turnout.plan.joins import Join
+from turnout_client.column_types import COLUMN_TYPES, ColumnType
+
+_LISTS = {
+    "KNOWN_TYPES": ", ".join(f"`{kind.label}`" for kind in COLUMN_TYPES),
+    "KNOWN_JOINS": ", ".join(f"`{join}`" for join in Join),
+}
+"""What these words in the texts of settings stand for."""
 
 
 def tables() -> str:
     return "\n\n".join(_sections(Settings, "", {}))
+
+
+def column_types() -> str:
+    rows = [
+        [f"`{name}`" for name in (kind.label, kind.json, *map(_label, (kind.spark, kind.duckdb)), _avro(kind))]
+        for kind in COLUMN_TYPES
+    ]
+    return table(["type", "JSON", "Spark", "DuckDB", "Avro"], rows)
+
+
+def _label(name: str) -> str:
+    return re.sub(r"\(.*", "(p,s)", name)
+
+
+def _avro(kind: ColumnType) -> str:
+    return f"{kind.avro} ({kind.avro_logical})" if kind.avro_logical else kind.avro
+
+
+def joins() -> str:
+    rows = [[f"`{join}`", ", ".join(f"`{alias}`" for alias in join.aliases), join.meaning] for join in Join]
+    return table(["join", "also written", "rows of the view"], rows)
 
 
 def template() -> str:
@@ -32,6 +61,8 @@ def _sections(model: type[BaseModel], path: str, told: dict[type[BaseModel], str
         setting = f"{path}.{name}".lstrip(".")
         inner, place = _inner(field, setting)
         text = texts.get(name) or (first_sentences(inner) if inner else "")
+        for word, names in _LISTS.items():
+            text = text.replace(word, names)
         if not text:
             raise SystemExit(f"error: {model.__name__}.{name} has no text below it that says what it means")
         cell, (meaning, default) = f"`{setting}`", split_default(text, _default(field))

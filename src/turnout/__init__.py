@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from turnout.errors import TurnoutError
+from turnout_client.errors import TurnoutError
 
 if TYPE_CHECKING:
-    from turnout.client import connect
+    from turnout_client import connect
 
 __all__ = ["TurnoutError", "__version__", "connect"]
 __version__ = "0.1.0"
@@ -16,7 +16,11 @@ __version__ = "0.1.0"
 def __getattr__(name: str) -> Any:
     # The client is loaded when it is asked for: the command line starts without it.
     if name == "connect":
-        from turnout.client import connect
+        from turnout_client import connect
 
         return connect
     raise AttributeError(f"module 'turnout' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

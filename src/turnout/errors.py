@@ -1,157 +1,11 @@
-"""The errors that Turnout shows to people: what is wrong, and what to do about it.
-
-One class carries code, message, hint and HTTP status; subclasses are for callers that catch them. Programming errors
-are not wrapped.
-"""
+"""The errors of Turnout's commands and starts, beside those that clients get too (`turnout_client.errors`)."""
 
 from collections.abc import Iterable, Mapping
 from itertools import islice
-from typing import NamedTuple
 
+from turnout_client.errors import ERRORS, TurnoutError, first_line
 
-class ErrorCode(NamedTuple):
-    status: int
-    when: str
-    remedy: str
-
-
-ERRORS: Mapping[str, ErrorCode] = {
-    "bad_where": ErrorCode(
-        400, "a term, column or value of `where` is wrong", "correct it; the hint has what is known"
-    ),
-    "bad_sort": ErrorCode(400, "a column of `sort` is wrong", "name one of those in the hint"),
-    "bad_columns": ErrorCode(400, "a column of `columns` is wrong", "name some of those in the hint"),
-    "bad_by": ErrorCode(400, "a column or a bin of `by` is wrong", "correct it; the hint has what is known"),
-    "bad_values": ErrorCode(
-        400, "a function or a column of `values` is wrong", "correct it; the hint has what is known"
-    ),
-    "too_many_groups": ErrorCode(400, "a summary has more than 100,000 groups", "take wider bins, or fewer columns"),
-    "bad_parameter": ErrorCode(400, "a value of a parameter is wrong", "correct it; the hint has an example"),
-    "unknown_parameter": ErrorCode(400, "a parameter is not known", "correct its name; the hint has the names"),
-    "answer_too_large": ErrorCode(
-        400,
-        "the rows of a JSON answer or a live window have more bytes than `server.max_answer_megabytes`",
-        "ask for fewer rows or columns, or for a file (`format=arrow`), which may have any size",
-    ),
-    "bad_request": ErrorCode(400, "this is no HTTP request", "look at what a program or a proxy sends"),
-    "bad_handshake": ErrorCode(
-        400, "this is no handshake of a WebSocket", "let the proxy in front pass its headers on"
-    ),
-    "bad_view": ErrorCode(400, "the SQL of a view cannot be used", "correct it; the message has the reason"),
-    "unauthorized": ErrorCode(
-        401, "no token, or one that is not known", "send one of `access.tokens` as a bearer token"
-    ),
-    "forbidden": ErrorCode(
-        403,
-        "the sender may not do that: a viewer's token where an operator's is needed, SQL against `access.sql`, an "
-        "apply against `access.apply`, or one by another user than the server's",
-        "take the token of an operator; docs/how-to/access.md has who may do what",
-    ),
-    "foreign_origin": ErrorCode(
-        403,
-        "a page of another site sent the request, or read something where there are no tokens",
-        "add the site to `server.allowed_origins`",
-    ),
-    "foreign_host": ErrorCode(
-        403,
-        "the request came over loopback under a name that is not this machine's",
-        "use localhost, or add the site to `server.allowed_origins`",
-    ),
-    "unknown_table": ErrorCode(404, "no table of that name, or its generation is gone", "take a name from the hint"),
-    "unknown_saved": ErrorCode(404, "no saved view of that name", "`GET /api/saved` lists them"),
-    "not_found": ErrorCode(404, "the path is wrong", "docs/reference/http.md lists the calls"),
-    "method_not_allowed": ErrorCode(405, "the method is wrong", "take one of the header `Allow`"),
-    "request_timeout": ErrorCode(408, "the body took longer than 30 s", "send it faster"),
-    "generation_conflict": ErrorCode(
-        409, "`expectedGeneration` is not the published generation", "look at what is published now, and decide again"
-    ),
-    "message_too_large": ErrorCode(
-        413, "a control message of more than 256 KiB, or another body of more than 512 KiB", "send less"
-    ),
-    "url_too_long": ErrorCode(414, "an address of more than 8,000 bytes", "ask for less, or by `POST /api/sql`"),
-    "unsupported_media_type": ErrorCode(
-        415, "a body that is not sent as JSON, or a file that is not sent as YAML", "set `Content-Type`"
-    ),
-    "bad_body": ErrorCode(422, "a body that is not of its shape", "correct the field that the message names"),
-    "too_many_saved": ErrorCode(422, "200 views are saved, which is the most", "remove one that nobody needs"),
-    "sql_refused": ErrorCode(
-        422,
-        "not one SELECT over published tables, or one that DuckDB cannot run",
-        "the message says why, docs/reference/http.md#sql what is taken",
-    ),
-    "bad_control": ErrorCode(422, "a control message that is wrong", "docs/reference/control.md has its fields"),
-    "unknown_topic": ErrorCode(422, "a topic that does not exist", "create it, or name another"),
-    "not_authorized": ErrorCode(
-        422, "a topic that may not be read", "give Turnout's Kafka identity the right to read it"
-    ),
-    "bad_sample": ErrorCode(
-        422, "the newest records of a topic do not fit its source", "name another topic, or declare other columns"
-    ),
-    "bad_example": ErrorCode(
-        422,
-        "a topic whose records say nothing about columns, or that no source may read",
-        "docs/how-to/by-example.md has what is looked for; name another topic",
-    ),
-    "config_invalid": ErrorCode(
-        422, "a configuration that has faults", "correct them; the message has all of them, a line each"
-    ),
-    "restart_needed": ErrorCode(
-        422,
-        "a configuration that changes what needs a restart; nothing of it was applied",
-        "leave that as it is, or restart with the changed file",
-    ),
-    "nothing_to_roll_back": ErrorCode(422, "there is no previous plan", "send the plan that you want as a message"),
-    "too_many_requests": ErrorCode(429, "this client asks too often", "wait as many seconds as `Retry-After` says"),
-    "too_much_unread": ErrorCode(
-        429,
-        "this client has not read what it asked for before (`server.max_held_megabytes_per_client`, "
-        "`server.max_download_megabytes_per_client`)",
-        "read the answers that are open, or close them",
-    ),
-    "headers_too_large": ErrorCode(431, "headers of more than 16,000 bytes", "send fewer, such as cookies"),
-    "internal_error": ErrorCode(500, "a fault of the server", "its log has the details; report it"),
-    "bad_config": ErrorCode(500, "the Kafka client does not take its settings", "`turnout check` says which"),
-    "build_failed": ErrorCode(502, "the swap failed; the published generation goes on", "the message has the reason"),
-    "kafka_unreachable": ErrorCode(503, "Kafka is away", "`turnout check` says what is wrong; it is tried again"),
-    "registry_unreachable": ErrorCode(
-        503, "the schema registry is away", "check `schema_registry.url`, and that it runs"
-    ),
-    "registry_refused": ErrorCode(503, "the schema registry refuses the request", "check `schema_registry.auth`"),
-    "closed": ErrorCode(503, "Turnout is stopping", "connect again"),
-    "starting": ErrorCode(503, "the server has just started", "try again in some seconds"),
-    "building": ErrorCode(503, "no generation is published yet", "wait; the message has the progress"),
-    "spark_gone": ErrorCode(503, "Spark ended and is started again", "wait; the tables stay as they are until then"),
-    "not_reading": ErrorCode(503, "the topics cannot be read", "fix what the message names; it is tried again"),
-    "control_not_read": ErrorCode(
-        503, "control messages do not come or cannot be kept", "fix what the message names; it is tried again"
-    ),
-    "failing": ErrorCode(503, "a step of the orchestrator fails", "fix what the message names; it is tried again"),
-    "page_not_built": ErrorCode(503, "a source tree without its web page", "`make setup` builds it"),
-    "too_many_connections": ErrorCode(
-        503,
-        "`server.max_connections`, or what one client may have of them, is reached",
-        "close some, or raise the setting",
-    ),
-    "too_many_viewers": ErrorCode(
-        503, "`server.max_viewers`, or what one client may have of them, is reached", "close some, or raise the setting"
-    ),
-    "store_unavailable": ErrorCode(
-        503,
-        "the store's disk is full or failing, or the store is closing",
-        "check that the disk of `data_dir` has room",
-    ),
-    "query_timeout": ErrorCode(
-        503,
-        "the read took longer than `server.query_timeout_seconds` and was ended, or waited as long for a place",
-        "ask for less, or raise the setting",
-    ),
-    "build_timeout": ErrorCode(
-        504,
-        "the swap did not catch up in time; the published generation goes on",
-        "raise `swap.catch_up_timeout_seconds`, or start later in the topics",
-    ),
-}
-"""The errors of HTTP calls, each with its one status; `make reference` writes them to docs/reference/errors.md."""
+__all__ = ["ERRORS", "MOST_FAULTS", "PROGRAM_ERRORS", "ConfigError", "TurnoutError", "first_line"]
 
 PROGRAM_ERRORS: Mapping[str, tuple[str, str]] = {
     "bad_message": ("a message on the live connection is wrong", "docs/reference/live.md has the messages"),
@@ -165,7 +19,10 @@ PROGRAM_ERRORS: Mapping[str, tuple[str, str]] = {
     "bad_url": ("the server's address cannot be used", "write it as `http://127.0.0.1:10000`"),
     "bad_token": ("the token has characters that a header cannot carry", "check `TURNOUT_TOKEN`"),
     "outcome_pending": ("a request was taken, and has no outcome yet", "look at `turnout history`"),
-    "missing_package": ("a Python package that is optional is not there", "`pip install 'turnout[notebook]'`"),
+    "missing_package": (
+        "a Python package that is optional is not there",
+        "install the extra that the hint names",
+    ),
     "client_failed": ("a fault of the Python client", "report it"),
     "error": ("a server refused and did not say why", "look at its log"),
     "sink_refused": ("Kafka refuses what a sink writes", "do what its error says: a right, a topic, a limit"),
@@ -177,6 +34,8 @@ PROGRAM_ERRORS: Mapping[str, tuple[str, str]] = {
     "sink_failed": ("a fault of a sink that has no name", "report it; the log of the process has the details"),
     "address_unavailable": ("the server cannot listen there", "give another `server.port` or `server.host`"),
     "insecure_address": ("others could reach the server, and nothing protects it", "describe tokens at `access:`"),
+    "topic_exists": ("a topic is there already", "give another name, or use the topic as it is"),
+    "topic_refused": ("Kafka does not create a topic", "do what the message says: a right, a name, a limit"),
     "file_exists": ("a file is there already", "give another path, or `--force`"),
     "file_unwritable": ("a file cannot be written", "give another path"),
     "java_missing": ("there is no Java", "install a JRE of 17 or newer, or set `JAVA_HOME`"),
@@ -198,27 +57,6 @@ PROGRAM_ERRORS: Mapping[str, tuple[str, str]] = {
 }
 """The other errors, of commands, clients and starts: when, and what to do."""
 
-
-class TurnoutError(Exception):
-    """A failure with a text for people and a code for programs."""
-
-    def __init__(self, code: str, message: str, hint: str = "", *, status: int | None = None) -> None:
-        """`status` is for codes that are not in `ERRORS`, or mean something else there; 400 unless given."""
-        super().__init__(message)
-        self.code = code
-        self.message = message
-        self.hint = hint
-        known = ERRORS.get(code)
-        self.status = status or (known.status if known else 400)
-
-    def __str__(self) -> str:
-        return f"{self.message}; {self.hint}" if self.hint else self.message
-
-    def as_json(self) -> dict[str, dict[str, str]]:
-        """The one JSON shape of every error."""
-        return {"error": {"code": self.code, "message": self.message, "hint": self.hint}}
-
-
 MOST_FAULTS = 100
 """Faults of one configuration that are told: each costs time and room, and a text can have thousands."""
 
@@ -231,9 +69,3 @@ class ConfigError(TurnoutError):
         more = ("there are more faults; correct these first",) if len(found) > MOST_FAULTS else ()
         self.faults = found[:MOST_FAULTS] + more
         super().__init__("bad_config", "\n".join(self.faults), status=400)
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of an error's text, for logs and messages."""
-    text = str(error).strip()
-    return text.splitlines()[0] if text else type(error).__name__

@@ -1,14 +1,14 @@
-"""The log of the process on standard error: text, or one JSON object a line. Secrets of the settings are masked."""
+"""The log of the process on standard error: text, or one JSON object a line. Secrets are masked."""
 
 import contextlib
 import json
 import logging
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from datetime import UTC, datetime
 
-from turnout.config.secrets import masked
-from turnout.config.settings import LogFormat
+Mask = Callable[[str], str]
+"""Hides the secrets in a text."""
 
 _TEXT = "%(asctime)s %(levelname)s %(message)s"
 _about: ContextVar[dict[str, int | str]] = ContextVar("about", default={})  # noqa: B039 - never changed in place
@@ -26,18 +26,18 @@ def about(*, generation: int | None = None, request_id: str | None = None, only:
         _about.reset(token)
 
 
-def log_to_stderr(form: LogFormat, secrets: Collection[str] = ()) -> None:
+def log_to_stderr(mask: Mask, *, as_json: bool) -> None:
     """Log Turnout's lines, and the warnings of its libraries."""
     handler = logging.StreamHandler()
-    handler.setFormatter(JsonLines(secrets) if form is LogFormat.JSON else TextLines(secrets))
+    handler.setFormatter(JsonLines(mask) if as_json else TextLines(mask))
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
     logging.getLogger("turnout").setLevel(logging.INFO)
 
 
 class _Masked(logging.Formatter):
-    def __init__(self, secrets: Collection[str] = ()) -> None:
+    def __init__(self, mask: Mask) -> None:
         super().__init__(_TEXT)
-        self._secrets = secrets
+        self._mask = mask
 
 
 class TextLines(_Masked):
@@ -47,7 +47,7 @@ class TextLines(_Masked):
         return super().formatMessage(record)
 
     def format(self, record: logging.LogRecord) -> str:
-        return masked(super().format(record), self._secrets)
+        return self._mask(super().format(record))
 
 
 def escaped(text: str) -> str:
@@ -59,7 +59,7 @@ class JsonLines(_Masked):
     def format(self, record: logging.LogRecord) -> str:
         moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         line: dict[str, object] = {"ts": moment, "level": record.levelname}
-        line |= {"msg": masked(record.getMessage(), self._secrets), "logger": record.name, **_about.get()}
+        line |= {"msg": self._mask(record.getMessage()), "logger": record.name, **_about.get()}
         if record.exc_info:
-            line["error"] = masked(self.formatException(record.exc_info), self._secrets)
+            line["error"] = self._mask(self.formatException(record.exc_info))
         return json.dumps(line, ensure_ascii=False)

@@ -10,15 +10,15 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from turnout.config import Settings, local_token
-from turnout.decode.schemas import schemas_of
+from turnout.config import Settings, sent
 from turnout.errors import TurnoutError
+from turnout.schemas.source_schemas import schemas_of
 from turnout.serve.access import Access
 from turnout.serve.app import Server, create_app
 from turnout.serve.connections import OpenConnections, allow_open_files
 from turnout.serve.origins import is_loopback
 from turnout.serve.read_api import Services
-from turnout.spark.engine import Engine
+from turnout.spark.jvm.engine import Engine
 from turnout.store.database import Database
 from turnout.store.private_files import keep_private
 from turnout.store.query.sql_worker import WithoutPandas
@@ -41,7 +41,7 @@ def run(settings: Settings, *, insecure: bool = False, on_ready: Callable[[str],
         database = Database.open(settings.data_dir, settings.store.memory_limit)
         # The store is open, so no other process uses the folder.
         if settings.access is None:
-            access.know_owner(local_token.make(settings.data_dir))
+            access.know_owner(sent.make_local_token(settings.data_dir))
         with _temporary_files(settings.data_dir / TEMPORARY):
             _run(settings, access, database, on_ready)
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
+from turnout.local import broker
 from turnout.local.broker import EmbeddedBroker
 
 __all__ = ["EmbeddedBroker", "Record", "create_topic", "delete_topic", "patience", "produce", "wait_until"]
@@ -93,15 +93,7 @@ def create_topic(
     bootstrap: str, name: str, partitions: int = 1, config: Mapping[str, str] | None = None, *, replicas: int = 1
 ) -> None:
     """Create a topic and return when every partition has a leader, so that it can be used at once."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    topic = NewTopic(name, num_partitions=partitions, replication_factor=replicas, config=dict(config or {}))
-    admin.create_topics([topic])[name].result(patience())
-
-    def led() -> bool:
-        found = admin.list_topics(name, timeout=patience(60)).topics[name].partitions
-        return len(found) == partitions and all(part.leader >= 0 for part in found.values())
-
-    wait_until(led, what=f"topic {name} has leaders")
+    broker.create_topic(bootstrap, name, partitions, config or {}, replicas=replicas, timeout_seconds=patience())
 
 
 def delete_topic(bootstrap: str, name: str) -> None:

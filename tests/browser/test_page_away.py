@@ -7,10 +7,15 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from looking import visiting
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Page, expect
 
 from filling import filled
 from serving import application, serving
+
+
+def try_now(page: Page) -> None:
+    """Press the button even where the page has found the server by itself, and hides it."""
+    page.locator("#banner button").evaluate("(button) => button.click()")
 
 
 def test_other_table_chosen_while_the_server_is_away_shows_no_rows_of_the_one_before(
@@ -38,9 +43,30 @@ def test_other_table_chosen_while_the_server_is_away_shows_no_rows_of_the_one_be
         expect(page.locator("#total")).to_have_text("")
         expect(page.locator("#empty")).to_contain_text("The rows of users_ui show here when the server answers again")
         with serving(application(filling.database), port=urlsplit(url).port or 0):
-            page.locator("#banner").get_by_role("button", name="Try now").click()
+            try_now(page)
             visit.wait_for_rows("u")
             expect(page.locator("#grid")).to_have_attribute("data-table", "users_ui")
             expect(page.locator("#stats .state dd")).to_have_text("live")
             expect(page.locator("#swap").get_by_role("button", name="Swap")).to_be_enabled()
+            tab.close()
+
+
+def test_sql_opened_while_the_server_is_away_has_its_editor_when_it_is_back(browser: Browser, tmp_path: Path) -> None:
+    with filled(tmp_path) as filling, ExitStack() as tab:
+        with serving(application(filling.database)) as url:
+            visit = tab.enter_context(visiting(browser, url))
+            page = visit.open("#table=final_ui")
+            visit.wait_for_rows("u")
+        expect(page.locator("#banner")).to_contain_text("does not answer")
+        page.locator("#sql-open").click()
+        expect(page.locator("#sql-problem")).to_contain_text("The editor could not be loaded")
+        expect(page.locator("#sql-run")).to_have_text("Run")
+        with serving(application(filling.database), port=urlsplit(url).port or 0):
+            try_now(page)
+            editor = page.get_by_role("textbox", name="SQL")
+            expect(editor).to_contain_text("from final_ui")
+            expect(page.locator("#sql-problem")).to_be_hidden()
+            editor.click()
+            page.keyboard.press("Control+Enter")
+            expect(page.locator("#sql-total")).to_have_text("2 rows")
             tab.close()

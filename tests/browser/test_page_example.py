@@ -14,7 +14,7 @@ from exemplary import example
 from serving import STATUS, Steering, serving, small_store
 from turnout.config import Settings, load
 from turnout.errors import TurnoutError
-from turnout.example.new_source import described
+from turnout.example.by_example import source_json
 from turnout.serve.access import Access
 from turnout.serve.app import Services, create_app
 
@@ -52,7 +52,7 @@ class Examined(Steering):
     def example(self, topic: str, records: int) -> dict[str, Any]:
         if topic == "empty":
             raise TurnoutError("bad_example", "topic 'empty' has no record to look at", "write records to it first")
-        return described(example(topic, ORDERS), Settings())
+        return source_json(example(topic, ORDERS), Settings())
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +95,7 @@ def test_operator_picks_a_topic_sees_its_columns_and_copies_the_lines(browser: B
         page.get_by_role("button", name="Copy").click()
         expect(page.get_by_role("button", name="copied")).to_be_visible()
         copied = page.evaluate("navigator.clipboard.readText()")
-        assert copied == described(example("orders", ORDERS), Settings())["yaml"]
+        assert copied == source_json(example("orders", ORDERS), Settings())["yaml"]
         assert page.evaluate("typeof hacked") == "undefined"
         page.keyboard.press("Escape")
         expect(page.locator("#example")).to_be_hidden()

@@ -96,6 +96,8 @@ def test_sql_error_is_one_line_with_its_hint_and_the_rows_stay(visit: Visit, sit
         page.keyboard.press("Control+Enter")
         expect(problem).to_contain_text(said)
         assert "\n" not in problem.inner_text()
+        if said == "nothing":
+            expect(page.locator("#sql-editor .wrong-word")).to_have_text("nothing")
         assert cells(page) == counts(site)
     write(page, BY_KIND + " limit 1")
     page.keyboard.press("Control+Enter")
@@ -204,3 +206,95 @@ def test_sql_is_readable_in_both_themes_and_fits_a_phone(site: Asked) -> None:
         for _ in visit.in_both_themes():
             expect(visit.page.locator("#sql-run")).to_be_in_viewport()
             visit.wait_for(fits, "the page to fit")
+
+
+def test_tabs_keep_their_texts_and_rows_and_come_back_after_a_reload(visit: Visit, site: Asked) -> None:
+    page = visit.page
+    page.keyboard.press("q")
+    tabs, editor = page.get_by_role("tab"), page.get_by_role("textbox", name="SQL")
+    write(page, BY_KIND)
+    page.keyboard.press("Control+Enter")
+    wait_until(lambda: cells(page) == counts(site), what="the rows")
+    page.get_by_role("button", name="New tab").click()
+    expect(tabs).to_have_text(["1 final_ui", "2 new"])
+    expect(page.locator("#sql-empty")).to_be_visible()
+    assert cells(page) == []
+    page.keyboard.insert_text("select count(*) as n from users_ui")
+    page.keyboard.press("Escape")
+    page.keyboard.press("Control+Enter")
+    wait_until(lambda: len(cells(page)) == 1, what="the row of the second tab")
+    expect(tabs).to_have_text(["1 final_ui", "2 users_ui"])
+    tabs.first.click()
+    wait_until(lambda: cells(page) == counts(site), what="the rows of the first tab")
+    expect(editor).to_contain_text("accountType")
+    tabs.first.focus()
+    page.keyboard.press("ArrowRight")
+    expect(tabs.nth(1)).to_be_focused()
+    expect(editor).to_contain_text("users_ui")
+    page.reload()
+    expect(tabs).to_have_text(["1 final_ui", "2 users_ui"])
+    wait_until(lambda: len(cells(page)) == 1, what="the row of the tab in the address")
+    page.get_by_role("button", name="Close tab 2 users_ui").click()
+    expect(tabs).to_have_text(["1 final_ui"])
+    expect(editor).to_contain_text("accountType")
+    expect(page.get_by_role("button", name="Close tab")).to_have_count(0)
+
+
+def test_statements_that_were_run_are_in_the_history_and_saved_ones_for_everybody(visit: Visit, site: Asked) -> None:
+    page = visit.page
+    page.keyboard.press("q")
+    for text, place in (("select 1 as one", "1 row"), ("select x from users_ui", ""), ("select 2 as two", "1 row")):
+        write(page, text)
+        page.keyboard.press("Escape")
+        page.keyboard.press("Control+Enter")
+        if place:
+            expect(page.locator("#sql-problem")).to_be_hidden()
+            expect(page.locator("#sql-grid .ag-cell")).to_have_text([text[7]])
+        else:
+            expect(page.locator("#sql-problem")).to_be_visible()
+    page.get_by_role("button", name="History").click()
+    items = page.get_by_role("list", name="Statements, newest first").get_by_role("button")
+    expect(items).to_have_count(3)
+    expect(items.first).to_contain_text("1 row")
+    expect(items.nth(1)).to_contain_text("failed")
+    items.nth(2).click()
+    wait_until(lambda: cells(page) == [["1"]], what="the row of the statement of before")
+    expect(page.get_by_role("tab")).to_have_count(2)
+    page.get_by_role("button", name="Saved", exact=True).click()
+    page.get_by_role("textbox", name="Name of this statement").fill("the one")
+    page.get_by_role("button", name="Save statement").click()
+    expect(page.locator("#said")).to_have_text("the one is saved")
+    with site.visit() as other:
+        other.wait_for_rows()
+        other.page.get_by_role("button", name="Views").click()
+        other.page.get_by_role("list", name="In the server").get_by_role("button", name="the one SQL").click()
+        wait_until(lambda: cells(other.page) == [["1"]], what="the rows of the saved statement")
+        expect(other.page.get_by_role("tab")).to_have_text(["1 SELECT"])
+        other.page.get_by_role("button", name="Saved", exact=True).click()
+        other.page.get_by_role("button", name="Remove the view the one").click()
+        expect(other.page.locator("#popover")).to_contain_text("No view is saved yet")
+
+
+def test_rows_of_a_select_are_drawn_and_the_link_has_the_chart(visit: Visit, site: Asked) -> None:
+    page = visit.page
+    page.keyboard.press("q")
+    write(page, BY_KIND)
+    page.keyboard.press("Control+Enter")
+    wait_until(lambda: cells(page) == counts(site), what="the rows")
+    page.get_by_role("button", name="Chart", exact=True).click()
+    expect(page.locator("#sql-chart-title")).to_have_text("n by accountType")
+    expect(page.locator("#sql-plot canvas")).to_be_visible()
+    with site.visit() as other:
+        other.open(f"#{visit.place()}")
+        expect(other.page.locator("#sql-chart-title")).to_have_text("n by accountType")
+        write(other.page, "select age, count(*) as people from users_ui group by all")
+        other.page.keyboard.press("Control+Enter")
+        expect(other.page.locator("#sql-chart-title")).to_have_text("people by age")
+        other.page.locator("#sql-chart-kind").select_option("line")
+        expect(other.page.locator("#sql-chart")).to_have_attribute("data-kind", "line")
+        write(other.page, "select name from users_ui")
+        other.page.keyboard.press("Control+Enter")
+        expect(other.page.locator("#sql-chart-note")).to_contain_text("No column of these rows is a number")
+        other.page.get_by_role("button", name="Close the chart").click()
+        expect(other.page.locator("#sql-chart")).to_be_hidden()
+        assert "plot=" not in other.place()

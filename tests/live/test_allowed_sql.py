@@ -202,7 +202,7 @@ def test_sql_over_its_sources_is_taken(spark: SparkSession, tmp_path: Path, sql:
 
 def test_text_never_gets_values_of_the_environment(spark: SparkSession, tmp_path: Path) -> None:
     """Spark would put `${env:NAME}`, Java properties and its own settings into a text before it parses it."""
-    from turnout.spark.session import view_session
+    from turnout.spark.jvm.session import view_session
 
     for own in (view_session(spark, own=True), view_session(spark, own=True, planned=True)):
         assert own.sql("SELECT '${env:HOME}'").first() == ("${env:HOME}",)

@@ -32,11 +32,11 @@ from serving import HTTP
 from sunk import SunkTopic, bag
 from turnout.cli import app
 from turnout.config import load
-from turnout.config.local_token import TOKEN_FILE
+from turnout.config.sent import TOKEN_FILE
 from turnout.local.broker import EmbeddedBroker
-from turnout.messages import Problem, ServerMessage, Snapshot, StatusNow, SummaryGroups, WindowRows
 from turnout.store.generation_tables import GenerationTables
 from turnout.testing import create_topic, patience, produce, wait_until
+from turnout_client.messages import Problem, ServerMessage, Snapshot, StatusNow, SummaryGroups, WindowRows
 from writing import writing
 
 if TYPE_CHECKING:
@@ -195,11 +195,8 @@ def test_apply_of_columns_sources_and_views_reaches_viewers_in_one_message(
         sources = {"users": topics.source("users", columns), "accounts": server.document["sources"]["accounts"]}
         dry = server.put(server.document | {"sources": sources}, dryRun="true")
         change = {"path": "sources.users.columns.phone", "from": None, "to": "string", "needs": "generation"}
-        assert (dry["outcome"], dry["changes"], dry["records"]) == (
-            "unchanged",
-            [change],
-            {"users": 20, "accounts": 10},
-        )
+        kept = {"users": {"read": 20}, "accounts": {"kept": 10, "read": 0}}
+        assert (dry["outcome"], dry["changes"], dry["sources"]) == ("unchanged", [change], kept)
         answer = server.apply(sources=sources)
         assert answer["changes"] == [change] and answer["generation"] == 2
         viewer.until(viewer.all_at(2, "window", "changes", "summary", "sql", "status", "mail"))

@@ -20,7 +20,7 @@ from ending import ending_with_us, living_in
 from shared_broker import formatted
 from turnout.errors import TurnoutError
 from turnout.java.jars import resolve
-from turnout.local.broker import EmbeddedBroker, broker_archive, make_archive
+from turnout.local.broker import EmbeddedBroker, broker_archive, train
 from turnout.testing import Record, create_topic, delete_topic, patience, produce, wait_until
 
 
@@ -144,7 +144,7 @@ def served(folder: Path) -> Iterator[tuple[subprocess.Popen[str], str, int]]:
 def test_broker_does_not_outlive_its_process_however_that_ends_and_keeps_port_and_records(
     broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
-    make_archive()  # `make setup` did, as a rule
+    broker_archive(resolve("broker")).make(train)  # `make setup` did, as a rule
     left = formatted(broker, tmp_path) / "tmp" / "left-by-a-kill"
     left.mkdir(parents=True)
     with served(tmp_path) as (process, first, session):

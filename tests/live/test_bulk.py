@@ -15,19 +15,18 @@ from kafka_log import read_all
 from oracle import Sent
 from turnout.config import KafkaSettings, parse
 from turnout.config.tables import first_plan, layout_of
-from turnout.decode.record_decoder import RecordDecoder
 from turnout.decode.shape import RAW, Decoded
 from turnout.errors import TurnoutError
 from turnout.kafka.clients import bulk_properties
 from turnout.local.broker import EmbeddedBroker
-from turnout.plan.joins import OFFSET_BITS
-from turnout.plan.offsets import EARLIEST, Offsets
+from turnout.plan.offsets import EARLIEST, OFFSET_BITS, Offsets
+from turnout.schemas.record_decoder import RecordDecoder
 from turnout.testing import Record, create_topic, delete_topic, patience, produce
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from turnout.spark.read.bulk import BulkReader
+    from turnout.spark.read.readers import KafkaReaders
 
 GOOD = [b'{"userId":"k%d","name":"n%d","age":%d}' % (n % 7, n, n) for n in range(300)]
 ODD = [
@@ -52,12 +51,12 @@ def decoder_of(topic: str, folder: Path) -> RecordDecoder:
     return RecordDecoder.of(layout_of(settings, first_plan(settings)))
 
 
-def reader_of(spark: SparkSession, bootstrap: str, decoder: RecordDecoder) -> BulkReader:
-    from turnout.spark.read.bulk import BulkReader
+def reader_of(spark: SparkSession, bootstrap: str, decoder: RecordDecoder) -> KafkaReaders:
+    from turnout.spark.read.readers import KafkaReaders
 
     kafka = KafkaSettings(bootstrap_servers=bootstrap)
     options = {"kafka.bootstrap.servers": bootstrap}
-    return BulkReader(spark, "g1", decoder, lambda: bulk_properties(kafka, anywhere=False), lambda: options)
+    return KafkaReaders(spark, "g1", decoder, lambda: bulk_properties(kafka, anywhere=False), lambda: options)
 
 
 def plainly(decoder: RecordDecoder, records: Sequence[Sent]) -> Decoded:
@@ -83,14 +82,14 @@ def seen(decoded: Decoded) -> tuple[list[str], list[str], int]:
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Few records are read through Spark's own source, unless it cannot give them as they are."""
     if request.param == "by tasks":
-        monkeypatch.setattr("turnout.spark.read.bulk.FEW_RECORDS", 0)
+        monkeypatch.setattr("turnout.spark.read.readers.FEW_RECORDS", 0)
 
 
 @pytest.fixture
 def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ranges of partitions are split among tasks."""
     for name in ("SMALLEST_TASK", "TASK_RECORDS"):
-        monkeypatch.setattr(f"turnout.spark.read.bulk.{name}", 40)
+        monkeypatch.setattr(f"turnout.spark.read.in_tasks.{name}", 40)
 
 
 @pytest.mark.usefixtures("small_tasks", "way")
@@ -155,7 +154,7 @@ def test_what_is_gone_is_passed_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Spark's source looks for a deleted topic for a minute before tasks are asked.
-    monkeypatch.setattr("turnout.spark.read.bulk.FEW_RECORDS", 0)
+    monkeypatch.setattr("turnout.spark.read.readers.FEW_RECORDS", 0)
     topic = topic_name("t")
     create_topic(broker.bootstrap_servers, topic, 2)
     produce(broker.bootstrap_servers, topic, [(value, b"k", n % 2) for n, value in enumerate(GOOD)])
@@ -177,16 +176,16 @@ def test_what_is_gone_is_passed_over(
 def test_kafka_that_is_not_there_is_said(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("turnout.spark.read.task.SILENCE_SECONDS", patience(1))
     # Workers of a local master import the module, and would not see what is patched here.
-    from turnout.spark.read.task import KeptConsumer, Range, Unreadable, read
+    from turnout.spark.read.task import KeptConsumer, Range, Unreadable, read_range
 
     properties = bulk_properties(KafkaSettings(bootstrap_servers="127.0.0.1:1"), anywhere=False)
     with pytest.raises(Unreadable, match=r"topic 't' partition 0.*(refused|down)"):
-        list(read(KeptConsumer(properties), Range("t", 0, 0, 0, 5)))
+        list(read_range(KeptConsumer(properties), Range("t", 0, 0, 0, 5)))
 
 
 def test_error_of_a_task_is_that_of_the_read(spark: SparkSession, tmp_path: Path) -> None:
-    from turnout.spark.read.task import Left
+    from turnout.spark.read.task import TaskResult
 
     reader = reader_of(spark, "127.0.0.1:1", decoder_of("t", tmp_path))
     with pytest.raises(TurnoutError, match="no right"):
-        reader._taken([Left(error="no right"), Left(error="no right")])
+        reader._tasks._decoded([TaskResult(error="no right"), TaskResult(error="no right")])

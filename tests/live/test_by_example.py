@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 from collections.abc import Callable
@@ -18,8 +19,9 @@ from orchestrated import running_on
 from turnout.cli import app
 from turnout.config import KafkaSettings, load
 from turnout.kafka import topics as kafka_topics
-from turnout.kafka.topic_settings import is_compacted
+from turnout.kafka.clients import is_compacted
 from turnout.kafka.topics import Topics
+from turnout.local.demo_data import HARBOUR, People, SampleProducer
 from turnout.testing import EmbeddedBroker, Record, create_topic, patience, produce, wait_until
 
 if TYPE_CHECKING:
@@ -202,6 +204,40 @@ def test_sample_has_keys_and_is_bounded_in_bytes(
         assert [key for key, _ in topics.look(topic, 50).records] == [f"k{n}".encode() for n in range(40, 50)]
     finally:
         topics.close()
+
+
+def test_topics_are_created_and_listed_by_the_command_line(broker: EmbeddedBroker, topic_name: TopicName) -> None:
+    names = [topic_name("made"), topic_name("made-too")]
+    made = turnout(broker, "topic", "create", *names, "--partitions", "3", "--compact")
+    assert made.exit_code == 0, made.output
+    assert made.stdout.splitlines() == [f"Created {name}: 3 partitions" for name in names]
+    kafka = KafkaSettings(bootstrap_servers=broker.bootstrap_servers)
+    assert is_compacted(kafka, names[0], patience()) is True
+    listed = json.loads(turnout(broker, "topic", "list", "--bootstrap", broker.bootstrap_servers, "--json").stdout)
+    assert {"topic": names[1], "partitions": 3} in listed["topics"]
+    again = turnout(broker, "topic", "create", names[0])
+    assert (again.exit_code, again.stderr.splitlines()[0]) == (1, f"error: topic '{names[0]}' is there already")
+    wrong = turnout(broker, "topic", "create", "my topic")
+    assert wrong.exit_code == 1 and "is not a Kafka topic name" in wrong.stderr
+
+
+def test_types_of_the_demos_topics_are_those_of_nearly_all_records(
+    broker: EmbeddedBroker, topic_name: TopicName, tmp_path: Path
+) -> None:
+    users, accounts = topic_name("users"), topic_name("accounts")
+    for topic in (users, accounts):
+        create_topic(broker.bootstrap_servers, topic)
+    people = People(users, accounts, HARBOUR, first_user=1)
+    producer = SampleProducer(broker.bootstrap_servers)
+    producer.write([*people.backlog(200), *itertools.islice(people.live(), 300)])
+    producer.stop()
+    made = turnout(broker, "init", str(tmp_path), "--from", f"{users},{accounts}", "--json")
+    assert made.exit_code == 0, made.output
+    found = json.loads(made.stdout)["sources"]
+    types = {name: kind for source in found.values() for name, kind in source["columns"].items()}
+    assert (types["age"], types["balance"]) == ("int64", "double")
+    text = (tmp_path / "turnout.yaml").read_text()
+    assert 'do not fit: "forty-two"' in text and 'do not fit: "n/a"' in text
 
 
 def test_compaction_is_known_of_topics_that_say_so(broker: EmbeddedBroker, topic_name: TopicName) -> None:

@@ -28,6 +28,7 @@ from turnout.local.broker import EmbeddedBroker
 from turnout.plan.control import Outcome
 from turnout.plan.joins import Duplicates, Join
 from turnout.plan.offsets import Offsets
+from turnout.plan.tables import ChainView
 from turnout.store.feed import Commit, Wanted
 from turnout.testing import create_topic, produce, wait_until
 
@@ -202,7 +203,7 @@ def play(case: Case, spark: SparkSession, folder: Path) -> None:
 def test_chains_over_any_columns_equal_a_plain_computation(spark: SparkSession, case: Case) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
         if case.colliding:
-            for module in ("affected", "chains", "chain_files"):
+            for module in ("batch_rows", "views.chained", "views.chain_steps"):
                 patched.setattr(f"turnout.store.{module}.hash_sql", few_hashes)
         if case.in_parts:
             patched.setattr("turnout.spark.writing.SMALL_BATCH", 0)
@@ -272,8 +273,8 @@ def test_step_by_a_column_that_a_semi_join_took_away_matches_nothing(
     }
     parsed = parse({"sources": sources, "views": {"chain": {"left": "orders", "steps": steps}}}, tmp_path, {})
     [view] = layout_of(parsed, first_plan(parsed).with_(joins={"chain": Join.SEMI})).views
-    assert view.chain is not None
-    assert view.chain.without_column == view.chain.steps[1]
+    assert isinstance(view, ChainView)
+    assert view.unmatchable_step == view.chain.steps[1]
     number = pa.array([7], pa.int64())
     names = [[f"k{place + 1}" for place in range(len(used))] for used in view.chain.used]
     rows = {f"side_{at}": pa.table(dict.fromkeys([*own, "_id"], number)) for at, own in enumerate(names)}

@@ -1,4 +1,4 @@
-"""The demo, as a stranger starts and ends it: from the wheel, in an environment of its own."""
+"""The demo, as a stranger starts and ends it: from the wheels, in an environment of its own."""
 
 from __future__ import annotations
 
@@ -21,27 +21,29 @@ from ending import ending_with_us
 from kernel import code_cells, running_kernel
 from lengths import LONG
 from running import ASKED_SECONDS, lives
-from turnout.client import Client, connect
 from turnout.local.broker import free_port
 from turnout.testing import patience, wait_until
+from turnout_client import Client, connect
 
 ROOT = Path(__file__).parents[2]
 
 
 def installed(folder: Path) -> Path:
-    """A program `turnout` of the wheel; what it needs is installed with it in the long form, and borrowed otherwise."""
+    """A program `turnout` of the wheels; what it needs is installed in the long form, and borrowed otherwise."""
     build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
-    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
-    (wheel,) = folder.glob("*.whl")
+    for project in (ROOT, ROOT / "clients" / "python"):
+        subprocess.run(build, cwd=project, check=True, capture_output=True)
+    wheels = sorted(map(str, folder.glob("*.whl")))
+    assert len(wheels) == 2
     environment = folder / "env"
     venv.create(environment, with_pip=LONG)
     python = environment / "bin/python"
     if LONG:
-        subprocess.run([python, "-m", "pip", "install", "--quiet", str(wheel)], check=True)
+        subprocess.run([python, "-m", "pip", "install", "--quiet", *wheels], check=True)
     else:
         borrowed = next(environment.glob("lib/python*/site-packages")) / "borrowed.pth"
         borrowed.write_text(sysconfig.get_path("purelib"))
-        uv = [find_uv_bin(), "pip", "install", "--python", str(python), "--quiet", "--no-deps", str(wheel)]
+        uv = [find_uv_bin(), "pip", "install", "--python", str(python), "--quiet", "--no-deps", *wheels]
         subprocess.run(uv, check=True)
     return environment / "bin/turnout"
 

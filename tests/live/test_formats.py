@@ -18,9 +18,9 @@ from running import ASKED_SECONDS
 from served import ServedTurnout
 from turnout.config import parse
 from turnout.config.tables import source_table
-from turnout.decode.record_decoder import RecordDecoder, raw, shape_of
-from turnout.decode.schemas import schemas_of
 from turnout.local.broker import EmbeddedBroker
+from turnout.schemas.record_decoder import RecordDecoder, raw, shape_of
+from turnout.schemas.source_schemas import schemas_of
 from turnout.testing import Record, create_topic, produce, wait_until
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from lengths import JAAS_EXAMPLES
 from turnout.config import AuthSettings, KafkaSettings
 from turnout.errors import TurnoutError
 from turnout.kafka.security import java_properties
-from turnout.spark.java_client import JavaClient, causes, java_client
+from turnout.spark.jvm.java_client import JavaClient, causes, java_client
 
 # Whatever YAML and the environment can hold: everything but surrogates and the null character.
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"))

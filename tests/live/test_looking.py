@@ -18,8 +18,8 @@ from lengths import LONG, SUBSCRIBERS
 from running import ASKED_SECONDS, RunningTurnout
 from served import ServedTurnout
 from turnout.local.broker import EmbeddedBroker
-from turnout.messages import Snapshot, WindowRows
 from turnout.testing import create_topic, produce, wait_until
+from turnout_client.messages import Snapshot, WindowRows
 from writing import writing
 
 if TYPE_CHECKING:

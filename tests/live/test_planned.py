@@ -15,7 +15,7 @@ from turnout.config.tables import first_plan, layout_of
 from turnout.plan.joins import Join
 from turnout.plan.plan import Plan
 from turnout.plan.tables import ViewTable
-from turnout.spark.session import pool, view_session
+from turnout.spark.jvm.session import pool, view_session
 from turnout.spark.views.runner import PlannedView, view_runner
 from turnout.testing import wait_until
 

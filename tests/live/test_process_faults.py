@@ -18,7 +18,7 @@ from running import ASKED_SECONDS, RunningTurnout
 from served import ServedTurnout
 from small_disk import fill, small_disk
 from turnout.local.broker import EmbeddedBroker
-from turnout.swap.builder import Builder
+from turnout.swap.builder import Builder, Check
 from turnout.testing import Record, create_topic, patience, produce, wait_until
 from two_topics import (
     USERS,
@@ -144,9 +144,9 @@ def take_a_column_up(turnout: RunningTurnout, monkeypatch: pytest.MonkeyPatch) -
     turnout.config.write_text(changed)
     looked, catch_up = threading.Event(), Builder.catch_up
 
-    def held(self: Builder, generation: Generation, *, first: bool) -> None:
+    def held(self: Builder, generation: Generation, check: Check, *, first: bool) -> None:
         assert looked.wait(patience())
-        catch_up(self, generation, first=first)
+        catch_up(self, generation, check, first=first)
 
     # A process has its Spark to start before that.
     monkeypatch.setattr(Builder, "catch_up", held)

@@ -35,7 +35,7 @@ from turnout.config import KafkaSettings
 from turnout.config.auth import ALLOWED_URLS, Mechanism, Protocol
 from turnout.java.runtime import find_java
 from turnout.kafka.topics import Topics
-from turnout.spark.java_client import JavaClient, java_client
+from turnout.spark.jvm.java_client import JavaClient, java_client
 from turnout.testing import EmbeddedBroker, patience, wait_until
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def _slow_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """`turnout check` gives up soon, as a person would; here a busy machine gets its time."""
     monkeypatch.setattr("turnout.kafka.diagnosis.SECONDS", patience(10))
     monkeypatch.setattr("turnout.kafka.diagnosis._COMPLAINT_SECONDS", patience(0.5))
-    monkeypatch.setattr("turnout.spark.java_client.SECONDS", int(patience(30)))
+    monkeypatch.setattr("turnout.spark.jvm.java_client.SECONDS", int(patience(30)))
     monkeypatch.setattr("turnout.kafka.topics.GROUP_SECONDS", patience(10))
 
 
@@ -94,7 +94,7 @@ def shared_java(java: JavaClient) -> SharedJava:
 
 @pytest.fixture
 def one_java(shared_java: SharedJava, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("turnout.spark.java_client.java_client", shared_java.given)
+    monkeypatch.setattr("turnout.spark.jvm.java_client.java_client", shared_java.given)
 
 
 class Cluster:

@@ -27,19 +27,19 @@ from filling import Filling
 from lengths import SINK_ROUNDS
 from scripted_registry import scripted
 from sunk import SunkRecord, SunkTopic, bag, fold, swaps
-from turnout.cli.check import Finding
-from turnout.cli.sink_check import check_sink
 from turnout.config import Delivery, KafkaSettings, RegistrySettings, SinkSettings
 from turnout.local.broker import EmbeddedBroker
-from turnout.plan.columns import ColumnType
+from turnout.preflight import Finding
+from turnout.preflight.clusters import check_sink
 from turnout.serve.formats import json_rows
 from turnout.sink.avro_values import schema_of
+from turnout.sink.sink import SinkState, SinkStatus
 from turnout.sink.sinks import Sinks
-from turnout.sink.status import SinkState, SinkStatus
 from turnout.sink.topic_writer import TopicWriter, transactional_id
 from turnout.store.database import Database
 from turnout.store.query.windows import Window, list_tables, read_window
 from turnout.testing import create_topic, delete_topic, patience, wait_until
+from turnout_client.column_types import ColumnType
 
 COMPACTED = {"cleanup.policy": "compact"}
 COLUMNS = {

@@ -5,15 +5,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from kafka_log import read_all
 from orchestrated import Orchestrated, orchestrated
 from turnout.local.broker import EmbeddedBroker
-from turnout.spark.folders import folder_at
+from turnout.spark.jvm.checkpoints import folder_at
 from turnout.spark.read.live import LiveStream
+from turnout.spark.read.readers import KafkaReaders
 from turnout.testing import Record, create_topic, patience, produce, wait_until
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def test_batch_that_has_no_number_is_refused(spark: SparkSession, tmp_path: Path
     def never(*_: object) -> Any:
         raise AssertionError
 
-    stream = LiveStream(spark, "g1", ("users",), never, never, never, never)
+    stream = LiveStream(spark, "g1", ("users",), cast(KafkaReaders, never), never, never, never)
     stream._checkpoint = folder_at(spark, tmp_path)
     with pytest.raises(ValueError, match="a batch has a number, got "):
         stream._on_batch(spark.range(1), number)
@@ -82,6 +83,21 @@ def test_bad_records_go_to_the_dead_letter_topic_as_they_came(
         "turnout.offset": b"1",
         "turnout.reason": b"not valid JSON",
     }
+
+
+def test_dead_letter_that_kafka_refuses_is_reported_with_the_reason(
+    broker: EmbeddedBroker, topic_name: Callable[[str], str], spark: SparkSession, tmp_path: Path
+) -> None:
+    users, accounts, control = create(broker, topic_name, "users", "accounts", "control")
+    small = topic_name("small")
+    create_topic(broker.bootstrap_servers, small, config={"max.message.bytes": "1000"})
+    sections = two_sources(users, accounts, control) | {"dead_letter_topic": small}
+    with orchestrated(tmp_path, spark, broker.bootstrap_servers, **sections) as running:
+        produce(broker.bootstrap_servers, users, [b"no JSON" * 1000])
+        reason = f"bad records cannot be written to topic {small!r} (dead_letter_topic): "
+        wait_until(lambda: any(reason in line for line in lines(running)), what="the reason")
+        [line] = {line for line in lines(running) if reason in line}
+        assert "larger than the max message size" in line
 
 
 def headers_of(bootstrap: str, topic: str) -> dict[str, bytes]:

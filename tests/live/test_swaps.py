@@ -426,7 +426,8 @@ def send_a_dry_run(running: Orchestrated, topics: Topics) -> None:
     assert answer.outcome is Outcome.UNCHANGED
     assert answer.report is not None
     assert answer.report["changes"] is True
-    assert answer.report["records"] == {"users": 20, "accounts": 10}
+    assert answer.report["records"] == {"users": 20, "accounts": 0}
+    assert answer.report["sources"] == {"users": {"read": 20}, "accounts": {"kept": 10, "read": 0}}
     assert list(answer.report["columns"]["final_ui"]) == [
         "userId",
         "name",

@@ -237,10 +237,15 @@ def test_topics_answer_many_threads(kafka: str, topics: Topics) -> None:
     assert not wrong and not any(thread.is_alive() for thread in threads)
 
 
-def test_unknown_topic_names_near_misses_first() -> None:
+def test_unknown_topic_names_the_one_that_was_meant() -> None:
     error = unknown_topic("user", ["accounts", "control", "users", "__consumer_offsets"])
     assert (error.code, error.status) == ("unknown_topic", 422)
-    assert str(error) == "topic 'user' does not exist; create it or name another (has: users, accounts, control)"
+    assert str(error) == "topic 'user' does not exist; did you mean 'users'?"
+
+
+def test_unknown_topic_suggests_no_topic_that_a_source_may_not_read() -> None:
+    known = ["accounts", "control", "users", "__consumer_offsets"]
+    assert unknown_topic("contrl", known, {"control"}).hint == "create it or name another (has: accounts, users)"
 
 
 def test_unknown_topic_shortens_a_long_list() -> None:

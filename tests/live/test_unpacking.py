@@ -13,16 +13,16 @@ import pytest
 from bombs import send_bomb
 from inboxes import reading
 from running import ASKED_SECONDS, RunningTurnout
-from turnout.cli.checks import Cluster, check_cluster
 from turnout.config import KafkaSettings, parse
 from turnout.config.settings import SourceSettings
 from turnout.config.tables import first_plan, layout_of
-from turnout.decode.record_decoder import RecordDecoder
 from turnout.errors import TurnoutError
 from turnout.example.topic_example import look_at
 from turnout.kafka.clients import bulk_properties
 from turnout.kafka.topics import Topics, TopicSample
 from turnout.plan.offsets import Offsets
+from turnout.preflight.clusters import Cluster, check_cluster
+from turnout.schemas.record_decoder import RecordDecoder
 from turnout.testing import EmbeddedBroker, Record, create_topic, patience, produce, wait_until
 from two_topics import USERS, account, sections, user, wait_reason
 
@@ -71,7 +71,7 @@ def test_inbox_rejects_a_batch_that_cannot_be_unpacked_and_reads_on(kafka: str, 
 def test_bulk_read_refuses_what_cannot_be_unpacked_or_is_too_large_and_reads_all_else(
     spark: SparkSession, kafka: str, topic_name: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from turnout.spark.read.bulk import BulkReader
+    from turnout.spark.read.readers import KafkaReaders
 
     topic = topic_name("t")
     create_topic(kafka, topic, 1)
@@ -86,11 +86,12 @@ def test_bulk_read_refuses_what_cannot_be_unpacked_or_is_too_large_and_reads_all
     settings = parse({"sources": {"users": source}, "views": {}}, tmp_path, {})
     decoder = RecordDecoder.of(layout_of(settings, first_plan(settings)))
     properties = bulk_properties(KafkaSettings(bootstrap_servers=kafka), anywhere=False)
-    reader = BulkReader(spark, "g1", decoder, lambda: properties, dict)
+    reader = KafkaReaders(spark, "g1", decoder, lambda: properties, dict)
     place, end = (topic, 0), 17
     # Ranges begin and end in the batch of six.
-    for name, count in (("SMALLEST_TASK", 6), ("TASK_RECORDS", 6), ("FEW_RECORDS", 0)):
-        monkeypatch.setattr(f"turnout.spark.read.bulk.{name}", count)
+    for name in ("SMALLEST_TASK", "TASK_RECORDS"):
+        monkeypatch.setattr(f"turnout.spark.read.in_tasks.{name}", 6)
+    monkeypatch.setattr("turnout.spark.read.readers.FEW_RECORDS", 0)
     for chosen in (reader, reader.with_care()):
         found = chosen.read(Offsets({place: 0}), Offsets({place: end}))
         assert sorted(found.rows[0]["userId"].to_pylist()) == ["large", *(f"u{n}" for n in range(1, 7))]

@@ -23,8 +23,8 @@ from soak import report
 from soak.events import Faults, Swaps
 from soak.sampling import Sampler
 from soak.viewers import Probe, Viewers
-from turnout.client import ChangesSubscription
 from turnout.testing import patience, wait_until
+from turnout_client import ChangesSubscription
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs" / "topics" / "guarantees.md"

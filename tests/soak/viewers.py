@@ -13,8 +13,8 @@ from typing import Any
 from confluent_kafka import Producer
 
 import turnout
-from turnout.client import Changes, ChangesSubscription, Client, State, WindowSubscription
 from turnout.testing import patience
+from turnout_client import Changes, ChangesSubscription, Client, State, WindowSubscription
 
 TABLES = ("users_ui", "accounts_ui", "final_ui")
 SORTS = ("userId", "-userId", "")

@@ -8,7 +8,7 @@ const SERVER = process.env["TURNOUT_URL"] ?? "http://127.0.0.1:10000";
 export default defineConfig({
   base: "/static/",
   // The client's source, not what it was last built to: the page never runs with an older one.
-  resolve: { alias: { "@turnout/client": fileURLToPath(new URL("../client/src/index.ts", import.meta.url)) } },
+  resolve: { alias: { "@turnout/client": fileURLToPath(new URL("../../clients/typescript/src/index.ts", import.meta.url)) } },
   build: {
     outDir: "../../src/turnout/serve/static",
     emptyOutDir: true,

@@ -3,12 +3,18 @@
 Nothing here imports Spark, Kafka or the store before a command needs it: `turnout --help` answers at once.
 """
 
+import os
+import signal
+
+if "_TURNOUT_COMPLETE" in os.environ:  # a Ctrl-C while a shell completes ends it without a word
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
 from turnout.cli.app import app
 
-# Importing a module adds its command, `swap` also `rollback`; `turnout --help` lists them in this order.
+# Importing a module adds its command, `swap` also `rollback` and `cancel`; `turnout --help` lists them in this order.
 # isort: off
 from turnout.cli import demo, run, init, check, prepare, broker, tables, status, history  # noqa: F401
-from turnout.cli import watch, summary, sql, swap, apply  # noqa: F401
+from turnout.cli import rows, watch, summary, sql, swap, apply, topic  # noqa: F401
 
 __all__ = ["app", "main"]
 

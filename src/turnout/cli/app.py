@@ -1,6 +1,6 @@
 """The application: its commands, `--version`, and where errors end.
 
-What a command says of itself stands in docs/reference/cli.md, too, which `make reference` writes. Errors go to standard
+`make reference` writes the help of all commands to docs/reference/cli.md. Errors go to standard
 error as `error: ...` and `hint: ...`, with exit code 1; wrong usage is 2.
 """
 
@@ -17,8 +17,8 @@ from turnout.errors import TurnoutError
 _UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES}
 
 
-class _Commands(TyperGroup):
-    """The commands; a TurnoutError of any of them ends here, and what a disk refuses."""
+class Commands(TyperGroup):
+    """The commands. A TurnoutError of any of them ends here, and so does an error of the disk."""
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
@@ -39,12 +39,12 @@ class _Commands(TyperGroup):
             )
         except TurnoutError as error:
             failed = error
-        output.print_error(failed, as_json=ctx.meta.get(options.JSON, False))
+        output.print_error(options.for_terminal(failed), as_json=ctx.meta.get(options.JSON, False))
         raise typer.Exit(1) from None
 
 
 app = typer.Typer(
-    cls=_Commands,
+    cls=Commands,
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,  # they may hold secrets
     help="Live Kafka views on Spark, under names that never change. Start with: turnout demo",
@@ -53,7 +53,7 @@ app = typer.Typer(
 
 
 def examples(*commands: str) -> str:
-    """What the help of a command ends with."""
+    """The end of a command's help: a line for each example."""
     return "\n\n".join(f"Example:  {command}" for command in commands)
 
 

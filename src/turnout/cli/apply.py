@@ -10,10 +10,15 @@ from rich.table import Table
 
 from turnout.cli import options, output
 from turnout.cli.app import app, examples
-from turnout.cli.swap import BAD_OUTCOMES, ExpectedOption, RequestOption
+from turnout.cli.progress import follow
+from turnout.cli.swap import BAD_OUTCOMES, ExpectedOption, RequestOption, origin_text
 from turnout.errors import ConfigError, TurnoutError
 
-_NEEDS_STYLES = {"generation": "yellow", "restart": "red", "nothing": "green"}
+_TAKES_EFFECT = {
+    "generation": ("after a rebuild", "yellow"),
+    "restart": ("after a restart", "red"),
+    "nothing": ("at once", "green"),
+}
 
 
 @app.command(epilog=examples("turnout apply -c turnout.yaml --dry-run", "turnout apply -c turnout.yaml"))
@@ -30,13 +35,19 @@ def apply(
 
     Sources, columns, views, sinks and limits; see docs/how-to/apply.md. The server reads the file: relative paths start
     at the file that it was started with, and references such as `${NAME}` must be those of the file in force. A change
-    that needs a restart refuses the whole file, before anything is done. Exit code 1 when the outcome is `rejected` or
-    `failed`. To a server without `access:` on this machine it sends the token that it finds by `data_dir` of the file.
+    that needs a restart refuses the whole file, before anything is done. Exit code 1 when the outcome is `rejected`,
+    `failed` or `cancelled`. To a server without `access:` on this machine it sends the token that it finds by
+    `data_dir` of the file.
     """
     text = _read(Path(config))
     with options.connected(url, token or _local_token(Path(config), url)) as client:
-        answer = client.apply(
-            text, dry_run=dry_run, request_id=request_id or None, expected_generation=expected_generation
+        answer = follow(
+            client,
+            "apply",
+            lambda: client.apply(
+                text, dry_run=dry_run, request_id=request_id or None, expected_generation=expected_generation
+            ),
+            as_json=json,
         )
     if answer.get("outcome") is None:
         raise TurnoutError(
@@ -47,7 +58,7 @@ def apply(
     if json:
         output.print_json(answer)
     else:
-        _show(answer, dry_run)
+        _print(answer, dry_run)
     if answer["outcome"] in BAD_OUTCOMES:
         raise typer.Exit(1)
 
@@ -62,13 +73,13 @@ def _read(path: Path) -> str:
 
 def _local_token(path: Path, url: str) -> str:
     """The token of a server without `access:`; it is for this machine alone."""
-    from turnout.config import local_token
+    from turnout.config.sent import find_local_token
 
     here = urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1")
-    return (local_token.find(path, os.environ) if here else None) or ""
+    return (find_local_token(path, os.environ) if here else None) or ""
 
 
-def _show(answer: dict[str, Any], dry_run: bool) -> None:
+def _print(answer: dict[str, Any], dry_run: bool) -> None:
     screen, outcome, changes = output.console(), answer["outcome"], answer["changes"]
     if changes:
         screen.print(_table(changes))
@@ -77,26 +88,26 @@ def _show(answer: dict[str, Any], dry_run: bool) -> None:
         screen.print(output.cell(outcome, style))
         output.print_error(TurnoutError(**answer["error"]), as_json=False)
     elif dry_run:
-        screen.print(output.cell(_would(changes, answer.get("records")), "bold"))
+        screen.print(output.cell(_would(changes, answer.get("sources")), "bold"))
     else:
         screen.print(output.cell(outcome, style) + output.cell(f"  generation {answer['generation']}"))
 
 
-def _would(changes: list[dict[str, Any]], records: dict[str, int] | None) -> str:
+def _would(changes: list[dict[str, Any]], sources: dict[str, dict[str, int]] | None) -> str:
     if not changes:
         return "Dry run: nothing would change."
-    if records is None:
-        return "Dry run: this would be in force at once, without a new generation."
-    counted = ", ".join(f"{source} {count:,}" for source, count in records.items())
-    return f"Dry run: a generation would be built, from these records: {counted}."
+    if sources is None:
+        return "Dry run: this would take effect at once. Nothing was changed."
+    origins = ", ".join(f"{source} {origin_text(origin)}" for source, origin in sources.items())
+    return f"Dry run: a generation would be built: {origins}. Nothing was changed."
 
 
 def _table(changes: list[dict[str, Any]]) -> Table:
-    shown = Table(header_style="bold")
-    for name in ("setting", "from", "to", "needs"):
-        shown.add_column(name, overflow="fold")
+    table = Table(header_style="bold")
+    for name in ("setting", "from", "to", "takes effect"):
+        table.add_column(name, overflow="fold")
     for change in changes:
-        needs = str(change["needs"])
         values = [output.cell("" if value is None else value) for value in (change["from"], change["to"])]
-        shown.add_row(output.cell(change["path"]), *values, output.cell(needs, _NEEDS_STYLES.get(needs, "")))
-    return shown
+        effect = _TAKES_EFFECT.get(str(change["needs"]), (str(change["needs"]), ""))
+        table.add_row(output.cell(change["path"]), *values, output.cell(*effect))
+    return table

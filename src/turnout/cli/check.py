@@ -1,43 +1,28 @@
-"""`check`: look at everything that `run` needs, and say for each fault what to do."""
+"""`check`: check everything that `run` needs, and say for each fault what to do."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Literal
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from turnout.cli import options, output
 from turnout.cli.app import app, examples
-from turnout.errors import TurnoutError
 
 _MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "fault": ("✗", "red")}
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What one check found; a warning does not stop `run`."""
-
-    subject: str
-    level: Literal["ok", "warning", "fault"]
-    text: str
-    hint: str = ""
-
-    @classmethod
-    def of_error(cls, subject: str, error: TurnoutError) -> Finding:
-        return cls(subject, "fault", error.message, error.hint)
-
-
 @app.command(epilog=examples("turnout check -c turnout.yaml", "turnout check --json"))
 def check(config: options.Config = "turnout.yaml", json: options.Json = False) -> None:
-    """Validate the file, reach Kafka, look at topics, records, Java and folders; say what is wrong.
+    """Check the file, Kafka, topics, records, Java and folders; say what is wrong and what to do.
 
-    Lists all faults of the file, then checks Java, the data folder, the port, Spark, the schema registry, Kafka (for
-    data and for control), and every topic: does it exist, how many partitions and records does it have, do its newest
-    records fit the declared columns. It changes nothing. Exit code 1 when something would keep `turnout run` from
-    working.
+    Lists all faults of the file with their lines, then checks Java, the data folder, the port, Spark, the schema
+    registry, Kafka (for data and for control), and every topic: does it exist, how many partitions and records does it
+    have, do its newest records fit the declared columns. It changes nothing. Exit code 1 when something would keep
+    `turnout run` from working.
 
     For each cluster it shows the properties of both Kafka clients with secrets masked, tries each step of a connection
     (name, port, TLS, token endpoint), and connects with librdkafka and, for the data, with the Java client that Spark
@@ -47,19 +32,29 @@ def check(config: options.Config = "turnout.yaml", json: options.Json = False) -
 
     With `--json`: `{"ok", "findings": [{"subject", "level", "text", "hint"}]}`; a level is `ok`, `warning` or `fault`.
     """
-    from turnout.cli.checks import check_all
+    from turnout.preflight.machine import check_all
 
     findings = check_all(Path(config))
     faults = sum(finding.level == "fault" for finding in findings)
     if json:
         output.print_json({"ok": not faults, "findings": [asdict(finding) for finding in findings]})
     else:
-        shown = Table("", "what", "found", "what to do", header_style="bold")
+        table = Table("", "what", "found", "what to do", header_style="bold")
         for finding in findings:
             texts = (finding.subject, finding.text, finding.hint)
-            shown.add_row(output.cell(*_MARKS[finding.level]), *map(output.cell, texts))
-        output.console().print(shown)
-        end = f"{faults} fault{'s' if faults > 1 else ''}" if faults else f"All well. Next: turnout run -c {config}"
-        output.console().print(output.cell(end, "bold red" if faults else "bold green"))
+            table.add_row(output.cell(*_MARKS[finding.level]), *map(output.cell, texts))
+        output.console().print(table)
+        warnings = sum(finding.level == "warning" for finding in findings)
+        output.console().print(_end(faults, warnings, config))
     if faults:
         raise typer.Exit(1)
+
+
+def _end(faults: int, warnings: int, config: str) -> Text:
+    warned = f"{warnings} warning{'s' if warnings > 1 else ''}" if warnings else ""
+    if faults:
+        told = f"{faults} fault{'s' if faults > 1 else ''}"
+        return output.cell(", ".join(filter(None, (told, warned))), "bold red")
+    if warned:
+        return output.cell(f"{warned}, no fault. Turnout can run: turnout run -c {config}", "bold yellow")
+    return output.cell(f"All well. Next: turnout run -c {config}", "bold green")

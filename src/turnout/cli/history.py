@@ -1,26 +1,15 @@
 """`history`: the swaps of a running server so far."""
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
-from rich.table import Table
+from rich.padding import Padding
 
 from turnout.cli import options, output
 from turnout.cli.app import app, examples
 
-# The rest of a row is for --json.
-_COLUMNS = {
-    "ts": "time",
-    "generation": "gen",
-    "outcome": "outcome",
-    "from": "from",
-    "to": "to",
-    "requester": "by",
-    "buildSeconds": "build s",
-    "catchUpSeconds": "catch up s",
-    "publishSeconds": "publish s",
-    "detail": "detail",
-}
+_TIMES = {"buildSeconds": "build", "catchUpSeconds": "catch-up", "publishSeconds": "publish"}
 
 
 @app.command(epilog=examples("turnout history --limit 5"))
@@ -30,20 +19,46 @@ def history(
     limit: Annotated[int, typer.Option(min=1, help="How many of the newest swaps.")] = 20,
     json: options.Json = False,
 ) -> None:
-    """Show the swaps so far, newest last: from, to, who asked, how long it took, the outcome."""
+    """Show the swaps so far, newest last: what changed, who asked, how long it took, the outcome."""
     with options.connected(url, token) as client:
         swaps = client.swaps()[-limit:]
     if json:
         output.print_json({"swaps": swaps})
         return
+    screen = output.console()
     if not swaps:
-        output.console().print("No swaps yet. Try: turnout swap --help")
-        return
-    shown = Table(header_style="bold")
-    names = [name for name in _COLUMNS if any(swap.get(name) is not None for swap in swaps)]
-    for name in names:
-        shown.add_column(_COLUMNS[name], justify="right" if name.endswith("Seconds") else "left", overflow="fold")
+        screen.print("No swaps yet. Try: turnout swap --help")
     for swap in swaps:
-        style = output.OUTCOME_STYLES.get(str(swap.get("outcome")), "yellow")
-        shown.add_row(*(output.cell(swap[name], style if name == "outcome" else "") for name in names))
-    output.console().print(shown)
+        outcome = str(swap.get("outcome"))
+        generation = swap.get("generation")
+        head = output.cell(f"{'' if generation is None else generation:>4}  ", "bold")
+        head += output.cell(f"{outcome.replace('_', ' '):<11}", output.OUTCOME_STYLES.get(outcome, "yellow"))
+        head += output.cell(f"  {_moment(swap.get('ts'))}  {_asked_and_took(swap)}", "dim")
+        screen.print(head)
+        for line in _changed(swap):
+            screen.print(Padding(output.cell(line), (0, 0, 0, 6)))
+
+
+def _moment(text: object) -> str:
+    """A time of the server, to the second, in UTC."""
+    return str(text or "")[:19].replace("T", " ") + "Z"
+
+
+def _asked_and_took(swap: Mapping[str, Any]) -> str:
+    times = [f"{word} {swap[name]:.1f} s" for name, word in _TIMES.items() if swap.get(name)]
+    return ", ".join([f"by {swap['requester']}" if swap.get("requester") else "", *times]).strip(", ")
+
+
+def _changed(swap: Mapping[str, Any]) -> list[str]:
+    """What differs between the two plans, then the detail: of an apply what changed, of a failure why."""
+    before, after = _words(swap.get("from")), _words(swap.get("to"))
+    changed = [
+        f"{name}: {before[name]} -> {value}" for name, value in after.items() if before.get(name, value) != value
+    ]
+    changed += [f"{name}={value}" for name, value in after.items() if name not in before]
+    return [text for text in (", ".join(changed), str(swap.get("detail") or "")) if text]
+
+
+def _words(plan: object) -> dict[str, str]:
+    """The plan `users=users2 join=left` as names and values."""
+    return {name: value for name, _, value in (word.partition("=") for word in str(plan or "").split())}

@@ -1,4 +1,4 @@
-"""`init`: a configuration file to start from, or one by example of topics that are there."""
+"""`init`: a configuration file to start from, or one that is generated from the records of topics."""
 
 import sys
 from pathlib import Path
@@ -24,19 +24,19 @@ def init(
     path: Annotated[Path, typer.Argument(help="The file to write, or a folder for it.")] = Path("turnout.yaml"),
     from_: Annotated[
         str | None,
-        typer.Option("--from", help="Topics, separated by commas; their newest records say which columns they have."),
+        typer.Option("--from", help="Topics, separated by commas; columns and types come from their newest records."),
     ] = None,
     config: Annotated[
         Path | None,
         typer.Option("--config", "-c", help="With --from: a file whose settings are taken over, such as kafka:."),
     ] = None,
     records: Annotated[
-        int, typer.Option(min=1, max=MOST_RECORDS, help="With --from: how many records of each topic to look at.")
+        int, typer.Option(min=1, max=MOST_RECORDS, help="With --from: how many records of each topic to read.")
     ] = DEFAULT_RECORDS,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
     json: options.Json = False,
 ) -> None:
-    """Write a commented turnout.yaml to start from; with --from, one by example of topics that are there.
+    """Write a commented turnout.yaml to start from; with --from, generated from the records of existing topics.
 
     Sources, columns, types, keys and views come with the evidence for each; see docs/how-to/by-example.md.
     """
@@ -51,9 +51,9 @@ def init(
         return
     if not from_.replace(",", "").strip():
         raise typer.BadParameter("names no topic; give some, such as users,accounts", param_hint="--from")
-    if not force and file.exists():  # before topics are looked at for nothing
+    if not force and file.exists():  # before topics are read for nothing
         raise _exists(file)
-    from turnout.cli.by_example import file_by_example
+    from turnout.example.by_example import file_by_example
 
     made = file_by_example(from_.split(","), config, file.parent, records, show=_progress)
     _write(file, made.text, force=force)

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from turnout.errors import ConfigError, TurnoutError
+from turnout_client.column_types import ColumnType
 
 _PIPED_WIDTH = 200
 OUTCOME_STYLES = {"applied": "green", "rolled_back": "green", "failed": "red", "rejected": "red"}
@@ -52,7 +53,8 @@ def table_of(columns: Iterable[Mapping[str, str]], title: str | None = None, *, 
 
 
 def is_number(column: Mapping[str, str]) -> bool:
-    return column["type"].startswith(("int", "float", "double", "decimal"))
+    kind = ColumnType.known(column["type"])
+    return kind is not None and kind.number
 
 
 def printable(text: str) -> str:

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
 from turnout.cli import output
 from turnout.cli.app import app, examples
-
-if TYPE_CHECKING:
-    from turnout.java.class_archive import ClassArchive
 
 
 @app.command(epilog=examples("turnout prepare"))
@@ -21,19 +15,23 @@ def prepare() -> None:
     """
     from turnout.java.jars import resolve
     from turnout.local import broker
-    from turnout.spark import rehearsal
-    from turnout.spark.session import spark_archive
+    from turnout.local.spinner import waiting
+    from turnout.spark import training_run
+    from turnout.spark.jvm.launch import find_home
+    from turnout.spark.jvm.session import spark_archive
 
     kafka, spark = resolve("broker"), resolve("spark-kafka")
-    _archived(spark_archive(spark), lambda: rehearsal.make_archive(spark))
-    _archived(broker.broker_archive(kafka), broker.make_archive)
-
-
-def _archived(archive: ClassArchive, make: Callable[[], object]) -> None:
-    if archive.file.exists():
-        print(f"The classes of {archive.program} are archived already")
-        return
-    with output.console().status(f"Archiving the classes of {archive.program} ..."):
-        make()
-    size = archive.file.stat().st_size / 1e6
-    print(f"Archived the classes of {archive.program} ({size:.0f} MB): it starts earlier from now on")
+    runs = {
+        spark_archive(find_home(), spark): training_run.train,
+        # The demo looks whether this last one is there.
+        broker.broker_archive(kafka): broker.train,
+    }
+    for archive, train in runs.items():
+        with waiting(f"Archiving the classes of {archive.program}", output.console()):
+            made = archive.make(train)
+        size = archive.file.stat().st_size / 1e6
+        print(
+            f"Archived the classes of {archive.program} ({size:.0f} MB): it starts earlier from now on"
+            if made
+            else f"The classes of {archive.program} are archived already"
+        )

@@ -1,8 +1,12 @@
 """`run`: the orchestrator and the web page."""
 
+import logging
 import os
 import resource
+import threading
+import time
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -44,10 +48,36 @@ def run(
     keep_secrets(settings.secret_variables)
     # Late: it loads Spark, and the faults of a file are reported without that.
     from turnout import service
-    from turnout.config.secrets import hidden_texts
+    from turnout.config.secrets import hidden_texts, masked
 
-    log_to_stderr(LogFormat(log_format or settings.log.format), hidden_texts(settings))
-    service.run(settings, insecure=insecure, on_ready=lambda url: print(f"Turnout is at {url}", flush=True))
+    as_json = LogFormat(log_format or settings.log.format) is LogFormat.JSON
+    log_to_stderr(partial(masked, values=hidden_texts(settings)), as_json=as_json)
+    service.run(settings, insecure=insecure, on_ready=_tell_start)
+
+
+def _tell_start(url: str) -> None:
+    """Print the address, and then a line every few seconds until the tables are there."""
+    print(f"Turnout is at {url}", flush=True)
+    threading.Thread(target=_tell_until_ready, args=(url,), name="turnout-start", daemon=True).start()
+
+
+def _tell_until_ready(url: str) -> None:
+    import httpx
+
+    from turnout.local.spinner import LINE_SECONDS
+
+    log, started = logging.getLogger("turnout"), time.monotonic()
+    with httpx.Client(timeout=LINE_SECONDS, verify=False, trust_env=False) as client:
+        while True:
+            time.sleep(LINE_SECONDS)
+            try:
+                answer = client.get(f"{url}/readyz")
+            except httpx.HTTPError:
+                return  # it has ended, or listens on an address that is not this machine's
+            if answer.is_success:
+                return
+            reason = answer.json().get("error", {}).get("message", "")
+            log.info("starting, %.0f s: %s", time.monotonic() - started, reason)
 
 
 def keep_secrets(variables: Iterable[str]) -> None:

@@ -1,6 +1,6 @@
 """`status`: what a running server has published, and the progress of a swap."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rich.panel import Panel
@@ -22,18 +22,31 @@ def status(url: options.Url = options.DEFAULT_URL, token: options.Token = "", js
         return
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim")
-    for name, value in _flat(found):
+    for name, value in _lines(found):
         style = _STATE_STYLES.get(str(value), "") if name == "state" else ""
         grid.add_row(name, output.cell(value, style))
     output.console().print(Panel(grid, title=f"Turnout at {client.url}", title_align="left", expand=False))
 
 
-def _flat(found: Mapping[str, Any], before: str = "") -> list[tuple[str, Any]]:
-    """Nested values with dotted names; empty ones are left out."""
-    rows: list[tuple[str, Any]] = []
+def _lines(found: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """Names and values, nested ones with dotted names; empty ones are left out."""
     for name, value in found.items():
-        if isinstance(value, Mapping):
-            rows += _flat(value, f"{before}{name}.")
+        if name == "sinks":
+            yield from ((f"sink {sink['name']}", _sink(sink)) for sink in value)
+        elif name == "leftOut":
+            yield from (
+                (f"left out of {one['view']}", f"{one['keys']:,} keys: {', '.join(one['first'])}") for one in value
+            )
+        elif isinstance(value, Mapping):
+            yield from _lines(value, f"{before}{name}.")
+        elif isinstance(value, list) and value:
+            yield f"{before}{name}", ", ".join(map(str, value))
         elif value is not None and value != [] and value != "":
-            rows.append((f"{before}{name}", value))
-    return rows
+            yield f"{before}{name}", value
+
+
+def _sink(sink: Mapping[str, Any]) -> str:
+    """A sink in one line: from where to where, its state, and what waits."""
+    waiting = f", {sink['waitingRows']:,} rows wait" if sink.get("waitingRows") else ""
+    error = f": {sink['error']}" if sink.get("error") else ""
+    return f"{sink['table']} -> topic {sink['topic']}, {sink['state']}{waiting}{error}"

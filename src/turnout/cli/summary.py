@@ -13,7 +13,7 @@ from turnout.cli import options, output
 from turnout.cli.app import app, examples
 
 if TYPE_CHECKING:
-    from turnout.client import Client, Summary, SummaryOptions
+    from turnout_client import Client, Summary, SummaryOptions
 
 _BAR_WIDTH = 40
 _EIGHTHS = " ▏▎▍▌▋▊▉█"

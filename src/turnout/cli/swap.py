@@ -1,16 +1,25 @@
-"""`swap` and `rollback`: send a control message to a running server, and print its outcome."""
+"""`swap`, `rollback` and `cancel`: send a control message to a running server, and print its outcome."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
-from turnout.cli import options, output
+from turnout.cli import completion, options, output
 from turnout.cli.app import app, examples
+from turnout.cli.progress import follow
 from turnout.errors import TurnoutError
 from turnout.plan.control import join_field, topic_field
+from turnout.plan.joins import KNOWN_JOINS
 
-BAD_OUTCOMES = frozenset({"rejected", "failed", "superseded"})
+if TYPE_CHECKING:
+    from turnout_client import Client
+
+BAD_OUTCOMES = frozenset({"rejected", "failed", "superseded", "cancelled"})
 
 ExpectedOption = Annotated[
     int | None,
@@ -24,33 +33,46 @@ NoWaitOption = Annotated[bool, typer.Option("--no-wait", help="Return when the r
 
 @app.command(
     epilog=examples(
-        "turnout swap --users users2 --accounts accounts2 --join inner",
+        "turnout swap --topic users=users2 --topic accounts=accounts2 --join inner",
         "turnout swap --topic users=users2 --start earliest --dry-run",
         "turnout swap --join left --expected-generation 7 --request-id deploy-42",
     )
 )
 def swap(
-    users: Annotated[str, typer.Option(help="The topic of the source users.", show_default=False)] = "",
-    accounts: Annotated[str, typer.Option(help="The topic of the source accounts.", show_default=False)] = "",
+    users: Annotated[
+        str,
+        typer.Option(
+            autocompletion=completion.topics, help="Short for --topic users=TOPIC, as in the demo.", show_default=False
+        ),
+    ] = "",
+    accounts: Annotated[
+        str,
+        typer.Option(autocompletion=completion.topics, help="Short for --topic accounts=TOPIC.", show_default=False),
+    ] = "",
     join: Annotated[
         list[str] | None,
         typer.Option(
             metavar="[VIEW=]JOIN",
-            help="left, natural, inner, right, full, semi or anti; of one view: final_ui=inner, repeatable.",
+            help=f"{KNOWN_JOINS}; of one view: final_ui=inner, repeatable.",
             show_default=False,
+            autocompletion=completion.joins,
         ),
     ] = None,
     topic: Annotated[
         list[str] | None,
         typer.Option(
-            "--topic", metavar="SOURCE=TOPIC", help="The topic of any source; repeatable.", show_default=False
+            "--topic",
+            metavar="SOURCE=TOPIC",
+            help="The topic that a source is read from; repeatable.",
+            show_default=False,
+            autocompletion=completion.source_topics,
         ),
     ] = None,
     start: Annotated[
         str, typer.Option(help="latest, earliest, or a time: 2026-01-01T00:00:00Z.", show_default=False)
     ] = "",
     expected_generation: ExpectedOption = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Validate only; nothing changes.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be built; nothing changes.")] = False,
     request_id: RequestOption = "",
     no_wait: NoWaitOption = False,
     url: options.Url = options.DEFAULT_URL,
@@ -59,8 +81,8 @@ def swap(
 ) -> None:
     """Move the tables to other topics, or to another join, without a break; wait for the outcome.
 
-    What you leave out stays as it is. Exit code 1 when the outcome is `rejected`, `failed` or `superseded`. What each
-    field means: docs/reference/control.md.
+    What you leave out stays as it is. Ctrl-C asks whether to cancel the swap; otherwise it goes on. Exit code 1 when
+    the outcome is `rejected`, `failed`, `superseded` or `cancelled`. What each field means: docs/reference/control.md.
     """
     topics = {"users": users, "accounts": accounts} | dict(map(_source_topic, topic or ()))
     message: dict[str, Any] = {topic_field(source): name for source, name in topics.items() if name}
@@ -68,12 +90,13 @@ def swap(
     if start:
         message["start"] = start if start.lower() in ("latest", "earliest") else {"timestamp": start}
     if not message:
-        raise typer.BadParameter("nothing to change: give --users, --accounts, --topic, --join or --start")
+        raise typer.BadParameter("nothing to change: give --topic, --join or --start")
     if dry_run:
         message["dryRun"] = True
     message |= _request(request_id, expected_generation)
     with options.connected(url, token) as client:
-        _finish(client.control(message, wait=not no_wait), json, wait=not no_wait)
+        answer = _sent(client, "swap", lambda: client.control(message, wait=not no_wait), json, wait=not no_wait)
+        _finish(answer, json, wait=not no_wait)
 
 
 @app.command(epilog=examples("turnout rollback", "turnout rollback --expected-generation 7"))
@@ -87,10 +110,30 @@ def rollback(
 ) -> None:
     """Go back to the previous plan.
 
-    At once while its generation still lingers, by an ordinary build later.
+    Immediate while its generation is still running (`swap.linger_seconds`), an ordinary build after that. During a
+    build it ends the build.
     """
     with options.connected(url, token) as client:
-        answer = client.rollback(_request(request_id, expected_generation), wait=not no_wait)
+        request = _request(request_id, expected_generation)
+        answer = _sent(client, "rollback", lambda: client.rollback(request, wait=not no_wait), json, wait=not no_wait)
+        _finish(answer, json, wait=not no_wait)
+
+
+@app.command(epilog=examples("turnout cancel"))
+def cancel(
+    expected_generation: ExpectedOption = None,
+    request_id: RequestOption = "",
+    no_wait: NoWaitOption = False,
+    url: options.Url = options.DEFAULT_URL,
+    token: options.Token = "",
+    json: options.Json = False,
+) -> None:
+    """End the build under way; the published tables stay as they are.
+
+    Exit code 1 when no build is under way.
+    """
+    with options.connected(url, token) as client:
+        answer = dict(client.cancel(_request(request_id, expected_generation), wait=not no_wait))
         _finish(answer, json, wait=not no_wait)
 
 
@@ -114,6 +157,52 @@ def _request(request_id: str, expected_generation: int | None) -> dict[str, Any]
     return {name: value for name, value in given.items() if value is not None}
 
 
+def _sent(client: Client, what: str, send: Callable[[], dict[str, Any]], json: bool, *, wait: bool) -> dict[str, Any]:
+    return follow(client, what, send, as_json=json) if wait else send()
+
+
+def _print(answer: Mapping[str, Any]) -> None:
+    screen, outcome = output.console(), answer.get("outcome")
+    if isinstance(answer.get("report"), Mapping):
+        _print_report(screen, answer["report"])
+        return
+    screen.print(output.cell(outcome or "accepted", output.OUTCOME_STYLES.get(outcome or "", "yellow") + " bold"))
+    for name, value in answer.items():
+        if name != "outcome" and value not in (None, "", [], {}):
+            screen.print(output.cell(f"  {name}: ", "dim") + output.cell(value))
+
+
+def _print_report(screen: Console, report: Mapping[str, Any]) -> None:
+    """The report of a dry run: what would be built, and what the newest records say about it."""
+    if not report["changes"]:
+        screen.print("Dry run: nothing would change; this is what is shown already.", style="bold")
+    else:
+        screen.print("Dry run: this would work. Nothing was changed. A generation would be built:", style="bold")
+    plan, sources = report["plan"], report.get("sources") or {}
+    grid = Table.grid(padding=(0, 2))
+    for source, topic in plan["topics"].items():
+        grid.add_row(f"  {source}", output.cell(topic), output.cell(origin_text(sources.get(source) or {})))
+    for view, join in plan["joins"].items():
+        grid.add_row(f"  {view}", output.cell(f"{join} join"), "")
+    start = plan["start"] if isinstance(plan["start"], str) else plan["start"]["timestamp"]
+    grid.add_row("  start", output.cell(start), "")
+    screen.print(grid)
+    for view, keys in (report.get("sampleUnmatched") or {}).items():
+        if keys:
+            screen.print(output.cell(f"Keys of newest records without a match in {view}: {', '.join(map(str, keys))}"))
+    for fault in report.get("sampleBad") or ():
+        words = (fault.get("topic"), fault.get("field"), fault.get("reason"))
+        screen.print(output.cell(f"Bad record: {': '.join(str(word) for word in words if word)}", "yellow"))
+
+
+def origin_text(origin: Mapping[str, int]) -> str:
+    """Describe the origin of a source's rows, such as `5,213 rows kept` or `1,000 records to read`."""
+    read = f"{origin.get('read', 0):,} records to read"
+    if "kept" not in origin:
+        return read if origin else ""
+    return f"{origin['kept']:,} rows kept" + (f", {read}" if origin.get("read") else "")
+
+
 def _finish(answer: Mapping[str, Any], json: bool, *, wait: bool) -> None:
     outcome = answer.get("outcome")
     if wait and outcome is None:
@@ -125,10 +214,6 @@ def _finish(answer: Mapping[str, Any], json: bool, *, wait: bool) -> None:
     if json:
         output.print_json(answer)
     else:
-        screen = output.console()
-        screen.print(output.cell(outcome or "accepted", output.OUTCOME_STYLES.get(outcome or "", "yellow") + " bold"))
-        for name, value in answer.items():
-            if name != "outcome" and value not in (None, "", [], {}):
-                screen.print(output.cell(f"  {name}: ", "dim") + output.cell(value))
+        _print(answer)
     if outcome in BAD_OUTCOMES:
         raise typer.Exit(1)

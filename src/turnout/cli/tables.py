@@ -14,11 +14,12 @@ def tables(url: options.Url = options.DEFAULT_URL, token: options.Token = "", js
     if json:
         output.print_json({"tables": found})
         return
-    shown = Table(header_style="bold")
+    listed = Table(header_style="bold")
     for name in ("table", "rows", "gen", "version", "columns"):
-        shown.add_column(name, justify="right" if name in ("rows", "gen", "version") else "left")
+        number = name in ("rows", "gen", "version")
+        listed.add_column(name, justify="right" if number else "left", no_wrap=name != "columns")
     for table in found:
         columns = ", ".join(f"{column['name']} {column['type']}" for column in table["columns"])
         numbers = (f"{table['rows']:,}", str(table["generation"]), str(table["version"]))
-        shown.add_row(output.cell(table["name"], "bold"), *numbers, output.cell(columns, "dim"))
-    output.console().print(shown)
+        listed.add_row(output.cell(table["name"], "bold"), *numbers, output.cell(columns, "dim"))
+    output.console().print(listed)

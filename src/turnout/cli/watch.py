@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +16,7 @@ from turnout.cli import options, output
 from turnout.cli.app import app, examples
 
 if TYPE_CHECKING:
-    from turnout.client import Client, State, Window, WindowOptions, WindowSubscription
+    from turnout_client import Client, State, Window, WindowOptions, WindowSubscription
 
 _NEW, _CHANGED = "green", "bold black on yellow"
 _STATE_STYLES = {"live": "green", "connecting": "yellow", "away": "yellow"}
@@ -35,7 +37,7 @@ _LOOK_SECONDS = 0.25
 def watch(
     table: options.Table,
     where: options.Where = None,
-    sort: Annotated[str, typer.Option(help="Columns to sort by; -age is descending.", show_default=False)] = "",
+    sort: options.Sort = "",
     limit: Annotated[
         int | None,
         typer.Option(
@@ -45,7 +47,7 @@ def watch(
             show_default=False,
         ),
     ] = None,
-    columns: Annotated[str, typer.Option(help="Columns to show: name,age.", show_default=False)] = "",
+    columns: options.Columns = "",
     url: options.Url = options.DEFAULT_URL,
     token: options.Token = "",
     json: options.Json = False,
@@ -67,7 +69,7 @@ def watch(
         with options.connected(url, token) as client:
             if json:
                 view["limit"] = limit or _JSON_ROWS
-                for window in client.table(table).window(**view):
+                for window in _each(client, client.table(table).window(**view)):
                     output.print_json(window.as_json())
             else:
                 _watch_live(client, table, view, limit)
@@ -80,7 +82,7 @@ def _watch_live(client: Client, table: str, view: WindowOptions, limit: int | No
     rows = limit or fitting(screen)
     asked: WindowOptions = {**view, "limit": rows}
     if not screen.is_terminal:
-        _print_each(client.table(table).window(**asked), screen)
+        _print_each(_each(client, client.table(table).window(**asked)), screen)
         return
     with (
         client.table(table).window(**asked) as windows,
@@ -95,8 +97,21 @@ def _watch_live(client: Client, table: str, view: WindowOptions, limit: int | No
                 live.update(shown.picture(), refresh=True)
 
 
-def _print_each(windows: WindowSubscription, screen: Console) -> None:
-    """For a file or another program, where nothing can be drawn over."""
+def _each(client: Client, windows: WindowSubscription) -> Iterator[Window]:
+    """Every window; standard error is told whenever the server is away."""
+    told = ""
+    while True:
+        try:
+            yield windows.get(_LOOK_SECONDS)
+        except TimeoutError:
+            if windows.reason and windows.reason != told:
+                reason = output.printable(windows.reason)
+                print(f"waiting for the server at {client.url} ... {reason}", file=sys.stderr, flush=True)
+            told = windows.reason
+
+
+def _print_each(windows: Iterable[Window], screen: Console) -> None:
+    """Print every window below the last one, for a file or another program."""
     before: Window | None = None
     for window in windows:
         screen.print(picture(window, before))

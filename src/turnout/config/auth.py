@@ -6,20 +6,18 @@ for each client.
 
 import re
 import ssl
-from collections.abc import Iterator
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationInfo
+from pydantic import AfterValidator, Field, SecretStr
 
-from turnout.config.config_errors import SettingPath
+from turnout.config.config_errors import Faults, SettingPath
+from turnout.config.values import Located, Section
 
 ALLOWED_URLS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 """The system property without which Kafka's Java client refuses to ask a token endpoint."""
 
-Faults = Iterator[tuple[SettingPath, str]]
 _TLS_ONLY = ("ca_file", "truststore_file", "certificate_file", "keystore_file")
 # A setting, and those of which it needs one.
 _GOES_WITH = {
@@ -89,22 +87,8 @@ def _extensions(given: dict[str, str]) -> dict[str, str]:
     return given
 
 
-def located(path: Path, info: ValidationInfo) -> Path:
-    """An absolute path; a relative one begins at the folder of the file, which is the context of a validation."""
-    return path if info.context is None else (info.context / path.expanduser()).resolve()
-
-
-Located = Annotated[Path, AfterValidator(located)]
-
-
-class Section(BaseModel):
-    """A part of the configuration: unknown settings are refused, and errors show no input, which may be a secret."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
-
-
 class OAuthSettings(Section):
-    """Where tokens come from: an OpenID provider's token endpoint, by the client credentials grant."""
+    """The OpenID provider that gives tokens, by the client credentials grant."""
 
     token_endpoint: Annotated[str, _url("https://login.example.com/oauth2/token", "client_id and client_secret")]
     """The OpenID provider's token endpoint, a URL."""

@@ -2,12 +2,16 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 
-from turnout.config.auth import Faults
-from turnout.config.config_errors import SettingPath, did_you_mean
+from turnout.config.config_errors import Faults, SettingPath
 from turnout.config.settings import SourceSettings, ViewSettings
 from turnout.plan.chains import Step, right_names
-from turnout.plan.columns import ColumnType
+from turnout.plan.nearest import did_you_mean
+from turnout_client.column_types import ColumnType
+
+ANY_TYPE = replace(ColumnType.parse("string"))
+"""In the place of a column type that is wrong by itself: it differs from none."""
 
 _NOT_WITH_STEPS = ("on", "right", "sources", "columns", "sql")
 
@@ -38,6 +42,11 @@ def chain_faults(path: SettingPath, view: ViewSettings, sources: Mapping[str, So
     if whole and view.steps:
         known = {name: source for name in view.read if (source := sources[name])}
         yield from _columns(path, view, known)
+
+
+def differ(one: ColumnType, other: ColumnType) -> bool:
+    """Whether two types that are known are not the same."""
+    return one is not ANY_TYPE and other is not ANY_TYPE and one != other
 
 
 def _columns(path: SettingPath, view: ViewSettings, sources: Mapping[str, SourceSettings]) -> Faults:
@@ -80,7 +89,7 @@ def _met(
     if wrong:
         return
     kind, other = there[step.left_on], right.columns[step.right_on]
-    if kind != other:
+    if differ(kind, other):
         shown = f"'{step.left_on}' is {kind} and '{step.right_on}' of '{step.right}' is {other}"
         yield place, f"{shown}; give both the same type"
     elif not kind.exact:

@@ -14,8 +14,8 @@ from pydantic import BaseModel, SecretStr
 from turnout.config.config_errors import SettingPath, is_secret, place
 from turnout.config.secrets import REDACTED
 from turnout.config.settings import Settings
-from turnout.plan.columns import ColumnType
 from turnout.plan.plan import Start
+from turnout_client.column_types import ColumnType
 
 
 class Needs(StrEnum):
@@ -36,7 +36,7 @@ _SETTINGS = {
     Needs.GENERATION: "sources views start",
     # Limits are looked at each time; a sink starts, stops or starts anew.
     Needs.NOTHING: "sinks control.topics swap "
-    "server.max_connections server.max_connections_per_client server.max_viewers "
+    "server.embed_origins server.max_connections server.max_connections_per_client server.max_viewers "
     "server.max_viewers_per_client server.max_subscriptions_per_client server.max_reads_per_client "
     "server.query_timeout_seconds server.max_answer_megabytes server.sql_memory_limit "
     "server.max_held_megabytes_per_client server.max_download_megabytes_per_client "

@@ -1,19 +1,19 @@
 """How the settings of a configuration must fit together: names, keys, views, topics and security.
 
-Each check gives the path of the setting at fault, what is wrong and what to do. A setting that is
-wrong by itself has its fault already, and comes here as None.
+Each check gives the path of the setting at fault, what is wrong and what to do. A setting that is wrong by itself has
+its fault already: a source or a view comes here without it, any other section as None.
 """
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from turnout.config.auth import Faults, RegistrySettings, auth_faults, registry_faults, rendered_names
-from turnout.config.chain_checks import chain_faults
-from turnout.config.config_errors import SettingPath, did_you_mean
+from turnout.config.auth import RegistrySettings, auth_faults, registry_faults, rendered_names
+from turnout.config.chain_checks import ANY_TYPE, chain_faults, differ
+from turnout.config.config_errors import Faults, SettingPath
 from turnout.config.server import AccessSettings
 from turnout.config.settings import (
     ControlSettings,
@@ -25,35 +25,69 @@ from turnout.config.settings import (
     default_sources,
     default_views,
 )
-from turnout.config.sink_rules import sink_faults
-from turnout.config.topic_rules import one_cluster, reserved, taken_topics
+from turnout.config.topic_rules import INTERNAL, one_cluster, reserved, taken_topics
 from turnout.plan.joins import ViewSides
-from turnout.plan.own_tables import RESERVED
+from turnout.plan.nearest import did_you_mean
+from turnout.plan.tables import RESERVED
 
 TAKEN_NAMES = ("topic", "configuration")
 """What the history says of requests that no client sent: no client and no token has these names."""
 
+_ANY_TOPIC = "-"
 _TOKEN = re.compile(r"[!-~]{16,512}")
 _JOINED = ("left", "right", "join", "duplicates", "max_rows_per_key")
 _OWN = ("sources", "columns", "sql")
+_AVRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _M = TypeVar("_M", bound=BaseModel)
 
 
 class ValidParts:
-    """The parts of a document that are valid by themselves, and None for others: all faults are reported at once."""
+    """The parts of a document that are valid by themselves: all faults are reported at once.
+
+    A source or a view with a wrong setting is here without it. It is None where it cannot be without it; other sections
+    are None where something in them is wrong.
+    """
 
     def __init__(self, document: Mapping[str, Any]) -> None:
+        self.wrong: set[SettingPath] = set()
+        """Settings that were left out because they are wrong by themselves."""
         self.kafka = _valid(KafkaSettings, document.get("kafka", {}))
         self.control = _valid(ControlSettings, document.get("control", {}))
         self.access = _valid(AccessSettings, document.get("access"))
         self.has_registry = document.get("schema_registry") is not None
         self.schema_registry = _valid(RegistrySettings, document.get("schema_registry"))
-        self.sources = _each(SourceSettings, document.get("sources", default_sources()))
-        self.views = _each(ViewSettings, document.get("views", default_views()))
-        self.sinks = _each(SinkSettings, document.get("sinks", {}))
+        self.sources = self._each("sources", SourceSettings, document.get("sources", default_sources()))
+        self.views = self._each("views", ViewSettings, document.get("views", default_views()))
+        self.sinks = self._each("sinks", SinkSettings, document.get("sinks", {}))
         self.dead_letter_topic = document.get("dead_letter_topic")
         self.no_source = document.get("sources") == {}
+
+    def _each(self, section: str, model: type[_M], items: object) -> dict[str, _M | None]:
+        if not isinstance(items, Mapping):
+            return {}
+        return {str(name): self._mended((section, str(name)), model, value) for name, value in items.items()}
+
+    def _mended(self, path: SettingPath, model: type[_M], value: object) -> _M | None:
+        """The section without its settings that are wrong by themselves; None where it cannot be without them."""
+        try:
+            return model.model_validate(value)
+        except ValidationError as error:
+            places = [detail["loc"] for detail in error.errors(include_url=False, include_input=False)]
+        self.wrong |= {(*path, *place) for place in places}
+        for place in places:
+            value = _without(value, place)
+        return _valid(model, value)
+
+
+def _without(node: Any, path: SettingPath) -> Any:
+    """The section without one setting; a topic and a type, which a source must have, become any."""
+    if not isinstance(node, Mapping) or not path or path[0] not in node:
+        return node
+    rest = {name: value for name, value in node.items() if name != path[0]}
+    if path[:1] == ("columns",) and len(path) > 1:
+        return rest | {"columns": {name: ANY_TYPE if name == path[1] else one for name, one in node["columns"].items()}}
+    return rest | {"topic": _ANY_TOPIC} if path == ("topic",) else rest
 
 
 def _valid(model: type[_M], value: object) -> _M | None:
@@ -63,13 +97,12 @@ def _valid(model: type[_M], value: object) -> _M | None:
         return None
 
 
-def _each(model: type[_M], items: object) -> dict[str, _M | None]:
-    if not isinstance(items, Mapping):
-        return {}
-    return {str(name): _valid(model, value) for name, value in items.items()}
-
-
 def cross_faults(parts: ValidParts) -> Faults:
+    """The faults between settings; none of a setting that is wrong by itself."""
+    return ((path, text) for path, text in _cross_faults(parts) if path not in parts.wrong)
+
+
+def _cross_faults(parts: ValidParts) -> Faults:
     sources, views = parts.sources, parts.views
     if parts.no_source:
         yield ("sources",), "there is none; describe at least one"
@@ -77,15 +110,18 @@ def cross_faults(parts: ValidParts) -> Faults:
     for name, source in sources.items():
         if source is not None:
             yield from _source(("sources", name), source)
-            yield from _format(("sources", name), source, has_registry=parts.has_registry)
+            if ("sources", name, "format") not in parts.wrong:
+                yield from _format(("sources", name), source, has_registry=parts.has_registry)
     tables: list[tuple[SettingPath, str]] = [(("sources", name, "table"), s.table) for name, s in sources.items() if s]
     tables += [(("views", name), name) for name in views]
     yield from _named("table", tables)
     for path, name in tables:
         if name.lower() in RESERVED:
             yield path, f"'{name}' is a name of Turnout itself (taken: {', '.join(RESERVED)}); choose another"
+    # What kind of view it is says which settings it needs.
+    unclear = {path[1] for path in parts.wrong if path[0] == "views" and path[2:3] in (("sql",), ("steps",))}
     for name, view in views.items():
-        if view is not None:
+        if view is not None and name not in unclear:
             yield from _view(("views", name), view, sources)
     yield from _topics(parts)
     yield from _named("sink", [(("sinks", name), name) for name in parts.sinks])
@@ -196,7 +232,7 @@ def _types(path: SettingPath, on: str, sources: Mapping[str, SourceSettings]) ->
     types = {name: source.columns[on] for name, source in sources.items()}
     first, *others = types
     for name in others:
-        if types[name] != types[first]:
+        if differ(types[name], types[first]):
             shown = f"{types[first]} in '{first}' and {types[name]} in '{name}'"
             yield (*path, "on"), f"column '{on}' is {shown}; give both the same type"
 
@@ -208,7 +244,7 @@ def _shown(path: SettingPath, view: ViewSettings, sources: Mapping[str, SourceSe
             yield from _columns(path, view.columns)
         if view.columns and view.on not in view.columns:
             yield (*path, "columns"), f"no column '{view.on}', which every row belongs to; select it and add it"
-        elif view.columns and view.columns[view.on] != kind:
+        elif view.columns and differ(view.columns[view.on], kind):
             yield (*path, "columns", view.on), f"is {view.columns[view.on]}, and {kind} in the sources; make it {kind}"
         return
     left, *rights = view.read
@@ -255,7 +291,41 @@ def _sinks(parts: ValidParts) -> Faults:
     if isinstance(parts.dead_letter_topic, str):
         used[parts.dead_letter_topic] = "dead_letter_topic"
     sinks = {name: sink for name, sink in parts.sinks.items() if sink}
-    yield from sink_faults(sinks, tables, used, has_registry=parts.has_registry)
+    yield from _sink_faults(sinks, tables, used, has_registry=parts.has_registry)
+
+
+def _sink_faults(
+    sinks: Mapping[str, SinkSettings],
+    tables: Mapping[str, Collection[str]],
+    used: Mapping[str, str],
+    *,
+    has_registry: bool,
+) -> Faults:
+    """`tables` are those of sources and views, with their columns; `used` topics have another use, which is named."""
+    written = dict(used)
+    for name, sink in sinks.items():
+        if sink.table not in tables:
+            fix = did_you_mean(sink.table, list(tables))
+            text = f"no table '{sink.table}' of a source or a view (has: {', '.join(tables)}); {fix}"
+            yield ("sinks", name, "table"), text
+        if sink.topic.startswith(INTERNAL):
+            yield ("sinks", name, "topic"), f"'{sink.topic}' is one of Kafka's own; choose another topic"
+        elif sink.topic in written:
+            text = f"'{sink.topic}' is {written[sink.topic]} too; a sink needs a topic of its own"
+            yield ("sinks", name, "topic"), text
+        written.setdefault(sink.topic, f"sinks.{name}.topic")
+        yield from _sink_format(name, sink, tables.get(sink.table, ()), has_registry=has_registry)
+
+
+def _sink_format(name: str, sink: SinkSettings, columns: Collection[str], *, has_registry: bool) -> Faults:
+    path = ("sinks", name, "format")
+    if sink.format is Format.PROTOBUF:
+        yield path, "a sink does not write protobuf; use json or avro"
+    elif sink.format is Format.AVRO:
+        if not has_registry:
+            yield path, "avro needs a registry for its schema; add schema_registry: {url: ...}, or use json"
+        if odd := [column for column in columns if not _AVRO_NAME.fullmatch(column)]:
+            yield path, f"column {odd[0]!r} cannot be a name in Avro (letters, digits and _); rename it, or use json"
 
 
 def _kafka(path: SettingPath, kafka: KafkaSettings) -> Faults:

@@ -4,15 +4,19 @@ Turns pydantic's errors into that form, and knows which values are secret and ne
 """
 
 import types
-from collections.abc import Iterator, Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, SecretStr, ValidationError
 
+from turnout.plan.nearest import did_you_mean
+
 SettingPath = tuple[str | int, ...]
 """Where a setting is in the document: names of sections, and places in lists."""
+
+Faults = Iterator[tuple[SettingPath, str]]
+"""Faults of settings: the path of each, and what is wrong and what to do."""
 
 _EXPECTED = {
     "string": "text",
@@ -45,13 +49,6 @@ def place(path: SettingPath) -> str:
     for step in path:
         text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else str(step)
     return text or "the file"
-
-
-def did_you_mean(name: str, known: Sequence[str], otherwise: str = "remove it or fix the name") -> str:
-    """A remedy for an unknown name."""
-    lowered = {candidate.lower(): candidate for candidate in known}
-    close = get_close_matches(name.lower(), lowered, n=1)
-    return f"did you mean '{lowered[close[0]]}'?" if close else otherwise
 
 
 def describe(value: object) -> str:

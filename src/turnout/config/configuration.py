@@ -6,7 +6,7 @@ It knows the settings of now, those of any generation, and what a text that is t
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from turnout.config import document as yaml_document
@@ -111,7 +111,7 @@ class Configuration:
     def first_plan(self) -> Plan:
         """The plan of the file in force, before any control message."""
         plan = first_plan(self.settings)
-        return Plan(plan.topics, plan.joins, plan.start, sections_of(self.settings))
+        return replace(plan, sections=sections_of(self.settings))
 
     def of(self, plan: Plan) -> Settings:
         """The settings in force with the sections of a plan; ConfigError where these cannot be read any more."""
@@ -133,7 +133,7 @@ class Configuration:
         """
         in_force, found = self.settings, self._proposed.get(text)
         if found is None or found.in_force is not in_force:
-            settings = self._parsed(self._sent_document(text))
+            settings = self._parsed(self._sent_document(text), text)
             found = Proposed(settings, compare(in_force, settings), in_force)
             # A new dictionary, because other threads read the old one.
             self._proposed = dict([(text, found), *self._proposed.items()][:_KEPT])
@@ -168,9 +168,9 @@ class Configuration:
         """The settings of a kept text; what is secret in it comes from the settings in force."""
         return self._parsed(document_of(text, "the applied configuration that the store keeps"))
 
-    def _parsed(self, document: Mapping[str, Any]) -> Settings:
+    def _parsed(self, document: Mapping[str, Any], text: str = "") -> Settings:
         origin = self._origin()
-        return parse(document, origin.folder, origin.environ, origin)
+        return parse(document, origin.folder, origin.environ, origin, text=text)
 
     def _origin(self) -> FileOrigin:
         if self.settings.origin is None:

@@ -10,7 +10,8 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, SecretStr
 
-from turnout.config.config_errors import SettingPath, annotation_at, child, describe, did_you_mean, is_model
+from turnout.config.config_errors import SettingPath, annotation_at, child, describe, is_model
+from turnout.plan.nearest import did_you_mean
 
 PREFIX = "TURNOUT_"
 # Read by other parts of Turnout: where jars are cached and come from, and which server a command talks to.
@@ -119,6 +120,31 @@ def parse_yaml(text: str) -> tuple[Any, list[str]]:
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
         problem = getattr(error, "problem", None) or "it cannot be read"
         return None, [f"{where}not YAML ({problem}); correct it (${{...}} and text with ': ' need quotes)"]
+
+
+def root_node(text: str) -> yaml.Node | None:
+    """The root of a text that is YAML, for `line_of`; None where it is empty or none."""
+    try:
+        return _Loader(text).get_single_node()
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return None
+
+
+def line_of(root: yaml.Node | None, path: SettingPath) -> int | None:
+    """The line of a setting, or of the section that would have it; None where the text has neither."""
+    node, line = root, None
+    for step in path:
+        if isinstance(node, yaml.MappingNode):
+            pair = next((pair for pair in node.value if getattr(pair[0], "value", None) == str(step)), None)
+            if pair is None:
+                break
+            line, node = pair[0].start_mark.line + 1, pair[1]
+        elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+            node = node.value[step]
+            line = node.start_mark.line + 1
+        else:
+            break
+    return line
 
 
 def nodes(node: Any, path: SettingPath = ()) -> Iterator[tuple[SettingPath, Any]]:

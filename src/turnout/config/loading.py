@@ -4,7 +4,7 @@ Whether Kafka, Spark or the topics are really there is not asked here.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from importlib import resources
 from itertools import islice
@@ -19,44 +19,61 @@ from turnout.config.auth import ALLOWED_URLS
 from turnout.config.checks import ValidParts, cross_faults
 from turnout.config.settings import FileOrigin, Settings, default_sources, default_views
 from turnout.errors import MOST_FAULTS, ConfigError
+from turnout.plan.joins import KNOWN_JOINS
+from turnout_client.column_types import KNOWN_TYPES
 
 
 def default_text() -> str:
     """The commented default file, which `turnout init` writes."""
-    return resources.files(__package__).joinpath("template.yaml").read_text(encoding="utf-8")
+    text = resources.files(__package__).joinpath("template.yaml").read_text(encoding="utf-8")
+    return text.replace("KNOWN_TYPES", KNOWN_TYPES).replace("KNOWN_JOINS", KNOWN_JOINS)
 
 
 def load(path: Path, environ: Mapping[str, str] | None = None) -> Settings:
     """The settings of a file and the environment; ConfigError has all their faults."""
-    settings = parse(read_document(path), path.parent, os.environ if environ is None else environ)
+    text = _read(path)
+    document, wrong = _mapping(text, str(path))
+    settings = parse(document, path.parent, os.environ if environ is None else environ, text=text, wrong=wrong)
     assert settings._origin is not None
     settings._origin = replace(settings._origin, path=path.absolute())
     return settings
 
 
 def read_document(path: Path) -> dict[str, Any]:
-    """The document of a file, not looked into; ConfigError where it is none."""
+    """The document of a file, not validated; ConfigError where it is none."""
+    return document_of(_read(path), str(path))
+
+
+def _read(path: Path) -> str:
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         raise ConfigError([f"{path}: there is no such file; `turnout init` writes one"]) from None
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise ConfigError([f"{path}: cannot be read ({reason}); `turnout init` writes one"]) from None
-    return document_of(text, str(path))
 
 
 def document_of(text: str, name: str) -> dict[str, Any]:
-    """The document in a text; ConfigError, with the name of the text, where it is none."""
-    document, wrong = yaml_document.parse_yaml(text)
+    """The document in a text; ConfigError, with the name of the text, where it is none or has a name twice."""
+    document, wrong = _mapping(text, name)
     if wrong:
-        raise ConfigError(f"{name}: {fault}" for fault in wrong)
+        raise ConfigError(wrong)
+    return document
+
+
+def _mapping(text: str, name: str) -> tuple[dict[str, Any], list[str]]:
+    """The document in a text, and the names that it has twice; ConfigError where the text is no mapping."""
+    document, wrong = yaml_document.parse_yaml(text)
+    wrong = [f"{name}: {fault}" for fault in wrong]
+    if document is None and wrong:
+        raise ConfigError(wrong)
     if document is not None and not isinstance(document, dict):
         kind = "a list" if isinstance(document, list) else "a single value"
         raise ConfigError(
             [f"{name}: must be a mapping of settings, got {kind}; `turnout init` writes a file to start from"]
         )
-    return document or {}
+    return document or {}, wrong
 
 
 def completed(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -67,14 +84,22 @@ def completed(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def parse(
-    document: Mapping[str, Any], folder: Path, environ: Mapping[str, str], known: FileOrigin | None = None
+    document: Mapping[str, Any],
+    folder: Path,
+    environ: Mapping[str, str],
+    known: FileOrigin | None = None,
+    *,
+    text: str = "",
+    wrong: Iterable[str] = (),
 ) -> Settings:
     """The settings of a document whose relative paths start at `folder`; ConfigError has all faults.
 
-    A secret that is written as in `known`, or as `***`, has the value that it has there.
+    A secret that is written as in `known`, or as `***`, has the value that it has there. Faults name the lines of
+    `text`, which the document was read from; `wrong` are faults that reading it had.
     """
     written = completed(document)
-    raw, origins, wrong = yaml_document.override(written, Settings, environ)
+    raw, origins, unread = yaml_document.override(written, Settings, environ)
+    wrong = [*wrong, *unread]
     held = frozenset(secrets.variables(raw, Settings, origins))
     kept, hidden, unknown = secrets.kept(raw, Settings, known)
     filled, unset = yaml_document.substitute(kept, environ, {**origins, **hidden})
@@ -82,19 +107,20 @@ def parse(
     unset |= unfetched | unknown
     filled = {name: value for name, value in filled.items() if value is not None}
 
-    def shown(path: config_errors.SettingPath) -> str:
-        variable = next((origins[path[:n]] for n in range(len(path), 0, -1) if path[:n] in origins), None)
-        return f"{config_errors.place(path)} (from {variable})" if variable else config_errors.place(path)
-
-    found = list(unset.items())
+    faults = list(unset.items())
     settings = None
     try:
         settings = Settings.model_validate(filled, context=folder)
     except ValidationError as error:
-        found += islice(config_errors.from_pydantic(error, Settings), MOST_FAULTS + 1)
-    found += islice(cross_faults(ValidParts(filled)), MOST_FAULTS + 1)
+        faults += islice(config_errors.from_pydantic(error, Settings), MOST_FAULTS + 1)
+    faults += islice(cross_faults(ValidParts(filled)), MOST_FAULTS + 1)
+    root = yaml_document.root_node(text) if faults else None
     # What else is said of a value whose variable is missing is about the name of the variable.
-    wrong += [f"{shown(path)}: {text}" for path, text in found if path not in unset or text == unset[path]]
+    wrong += [
+        f"{_origin(path, origins, root)}: {fault}"
+        for path, fault in faults
+        if path not in unset or fault == unset[path]
+    ]
     has_views, has_sources = (document.get(name) is not None for name in ("views", "sources"))
     if has_sources and not has_views and any(fault.startswith("views.") for fault in wrong):
         wrong.append("views: not in the file, so the default view applies; describe your own, or write `views: {}`")
@@ -104,6 +130,15 @@ def parse(
     settings._secret_variables = held
     settings._origin = FileOrigin(written, raw, filled, folder, dict(environ), known.path if known else None)
     return settings
+
+
+def _origin(path: config_errors.SettingPath, origins: Mapping[config_errors.SettingPath, str], root: Any) -> str:
+    """A setting with the variable or, in front, the line that it comes from."""
+    variable = next((origins[path[:n]] for n in range(len(path), 0, -1) if path[:n] in origins), None)
+    if variable is not None:
+        return f"{config_errors.place(path)} (from {variable})"
+    line = yaml_document.line_of(root, path)
+    return ("" if line is None else f"line {line}: ") + config_errors.place(path)
 
 
 def _with_java_options(settings: Settings) -> Settings:

@@ -3,21 +3,28 @@
 A reference (`${NAME}`, `{env: ...}`, `{file: ...}`, `{command: ...}`) is taken only where the file in force has the
 same one, and a path only below the folder of that file. It is decided before anything is run, read or filled in.
 `access.apply` says which of the settings a sender may change.
+
+Without `access:` a sender proves to be the server's user by a token. The server makes a new one at each start, in a
+file of `data_dir` that only its user can read.
 """
 
+import contextlib
+import os
+import secrets
 from collections.abc import Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from turnout.config.auth import Faults
-from turnout.config.config_errors import SettingPath, annotation_at, is_secret, place
-from turnout.config.document import nodes
-from turnout.config.secrets import at
+from turnout.config.config_errors import Faults, SettingPath, annotation_at, is_secret, place
+from turnout.config.document import nodes, override, substitute
+from turnout.config.loading import read_document
+from turnout.config.secrets import at, read_small
 from turnout.config.server import ApplyAccess
 from turnout.config.settings import FileOrigin, Settings
 from turnout.errors import ConfigError
 
+TOKEN_FILE = "apply-token"
 _ON_DISK = "change the file on disk and restart"
 
 
@@ -68,3 +75,23 @@ def beyond_tables(old: Settings, new: Settings) -> list[str]:
     before = {name: view.sql for name, view in old.views.items()}
     found = [f"views.{name}.sql" for name, view in new.views.items() if view.sql not in (None, before.get(name))]
     return found + (["control.topics"] if old.control.topics != new.control.topics else [])
+
+
+def make_local_token(data_dir: Path) -> str:
+    """Write a new token, which takes the place of the one before it; the folder must be there."""
+    token, new = secrets.token_urlsafe(32), data_dir / f"{TOKEN_FILE}.new"
+    new.unlink(missing_ok=True)
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(token)
+    new.replace(data_dir / TOKEN_FILE)
+    return token
+
+
+def find_local_token(file: Path, environ: Mapping[str, str]) -> str | None:
+    """The token of the server that runs by a file, found by its `data_dir`; None where it cannot be read."""
+    with contextlib.suppress(ConfigError, OSError, RuntimeError, TypeError, ValueError):
+        given, _, _ = override({"data_dir": read_document(file).get("data_dir")}, Settings, environ)
+        filled, _ = substitute(given["data_dir"], environ, {})
+        data_dir = Path(filled or Settings.model_fields["data_dir"].default).expanduser()
+        return read_small(file.parent / data_dir / TOKEN_FILE)
+    return None

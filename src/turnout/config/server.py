@@ -5,8 +5,7 @@ from typing import Annotated, Self
 
 from pydantic import BeforeValidator, Field, SecretStr, model_validator
 
-from turnout.config.auth import Located, Section
-from turnout.config.values import MemorySize, Network, NonEmpty, Origin, Seconds, Whole
+from turnout.config.values import Located, MemorySize, Network, NonEmpty, Origin, Seconds, Section, Whole
 
 
 class Role(StrEnum):
@@ -17,7 +16,7 @@ class Role(StrEnum):
 
 
 class ServerSettings(Section):
-    """Where viewers connect, how many, and how much of the server one client may have."""
+    """The address for viewers, how many may connect, and how much of the server one client may have."""
 
     host: NonEmpty = "127.0.0.1"
     """The address to listen on; another than loopback needs `access`, or `--insecure`."""
@@ -25,6 +24,8 @@ class ServerSettings(Section):
     """The port; `0` takes any free one."""
     allowed_origins: tuple[Origin, ...] = ()
     """Other sites whose pages may read, subscribe and swap: `[https://app.example]`; see docs/how-to/access.md."""
+    embed_origins: tuple[Origin, ...] = ()
+    """Other sites whose pages may show a table or a chart in a frame (`/?embed=1`); see docs/how-to/page.md."""
     trusted_proxies: tuple[Network, ...] = ()
     """Addresses or networks of proxies whose `X-Forwarded-For` is believed, such as `[127.0.0.1]`; of all others it is
     not looked at."""
@@ -77,7 +78,7 @@ class TokenSettings(Section):
 
 
 class SqlAccess(StrEnum):
-    """Who may send SELECTs of their own."""
+    """The roles that may send SELECTs of their own."""
 
     OPERATOR = "operator"
     VIEWER = "viewer"
@@ -85,7 +86,7 @@ class SqlAccess(StrEnum):
 
 
 class ApplyAccess(StrEnum):
-    """Which changes of the configuration a sender may ask for."""
+    """The changes of the configuration that a sender may ask for."""
 
     OFF = "off"
     TABLES = "tables"
@@ -97,7 +98,7 @@ _off = BeforeValidator(lambda given: "off" if given is False else given)
 
 
 class AccessSettings(Section):
-    """Who may connect, and what for."""
+    """The tokens of those who may connect, and what they may do."""
 
     tokens: tuple[TokenSettings, ...]
     """The tokens, as a list."""

@@ -13,17 +13,19 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr
 
-from turnout.config.auth import AuthSettings, Located, RegistrySettings, Section
+from turnout.config.auth import AuthSettings, RegistrySettings
 from turnout.config.server import AccessSettings, ServerSettings
 from turnout.config.values import (
     Addresses,
     Column,
     JoinName,
+    Located,
     MemorySize,
     Names,
     NonEmpty,
     Properties,
     Seconds,
+    Section,
     SharedFolder,
     StartAt,
     Topic,
@@ -38,7 +40,7 @@ from turnout.plan.joins import Duplicates, Join
 from turnout.plan.plan import Start
 
 
-class Rows(StrEnum):
+class KeptRows(StrEnum):
     """Whether every record of a source is a row, or the newest of each key."""
 
     ALL = "all"
@@ -84,7 +86,7 @@ class KafkaSettings(Section):
 
 
 class ControlSettings(Section):
-    """Where control messages come from and outcomes go."""
+    """The topics of control messages and of their outcomes."""
 
     topic: Topic = "control"
     """Where control messages come from; always read from its earliest record."""
@@ -108,15 +110,14 @@ class SourceSettings(Section):
     key: str
     """The column that views join on, unless they have `steps`; not `float` or `double`."""
     columns: dict[str, Column]
-    """`column: type`; types are `string`, `boolean`, `int32`, `int64`, `float`, `double`, `decimal(p,s)`, `date`,
-    `timestamp` (docs/reference/columns.md); no name starts with `_`."""
+    """`column: type`; types are KNOWN_TYPES (docs/reference/columns.md); no name starts with `_`."""
     format: Format = Format.JSON
     """What the values are: `json`, `avro` or `protobuf`; see docs/how-to/formats.md."""
     schema_file: Located | None = None
     """A file with the schema of records that carry no schema id: `.avsc`, or `.proto`."""
     message: NonEmpty | None = None
     """Which message of a `.proto` file the records are. Default: the first."""
-    rows: Rows = Rows.ALL
+    rows: KeptRows = KeptRows.ALL
     """`all`: every record is a row; `latest`: the newest record of each key is."""
     max_rows: Annotated[int, BeforeValidator(number), Field(ge=1)] | None = None
     """With `rows: all`: only the newest so many are kept."""
@@ -143,7 +144,7 @@ class StepSettings(Section):
     """The join of this step, which control messages then do not change, unless it is the only step. Default: as
     `views.NAME.join`."""
     duplicates: Duplicates | None = None
-    """Of right rows with one value in that column, take the newest (`latest`) or `all`. Default: as
+    """How to treat right rows with one value in that column: take the newest (`latest`) or `all`. Default: as
     `views.NAME.duplicates`."""
 
 
@@ -164,10 +165,9 @@ class ViewSettings(Section):
     """Instead of `right` and `on`: joins by different columns, as a list of `{right: users, on: userId}`; see
     docs/how-to/chains.md. Default: none."""
     join: JoinName = Join.LEFT
-    """`left`, `natural`, `inner`, `right`, `full`, `semi` or `anti`; control messages change it by `joinType`, or
-    `NAMEJoinType`."""
+    """KNOWN_JOINS (docs/reference/control.md#joins); control messages change it by `joinType`, or `NAMEJoinType`."""
     duplicates: Duplicates = Duplicates.LATEST
-    """Of right rows with one key, take the newest (`latest`) or `all`; `inner` takes all in any case."""
+    """How to treat right rows with one key: take the newest (`latest`) or `all`; `inner` takes all in any case."""
     max_rows_per_key: Annotated[int, BeforeValidator(number), Field(ge=1)] = MAX_ROWS_PER_KEY
     """Where rows of both sides are paired: a key that would have more rows is left out of the view until it has fewer;
     see docs/how-to/views.md. Not with `sql`."""
@@ -242,7 +242,7 @@ class SwapSettings(Section):
 
 
 class SparkSettings(Section):
-    """Where Spark runs, and with what."""
+    """The Spark that Turnout runs on, and its settings."""
 
     master: NonEmpty = "local[*]"
     """Any Spark master: `local[*]`, `spark://host:7077`, `yarn`, `k8s://https://host:443`; see

@@ -1,13 +1,14 @@
 """What follows from a configuration: the first plan, the tables of a generation, where each topic starts."""
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from turnout.config.settings import MAX_ROWS_PER_KEY, Format, Settings, SourceSettings
 from turnout.plan.chains import Chain, chain_of
 from turnout.plan.plan import Plan, Start
-from turnout.plan.tables import Layout, SourceTable, chain_view, joined_view, own_view
+from turnout.plan.tables import Layout, SourceTable, ViewTable, chain_view, joined_view, own_view
 
 _TABLES_FORM = 3
 """Counts the forms that the tables of a generation have had: those of an older form are built anew."""
@@ -28,7 +29,8 @@ def plan_after(plan: Plan, old: Settings, new: Settings) -> Plan:
     topics = {name: topic for name, topic in plan.topics.items() if _same(name, before.topics, after.topics)}
     joins = {name: join for name, join in plan.joins.items() if _same(name, before.joins, after.joins)}
     start = plan.start if before.start == after.start else None
-    return after.with_(topics=topics, joins=joins, start=start)
+    starts = {name: one for name, one in plan.starts.items() if name in after.topics} if start else {}
+    return after.with_(topics=topics, joins=joins, start=start, starts=starts)
 
 
 def _same(name: str, before: Mapping[str, str], after: Mapping[str, str]) -> bool:
@@ -46,7 +48,7 @@ def layout_of(settings: Settings, plan: Plan) -> Layout:
         name: source_table(name, source, plan.topics[name], tuple(dict.fromkeys(hashed[name])))
         for name, source in settings.sources.items()
     }
-    views = []
+    views: list[ViewTable] = []
     for name, view in settings.views.items():
         read = [sources[source] for source in view.read]
         if name in chains:
@@ -83,22 +85,51 @@ def source_table(name: str, source: SourceSettings, topic: str, hashed: tuple[st
 
 
 def starts_of(settings: Settings, plan: Plan) -> dict[str, Start]:
-    """Where each topic starts: a source's own setting holds until a control message names a start."""
+    """Map each topic to its start: that of the source in a message, else of all in a message, else of the file.
+
+    Sources of the same topic are read together, from the earliest of their starts.
+    """
     named = plan.start != settings.start
-    return {
-        topic: plan.start if named else settings.sources[source].start or plan.start
-        for source, topic in plan.topics.items()
-    }
+    starts: dict[str, Start] = {}
+    for source, topic in plan.topics.items():
+        start = plan.starts.get(source) or (plan.start if named else settings.sources[source].start or plan.start)
+        starts[topic] = min(starts.get(topic, start), start, key=_moment)
+    return starts
+
+
+def _moment(start: Start) -> float:
+    """The time of a start, to compare it with others."""
+    if start.timestamp_ms is not None:
+        return start.timestamp_ms
+    return math.inf if start.kind == "latest" else -math.inf
+
+
+def _source_signature(source: SourceSettings) -> list[Any]:
+    """The settings that the rows of a source depend on, besides its topic."""
+    columns = {column: kind.name for column, kind in source.columns.items()}
+    signature = [source.key, columns, source.rows.value, source.max_rows]
+    if source.format is not Format.JSON:
+        signature += [source.format.value, str(source.schema_file or ""), source.message or ""]
+    return signature
+
+
+def unchanged_topics(old: tuple[Settings, Plan], new: tuple[Settings, Plan]) -> set[str]:
+    """The topics that two plans read alike: by the same sources, each with the same key, columns, format and rows."""
+    before, after = _readers(*old), _readers(*new)
+    return {topic for topic, readers in after.items() if before.get(topic) == readers}
+
+
+def _readers(settings: Settings, plan: Plan) -> dict[str, dict[str, list[Any]]]:
+    """For each topic the sources that read it, with their signatures."""
+    readers: dict[str, dict[str, list[Any]]] = {}
+    for name, topic in plan.topics.items():
+        readers.setdefault(topic, {})[name] = _source_signature(settings.sources[name])
+    return readers
 
 
 def layout_signature(settings: Settings) -> str:
     """The settings that the tables of a generation depend on, besides its plan, as one text."""
-    sources: dict[str, list[Any]] = {}
-    for name, source in settings.sources.items():
-        columns = {column: kind.name for column, kind in source.columns.items()}
-        sources[name] = [source.table, source.key, columns, source.rows.value, source.max_rows]
-        if source.format is not Format.JSON:
-            sources[name] += [source.format.value, str(source.schema_file or ""), source.message or ""]
+    sources = {name: [source.table, *_source_signature(source)] for name, source in settings.sources.items()}
     views: dict[str, list[Any]] = {}
     for name, view in settings.views.items():
         columns = {column: kind.name for column, kind in view.columns.items()}

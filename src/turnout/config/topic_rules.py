@@ -1,4 +1,4 @@
-"""Which topics a source may read: none that Turnout writes or takes commands from, none of Kafka's own.
+"""The topics that a source may read: none that Turnout writes or takes commands from, none of Kafka's own.
 
 The same rules hold for the file and for control messages; messages may have an allow-list besides (`control.topics`).
 """

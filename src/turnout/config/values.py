@@ -1,4 +1,4 @@
-"""The kinds of values that settings have: each is checked by itself, and says what it must look like."""
+"""The base of all sections, and the kinds of values that settings have, each checked by itself."""
 
 import ipaddress
 import re
@@ -6,13 +6,26 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, ValidationInfo
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationInfo
 
 from turnout.config import config_errors
-from turnout.config.auth import located
-from turnout.plan.columns import ColumnType
 from turnout.plan.joins import Join, parse_join
 from turnout.plan.plan import Start, parse_topic
+from turnout_client.column_types import ColumnType
+
+
+def located(path: Path, info: ValidationInfo) -> Path:
+    """An absolute path; a relative one begins at the folder of the file, which is the context of a validation."""
+    return path if info.context is None else (info.context / path.expanduser()).resolve()
+
+
+Located = Annotated[Path, AfterValidator(located)]
+
+
+class Section(BaseModel):
+    """A part of the configuration: unknown settings are refused, and errors show no input, which may be a secret."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
 def number(value: object) -> object:

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from turnout.decode.columns import Day, Moment
-from turnout.plan.times import DAY_MICROSECONDS, record_time_text
+from turnout.plan.times import record_time_text
+from turnout_client.iso_times import DAY_MICROSECONDS
 
 NOT_A_RECORD = "not an Avro record"
 

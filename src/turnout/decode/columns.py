@@ -1,4 +1,4 @@
-"""Which values fit the type of a column. The one definition for all formats.
+"""The values that fit the type of a column: the one definition for all formats.
 
 A value that is not of the declared type does not fit; in a string column everything fits, as its JSON text. Dates are
 days and timestamps microseconds since 1970, as whole numbers.
@@ -15,10 +15,7 @@ from collections.abc import Callable, Mapping
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any
 
-from turnout.plan.arrow_columns import decimal_digits
 from turnout.plan.times import (
-    DAY_MICROSECONDS,
-    SECOND,
     holds_day,
     holds_moment,
     parse_record_date,
@@ -26,6 +23,8 @@ from turnout.plan.times import (
     record_date_text,
     record_moment_text,
 )
+from turnout_client.column_types import ColumnType
+from turnout_client.iso_times import DAY_MICROSECONDS, SECOND
 
 Fit = Callable[[Any], Any]
 """The value of a column; None where it does not fit."""
@@ -62,23 +61,23 @@ class Structure(str):
 
 def fit_of(kind: str) -> Fit:
     """How values become those of a column, by the name of its type."""
-    decimal = decimal_digits(kind)
-    return _decimal(*decimal) if decimal else _FITS[kind]
+    known = ColumnType.parse(kind)
+    return _decimal(*known.digits) if known.digits else _FITS[known.family]
 
 
 def key_of(kind: str) -> Callable[[str], Any]:
     """How the text of a Kafka key becomes a value of the key's column; None where it is the text of none."""
-    fit = fit_of(kind)
+    fit, known = fit_of(kind), ColumnType.parse(kind)
 
     def read(text: str) -> Any:
         if kind == "boolean":
             return {"true": True, "false": False}.get(text)
-        if kind in ("int32", "int64"):
+        if known.bits:
             return fit(Whole(text)) if re.fullmatch(r"0|-?[1-9][0-9]*", text) else None
-        if kind.startswith("decimal"):
+        if known.digits:
             value = fit(text)
             return value if value is not None and f"{value:f}" == text else None
-        return fit(text) if kind in ("string", "date", "timestamp") else None
+        return fit(text) if kind == "string" or known.time else None
 
     return read
 

@@ -70,7 +70,7 @@ def _safe(read: Read, reason: str) -> Read:
 
 
 class Faults:
-    """What is wrong, collected over the sources of a batch."""
+    """Collects the faults of records, over the sources of a batch."""
 
     def __init__(self) -> None:
         self._found: list[tuple[Any, ...]] = []

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from turnout.plan.arrow_columns import arrow_type
+from turnout_client.arrow_columns import arrow_type
 
 Mask = npt.NDArray[np.bool_]
 Places = npt.NDArray[np.int64]
@@ -114,7 +114,7 @@ class PlainReader:
         return True
 
     def _parsed(self, joined: _Joined, start: int, stop: int) -> pa.Table | None:
-        """What Arrow makes of values in lines, if that is one row for each.
+        """Read values in lines by Arrow; None unless that gives one row for each.
 
         A value begins with { and ends with }, and a string cannot hold the line break between two. Inside of an object
         no { follows on a }, so no value can go on in the next: as many rows as values means one row for each.
@@ -178,7 +178,7 @@ def _times(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 class _Joined:
-    """Values in lines, that are surely text without anything that Arrow's reader takes for what it is not."""
+    """Values joined by line breaks: valid UTF-8, no NUL, no NaN."""
 
     __slots__ = ("_data", "_starts", "places")
 
@@ -191,7 +191,7 @@ class _Joined:
 
     @classmethod
     def of(cls, values: pa.BinaryArray, places: Places, strict: bool) -> _Joined:
-        """Those of `values` at these places that are such; without `strict` also special numbers count as not."""
+        """Join the values at `places` that pass these checks; without `strict` also refuse NaN and Infinity."""
         chosen = values if len(places) == len(values) else values.take(pa.array(places))
         joined = cls(chosen, places)
         good: Mask = np.ones(len(chosen), dtype=bool)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from turnout.decode.columns import Moment
-from turnout.plan.times import SECOND
+from turnout_client.iso_times import SECOND
 
 Definition = tuple[bytes, str, tuple[int, ...] | None]
 """A set of file descriptors, the file that has the message, and where in it; None where records say that themselves."""
@@ -65,7 +65,7 @@ def _file(definition: Definition) -> Any:
 
 
 def message_indexes(payload: bytes) -> tuple[tuple[int, ...], int]:
-    """Which message of its file a record of a registry is, and where its bytes begin: varints, a lone 0 for the first.
+    """Read which message of its file a record is, and where its bytes begin: varints, a lone 0 for the first message.
 
     IndexError where the payload ends before they do, ValueError where they are none.
     """

@@ -1,4 +1,4 @@
-"""What goes into the decoder and what comes out: sources, raw records, rows and faults; in memory, bytes or a file."""
+"""The decoder's input and output: sources, raw records, rows and faults; in memory, as bytes or in a file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from turnout.plan.arrow_columns import arrow_type
+from turnout_client.arrow_columns import arrow_type
 
 _FAULTS, _LEFT_OVER = "faults", "left_over"
 _PARTS, _RECORDS = b"parts", b"records"
@@ -90,12 +90,12 @@ class Decoded:
 
     @property
     def tables(self) -> list[pa.Table]:
-        """Its rows and faults."""
+        """The tables of rows and of faults."""
         return [*self.rows.values(), *([] if self.faults is None else [self.faults])]
 
 
 def merge(parts: Sequence[Decoded]) -> Decoded:
-    """Several results of the same sources as one."""
+    """Merge several results of the same sources."""
     rows: dict[int, list[pa.Table]] = {}
     for part in parts:
         for number, table in part.rows.items():
@@ -111,7 +111,7 @@ def merge(parts: Sequence[Decoded]) -> Decoded:
 
 
 def joined_batches(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch | None:
-    """Some batches as one; None where they have no record."""
+    """Join batches to one; None where they have no record."""
     [whole] = pa.Table.from_batches(batches, RAW).combine_chunks().to_batches() or [None]
     return whole
 
@@ -130,7 +130,7 @@ def write(decoded: Decoded, sink: pa.NativeFile) -> None:
 
 
 def read(source: str | Path | bytes) -> Decoded:
-    """What `write` wrote: a file, or its bytes.
+    """Read what `write` wrote: a file, or its bytes.
 
     A file is mapped: it may be removed at once, its rows stay as long as they are used. Rows share the memory of bytes.
     """

@@ -1,7 +1,8 @@
-"""Which column type the values of a field have, and what speaks for it.
+"""The column type that the values of a field have, and the evidence for it.
 
-What fits a type is said by `decode/columns.py` alone; here is only which of the types that fit is meant. A number in
-quotes stays text, and a field whose values are of several kinds is a string, which takes any value as its JSON text.
+`decode/columns.py` alone decides which values fit a type; this module decides which of the fitting types is meant. A
+number in quotes stays text. Up to 5 % of the values may be exceptions, which are null in their rows and stand in
+`bad_records`. A field whose values are of several kinds is a string, which takes any value as its JSON text.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from turnout.decode.columns import Day, Fraction, Moment, Structure, Whole, fit_of, text_of
+from turnout.decode.columns import Day, Fraction, Moment, Structure, Whole, fit_of, json_of, text_of
+from turnout_client.column_types import ColumnType
 
 _WORDS: dict[type, str] = {
     bool: "flag",
@@ -30,7 +32,11 @@ _WORDS: dict[type, str] = {
     dict: "object",
     list: "list",
 }
-_NUMBERS = {"whole number", "fraction"}
+_NUMBERS = frozenset({"whole number", "fraction"})
+# Values of one family can have one type; those of two can only be strings.
+_FAMILIES = (frozenset({"flag"}), _NUMBERS, frozenset({"text"}), frozenset({"date", "time"}))
+_NEARLY_ALL = 0.95
+_EXCEPTIONS_SHOWN = 3
 _STRUCTURES = {"object", "list"}
 # Stricter than what fits: a part number such as 1200-1-2 is no date to people.
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
@@ -40,11 +46,10 @@ _TIME_NAME = re.compile(r"(?i)at$|time|date|^ts$|_ts$|stamp|since|until|created|
 # From 2000 to 2100, in seconds.
 _YEARS = (946_684_800, 4_102_444_800)
 _LONGEST_SHOWN = 32
-_RANGED = ("int32", "int64", "float", "double", "date", "timestamp")
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class InferredColumn:
     """A field of some records, the type for its column, and why."""
 
     name: str
@@ -55,29 +60,32 @@ class Column:
     present: int
     """How many have a value of it."""
     values: frozenset[str]
-    """Those values, as texts."""
+    """The values as texts."""
     nested: bool = False
     """Whether it has objects or lists."""
+    exceptions: int = 0
+    """How many of the values do not fit the type."""
 
     @property
     def exact(self) -> bool:
         """Whether its type can be a key's."""
-        return self.kind not in ("float", "double")
+        return ColumnType.parse(self.kind).exact
 
 
-def infer(name: str, values: Sequence[Any], records: int, declared: str | None = None) -> Column:
+def infer(name: str, values: Sequence[Any], records: int, declared: str | None = None) -> InferredColumn:
     """The column of a field whose values in `records` records are these; `declared` is its type by a schema."""
     given = [value for value in values if value is not None]
     words = Counter(_word(value) for value in given)
-    kind = declared or _chosen(given, set(words))
+    kind = declared or _chosen(given, words)
     texts = frozenset(map(text_of, given))
     fit = fit_of(kind)
     fitting = [value for value in given if fit(value) is not None]
+    exceptions = [value for value in given if fit(value) is None]
     evidence = [f"{len(given):,} of {records:,} records", *_noted(name, kind, fitting, words, len(texts))]
-    if len(fitting) < len(given):  # of a schema, such as NaN
-        evidence.append(f"{len(given) - len(fitting):,} do not fit")
+    if exceptions:
+        evidence.append(_excepted(exceptions))
     nested = bool(words.keys() & _STRUCTURES)
-    return Column(name, kind, ", ".join(evidence), records, len(given), texts, nested)
+    return InferredColumn(name, kind, ", ".join(evidence), records, len(given), texts, nested, len(exceptions))
 
 
 def counted(number: int, noun: str) -> str:
@@ -89,29 +97,44 @@ def _word(value: Any) -> str:
 
 
 def _fits(kind: str, values: Sequence[Any]) -> bool:
+    return _fitting(kind, values) == len(values)
+
+
+def _fitting(kind: str, values: Sequence[Any]) -> int:
+    """How many of the values fit a type."""
     fit = fit_of(kind)
-    return all(fit(value) is not None for value in values)
+    return sum(fit(value) is not None for value in values)
 
 
-def _chosen(values: Sequence[Any], words: set[str]) -> str:
-    if not words:
-        return "string"
+def _chosen(values: Sequence[Any], words: Counter[str]) -> str:
+    """The type of nearly all values; a string where nearly all have none in common."""
+    least = _NEARLY_ALL * len(values)
+    for family in _FAMILIES:
+        members = [value for value in values if _word(value) in family]
+        if members and len(members) >= least:
+            kind = _of_family(members, set(words) & family, least)
+            return kind if _fitting(kind, members) >= least else "string"
+    return "string"
+
+
+def _of_family(values: Sequence[Any], words: set[str], least: float) -> str:
+    """The type of values that are all flags, numbers, texts or times; `least` is how many must fit."""
     if words == {"flag"}:
         return "boolean"
     if words <= _NUMBERS:
-        return _number(values, words)
+        return _number(values, words, least)
     if words == {"text"}:
-        return _text(values)
-    if words == {"date"} and _fits("date", values):
-        return "date"
-    return "timestamp" if words <= {"date", "time"} and _fits("timestamp", values) else "string"
+        return _text(values, least)
+    return "date" if words == {"date"} and _fits("date", values) else "timestamp"
 
 
-def _number(values: Sequence[Any], words: set[str]) -> str:
+def _number(values: Sequence[Any], words: set[str], least: float) -> str:
     if words == {"whole number"}:
-        return next((kind for kind in ("int64", f"decimal({_DIGITS},0)") if _fits(kind, values)), "string")
-    if not _fits("double", values):
-        return "string"
+        kinds = ("int64", f"decimal({_DIGITS},0)")
+        whole = next((kind for kind in kinds if _fits(kind, values)), None)
+        return whole or next((kind for kind in kinds if _fitting(kind, values) >= least), "string")
+    fit = fit_of("double")
+    values = [value for value in values if fit(value) is not None]
     if all(map(_keeps_digits, values)):
         return "double"
     scale = max(map(_scale, values))
@@ -137,10 +160,12 @@ def _scale(value: Any) -> int:
     return max(0, -exponent - zeros) if isinstance(exponent, int) else -1
 
 
-def _text(values: Sequence[str]) -> str:
-    if all(map(_DATE.fullmatch, values)) and _fits("date", values):
+def _text(values: Sequence[str], least: float) -> str:
+    dates = [value for value in values if _DATE.fullmatch(value)]
+    if _fitting("date", dates) >= least:
         return "date"
-    return "timestamp" if all(map(_MOMENT.fullmatch, values)) and _fits("timestamp", values) else "string"
+    moments = [value for value in values if _MOMENT.fullmatch(value)]
+    return "timestamp" if _fitting("timestamp", moments) >= least else "string"
 
 
 def _noted(name: str, kind: str, given: Sequence[Any], words: Counter[str], distinct: int) -> list[str]:
@@ -148,7 +173,8 @@ def _noted(name: str, kind: str, given: Sequence[Any], words: Counter[str], dist
         return ["never a value: its type is a guess"]
     if kind == "boolean":
         return []
-    if kind in _RANGED or kind.startswith("decimal"):
+    known = ColumnType.parse(kind)
+    if known.number or known.time:
         return [_range(kind, given), *_hint(name, kind, given)]
     if kind == "string" and (len(words) > 1 or words.keys() - {"text", "binary value"}):
         kinds = ", ".join(counted(count, word) for word, count in words.most_common())
@@ -156,9 +182,17 @@ def _noted(name: str, kind: str, given: Sequence[Any], words: Counter[str], dist
     return [counted(distinct, "value")]
 
 
+def _excepted(values: Sequence[Any]) -> str:
+    """How many values are exceptions, and the most frequent of them."""
+    frequent = Counter(_shown(json_of(value)) for value in values).most_common(_EXCEPTIONS_SHOWN)
+    more = ", ..." if sum(times for _, times in frequent) < len(values) else ""
+    shown = ", ".join(text if times == 1 else f"{text} ({times:,}x)" for text, times in frequent)
+    return f"{len(values):,} do not fit: {shown}{more}"
+
+
 def _range(kind: str, given: Sequence[Any]) -> str:
     fit = fit_of(kind)
-    least, most = (_shown(chosen(given, key=fit)) for chosen in (min, max))
+    least, most = (_shown(text_of(chosen(given, key=fit))) for chosen in (min, max))
     return least if least == most else f"{least} to {most}"
 
 
@@ -172,6 +206,5 @@ def _hint(name: str, kind: str, given: Sequence[Any]) -> list[str]:
     return []
 
 
-def _shown(value: Any) -> str:
-    text = text_of(value)
+def _shown(text: str) -> str:
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."

@@ -1,4 +1,4 @@
-"""Which column of a topic is its key, and what speaks for it.
+"""The column of a topic that is probably its key, and the evidence for it.
 
 A key that other topics have too comes first, since views join sources by their keys; then the column that is Kafka's
 key; then names and values that look like those of a key.
@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from turnout.example.inference import Column
+from turnout.example.inference import InferredColumn
 from turnout.example.topic_example import TopicExample
 
 _ID_NAME = re.compile(r"(?i:(?:^|[_\-. ])(?:id|key|uuid|guid|code))$|[a-z0-9](?:Id|ID|Key|Uuid|UUID|Guid|Code)$")
@@ -33,19 +33,19 @@ class KnownSource:
 class Key:
     """The likely key of a topic."""
 
-    column: Column
+    column: InferredColumn
     evidence: str
 
 
 def likely_key(example: TopicExample, others: Mapping[str, TopicExample], known: Mapping[str, KnownSource]) -> Key:
-    """The column that speaks most for itself; `others` are the other topics by the names of their sources."""
+    """The column with the most evidence; `others` are the other topics by the names of their sources."""
     candidates = [column for column in example.columns if column.exact] or list(example.columns)
     ordered = sorted(candidates, key=lambda column: -_score(column, example, others, known))
     first, *rest = ordered
     return Key(first, ", ".join(_evidence(first, rest, example, others, known)))
 
 
-def shared(column: Column, others: Mapping[str, TopicExample]) -> Iterator[tuple[str, Column, int]]:
+def shared(column: InferredColumn, others: Mapping[str, TopicExample]) -> Iterator[tuple[str, InferredColumn, int]]:
     """The other topics that have a field of this name, that column of theirs, and how many of its values are here."""
     for name, other in others.items():
         for theirs in other.columns:
@@ -54,7 +54,7 @@ def shared(column: Column, others: Mapping[str, TopicExample]) -> Iterator[tuple
 
 
 def _score(
-    column: Column, example: TopicExample, others: Mapping[str, TopicExample], known: Mapping[str, KnownSource]
+    column: InferredColumn, example: TopicExample, others: Mapping[str, TopicExample], known: Mapping[str, KnownSource]
 ) -> float:
     like_an_id = _is_id(column.name, example.topic)
     points = _ID * like_an_id + _uniqueness(column)
@@ -70,7 +70,7 @@ def _score(
     return points - _UNLIKELY * unlikely - any(len(value) > _LONG_TEXT for value in column.values)
 
 
-def _uniqueness(column: Column) -> float:
+def _uniqueness(column: InferredColumn) -> float:
     return len(column.values) / column.present if column.present else 0.0
 
 
@@ -85,8 +85,8 @@ def _named_after(name: str, topic: str) -> bool:
 
 
 def _evidence(
-    column: Column,
-    rest: Sequence[Column],
+    column: InferredColumn,
+    rest: Sequence[InferredColumn],
     example: TopicExample,
     others: Mapping[str, TopicExample],
     known: Mapping[str, KnownSource],

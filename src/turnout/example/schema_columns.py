@@ -8,15 +8,10 @@ from typing import Any
 
 from turnout.decode import protobuf
 from turnout.decode.protobuf import Definition
-from turnout.decode.registry import RegisteredSchema
+from turnout.schemas.registry import RegisteredSchema
+from turnout_client.column_types import COLUMN_TYPES
 
-_AVRO = {
-    "boolean": "boolean",
-    "int": "int32",
-    "long": "int64",
-    "float": "float",
-    "double": "double",
-}
+_AVRO = {kind.avro: kind.name for kind in COLUMN_TYPES if kind.avro_logical is None}
 _AVRO_LOGICAL = {
     "date": "date",
     **{f"{local}timestamp-{unit}": "timestamp" for local in ("", "local-") for unit in ("millis", "micros", "nanos")},

@@ -1,4 +1,4 @@
-"""Sources and views for topics that were looked at, each with what speaks for it.
+"""Sources and views for topics that were sampled, each with its evidence.
 
 Pure: it gets examples and the sources that are there already, and decides. `yaml_text.py` writes it down.
 """
@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from turnout.example.inference import Column, counted
+from turnout.example.inference import InferredColumn, counted
 from turnout.example.likely_keys import Key, KnownSource, likely_key
 from turnout.example.topic_example import TopicExample
 from turnout.plan.joins import ViewSides
@@ -27,7 +27,7 @@ class Source:
     name: str
     table: str
     example: TopicExample
-    columns: tuple[Column, ...]
+    columns: tuple[InferredColumn, ...]
     key: Key
     rows: tuple[str, str]
 
@@ -60,7 +60,7 @@ class Suggestion:
 
     @property
     def start(self) -> tuple[str, str]:
-        """Where to start reading, and why."""
+        """The start of reading, and the reason for it."""
         records = sum(source.example.sample.offsets for source in self.sources)
         if records > MOST_READ_FROM_START:
             return "latest", f"only records that come from now on; earliest: all {records:,} that the topics have"
@@ -115,6 +115,8 @@ def _kind_of_key(name: str, keys: Mapping[str, Key], known: Mapping[str, KnownSo
     own = keys[name].column
     same = [key.column for other, key in keys.items() if key.column.name == own.name and other != name]
     fixed = {one.kind for one in known.values() if one.key == own.name}
+    if not fixed and any(column.exceptions for column in (own, *same)):
+        return "string"  # a key that does not fit its type is null, and a null key matches nothing
     kinds = {own.kind, *(column.kind for column in same), *fixed}
     if len(kinds) == 1 and own.exact:
         return own.kind
@@ -125,9 +127,11 @@ def _kind_of_key(name: str, keys: Mapping[str, Key], known: Mapping[str, KnownSo
     return "string" if not own.exact or (meets and fixed <= {"string"}) else own.kind
 
 
-def _retyped(column: Column, kind: str) -> Column:
+def _retyped(column: InferredColumn, kind: str) -> InferredColumn:
     if column.kind == kind:
         return column
+    if column.exceptions:
+        return replace(column, kind=kind, exceptions=0, evidence=f"{column.evidence} as {column.kind}, all as text")
     why = f"{column.kind} by its values, {kind} as the key of other sources"
     return replace(column, kind=kind, evidence=f"{column.evidence}, {why if column.exact else 'as text'}")
 

@@ -16,14 +16,14 @@ from turnout.config import Format, Settings
 from turnout.config.topic_rules import reserved, taken_topics
 from turnout.decode.columns import fit_of, key_of
 from turnout.decode.exact_reader import HEADER, NULL_VALUE, reader_of, schema_id
-from turnout.decode.registry import SchemaRegistry
-from turnout.decode.schemas import definition_of
 from turnout.decode.shape import SourceShape
 from turnout.errors import TurnoutError
-from turnout.example.inference import Column, infer
+from turnout.example.inference import InferredColumn, infer
 from turnout.example.schema_columns import avro_columns, merged, protobuf_columns
-from turnout.kafka.topic_settings import is_compacted
+from turnout.kafka.clients import is_compacted
 from turnout.kafka.topics import TIMEOUT_SECONDS, Topics, TopicSample
+from turnout.schemas.registry import SchemaRegistry
+from turnout.schemas.source_schemas import definition_of
 
 MOST_RECORDS = 10_000
 MOST_COLUMNS = 200
@@ -40,7 +40,7 @@ class TopicExample:
     topic: str
     format: Format
     sample: TopicSample
-    columns: tuple[Column, ...]
+    columns: tuple[InferredColumn, ...]
     left_out: Mapping[str, str]
     """Fields that cannot be columns, and why."""
     bad: Mapping[str, int]
@@ -60,7 +60,7 @@ def look_at(topic: str, settings: Settings, records: int, timeout_seconds: float
     taken = taken_topics(settings.kafka, settings.control, settings.dead_letter_topic)
     if why := reserved(topic, taken):
         raise TurnoutError("bad_example", f"topic {topic!r} {why}", "name a topic that holds records of a source")
-    with closing(Topics(settings.kafka, timeout_seconds)) as topics:
+    with closing(Topics(settings.kafka, timeout_seconds, taken)) as topics:
         sample = topics.look(topic, records)
     compacted = is_compacted(settings.kafka, topic, min(_POLICY_SECONDS, timeout_seconds))
     return example_of(topic, sample, settings, compacted=compacted)
@@ -166,11 +166,12 @@ def _usable(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> tuple[li
     return [name for name in names if name in kept], shown
 
 
-def _is_key(column: Column, keys: Sequence[bytes | None], rows: Sequence[Mapping[str, Any]]) -> bool:
+def _is_key(column: InferredColumn, keys: Sequence[bytes | None], rows: Sequence[Mapping[str, Any]]) -> bool:
     """Whether Kafka's key of each record is the text of this column: only then tombstones remove its rows."""
     if not column.exact or not any(key is not None for key in keys):
         return False
-    read, fit = key_of(column.kind), fit_of(column.kind)
+    kind = "string" if column.exceptions else column.kind
+    read, fit = key_of(kind), fit_of(kind)
     for key, row in zip(keys, rows, strict=True):
         value = row.get(column.name)
         if key is None:

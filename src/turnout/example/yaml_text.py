@@ -16,6 +16,8 @@ from turnout.decode.exact_reader import NULL_VALUE
 from turnout.example.inference import counted
 from turnout.example.suggestion import Source, Suggestion, View
 from turnout.example.topic_example import TopicExample
+from turnout.plan.joins import KNOWN_JOINS
+from turnout_client.column_types import KNOWN_TYPES
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
 # Words that YAML does not take for text.
@@ -41,18 +43,18 @@ def whole_file(suggestion: Suggestion, carried: Mapping[str, Any], records: int,
 
 def parts(suggestion: Suggestion) -> str:
     """The sources and views alone, to be put into a file."""
-    lines = ["# Column types: string, boolean, int32, int64, float, double, decimal(p,s), date, timestamp.", "sources:"]
+    lines = [f"# Column types: {KNOWN_TYPES}.", "sources:"]
     for source in suggestion.sources:
         lines += _source(source)
     if suggestion.views:
-        lines += ["", "# Joins: left, natural, inner, right, full, semi, anti.", "views:"]
+        lines += ["", f"# Joins: {KNOWN_JOINS}.", "views:"]
         for view in suggestion.views:
             lines += _view(view)
     lines += [_comment("", f"{source.name} is in no view: {_alone(source)}") for source in _unjoined(suggestion)]
     return "\n".join([*lines, ""])
 
 
-def described(example: TopicExample) -> str:
+def topic_summary(example: TopicExample) -> str:
     """The topic in one line: how many partitions and records, and how many are no rows."""
     looked = len(example.sample.records)
     found = [
@@ -69,7 +71,7 @@ def described(example: TopicExample) -> str:
 def _source(source: Source) -> Iterator[str]:
     example = source.example
     yield f"  {quoted(source.name)}:"
-    yield _line(f"    topic: {quoted(example.topic)}", described(example))
+    yield _line(f"    topic: {quoted(example.topic)}", topic_summary(example))
     yield f"    table: {source.table}"
     yield _line(f"    key: {_value(source.key.column.name)}", source.key.evidence)
     if example.format is not Format.JSON:

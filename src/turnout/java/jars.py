@@ -33,22 +33,28 @@ REMEDY = f"check the network and proxy settings, or set {MIRROR_VARIABLE} to a M
 PARALLEL = 6
 ATTEMPTS = 3
 UNUSED_SECONDS = 30 * 24 * 3600
-"""What was made and nobody has used for so long goes."""
+"""A file of the cache that was made here and not used for so long is removed."""
 
 LEFT_SECONDS = 3600
+"""A part of a file that a killed process left is removed after so long."""
 
 Advance = Callable[[int], None]
+
+_verified: set[tuple[object, ...]] = set()
+"""The files, with size and time, whose hash this process has checked."""
 
 
 @dataclass(frozen=True, slots=True)
 class Jar:
+    """A file of a Maven repository."""
+
     group: str
     artifact: str
     version: str
     size: int
     sha256: str
     ending: str = ".jar"
-    """What follows the version in the name of the file."""
+    """The end of the file's name, after the version."""
 
     @property
     def file_name(self) -> str:
@@ -66,6 +72,7 @@ def resolve(set_name: str) -> list[Path]:
 
 
 def read_lock() -> dict[str, tuple[Jar, ...]]:
+    """The jars of each set."""
     text = resources.files(__package__).joinpath("jars.lock").read_text(encoding="utf-8")
     return {name: tuple(map(_jar, entries)) for name, entries in json.loads(text)["sets"].items()}
 
@@ -83,18 +90,17 @@ def cache_folder() -> Path:
     return (Path(home) if home else Path.home() / ".cache") / "turnout" / "jars"
 
 
-def made_file(name: str, parts: Iterable[object]) -> Path:
-    """Where a file that is made from these parts is, or would be: beside the jars, with their hash for the `*`."""
+def cached_file(name: str, parts: Iterable[object]) -> Path:
+    """The path of a file of the cache that is made from these parts: their hash stands for the `*` of its name."""
     key = hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()[:16]
     return cache_folder().parent / name.replace("*", key)
 
 
 @contextlib.contextmanager
-def making(file: Path, name: str) -> Iterator[Path]:
-    """A file to write, which becomes `file` when the block ends without an error; nothing of it is left otherwise.
+def writing(file: Path, name: str) -> Iterator[Path]:
+    """Give a path to write, which becomes `file` when the block ends without an error; else nothing of it is left.
 
-    Others of that `name` which nobody has used for a month are removed: other versions may be in use beside this. Parts
-    that a killed process left are removed after an hour.
+    Files of the same `name` that nobody has used for a month are removed: other versions may be in use beside this.
     """
     part = file.with_name(f"{file.name}.{os.getpid()}.part")
     try:
@@ -118,7 +124,7 @@ def fetch(jars: Sequence[Jar], folder: Path, *, progress: bool | None = None) ->
 
     ``progress``: a bar on standard error; by default only on a terminal.
     """
-    if any(not _is_cached(jar, folder) for jar in jars):
+    if not all(_is_cached(jar, folder) for jar in jars):
         try:
             folder.mkdir(parents=True, exist_ok=True)
             # One lock for the whole cache: the second process waits, then finds everything there. The kernel
@@ -141,13 +147,21 @@ def fetch(jars: Sequence[Jar], folder: Path, *, progress: bool | None = None) ->
 def _is_cached(jar: Jar, folder: Path) -> bool:
     """Whether the cached file is the locked one: others may be able to write there, and disks forget.
 
-    To hash the 10 MB that Spark needs takes 12 ms, the 45 MB of a broker 50 ms.
+    A file is hashed once for each process, and again if it changes: the 45 MB of a broker take 50 ms.
     """
     file = folder / jar.path
-    try:
-        return file.stat().st_size == jar.size and _sha256(file) == jar.sha256
-    except OSError:
-        return False
+    with contextlib.suppress(OSError):
+        found = file.stat()
+        state = (file, jar.sha256, found.st_ino, found.st_size, found.st_mtime_ns)
+        if state not in _verified and found.st_size == jar.size and _sha256(file) == jar.sha256:
+            _verified.add(state)
+        return state in _verified
+    return False
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _download_all(jars: Sequence[Jar], folder: Path, progress: bool) -> None:
@@ -158,13 +172,13 @@ def _download_all(jars: Sequence[Jar], folder: Path, progress: bool) -> None:
     limits = httpx.Limits(max_connections=PARALLEL)
     try:
         client = httpx.Client(follow_redirects=True, timeout=30, limits=limits)
-    except (ValueError, OSError, ImportError) as error:  # what a malformed proxy variable or CA file ends in
+    except (ValueError, OSError, ImportError) as error:  # from a malformed proxy variable or CA file
         raise _unavailable("jars_unreachable", f"cannot set up downloads: {error}") from error
     workers = ThreadPoolExecutor(min(PARALLEL, len(jars)), thread_name_prefix="turnout-jars")
     with client, _progress(jars, base, progress) as advance, workers as pool:
         # Big ones first: otherwise the largest tends to be left for last, alone.
         largest_first = sorted(jars, key=lambda jar: -jar.size)
-        tasks = [pool.submit(_download, client, base, jar, folder, advance, stop) for jar in largest_first]
+        tasks = [pool.submit(_download, client, base, jar, folder / jar.path, advance, stop) for jar in largest_first]
         try:
             for task in as_completed(tasks):
                 task.result()
@@ -172,88 +186,62 @@ def _download_all(jars: Sequence[Jar], folder: Path, progress: bool) -> None:
             stop.set()  # where one failed, the others give up
 
 
-class _MismatchError(Exception):
-    """The bytes are not those of the lock; never leaves this module."""
-
-
-def _download(client: httpx.Client, base: str, jar: Jar, folder: Path, advance: Advance, stop: threading.Event) -> None:
+def _download(client: httpx.Client, base: str, jar: Jar, file: Path, advance: Advance, stop: threading.Event) -> None:
+    """Fetch a jar; a connection that breaks and an error of the server are tried again."""
     import httpx
 
-    final = folder / jar.path
-    part = final.with_name(final.name + ".part")
-    final.parent.mkdir(parents=True, exist_ok=True)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    part = file.with_name(f"{file.name}.part")
     for attempt in range(ATTEMPTS):
         if stop.wait(0.2 * attempt):
             return
         last = attempt == ATTEMPTS - 1
-        resumed = part.exists() and part.stat().st_size > 0
         try:
-            _transfer(client, f"{base}/{jar.path}", jar, part, advance, stop)
-            if stop.is_set():
-                return
-            if _sha256(part) != jar.sha256:
-                raise _MismatchError
+            whole = _transfer(client, f"{base}/{jar.path}", jar, part, advance, stop)
         except httpx.InvalidURL as error:
-            raise _unavailable("jars_unreachable", f"{_shown(base)} is no usable address: {error}") from error
+            raise _unavailable("jars_unreachable", f"{_without_user(base)} is no usable address: {error}") from error
         except httpx.HTTPStatusError as error:
             if error.response.status_code < 500 or last:
                 answer = f"{error.response.status_code} {error.response.reason_phrase}".strip()
-                text = f"{_shown(base)} answered {answer} for {jar.path}"
+                text = f"{_without_user(base)} answered {answer} for {jar.path}"
                 raise _unavailable("jar_refused", text) from error
         except httpx.HTTPError as error:
             if last:
-                text = f"cannot fetch {jar.file_name} from {_shown(base)}: {first_line(error)}"
+                text = f"cannot fetch {jar.file_name} from {_without_user(base)}: {first_line(error)}"
                 raise _unavailable("jars_unreachable", text) from error
-        except _MismatchError:
-            part.unlink(missing_ok=True)
-            # A resumed file may have had a bad beginning; only a whole fetch proves the server wrong.
-            if not resumed or last:
-                text = f"{jar.file_name} from {_shown(base)} is not the locked file (SHA-256 or size differs)"
-                raise _unavailable("jar_mismatch", text) from None
         else:
-            part.replace(final)
+            if whole:
+                part.replace(file)
+            elif not stop.is_set():
+                text = f"{jar.file_name} from {_without_user(base)} is not the locked file (SHA-256 or size differs)"
+                raise _unavailable("jar_mismatch", text)
             return
+        finally:
+            part.unlink(missing_ok=True)
 
 
-def _transfer(client: httpx.Client, url: str, jar: Jar, part: Path, advance: Advance, stop: threading.Event) -> None:
-    """Bring ``part`` to its full size, going on where an earlier transfer ended when the server can."""
-    have = part.stat().st_size if part.exists() else 0
-    if have >= jar.size:
-        return  # complete, or too long: the hash decides
-    headers = {"Accept-Encoding": "identity"}
-    if have:
-        headers["Range"] = f"bytes={have}-"
-    with client.stream("GET", url, headers=headers) as response:
-        if response.status_code == 416:
-            raise _MismatchError  # the server's file is shorter than what we hold
+def _transfer(client: httpx.Client, url: str, jar: Jar, part: Path, advance: Advance, stop: threading.Event) -> bool:
+    """Write ``part``, and return whether it is the locked file; it is not where ``stop`` was set on the way."""
+    digest, size = hashlib.sha256(), 0
+    with client.stream("GET", url, headers={"Accept-Encoding": "identity"}) as response, part.open("wb") as file:
         response.raise_for_status()
-        goes_on = response.headers.get("Content-Range", "").startswith(f"bytes {have}-")
-        if response.status_code != 206 or not goes_on:
-            have = 0
-        advance(have)
-        with part.open("ab" if have else "wb") as file:
-            for chunk in response.iter_raw():
-                have += len(chunk)
-                if have > jar.size:
-                    raise _MismatchError
-                file.write(chunk)
-                advance(len(chunk))
-                if stop.is_set():
-                    return
-            file.flush()
-            os.fsync(file.fileno())
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+        for chunk in response.iter_raw():
+            size += len(chunk)
+            if stop.is_set() or size > jar.size:
+                return False
+            file.write(chunk)
+            digest.update(chunk)
+            advance(len(chunk))
+        file.flush()
+        os.fsync(file.fileno())
+    return digest.hexdigest() == jar.sha256
 
 
 def _unavailable(code: str, message: str) -> TurnoutError:
     return TurnoutError(code=code, message=message, hint=REMEDY, status=503)
 
 
-def _shown(base: str) -> str:
+def _without_user(base: str) -> str:
     """The address without a user name and password that may be in it."""
     scheme, mark, rest = base.partition("://")
     host, slash, path = rest.partition("/")
@@ -268,7 +256,7 @@ def _progress(jars: Sequence[Jar], base: str, bar: bool) -> Iterator[Advance]:
     total = sum(jar.size for jar in jars)
     title = f"Fetching {len(jars)} jar{'s' if len(jars) > 1 else ''}"
     if not bar:
-        print(f"{title} ({total / 1e6:.1f} MB) from {_shown(base)}", file=sys.stderr)
+        print(f"{title} ({total / 1e6:.1f} MB) from {_without_user(base)}", file=sys.stderr)
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, console=Console(stderr=True), disable=not bar) as progress:
         task = progress.add_task(title, total=total)

@@ -12,18 +12,16 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from turnout.config import KafkaSettings
-from turnout.kafka.clients import AT_END, AT_LOW, MISSING, client_properties, consumer_properties, describe, set_up
+from turnout.kafka.clients import AT_END, AT_LOW, MISSING, TopicAdmin, describe, read_offsets, renewed_consumer
 from turnout.kafka.diagnosis import cause_of
-from turnout.kafka.security import files_of
 from turnout.kafka.unpacking import NOT_UNPACKED, end_of_batch, reason
-from turnout.plan.retries import growing_pause
+from turnout_client.retries import growing_pause
 
 if TYPE_CHECKING:
-    from confluent_kafka.admin._topic import TopicDescription
+    from turnout.kafka.clients import TopicDescription
 
 LOOK_SECONDS = 3.0
 LOOK_TIMEOUT_SECONDS = 1.0
@@ -96,7 +94,8 @@ class ControlReader:
 
     def start(self) -> None:
         """Begin to read; TurnoutError where the client does not accept its settings."""
-        self._make_clients()
+        self._admin = TopicAdmin(self._kafka, _ROLE, LOOK_TIMEOUT_SECONDS, error_cb=self._note)
+        self._renewed = renewed_consumer(self._kafka, _ROLE, error_cb=self._note)
         self._thread = threading.Thread(target=self._run, name="turnout-control", daemon=True)
         self._thread.start()
 
@@ -105,15 +104,9 @@ class ControlReader:
         """Why records do not come or cannot be delivered; a topic that does not exist is no trouble."""
         return self._undelivered or (self._trouble_text if self._trouble != "absent" else None)
 
-    def _make_clients(self) -> None:
-        files = files_of(self._kafka)
-        admin = self._made_admin()
-        properties = {**consumer_properties(self._kafka, _ROLE), "error_cb": self._note}
-        self._consumer = set_up(Consumer, properties)
-        self._admin, self._files = admin, files
-
-    def _made_admin(self) -> AdminClient:
-        return set_up(AdminClient, {**client_properties(self._kafka, _ROLE), "error_cb": self._note})
+    @property
+    def _consumer(self) -> Consumer:
+        return self._renewed.client
 
     def stop(self) -> None:
         """End the thread; returns within two seconds even when `deliver` blocks for longer."""
@@ -138,12 +131,9 @@ class ControlReader:
 
     def _look(self) -> None:
         """Find out whether the topic exists, is still the same one, and has the partitions that are read."""
-        self._admin.poll(0)  # calls _note with what its connections reported
+        self._admin.poll()
         try:
-            asked = self._admin.describe_topics(TopicCollection([self._topic]), request_timeout=LOOK_TIMEOUT_SECONDS)
-            self._present(asked[self._topic].result(LOOK_TIMEOUT_SECONDS + 0.5))
-        except TimeoutError:  # the client itself was late
-            self._not_seen(KafkaError(KafkaError._TIMED_OUT))
+            self._present(self._admin.describe(self._topic))
         except KafkaException as exception:
             self._not_seen(exception.args[0])
         else:
@@ -152,7 +142,7 @@ class ControlReader:
             self._look_at = time.monotonic() + LOOK_SECONDS
 
     def _not_seen(self, error: KafkaError) -> None:
-        self._admin.poll(0)
+        self._admin.poll()
         self._look_later()
         if error.code() in MISSING:
             self._absent()
@@ -197,12 +187,11 @@ class ControlReader:
         self._see_whether_caught_up()
 
     def _offsets(self, partitions: Iterable[int], moment: int) -> dict[int, int]:
-        asked = [TopicPartition(self._topic, partition, moment) for partition in sorted(partitions)]
-        found = self._consumer.offsets_for_times(asked, timeout=LOOK_TIMEOUT_SECONDS) if asked else []
-        for part in found:
-            if part.error is not None:
-                raise KafkaException(part.error)
-        return {part.partition: part.offset for part in found}
+        times = {(self._topic, partition): moment for partition in partitions}
+        offsets, failed = read_offsets(self._consumer, times, LOOK_TIMEOUT_SECONDS)
+        for error in failed.values():
+            raise KafkaException(error)
+        return {partition: offset for (_, partition), offset in offsets.items()}
 
     def _place(self, partition: int, low: int, end: int) -> int:
         """Where to read on; the earliest record when the remembered place is not there."""
@@ -249,14 +238,13 @@ class ControlReader:
                 f"Kafka at {self._kafka.bootstrap_servers} cannot be reached ({cause.text}), so control messages wait "
                 f"there; {cause.hint}; Turnout keeps trying",
             )
-        if files_of(self._kafka) != self._files:  # a renewed certificate, say: clients keep what they read first
-            old = self._consumer
-            self._make_clients()
-            old.close()
+        if self._renewed.outdated:
+            self._admin.renew()
+            self._renewed.renew()
             self._assigned.clear()
         elif self._failures % ASK_ANEW_AFTER == 0:
             # The client asks the controller that it knows, for minutes also where that is gone and another took over.
-            self._admin = self._made_admin()
+            self._admin.renew()
 
     def _receive(self) -> None:
         if not self._assigned:

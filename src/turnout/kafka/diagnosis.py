@@ -140,7 +140,7 @@ def explain(kafka: KafkaSettings, words: str = "") -> Cause | None:
 
 
 def cause_of(kafka: KafkaSettings, words: str, hint: str) -> Cause:
-    """The same; without a known cause the client's own words, secrets masked, and `hint`."""
+    """Explain a failure; without a known cause by the client's own words, secrets masked, and `hint`."""
     return explain(kafka, words) or Cause("unknown", without_secrets(words, kafka), hint)
 
 

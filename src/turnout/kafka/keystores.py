@@ -85,4 +85,4 @@ def unreadable(setting: str, file: Path, error: OSError) -> TurnoutError:
 
 def bad_file(message: str, hint: str) -> TurnoutError:
     """The error for a file of `auth` that cannot be used."""
-    return TurnoutError(code="bad_config", message=message, hint=hint, status=500)
+    return TurnoutError(code="bad_config", message=message, hint=hint)

@@ -5,11 +5,10 @@ answered within `timeout_seconds`, or ends in a TurnoutError that says what to d
 """
 
 import contextlib
-import difflib
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -17,10 +16,18 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from turnout.config import KafkaSettings
 from turnout.errors import TurnoutError
-from turnout.kafka.clients import AT_END, AT_LOW, MISSING, consumer_properties, describe, set_up
+from turnout.kafka.clients import (
+    AT_END,
+    AT_LOW,
+    MISSING,
+    Partition,
+    describe,
+    read_offsets,
+    renewed_consumer,
+)
 from turnout.kafka.diagnosis import NOT_BY_WAITING, TOPIC_DENIED, cause_in, cause_of, passes
-from turnout.kafka.security import files_of
 from turnout.kafka.unpacking import NOT_UNPACKED, end_of_batch, reason
+from turnout.plan.nearest import did_you_mean
 from turnout.plan.offsets import Offsets
 from turnout.plan.plan import Start
 
@@ -35,7 +42,6 @@ SAMPLE_BYTES = 16 << 20
 _ROLE = "topics"
 
 _T = TypeVar("_T")
-_Place = tuple[str, int]
 
 _REFUSED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
 # The client tries again after these, which cannot help within one question.
@@ -57,8 +63,12 @@ class TopicSample:
 class Topics:
     """Answers about one cluster, for any thread: one question at a time."""
 
-    def __init__(self, kafka: KafkaSettings, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+    def __init__(
+        self, kafka: KafkaSettings, timeout_seconds: float = TIMEOUT_SECONDS, taken: Collection[str] = ()
+    ) -> None:
+        """`taken` are topics that no source may read: errors do not suggest them."""
         self._kafka = kafka
+        self._taken = taken
         self._address = kafka.bootstrap_servers
         self._timeout_seconds = timeout_seconds
         self._lock = threading.Lock()
@@ -67,18 +77,18 @@ class Topics:
         self._group_refused = False
         self._answered = False
         self._until = 0.0
-        self._files = files_of(kafka)
-        self._consumer = self._made()
+        self._renewed = renewed_consumer(kafka, _ROLE, error_cb=self._note)
 
-    def _made(self) -> Consumer:
-        return set_up(Consumer, {**consumer_properties(self._kafka, _ROLE), "error_cb": self._note})
+    @property
+    def _consumer(self) -> Consumer:
+        return self._renewed.client
 
     def names(self) -> set[str]:
         """The topics that this client may see."""
         with self._question():
             return set(self._listed())
 
-    def partitions(self, topics: Iterable[str]) -> set[_Place]:
+    def partitions(self, topics: Iterable[str]) -> set[Partition]:
         """The partitions of the topics, of those that are there."""
         with self._question():
             found = self._listed()
@@ -100,8 +110,8 @@ class Topics:
         """The offset that the next record of each partition will get."""
         return self.start_offsets(topics, Start("latest"))
 
-    def ends(self, places: Iterable[tuple[str, int]]) -> dict[_Place, int]:
-        """The same of partitions that are known: one request."""
+    def ends(self, places: Iterable[tuple[str, int]]) -> dict[Partition, int]:
+        """The offset after the last record of each partition, by one request."""
         with self._question():
             return self._at(dict.fromkeys(places, AT_END))
 
@@ -164,10 +174,8 @@ class Topics:
         """One question at a time, answered within the time."""
         with self._lock:
             if not self._closed:
-                if (files := files_of(self._kafka)) != self._files:  # a client keeps what it read first
-                    old, self._consumer = self._consumer, self._made()
-                    self._files = files
-                    old.close()
+                if self._renewed.outdated:
+                    self._renewed.renew()
                 self._poll(0)  # drops what the connections reported since the last question
             self._cause = None
             self._until = time.monotonic() + self._timeout_seconds
@@ -178,7 +186,7 @@ class Topics:
         topics: Mapping[str, Any] = found.topics
         return topics
 
-    def _places(self, topics: Sequence[str]) -> list[_Place]:
+    def _places(self, topics: Sequence[str]) -> list[Partition]:
         """All partitions of the topics; each has a leader."""
         return [(topic, number) for topic in topics for number in self._partitions(topic)]
 
@@ -200,28 +208,23 @@ class Topics:
                     code="kafka_unreachable",
                     message=f"{which}topic {topic!r} has no leader on Kafka at {self._address}",
                     hint="its broker is down: start it again, or name another topic",
-                    status=503,
                 )
             time.sleep(0.05)
 
-    def _at(self, times: Mapping[_Place, int]) -> dict[_Place, int]:
+    def _at(self, times: Mapping[Partition, int]) -> dict[Partition, int]:
         """For each partition the first offset at or after a time, -1 without any; all in one question."""
-        asked = [TopicPartition(topic, number, moment) for (topic, number), moment in times.items()]
-        if not asked:
-            return {}
         while True:
-            answer = self._ask(lambda timeout: self._consumer.offsets_for_times(asked, timeout=timeout))
-            failed = [(part.topic, part.error) for part in answer if part.error is not None]
+            offsets, failed = self._ask(lambda timeout: read_offsets(self._consumer, times, timeout))
             if not failed:
-                return {(part.topic, part.partition): part.offset for part in answer}
-            topic, error = failed[0]
+                return offsets
+            (topic, _), error = next(iter(failed.items()))
             # A leader that just moved answers with a retriable error.
             if not error.retriable() or time.monotonic() >= self._until:
                 raise self._fault(topic, error)
             time.sleep(0.05)
 
     def _newest(
-        self, low: Mapping[_Place, int], end: Mapping[_Place, int], count: int
+        self, low: Mapping[Partition, int], end: Mapping[Partition, int], count: int
     ) -> tuple[list[Message], tuple[str, ...]]:
         window = count
         while True:
@@ -235,14 +238,14 @@ class Topics:
         return messages[-count:], tuple(unreadable)
 
     def _read(
-        self, begin: Mapping[_Place, int], end: Mapping[_Place, int], keep: int, unreadable: list[str]
+        self, begin: Mapping[Partition, int], end: Mapping[Partition, int], keep: int, unreadable: list[str]
     ) -> tuple[list[Message], bool]:
         """The newest `keep` records of each partition in the range, or of as much of it as time allows.
 
         Also whether there were more bytes than are held: then the oldest are missing. `unreadable` gets a line for
         each record that is passed over.
         """
-        kept: dict[_Place, deque[Message]] = {place: deque() for place in end if begin[place] < end[place]}
+        kept: dict[Partition, deque[Message]] = {place: deque() for place in end if begin[place] < end[place]}
         left, held, full = set(kept), 0, False
         following = dict(begin)
         self._assign(following, left)
@@ -279,10 +282,10 @@ class Topics:
             raise self._unreachable("no record came in time")
         return found, full
 
-    def _assign(self, following: Mapping[_Place, int], places: Iterable[_Place]) -> None:
+    def _assign(self, following: Mapping[Partition, int], places: Iterable[Partition]) -> None:
         self._consumer.assign([TopicPartition(*place, following[place]) for place in sorted(places)])
 
-    def _behind_damaged(self, message: Message, place: _Place) -> int | None:
+    def _behind_damaged(self, message: Message, place: Partition) -> int | None:
         """The offset behind the batch of a message that tells that it cannot be unpacked; None of any other."""
         error = message.error()
         if error is None or error.code() not in NOT_UNPACKED:
@@ -315,7 +318,7 @@ class Topics:
         step = 0.5
         while True:
             if self._closed:
-                raise TurnoutError(code="closed", message="Turnout is stopping", status=503)
+                raise TurnoutError(code="closed", message="Turnout is stopping")
             left = self._until - time.monotonic()
             try:
                 answer = question(max(0.05, min(step, left)))
@@ -329,7 +332,7 @@ class Topics:
             if self._cause is not None and self._cause.code() in _CREDENTIALS:
                 cause = cause_of(self._kafka, words, "check kafka.auth")
                 message = f"Kafka at {self._address} refused Turnout's credentials ({cause.text})"
-                raise TurnoutError(code="not_authorized", message=message, hint=cause.hint, status=422)
+                raise TurnoutError(code="not_authorized", message=message, hint=cause.hint)
             if self._cause is not None and cause_in(words) in NOT_BY_WAITING:
                 raise self._unreachable(words, at_once=True)
             if time.monotonic() >= self._until:
@@ -351,12 +354,12 @@ class Topics:
             return self._unknown(topic)
         if error.code() in _REFUSED:
             message = f"topic {topic!r} may not be read with Turnout's Kafka identity ({error.str()})"
-            return TurnoutError(code="not_authorized", message=message, hint=TOPIC_DENIED.hint, status=422)
+            return TurnoutError(code="not_authorized", message=message, hint=TOPIC_DENIED.hint)
         return self._unreachable(f"topic {topic!r}: {describe(error)}")
 
     def _unknown(self, topic: str) -> TurnoutError:
         try:
-            return unknown_topic(topic, self._listed())
+            return unknown_topic(topic, self._listed(), self._taken)
         except TurnoutError:
             return unknown_topic(topic, ())
 
@@ -364,19 +367,20 @@ class Topics:
         within = "" if at_once else f" within {self._timeout_seconds:g} s"
         cause = cause_of(self._kafka, why, "check kafka.bootstrap_servers, kafka.auth and that the broker runs")
         message = f"Kafka at {self._address} cannot be reached{within} ({cause.text})"
-        return TurnoutError(code="kafka_unreachable", message=message, hint=cause.hint, status=503)
+        return TurnoutError(code="kafka_unreachable", message=message, hint=cause.hint)
 
 
 def _size(message: Message) -> int:
     return len(message.key() or b"") + len(message.value() or b"")
 
 
-def unknown_topic(topic: str, known: Iterable[str]) -> TurnoutError:
-    """The error for a topic that is not there; names that look like it come first in its hint."""
-    others = sorted(name for name in known if not name.startswith("__"))
-    near = difflib.get_close_matches(topic, others, n=3)
-    shown = (near + [name for name in others if name not in near])[:NAMES_SHOWN]
-    more = f", and {len(others) - len(shown)} more" if len(others) > len(shown) else ""
-    has = f" (has: {', '.join(shown)}{more})" if shown else ""
-    message = f"topic {topic!r} does not exist"
-    return TurnoutError(code="unknown_topic", message=message, hint=f"create it or name another{has}", status=422)
+def unknown_topic(topic: str, known: Iterable[str], taken: Collection[str] = ()) -> TurnoutError:
+    """The error for a topic that is not there: the most similar name, or the first ones.
+
+    Kafka's own topics and those of `taken`, which no source may read, are not suggested.
+    """
+    others = sorted(name for name in known if not name.startswith("__") and name not in taken)
+    more = f", and {len(others) - NAMES_SHOWN} more" if len(others) > NAMES_SHOWN else ""
+    has = f" (has: {', '.join(others[:NAMES_SHOWN])}{more})" if others else ""
+    hint = did_you_mean(topic, others, f"create it or name another{has}")
+    return TurnoutError(code="unknown_topic", message=f"topic {topic!r} does not exist", hint=hint)

@@ -1,6 +1,6 @@
 """A real Apache Kafka broker of one node (KRaft, no ZooKeeper) for the demo, for tests and for trials.
 
-It owns the broker's process, folder and settings. Topics and records are not its business: see ``testing``.
+It owns the broker's process, folder and settings. Records are not its business: see ``testing``.
 """
 
 import base64
@@ -17,18 +17,21 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from rich.console import Console
 
 from turnout.errors import TurnoutError
 from turnout.java import jars
-from turnout.java.class_archive import MAKING_SECONDS, ClassArchive
+from turnout.java.class_archive import TRAINING_SECONDS, ClassArchive
 from turnout.java.runtime import find_java, java_environment, property_text
 from turnout.kafka.clients import SILENT
+from turnout.local.spinner import waiting
 
 HOST = "127.0.0.1"
 STOP_SECONDS = 20
@@ -294,21 +297,42 @@ def broker_archive(kafka: Sequence[Path]) -> ClassArchive:
     return ClassArchive("the broker", "broker-classes", ((jar, jar.stat().st_mtime_ns) for jar in kafka))
 
 
-def make_archive() -> ClassArchive:
-    """Make the archive where it is not there, by a broker that comes and goes once; that takes some seconds."""
-    archive = broker_archive(jars.resolve("broker"))
-    if not archive.file.exists():
-        with archive.making() as option, tempfile.TemporaryDirectory(prefix="turnout-rehearsal-") as folder:
-            broker = EmbeddedBroker(Path(folder) / "kafka", java_options=[option])
-            broker.start()
-            broker.stop(MAKING_SECONDS)  # it writes the archive at its end
-    return archive
+def train(option: str) -> None:
+    """Start and stop a broker once, with an option by which its JVM archives its classes; that takes some seconds."""
+    with tempfile.TemporaryDirectory(prefix="turnout-training-") as folder:
+        broker = EmbeddedBroker(Path(folder) / "kafka", java_options=[option])
+        broker.start()
+        broker.stop(TRAINING_SECONDS)
+
+
+def create_topic(
+    bootstrap: str,
+    name: str,
+    partitions: int = 1,
+    config: Mapping[str, str] = {},
+    *,
+    replicas: int = 1,
+    timeout_seconds: float = 60,
+) -> None:
+    """Create a topic and return when every partition has a leader, so that it can be used at once."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    topic = NewTopic(name, num_partitions=partitions, replication_factor=replicas, config=dict(config))
+    admin.create_topics([topic])[name].result(timeout_seconds)
+    deadline = time.monotonic() + timeout_seconds
+    while time.monotonic() < deadline:
+        known = admin.list_topics(name, timeout=timeout_seconds).topics[name].partitions
+        if len(known) == partitions and all(one.leader >= 0 for one in known.values()):
+            return
+        time.sleep(0.05)
+    raise TimeoutError(f"topic {name} has no leaders after {timeout_seconds:g} s")
 
 
 def serve(port: int, data: Path) -> None:
     """Run a broker until SIGINT or SIGTERM; for the main thread. Prints a line when it is ready."""
     asked = threading.Event()
-    with on_signals(asked.set), EmbeddedBroker(data, port) as broker:
+    with on_signals(asked.set), ExitStack() as running:
+        with waiting("Starting Kafka", Console(stderr=True, highlight=False)):
+            broker = running.enter_context(EmbeddedBroker(data, port))
         print(f"Kafka is ready at {broker.bootstrap_servers} (data: {broker.data}); Ctrl-C stops it", flush=True)
         while not asked.wait(0.5):
             if not broker.running:

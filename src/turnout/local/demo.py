@@ -22,9 +22,9 @@ from turnout.config import KafkaSettings, Settings, parse
 from turnout.java import jars
 from turnout.java.runtime import find_java
 from turnout.kafka.topics import Topics
-from turnout.local.broker import HOST, EmbeddedBroker, broker_archive, free_port, is_free, on_signals
+from turnout.local.broker import HOST, EmbeddedBroker, broker_archive, create_topic, free_port, is_free, on_signals
 from turnout.local.demo_data import HARBOUR, SUMMIT, People, SampleProducer, Theme
-from turnout.testing import create_topic
+from turnout.local.spinner import waiting
 
 PAIRS: tuple[tuple[str, str, Theme], ...] = (("users", "accounts", HARBOUR), ("users2", "accounts2", SUMMIT))
 CONTROL = "control"
@@ -54,12 +54,12 @@ def run(*, port: int = 10000, records_per_second: float = 20, data: Path | None 
         _done(screen, "Jars")
         broker = EmbeddedBroker(folder / "kafka", _free(KAFKA_PORT))
         open_things.callback(_stop_broker, broker, data is None)
-        with screen.status("Starting Kafka ..."):
+        with waiting("Starting Kafka", screen):
             broker.start()
         _done(screen, f"Kafka at {broker.bootstrap_servers}")
         producer = SampleProducer(broker.bootstrap_servers)
         open_things.callback(producer.stop)
-        with screen.status("Writing sample data ..."):
+        with waiting("Writing sample data", screen):
             written, people = _fill(broker.bootstrap_servers, producer)
         _done(screen, f"Sample data: {written:,} records, then {records_per_second:g} a second")
         producer.start([one.live() for one in people], records_per_second)
@@ -68,10 +68,13 @@ def run(*, port: int = 10000, records_per_second: float = 20, data: Path | None 
             screen.print(f"[yellow]![/] Port {port} is taken; the page is at port {web_port}")
         url, stopping = f"http://{HOST}:{web_port}", threading.Event()
         arguments = (screen, url, banner(url, broker.bootstrap_servers, folder if data else None), stopping)
-        waiting = threading.Thread(target=_show_when_ready, args=arguments, name="turnout-demo-banner", daemon=True)
-        waiting.start()
-        open_things.callback(waiting.join, 2)
+        banner_thread = threading.Thread(
+            target=_show_when_ready, args=arguments, name="turnout-demo-banner", daemon=True
+        )
+        banner_thread.start()
+        open_things.callback(banner_thread.join, 2)
         open_things.callback(stopping.set)
+        open_things.callback(screen.print, "Stopping ...")
         # Late: it loads Spark, which takes a moment that is better spent with something to see.
         from turnout import service
 
@@ -112,7 +115,7 @@ def _show_when_ready(screen: Console, url: str, text: str, stopping: threading.E
     """Show that Spark starts, and the text once the tables are there; on a thread, while the server runs."""
     ready = False
     # One client for all questions: each new one reads the certificates of the system, while Spark wants the processor.
-    with screen.status("Starting Spark and building the tables ..."), httpx.Client(timeout=5) as client:
+    with waiting("Starting Spark and building the tables", screen), httpx.Client(timeout=5) as client:
         while not ready:
             if stopping.wait(_POLL_SECONDS):
                 return
@@ -152,9 +155,9 @@ def banner(url: str, bootstrap_servers: str, kept: Path | None) -> str:
         f"[bold green]Turnout is running.[/] Open [bold cyan]{url}[/]",
         "",
         f"  Watch       {turnout} watch final_ui{option}",
-        f"  Swap        {turnout} swap --users users2 --accounts accounts2{option}",
+        f"  Swap        {turnout} swap --topic users=users2 --topic accounts=accounts2{option}",
         f"  Back        {turnout} rollback{option}",
-        f"  Ask         {turnout} status{option}",
+        f"  Status      {turnout} status{option}",
         "",
         f"Or swap by a record on the topic [bold]{CONTROL}[/] of Kafka at [bold]{bootstrap_servers}[/]:",
         "",

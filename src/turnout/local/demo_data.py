@@ -1,4 +1,4 @@
-"""Sample users and accounts: what they say is decided purely, from a seed; a thread writes them to Kafka.
+"""SampleRecord users and accounts: what they say is decided purely, from a seed; a thread writes them to Kafka.
 
 A user comes first and its account some records later, so that a live view shows the row completing itself.
 """
@@ -24,7 +24,7 @@ _FLUSH_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class SampleRecord:
     topic: str
     key: str
     value: bytes
@@ -84,7 +84,7 @@ class People:
         self._waiting: deque[str] = deque()
         self._accounts: list[tuple[str, str, float]] = []
 
-    def backlog(self, users: int) -> Iterator[Sample]:
+    def backlog(self, users: int) -> Iterator[SampleRecord]:
         """The users who are there at the start, and the accounts of most of them."""
         for _ in range(users):
             yield self._new_user()
@@ -92,7 +92,7 @@ class People:
         while len(self._waiting) > users // 10:
             yield self._new_account()
 
-    def live(self) -> Iterator[Sample]:
+    def live(self) -> Iterator[SampleRecord]:
         """What happens from then on, without end: new users, accounts, movements, a bad record now and then."""
         bad = cycle((self._cut_off, self._wrong_age, self._list, self._wrong_balance))
         for number in count(1):
@@ -106,7 +106,7 @@ class People:
             else:
                 yield self._movement()
 
-    def _new_user(self) -> Sample:
+    def _new_user(self) -> SampleRecord:
         user = self._user()
         if self._random.randrange(100) >= ACCOUNTLESS:
             self._waiting.append(user["userId"])
@@ -120,41 +120,41 @@ class People:
         age = min(95, max(18, round(self._random.gauss(42, 15))))
         return {"userId": f"u{number:05d}", "name": f"{first} {last}", "email": mail, "age": age}
 
-    def _new_account(self) -> Sample:
+    def _new_account(self) -> SampleRecord:
         user = self._waiting.popleft()
         account_type = self._random.choice(self._theme.account_types)
         low, high = self._theme.balances
         return self._account(len(self._accounts), user, account_type, round(self._random.uniform(low, high), 2))
 
-    def _movement(self) -> Sample:
+    def _movement(self) -> SampleRecord:
         place = self._random.randrange(len(self._accounts))
         user, account_type, balance = self._accounts[place]
         low, high = self._theme.balances
         change = self._random.uniform(-0.05, 0.055) * (high - low)
         return self._account(place, user, account_type, round(max(0.0, balance + change), 2))
 
-    def _account(self, place: int, user: str, account_type: str, balance: float) -> Sample:
+    def _account(self, place: int, user: str, account_type: str, balance: float) -> SampleRecord:
         self._accounts[place : place + 1] = [(user, account_type, balance)]
         return self._sample(1, user, {"userId": user, "accountType": account_type, "balance": balance})
 
-    def _cut_off(self) -> Sample:
+    def _cut_off(self) -> SampleRecord:
         user = self._user()
-        return Sample(self._topics[0], user["userId"], json.dumps(user)[:-12].encode())
+        return SampleRecord(self._topics[0], user["userId"], json.dumps(user)[:-12].encode())
 
-    def _wrong_age(self) -> Sample:
+    def _wrong_age(self) -> SampleRecord:
         user = self._user() | {"age": "forty-two"}
         return self._sample(0, user["userId"], user)
 
-    def _list(self) -> Sample:
+    def _list(self) -> SampleRecord:
         user = self._user()["userId"]
         return self._sample(1, user, [user, "savings", 12.5])
 
-    def _wrong_balance(self) -> Sample:
+    def _wrong_balance(self) -> SampleRecord:
         user = self._user()["userId"]
         return self._sample(1, user, {"userId": user, "accountType": self._theme.account_types[0], "balance": "n/a"})
 
-    def _sample(self, topic: int, key: str, value: object) -> Sample:
-        return Sample(self._topics[topic], key, json.dumps(value).encode())
+    def _sample(self, topic: int, key: str, value: object) -> SampleRecord:
+        return SampleRecord(self._topics[topic], key, json.dumps(value).encode())
 
 
 class SampleProducer:
@@ -167,7 +167,7 @@ class SampleProducer:
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def write(self, samples: Iterable[Sample]) -> int:
+    def write(self, samples: Iterable[SampleRecord]) -> int:
         """Write them all; returns their number when the broker has them."""
         written = 0
         for sample in samples:
@@ -178,7 +178,7 @@ class SampleProducer:
             raise TimeoutError(f"{left} of {written} sample records were not taken by the broker within 30 s")
         return written
 
-    def start(self, endless: Sequence[Iterator[Sample]], records_per_second: float) -> None:
+    def start(self, endless: Sequence[Iterator[SampleRecord]], records_per_second: float) -> None:
         """From now on take one of each in turn, so many a second of each, until `stop`."""
         rounds = zip(*endless, strict=True)
         arguments = (rounds, records_per_second)
@@ -192,7 +192,7 @@ class SampleProducer:
             self._thread.join()
         self._client.flush(_FLUSH_SECONDS)
 
-    def _run(self, rounds: Iterator[tuple[Sample, ...]], rounds_per_second: float) -> None:
+    def _run(self, rounds: Iterator[tuple[SampleRecord, ...]], rounds_per_second: float) -> None:
         since, sent = time.monotonic(), 0
         while not self._stopping.wait(max(_TICK_SECONDS, since + (sent + 1) / rounds_per_second - time.monotonic())):
             due = int((time.monotonic() - since) * rounds_per_second) - sent
@@ -203,7 +203,7 @@ class SampleProducer:
             self._client.poll(0)
             sent += due
 
-    def _send(self, sample: Sample) -> None:
+    def _send(self, sample: SampleRecord) -> None:
         while not self._stopping.is_set():
             try:
                 self._client.produce(sample.topic, sample.value, sample.key)

@@ -1,7 +1,7 @@
 """A chain: a view whose joins are over different columns, one step after the other.
 
 Which columns a step brings, from which sources the column that it joins by comes, and the SQL text of it all. Names and
-rules only; `store/chains.py` finds out which rows of a chain a batch changes.
+rules only; `store/views/chain_trace.py` finds out which rows of a chain a batch changes.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class Step:
     @property
     def outer(self) -> bool:
         """Whether right rows that nothing matches are shown."""
-        return self.join in (Join.RIGHT, Join.FULL)
+        return self.join.outer
 
     @property
     def hides(self) -> bool:
         """Whether nothing of the right side is shown."""
-        return self.join in (Join.SEMI, Join.ANTI)
+        return self.join.hides
 
     @property
     def fills(self) -> bool:

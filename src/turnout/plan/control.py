@@ -25,8 +25,8 @@ _SHOWN_CHARS = 60
 class Action(StrEnum):
     CHANGE = "change"
     ROLLBACK = "rollback"
-    APPLY = "apply"
-    """Take another configuration; only surfaces can ask for it."""
+    CANCEL = "cancel"
+    """End the build under way."""
 
 
 class Outcome(StrEnum):
@@ -38,6 +38,7 @@ class Outcome(StrEnum):
     FAILED = "failed"
     SUPERSEDED = "superseded"
     ROLLED_BACK = "rolled_back"
+    CANCELLED = "cancelled"
 
 
 class ControlRejected(TurnoutError):  # noqa: N818 - named as its outcome
@@ -68,12 +69,24 @@ class ControlMessage:
     joins: Mapping[str, Join] = field(default_factory=dict)
     request_id: str | None = None
     start: Start | None = None
+    """Where every source is to be read from; it is read again."""
+    starts: Mapping[str, Start] = field(default_factory=dict)
+    """Where these sources are to be read from; the others are kept."""
     expected_generation: int | None = None
     dry_run: bool = False
     action: Action = Action.CHANGE
     warnings: tuple[str, ...] = ()
-    config: str = ""
-    """The text of an apply."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyRequest:
+    """A configuration to put in force; only surfaces can ask for it."""
+
+    config: str
+    """The text of the file."""
+    request_id: str | None = None
+    expected_generation: int | None = None
+    dry_run: bool = False
 
 
 def topic_field(source: str) -> str:
@@ -89,17 +102,17 @@ def join_field(view: str) -> str:
 def resolve(message: ControlMessage, current: Plan) -> Plan:
     """The plan after a change. `joinType` applies to every view that the message has no other join for.
 
-    ValueError for a rollback, whose plan is in the history, and for an apply.
+    ValueError for any other action: the plan of a rollback is in the history.
     """
-    if message.action is Action.ROLLBACK:
-        raise ValueError("a rollback does not resolve to a plan: take the previous one")
-    if message.action is Action.APPLY:
-        raise ValueError("an apply does not resolve to a plan: its settings make one")
+    if message.action is not Action.CHANGE:
+        raise ValueError(f"a message with the action {message.action.value} does not resolve to a plan")
     joins = {} if message.join is None else dict.fromkeys(current.joins, message.join)
-    return current.with_(topics=message.topics, joins=joins | dict(message.joins), start=message.start)
+    return current.with_(
+        topics=message.topics, joins=joins | dict(message.joins), start=message.start, starts=message.starts
+    )
 
 
-def generation_conflict(message: ControlMessage, generation: int) -> ControlRejected | None:
+def generation_conflict(message: ControlMessage | ApplyRequest, generation: int) -> ControlRejected | None:
     """The rejection of a message that was written for another generation than the published one."""
     expected = message.expected_generation
     if expected is None or expected == generation:

@@ -1,13 +1,27 @@
-"""Control messages as bytes: parsed, with all faults in one error, and cut to the text that the store keeps."""
+"""Control messages as bytes: parsed, with all faults in one error, and cut to the text that the store keeps.
+
+The fields of a message are a pydantic model made from the sources and views of the file: it parses messages, and its
+JSON Schema describes them to programs. Where case does not matter, the schema has the usual spelling.
+"""
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection
-from difflib import get_close_matches
-from functools import partial
-from typing import TypeVar
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import lru_cache, partial
+from typing import Annotated, Any
 
 import orjson
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    Field,
+    PlainValidator,
+    ValidationError,
+    ValidationInfo,
+    WithJsonSchema,
+    create_model,
+)
+from pydantic_core import PydanticCustomError
 
 from turnout.plan.control import (
     MAX_MESSAGE_BYTES,
@@ -21,15 +35,18 @@ from turnout.plan.control import (
     topic_field,
 )
 from turnout.plan.joins import ALIASES, Join, parse_join
-from turnout.plan.plan import Start, parse_topic
+from turnout.plan.nearest import nearest
+from turnout.plan.plan import TOPIC_PATTERN, Start, parse_topic
 
-_T = TypeVar("_T")
 TopicFault = Callable[[str], tuple[str, str] | None]
+"""The fault of a topic that is well spelled but not allowed, and a hint."""
 
-_WARNINGS_SHOWN = 10
-_LONGEST_NAME = 60
-_OWN_FIELDS = ("joinType", "requestId", "start", "expectedGeneration", "dryRun", "action")
+_MOST_WARNINGS = 10
+_ACTIONS = (Action.ROLLBACK.value, Action.CANCEL.value)
+_OF_ACTIONS = ("requestId", "expectedGeneration", "dryRun")
+"""The fields that an action can have."""
 _EXAMPLE = '{"usersTopic": "users2", "joinType": "inner"}'
+_ALONE = "send action alone, or a change without action"
 
 
 def _no_fault(topic: str) -> None:
@@ -39,43 +56,230 @@ def _no_fault(topic: str) -> None:
 def parse_message(
     raw: bytes | str | None, sources: Collection[str], views: Collection[str] = (), topic_fault: TopicFault = _no_fault
 ) -> ControlMessage:
-    """The message in `raw` for these sources and joined views; ControlRejected has all its faults.
-
-    `topic_fault` gives the fault of a topic that is well spelled but not allowed, and a hint.
-    """
+    """Parse a message for these sources and joined views; ControlRejected has all its faults."""
     warnings: list[str] = []
     fields = _decode_object(_text(raw), warnings)
-    faults: list[_FieldError] = []
-
-    def read(name: str, parse: Callable[[str, object], _T]) -> _T | None:
-        value = _given(fields.get(name))
-        try:
-            return None if value is None else parse(name, value)
-        except _FieldError as error:
-            faults.append(error)
-            return None
-
-    request_id = read("requestId", _request_id)
-    topics = {source: read(topic_field(source), partial(_topic, topic_fault)) for source in sources}
-    joins = {view: read(join_field(view), _join) for view in views}
+    model = _model(tuple(sources), tuple(views))
+    faults: list[tuple[str, str]] = []
+    try:
+        parsed = model.model_validate(fields, context=topic_fault)
+    except ValidationError as error:
+        refused = {str(one["loc"][0]): one["ctx"] for one in error.errors()}
+        faults = [(f"{name}: {one['fault']}", one["hint"].replace("FIELD", name)) for name, one in refused.items()]
+        rest = {name: value for name, value in fields.items() if name not in refused}
+        parsed = model.model_validate(rest, context=topic_fault)
+    values = {str(field.alias): getattr(parsed, name) for name, field in model.model_fields.items()}
+    given = {name: value for name, value in values.items() if value is not None}
+    start = given.get("start")
     message = ControlMessage(
-        topics={source: topic for source, topic in topics.items() if topic is not None},
-        join=read("joinType", _join),
-        joins={view: join for view, join in joins.items() if join is not None},
-        request_id=request_id,
-        start=read("start", _start),
-        expected_generation=read("expectedGeneration", _expected_generation),
-        dry_run=read("dryRun", _dry_run) or False,
-        action=read("action", _action) or Action.CHANGE,
-        warnings=(*warnings[:_WARNINGS_SHOWN], *_unknown_fields(fields, sources, views)),
+        topics={source: given[name] for source in sources if (name := topic_field(source)) in given},
+        join=given.get("joinType"),
+        joins={view: given[name] for view in views if (name := join_field(view)) in given},
+        request_id=given.get("requestId"),
+        start=start if isinstance(start, Start) else None,
+        starts=start if isinstance(start, dict) else {},
+        expected_generation=given.get("expectedGeneration"),
+        dry_run=given.get("dryRun", False),
+        action=given.get("action", Action.CHANGE),
+        warnings=(*warnings[:_MOST_WARNINGS], *_unknown_fields(fields, values)),
     )
-    if message.action is Action.ROLLBACK and (message.topics or message.join or message.joins or message.start):
-        alone = "send action alone, or a change without action"
-        faults.append(_FieldError("a rollback takes no topics, join or start", alone))
+    if message.action is not Action.CHANGE:
+        if message.topics or message.join or message.joins or start:
+            faults.append((f"a {message.action.value} takes no topics, join or start", _ALONE))
+        if message.action is Action.CANCEL and message.dry_run:
+            faults.append(("a cancel takes no dryRun", _ALONE))
     if faults:
-        hints = dict.fromkeys(fault.hint for fault in faults)
-        raise ControlRejected("; ".join(map(str, faults)), "; ".join(hints), request_id=request_id)
+        texts, hints = zip(*faults, strict=True)
+        raise ControlRejected("; ".join(texts), "; ".join(dict.fromkeys(hints)), request_id=message.request_id)
     return message
+
+
+def message_schemas(sources: Iterable[str], views: Iterable[str], place: str) -> dict[str, dict[str, Any]]:
+    """The JSON Schemas of messages by name; they refer to each other below `place`, such as `#/components/schemas/`."""
+    fields = _fields(tuple(sources), tuple(views))
+    alone = {name: kind if name in _OF_ACTIONS else _ABSENT for name, kind in fields.items() if name != "action"}
+    models = {
+        "ChangeMessage": ("Other topics, or another join.", fields | {"action": _ABSENT}),
+        "RollbackMessage": ("Back to the previous plan.", alone),
+        "CancelMessage": ("End the build under way.", alone | {"dryRun": _optional(_dry_run, {"const": False})}),
+    }
+    schemas = {
+        name: {**_made(name, fields).model_json_schema(), "description": description}
+        for name, (description, fields) in models.items()
+    }
+    actions = [
+        {
+            "allOf": [{"$ref": f"{place}{action.title()}Message"}],
+            "properties": {"action": {"const": action}},
+            "required": ["action"],
+        }
+        for action in _ACTIONS
+    ]
+    schemas["ControlMessage"] = {
+        "description": "Fields that are not known are ignored, with a warning.",
+        "anyOf": [{"$ref": f"{place}ChangeMessage"}, *actions],
+    }
+    return schemas
+
+
+@lru_cache(maxsize=8)
+def _model(sources: tuple[str, ...], views: tuple[str, ...]) -> type[BaseModel]:
+    """The model of all messages; its faults come in this order."""
+    return _made("ControlMessage", _fields(sources, views))
+
+
+def _made(name: str, fields: Mapping[str, Any]) -> type[BaseModel]:
+    """A model with these fields, all optional. Aliases name them: pydantic does not take every name of a source."""
+    aliased = {f"field{index}": (kind, Field(None, alias=alias)) for index, (alias, kind) in enumerate(fields.items())}
+    model: type[BaseModel] = create_model(name, **aliased)  # type: ignore[call-overload]
+    return model
+
+
+def _fields(sources: tuple[str, ...], views: tuple[str, ...]) -> dict[str, Any]:
+    """The fields of a message, by name."""
+    # Dots alone are names of folders.
+    pattern = {"pattern": rf"^\s*{TOPIC_PATTERN}\s*$", "not": {"pattern": r"^\s*\.{1,2}\s*$"}}
+    topic = _optional(_topic, {"type": "string", **pattern})
+    join = _optional(_join, {"type": "string", "enum": [*Join, *ALIASES]})
+    moment = {
+        "type": "object",
+        "properties": {"timestamp": {"type": "string", "format": "date-time"}},
+        "required": ["timestamp"],
+        "additionalProperties": False,
+    }
+    start = ({"type": "string", "enum": ["latest", "earliest"]}, moment)
+    each = {"properties": {source: {"anyOf": list(start)} for source in sources}, "additionalProperties": False}
+    # Blanks around it do not count.
+    request_id = {"type": ["string", "number"], "pattern": rf"^\s*[\s\S]{{0,{MAX_REQUEST_ID}}}\s*$"}
+    return {
+        **dict.fromkeys(map(topic_field, sources), Annotated[topic, AfterValidator(_check_allowed)]),
+        **dict.fromkeys(map(join_field, views), join),
+        "joinType": join,
+        "requestId": _optional(_request_id, request_id),
+        "start": _optional(partial(_starts, sources), *start, {"type": "object", **each, "minProperties": 1}),
+        "expectedGeneration": _optional(_expected_generation, {"type": "integer", "minimum": 0}),
+        "dryRun": _optional(_dry_run, {"type": "boolean"}),
+        "action": _optional(_action, {"enum": list(_ACTIONS)}),
+    }
+
+
+def _optional(parse: Callable[[object], object], *schemas: Mapping[str, Any]) -> Any:
+    """A field that may be absent: null, NaN, or an empty or blank text."""
+
+    def read(value: object) -> object:
+        if isinstance(value, str):
+            value = value.strip() or None
+        # Only NaN differs from itself.
+        return None if value is None or (isinstance(value, float) and value != value) else parse(value)
+
+    absent = {
+        "description": "No value: null, or an empty or blank text. The current value stays.",
+        "anyOf": [{"type": "null"}, {"type": "string", "pattern": r"^\s*$"}],
+    }
+    return Annotated[Any, PlainValidator(read), WithJsonSchema({"anyOf": [*schemas, absent]})]
+
+
+def _refused(fault: str, hint: str) -> PydanticCustomError:
+    """The error of a field; FIELD in the hint stands for its name."""
+    return PydanticCustomError("control", "{fault}", {"fault": fault, "hint": hint})
+
+
+def _absent(value: object) -> None:
+    raise _refused("is not taken here", "leave FIELD out")
+
+
+_ABSENT = _optional(_absent)
+
+
+def _name(value: object) -> str | None:
+    """A text; None for "nan", as some data frames write a missing one."""
+    if not isinstance(value, str):
+        raise _refused(f"{_json_type(value)} instead of a string", "send FIELD as a string, or leave it out")
+    return None if value.lower() == "nan" else value
+
+
+def _topic(value: object) -> str | None:
+    text = _name(value)
+    if text is None:
+        return None
+    try:
+        return parse_topic(text)
+    except ValueError:
+        allowed = "use 1 to 249 letters, digits, '.', '_' or '-' (not '.' or '..' alone)"
+        raise _refused(f"{shown(text)} is not a Kafka topic name", allowed) from None
+
+
+def _check_allowed(topic: str | None, info: ValidationInfo) -> str | None:
+    """Refuse a topic that is well spelled but not allowed, by the rules in the context."""
+    topic_fault: TopicFault = info.context or _no_fault
+    if topic is not None and (wrong := topic_fault(topic)) is not None:
+        raise _refused(*wrong)
+    return topic
+
+
+def _join(value: object) -> Join | None:
+    text = _name(value)
+    try:
+        return None if text is None else parse_join(text)
+    except ValueError:
+        known = ", ".join([*Join, *ALIASES])
+        raise _refused(f"unknown join {shown(text)} (known: {known})", "send one of the known joins") from None
+
+
+def _starts(sources: Collection[str], value: object) -> Start | dict[str, Start]:
+    """The start of all sources, or of those that an object names."""
+    if not isinstance(value, dict) or not value or set(value) == {"timestamp"}:
+        return _start(value)
+    if unknown := [source for source in value if source not in sources]:
+        example = f'{{"{next(iter(sources), "users")}": "earliest"}}'
+        hint = f'send "latest", "earliest", a timestamp, or an object of sources such as {example}'
+        raise _refused(f"no source {shown(unknown[0])} (sources: {', '.join(sources)})", hint)
+    return {source: _start(start) for source, start in value.items()}
+
+
+def _start(value: object) -> Start:
+    try:
+        if isinstance(value, dict) and not isinstance(value.get("timestamp", ""), str):
+            raise ValueError(f"timestamp is {_json_type(value['timestamp'])} instead of ISO 8601 text")  # noqa: TRY004
+        start = Start.parse(value)
+        start.to_json()  # a moment past the year 9999 in UTC can be read, but not be shown
+    except (ValueError, OverflowError) as error:
+        forms = 'send "latest", "earliest" or {"timestamp": "2026-01-01T00:00:00Z"}'
+        raise _refused(clipped(str(error), 240), forms) from None
+    return start
+
+
+def _request_id(value: object) -> str:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        value = str(value)
+    if not isinstance(value, str) or not _is_text(value):
+        what = "half a character" if isinstance(value, str) else _json_type(value)
+        raise _refused(f"{what} instead of a string", "send FIELD as a string or a number")
+    if len(value) > MAX_REQUEST_ID:
+        limit = f"send a FIELD of {MAX_REQUEST_ID} characters at most"
+        raise _refused(f"{len(value)} characters are too many", limit)
+    return value
+
+
+def _expected_generation(value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    got = shown(value) if isinstance(value, str | int | float) else _json_type(value)
+    raise _refused(f"{got} is not a generation", "send the published generation, an integer of 0 or more")
+
+
+def _dry_run(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise _refused(f"{_json_type(value)} instead of true or false", "send FIELD as true or false")
+
+
+def _action(value: object) -> Action:
+    if isinstance(value, str) and value.lower() in _ACTIONS:
+        return Action(value.lower())
+    got = shown(value) if isinstance(value, str) else _json_type(value)
+    one_of = " or ".join(f'"{action}"' for action in _ACTIONS)
+    raise _refused(f"{got} is not known (known: {', '.join(_ACTIONS)})", f"send {one_of}, or leave FIELD out")
 
 
 def _text(raw: bytes | str | None) -> str:
@@ -121,7 +325,7 @@ def _decode_object(text: str, warnings: list[str]) -> dict[str, object]:
             f"send the object itself, such as {_EXAMPLE}, not a string that contains it",
         )
     if not isinstance(value, dict):
-        raise ControlRejected(f"{_kind(value)} instead of an object", f"send one JSON object such as {_EXAMPLE}")
+        raise ControlRejected(f"{_json_type(value)} instead of an object", f"send one JSON object such as {_EXAMPLE}")
     return value
 
 
@@ -131,123 +335,27 @@ def _not_json(text: str, error: json.JSONDecodeError) -> ControlRejected:
         orjson.loads(text)
     except orjson.JSONDecodeError as same:
         error = same
-    near = shown(text[max(0, error.pos - 10) : error.pos + 20])
-    place = f"line {error.lineno} column {error.colno} (near {near})"
-    return ControlRejected(f"not valid JSON at {place}: {error.msg}", f"send a JSON object such as {_EXAMPLE}")
+    excerpt = shown(text[max(0, error.pos - 10) : error.pos + 20])
+    position = f"line {error.lineno} column {error.colno} (near {excerpt})"
+    return ControlRejected(f"not valid JSON at {position}: {error.msg}", f"send a JSON object such as {_EXAMPLE}")
 
 
-class _FieldError(Exception):
-    """What is wrong with a field, and what to do."""
-
-    def __init__(self, message: str, hint: str) -> None:
-        super().__init__(message)
-        self.hint = hint
-
-
-def _given(value: object) -> object:
-    """The value, or None where it is null, NaN, empty or blank."""
-    if isinstance(value, str):
-        return value.strip() or None
-    # Only NaN differs from itself.
-    return None if isinstance(value, float) and value != value else value
-
-
-def _name(name: str, value: object) -> str | None:
-    """A text; None for "nan", as some data frames write a missing one."""
-    if not isinstance(value, str):
-        raise _FieldError(f"{name}: {_kind(value)} instead of a string", f"send {name} as a string, or leave it out")
-    return None if value.lower() == "nan" else value
-
-
-def _topic(topic_fault: TopicFault, name: str, value: object) -> str | None:
-    text = _name(name, value)
-    if text is None:
-        return None
-    try:
-        topic = parse_topic(text)
-    except ValueError:
-        allowed = "use 1 to 249 letters, digits, '.', '_' or '-' (not '.' or '..' alone)"
-        raise _FieldError(f"{name}: {shown(text)} is not a Kafka topic name", allowed) from None
-    if (wrong := topic_fault(topic)) is not None:
-        raise _FieldError(f"{name}: {wrong[0]}", wrong[1])
-    return topic
-
-
-def _join(name: str, value: object) -> Join | None:
-    text = _name(name, value)
-    try:
-        return None if text is None else parse_join(text)
-    except ValueError:
-        known = ", ".join([*Join, *ALIASES])
-        message = f"{name}: unknown join {shown(text)} (known: {known})"
-        raise _FieldError(message, "send one of the known joins") from None
-
-
-def _start(name: str, value: object) -> Start:
-    try:
-        if isinstance(value, dict) and not isinstance(value.get("timestamp", ""), str):
-            raise ValueError(f"timestamp is {_kind(value['timestamp'])} instead of ISO 8601 text")  # noqa: TRY004
-        start = Start.parse(value)
-        start.to_json()  # a moment past the year 9999 in UTC can be read, but not be shown
-    except (ValueError, OverflowError) as error:
-        forms = 'send "latest", "earliest" or {"timestamp": "2026-01-01T00:00:00Z"}'
-        raise _FieldError(f"{name}: {clipped(str(error), 240)}", forms) from None
-    return start
-
-
-def _request_id(name: str, value: object) -> str:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        value = str(value)
-    if not isinstance(value, str) or not _is_text(value):
-        what = "half a character" if isinstance(value, str) else _kind(value)
-        raise _FieldError(f"{name}: {what} instead of a string", f"send {name} as a string or a number")
-    if len(value) > MAX_REQUEST_ID:
-        limit = f"send a {name} of {MAX_REQUEST_ID} characters at most"
-        raise _FieldError(f"{name}: {len(value)} characters are too many", limit)
-    return value
-
-
-def _expected_generation(name: str, value: object) -> int:
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-        return value
-    got = shown(value) if isinstance(value, str | int | float) else _kind(value)
-    hint = "send the published generation, an integer of 0 or more"
-    raise _FieldError(f"{name}: {got} is not a generation", hint)
-
-
-def _dry_run(name: str, value: object) -> bool:
-    if isinstance(value, bool):
-        return value
-    raise _FieldError(f"{name}: {_kind(value)} instead of true or false", f"send {name} as true or false")
-
-
-def _action(name: str, value: object) -> Action:
-    if isinstance(value, str) and value.lower() == "rollback":
-        return Action.ROLLBACK
-    got = shown(value) if isinstance(value, str) else _kind(value)
-    raise _FieldError(f"{name}: {got} is not known (known: rollback)", f'send "rollback", or leave {name} out')
-
-
-def _unknown_fields(fields: Collection[str], sources: Collection[str], views: Collection[str]) -> list[str]:
+def _unknown_fields(fields: Collection[str], known: Collection[str]) -> list[str]:
     """A warning for each unknown field, with the field that was probably meant."""
-    known = [*map(topic_field, sources), *map(join_field, views), *_OWN_FIELDS]
     unknown = [name for name in fields if name not in known]
-    found = [_unknown_field(name, known) for name in unknown[:_WARNINGS_SHOWN]]
-    if len(unknown) > _WARNINGS_SHOWN:
-        found.append(f"{len(unknown) - _WARNINGS_SHOWN} more unknown fields are ignored")
-    return found
+    warnings = [_unknown_field(name, known) for name in unknown[:_MOST_WARNINGS]]
+    if len(unknown) > _MOST_WARNINGS:
+        warnings.append(f"{len(unknown) - _MOST_WARNINGS} more unknown fields are ignored")
+    return warnings
 
 
 def _unknown_field(name: str, known: Collection[str]) -> str:
-    plain = {field_name.lower(): field_name for field_name in known}
-    asked = name.strip().lower().replace("_", "").replace("-", "")
-    # Comparing is quadratic in the length; a name this long is no slip of the pen.
-    near = get_close_matches(asked, plain, n=1) if len(asked) <= _LONGEST_NAME else []
-    meant = f"did you mean {plain[near[0]]}?" if near else f"known: {', '.join(known)}"
+    close = nearest(name.strip().replace("_", "").replace("-", ""), known)
+    meant = f"did you mean {close}?" if close else f"known: {', '.join(known)}"
     return f"unknown field {shown(name)} is ignored ({meant})"
 
 
-def _kind(value: object) -> str:
+def _json_type(value: object) -> str:
     """The JSON name of a value's type; the value itself may be huge, or nested."""
     if isinstance(value, bool):
         return "true" if value else "false"

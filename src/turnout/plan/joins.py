@@ -1,31 +1,70 @@
 """Joins: their names, and the SQL text of a view.
 
-The text made here is the only definition of the join and of *newest*. It is written in the SQL that Spark (with
-double-quoted identifiers) and DuckDB share. Spark runs it over keys and ids, of affected keys or of whole generations;
-tests run it over all columns, to compare.
+The text made here is the only definition of the join, and the definition of *newest*; `store/views/join_keys.py` has
+the same rule in numpy, for few rows. It is written in the SQL that Spark (with double-quoted identifiers) and DuckDB
+share. Spark runs it over keys and ids, of touched keys or of whole generations; tests run it over all columns, to
+compare.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Self
 
-OFFSET_BITS = 44
-"""A row's `_id` is `partition << OFFSET_BITS | offset`: 17 trillion offsets in each of 16,384 partitions."""
-
-LIFE_BITS = 58
-"""Above them stands which life of the partition it is: one more for each time that its topic was deleted."""
-
-MOST_LIVES = 31
+from turnout.plan.offsets import OFFSET_BITS
+from turnout.plan.sql_text import backquoted, quoted
 
 
 class Join(StrEnum):
-    LEFT = "left"
-    NATURAL = "natural"
-    INNER = "inner"
-    RIGHT = "right"
-    FULL = "full"
-    SEMI = "semi"
-    ANTI = "anti"
+    """The joins of views: each with its SQL, its meaning in one line, and other names that people write."""
+
+    sql: str
+    meaning: str
+    aliases: tuple[str, ...]
+
+    def __new__(cls, name: str, sql: str = "", meaning: str = "", *aliases: str) -> Self:
+        join = str.__new__(cls, name)
+        join._value_ = name
+        join.sql, join.meaning, join.aliases = sql, meaning, aliases
+        return join
+
+    LEFT = (
+        "left",
+        "LEFT JOIN",
+        "every left row, with the newest right row of its key, or nulls",
+        "left_outer",
+        "leftouter",
+        "left outer",
+    )
+    NATURAL = "natural", "LEFT JOIN", "the same as left"
+    INNER = "inner", "JOIN", "every pair of a left and a right row of one key", "join"
+    RIGHT = "right", "RIGHT JOIN", "every right row, with the left rows of its key, or nulls"
+    FULL = "full", "FULL JOIN", "every row of both sides, paired where they have one key"
+    SEMI = "semi", "LEFT SEMI JOIN", "the left rows that have a right row"
+    ANTI = "anti", "LEFT ANTI JOIN", "the left rows that have no right row"
+
+    @property
+    def outer(self) -> bool:
+        """Whether right rows that nothing matches are shown."""
+        return self in (Join.RIGHT, Join.FULL)
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether every left row is shown."""
+        return self in (Join.LEFT, Join.NATURAL, Join.FULL)
+
+    @property
+    def hides(self) -> bool:
+        """Whether nothing of the right side is shown."""
+        return self in (Join.SEMI, Join.ANTI)
+
+    @property
+    def pairs(self) -> bool:
+        """Whether all right rows of a key take part, whatever `duplicates` says."""
+        return self is Join.INNER
+
+
+KNOWN_JOINS = ", ".join(Join)
 
 
 class Duplicates(StrEnum):
@@ -35,12 +74,7 @@ class Duplicates(StrEnum):
     ALL = "all"
 
 
-ALIASES: Mapping[str, Join] = {
-    "left_outer": Join.LEFT,
-    "leftouter": Join.LEFT,
-    "left outer": Join.LEFT,
-    "join": Join.INNER,
-}
+ALIASES: Mapping[str, Join] = {alias: join for join in Join for alias in join.aliases}
 
 
 def parse_join(text: str) -> Join:
@@ -87,11 +121,6 @@ def right_id(number: int) -> str:
     return "_right_id" if number == 0 else f"_right_id_{number + 1}"
 
 
-def quoted(name: str) -> str:
-    """`name` as an SQL identifier."""
-    return '"' + name.replace('"', '""') + '"'
-
-
 def partition_newest_sql(relation: str, key: str) -> str:
     """Rows of `relation` that have the highest offset of their key in their partition."""
     return (
@@ -102,7 +131,7 @@ def partition_newest_sql(relation: str, key: str) -> str:
 
 
 def partition_newest_ids_sql(relation: str, key: str) -> str:
-    """Their `_id`s alone, which take less time to find; among these rows the newest are those of `relation`."""
+    """The `_id`s of `partition_newest_sql` alone, which take less time to find; the newest rows are among them."""
     return f"SELECT max(_id) AS _id FROM {relation} GROUP BY {quoted(key)}, _id >> {OFFSET_BITS}"
 
 
@@ -115,25 +144,14 @@ def newest_sql(relation: str, key: str) -> str:
     )
 
 
-_SQL_JOIN: Mapping[Join, str] = {
-    Join.LEFT: "LEFT JOIN",
-    Join.NATURAL: "LEFT JOIN",
-    Join.INNER: "JOIN",
-    Join.RIGHT: "RIGHT JOIN",
-    Join.FULL: "FULL JOIN",
-    Join.SEMI: "LEFT SEMI JOIN",
-    Join.ANTI: "LEFT ANTI JOIN",
-}
-
-
 def shows_pairs(join: Join, duplicates: Duplicates) -> bool:
     """Whether all right rows of a key take part; otherwise the newest does."""
-    return join is Join.INNER or duplicates is Duplicates.ALL
+    return join.pairs or duplicates is Duplicates.ALL
 
 
 def multiplies(join: Join, duplicates: Duplicates) -> bool:
     """Whether a left row can be shown several times, once for each right row of its key."""
-    return shows_pairs(join, duplicates) and join not in (Join.SEMI, Join.ANTI)
+    return shows_pairs(join, duplicates) and not join.hides
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +185,7 @@ def view_sql(sides: ViewSides, join: Join, duplicates: Duplicates = Duplicates.L
 
 
 def steps_sql(left: str, left_columns: Sequence[str], steps: Sequence[StepSides]) -> str:
-    """The same where each join has columns, a name and duplicates of its own."""
+    """The SQL text of several joins, each with columns, a name and duplicates of its own."""
     relation = quoted(left)
     there = ["_id", *left_columns]
     text = ""
@@ -177,17 +195,15 @@ def steps_sql(left: str, left_columns: Sequence[str], steps: Sequence[StepSides]
         usable = f"(SELECT * FROM {quoted(step.right)} WHERE {key} IS NOT NULL)"
         other = usable if shows_pairs(step.join, step.duplicates) else f"({newest_sql(usable, step.right_on)})"
         chosen = {column: f"l.{quoted(column)}" for column in there}
-        if step.merged and step.join in (Join.RIGHT, Join.FULL):
+        if step.merged and step.join.outer:
             chosen[step.left_on] = f"coalesce({left_key}, r.{key})"
-        if step.join not in (Join.SEMI, Join.ANTI):
+        if not step.join.hides:
             chosen |= {right_id(number): "r._id"}
             chosen |= {name: f"r.{quoted(column)}" for column, name in step.shown.items()}
         selected = ", ".join(f"{value} AS {quoted(name)}" for name, value in chosen.items())
         # A hint for Spark, a comment for others: rows of few keys are hashed in less time than they are sorted.
-        hint = f"/*+ SHUFFLE_HASH({'l' if step.join is Join.RIGHT else 'r'}) */"
-        text = (
-            f"SELECT {hint} {selected} FROM {relation} AS l {_SQL_JOIN[step.join]} {other} AS r ON {left_key} = r.{key}"
-        )
+        hint = f"/*+ SHUFFLE_HASH({'l' if step.join.outer and not step.join.keeps_all else 'r'}) */"
+        text = f"SELECT {hint} {selected} FROM {relation} AS l {step.join.sql} {other} AS r ON {left_key} = r.{key}"
         relation, there = f"({text})", list(chosen)
     return text
 
@@ -208,7 +224,7 @@ def narrow_view_sql(rights: int, join: Join, duplicates: Duplicates = Duplicates
     """
     numbers = range(1, rights + 1)
     sides = ViewSides(side(0), (KEY,), {side(number): (KEY,) for number in numbers}, KEY)
-    shown = () if join in (Join.SEMI, Join.ANTI) else tuple(right_id(number - 1) for number in numbers)
+    shown = () if join.hides else tuple(right_id(number - 1) for number in numbers)
     return f"SELECT {', '.join(['_id', *shown])} FROM ({view_sql(sides, join, duplicates)})"
 
 
@@ -218,13 +234,9 @@ def own_view_sql(sql: str, key: str, columns: Mapping[str, str]) -> str:
     A row's `_nth` is its number among the rows of its key, in the order of all columns: of equal rows it does not
     matter which is which. Rows without a key are left out. Names are quoted in Spark's own way.
     """
-
-    def plain(name: str) -> str:
-        return "`" + name.replace("`", "``") + "`"
-
-    typed = ", ".join(f"CAST({plain(name)} AS {kind}) AS {plain(name)}" for name, kind in columns.items())
-    order = ", ".join(plain(name) for name in columns)
+    typed = ", ".join(f"CAST({backquoted(name)} AS {kind}) AS {backquoted(name)}" for name, kind in columns.items())
+    order = ", ".join(backquoted(name) for name in columns)
     return (
-        f"SELECT CAST(row_number() OVER (PARTITION BY {plain(key)} ORDER BY {order}) AS BIGINT) AS _nth, {order} "
-        f"FROM (SELECT {typed} FROM (\n{sql}\n)) WHERE {plain(key)} IS NOT NULL"
+        f"SELECT CAST(row_number() OVER (PARTITION BY {backquoted(key)} ORDER BY {order}) AS BIGINT) AS _nth, {order} "
+        f"FROM (SELECT {typed} FROM (\n{sql}\n)) WHERE {backquoted(key)} IS NOT NULL"
     )

@@ -12,6 +12,14 @@ from dataclasses import dataclass
 EARLIEST = -2
 """Stands for the first offset of a partition in Spark's JSON."""
 
+OFFSET_BITS = 44
+"""A row's `_id` is `partition << OFFSET_BITS | offset`: 17 trillion offsets in each of 16,384 partitions."""
+
+LIFE_BITS = 58
+"""Above them stands which life of the partition it is: one more for each time that its topic was deleted."""
+
+MOST_LIVES = 31
+
 Partitions = Mapping[tuple[str, int], int]
 
 
@@ -74,6 +82,10 @@ class Offsets:
         """Where to continue up to `end`, for partitions with records left; new ones from their first record."""
         found = {place: self.next.get(place, EARLIEST) for place in end.next}
         return Offsets({place: offset for place, offset in found.items() if offset < end.next[place]})
+
+    def __or__(self, others: Offsets) -> Offsets:
+        """These offsets with `others`, which win."""
+        return Offsets({**self.next, **others.next})
 
     def topic(self, name: str) -> Offsets:
         return Offsets({place: offset for place, offset in self.next.items() if place[0] == name})

@@ -83,21 +83,27 @@ class Plan:
     topics: Mapping[str, str]
     joins: Mapping[str, Join]
     start: Start = field(default_factory=Start)
+    starts: Mapping[str, Start] = field(default_factory=dict)
+    """Where messages let single sources start; the others go by `start`."""
     sections: str = ""
     """The sections of the file that its tables are made by, as JSON; empty where they are those in force."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "topics", MappingProxyType(dict(self.topics)))
         object.__setattr__(self, "joins", MappingProxyType(dict(self.joins)))
+        object.__setattr__(self, "starts", MappingProxyType(dict(self.starts)))
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "Plan":
         joins = {view: parse_join(join) for view, join in value["joins"].items()}
-        return cls(value["topics"], joins, Start.parse(value["start"]))
+        starts = {source: Start.parse(start) for source, start in value.get("starts", {}).items()}
+        return cls(value["topics"], joins, Start.parse(value["start"]), starts)
 
     def to_json(self) -> dict[str, Any]:
         joins = {view: join.value for view, join in self.joins.items()}
-        return {"topics": dict(self.topics), "joins": joins, "start": self.start.to_json()}
+        starts = {source: start.to_json() for source, start in self.starts.items()}
+        plan = {"topics": dict(self.topics), "joins": joins, "start": self.start.to_json()}
+        return {**plan, "starts": starts} if starts else plan
 
     def with_(
         self,
@@ -105,12 +111,14 @@ class Plan:
         topics: Mapping[str, str] | None = None,
         joins: Mapping[str, Join] | None = None,
         start: Start | None = None,
+        starts: Mapping[str, Start] | None = None,
     ) -> "Plan":
-        """This plan with some topics and joins replaced; the others stay."""
+        """This plan with some topics, joins and starts replaced; the others stay. `start` is for all sources."""
         return Plan(
             _merged("source", self.topics, topics or {}),
             _merged("view", self.joins, joins or {}),
             start if start is not None else self.start,
+            (dict(self.starts) if start is None else {}) | dict(starts or {}),
             self.sections,
         )
 
@@ -123,6 +131,7 @@ class Plan:
             words += [f"{view}={join.value}" for view, join in self.joins.items()]
         if self.start.kind != "latest":
             words.append(f"start={self.start}")
+        words += [f"start.{source}={start}" for source, start in self.starts.items()]
         return " ".join(words)
 
 

@@ -1,13 +1,16 @@
 """The tables of a generation: names, keys and columns of each source and each view under one plan.
 
-`config.tables` makes them from settings and plan alone, so that Spark, the store and the surfaces agree.
+`config.tables` makes them from settings and plan alone, so that Spark, the store and the surfaces agree. The names of
+Turnout's own tables are here too: no source and no view can have one of them.
 """
+
+from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
-from turnout.plan.chains import Chain, Origin
-from turnout.plan.columns import ColumnType
+from turnout.plan.chains import Chain, Origin, Step
 from turnout.plan.joins import (
     Duplicates,
     Join,
@@ -20,7 +23,30 @@ from turnout.plan.joins import (
     side,
     view_sql,
 )
-from turnout.plan.own_tables import SHOWN_OF_GENERATION
+from turnout_client.column_types import ColumnType
+
+SHOWN_OF_STORE = ("orchestrator_status", "orchestrator_logs", "control_raw", "swaps")
+"""Shown under these names, and the same for all generations."""
+
+SHOWN_OF_GENERATION = ("bad_records", "join_quality")
+"""Published together with the tables of the configuration."""
+
+BOOKS_OF_STORE = (
+    "store",
+    "published",
+    "counter",
+    "versions",
+    "generations",
+    "config_history",
+    "control_places",
+    "removed_rows",
+    "saved_views",
+    "applies",
+)
+BOOKS_OF_GENERATION = ("versions", "progress", "hashing", "lives", "outgoing", "left_out")
+"""For Turnout alone."""
+
+RESERVED = tuple(dict.fromkeys((*SHOWN_OF_STORE, *SHOWN_OF_GENERATION, *BOOKS_OF_STORE, *BOOKS_OF_GENERATION)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +85,15 @@ class RowBound:
     most: int
 
 
+Sides = Sequence[tuple[SourceTable, str]]
+"""The sources whose rows meet, the left one first, and the column by which each of them does."""
+
+
 @dataclass(frozen=True, slots=True)
 class ViewTable:
-    """A view of sources that share a key, the left one first; `sql` is over relations named as the sources.
+    """A view of sources, the left one first; `sql` is over relations named as the sources.
 
-    Spark runs `narrow_sql`, over `relations`: the same join of keys and ids alone, to which the store adds the columns.
-    `narrow_sql_if_unique` has the same result where no two right rows of a source have one key, and does not look for
-    the newest. With `pairs` a left row shows once for each of its right rows; without, once at most. A view with `own`
-    SQL is run as it is, over all columns; it has rows of keys only, numbered for each key. A `chain` has a step for
-    each right side, over columns of its own; its key is that of the left side, which is null in rows without one.
+    There are three kinds, the classes below. How each is kept up to date is in `store/views`.
     """
 
     table: str
@@ -76,12 +102,20 @@ class ViewTable:
     columns: Mapping[str, ColumnType]
     sql: str
     narrow_sql: str
+    """What Spark runs, over `relations`: the same join of keys and ids alone, to which the store adds the columns."""
     narrow_sql_if_unique: str
+    """The SQL for right rows with one row for each key: it does not search for the newest."""
     pairs: bool
-    own: bool = False
-    chain: Chain | None = None
+    """Whether a left row shows once for each of its right rows; otherwise once at most."""
     bounds: tuple[RowBound, ...] = ()
     """Where rows can multiply: of a chain one for each such step, of another view one at most."""
+
+    by_key: ClassVar[bool] = True
+    """Whether all rows that make a row of the view have its key."""
+    shows_null_keys: ClassVar[bool] = True
+    """Whether left rows without a key are shown."""
+    own_sql: ClassVar[bool] = False
+    """Whether somebody wrote its SQL: Spark then gets all columns, and gives rows instead of ids."""
 
     @property
     def left(self) -> SourceTable:
@@ -94,23 +128,77 @@ class ViewTable:
     @property
     def relations(self) -> dict[str, SourceTable]:
         """The sources by their names in the SQL that Spark runs."""
-        return {one.source if self.own else side(number): one for number, one in enumerate(self.sources)}
-
-    @property
-    def right_names(self) -> list[dict[str, str]]:
-        """For each right side: the columns that it adds, and their names in the view."""
-        if self.chain is not None:
-            return [dict(names) for names in self.chain.names]
-        return list(_sides(self.sources).right_names().values())
-
-    def step_bound(self, number: int) -> RowBound | None:
-        """The bound of a step of a chain, if its rows can multiply."""
-        return next((bound for bound in self.bounds if bound.rights[0][0] == number + 1), None)
+        return {side(number): source for number, source in enumerate(self.sources)}
 
     @property
     def ids(self) -> tuple[str, ...]:
         """The hidden columns that identify a row: the ids of its source rows, or its number within its key."""
-        return ("_nth",) if self.own else ("_id", *(right_id(number) for number in range(len(self.rights))))
+        return ("_id", *(right_id(number) for number in range(len(self.rights))))
+
+    @property
+    def quality_sides(self) -> dict[str, Sides]:
+        """The rows of `join_quality` that the view has, by their names, and what each is counted over."""
+        return {self.table: [(source, self.key) for source in self.sources]}
+
+    @property
+    def unmatchable_step(self) -> Step | None:
+        """The first step of a chain that nothing can match."""
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedView(ViewTable):
+    """A join of sources that share a key."""
+
+    @property
+    def right_names(self) -> Sequence[Mapping[str, str]]:
+        """For each right side: the columns that it adds, and their names in the view."""
+        return list(_sides(self.sources).right_names().values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainView(ViewTable):
+    """A step for each right side, over columns of its own; the key is that of the left side, or null without one."""
+
+    chain: Chain
+
+    by_key: ClassVar[bool] = False
+
+    @property
+    def right_names(self) -> Sequence[Mapping[str, str]]:
+        """For each right side: the columns that it adds, and their names in the view."""
+        return self.chain.names
+
+    @property
+    def quality_sides(self) -> dict[str, Sides]:
+        return {
+            f"{self.table}.{right.source}": [(self.sources[at], column), (right, step.right_on)]
+            for step, right, (at, column) in zip(self.chain.steps, self.rights, self.chain.owners, strict=True)
+        }
+
+    @property
+    def unmatchable_step(self) -> Step | None:
+        return self.chain.without_column
+
+    def step_bound(self, number: int) -> RowBound | None:
+        """The bound of a step, if its rows can multiply."""
+        return next((bound for bound in self.bounds if bound.rights[0][0] == number + 1), None)
+
+
+@dataclass(frozen=True, slots=True)
+class SqlView(ViewTable):
+    """SQL that somebody wrote: run as it is, over all columns. It has rows of keys only, numbered for each key."""
+
+    shows_null_keys: ClassVar[bool] = False
+    own_sql: ClassVar[bool] = True
+
+    @property
+    def relations(self) -> dict[str, SourceTable]:
+        return {source.source: source for source in self.sources}
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        return ("_nth",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +238,7 @@ def _sides(sources: Sequence[SourceTable]) -> ViewSides:
 
 def joined_view(
     name: str, sources: Sequence[SourceTable], join: Join, duplicates: Duplicates, max_rows_per_key: int | None = None
-) -> ViewTable:
+) -> JoinedView:
     left, *rights = sources
     places = [(number, left.key) for number in range(len(sources))]
     bounds: tuple[RowBound, ...] = ()
@@ -161,7 +249,7 @@ def joined_view(
     columns = dict(left.columns)
     for right in rights:
         columns |= {shown: right.columns[column] for column, shown in sides.right_names()[right.source].items()}
-    return ViewTable(
+    return JoinedView(
         table=name,
         sources=tuple(sources),
         key=left.key,
@@ -176,14 +264,14 @@ def joined_view(
 
 def own_view(
     name: str, sources: Sequence[SourceTable], key: str, columns: Mapping[str, ColumnType], text: str
-) -> ViewTable:
+) -> SqlView:
     sql = own_view_sql(text, key, {column: kind.spark for column, kind in columns.items()})
-    return ViewTable(name, tuple(sources), key, columns, sql, sql, sql, pairs=True, own=True)
+    return SqlView(name, tuple(sources), key, columns, sql, sql, sql, pairs=True)
 
 
 def chain_view(
     name: str, sources: Sequence[SourceTable], chain: Chain, max_rows_per_key: int | None = None
-) -> ViewTable:
+) -> ChainView:
     left, *rights = sources
 
     def once(origin: Origin) -> bool:
@@ -201,6 +289,6 @@ def chain_view(
     for right, names in zip(rights, chain.names, strict=True):
         columns |= {shown: right.columns[column] for column, shown in names.items()}
     sql, narrow = chain.sql, chain.narrow_sql
-    return ViewTable(
+    return ChainView(
         name, tuple(sources), left.key, columns, sql, narrow, narrow, chain.pairs, chain=chain, bounds=tuple(bounds)
     )

@@ -1,4 +1,4 @@
-"""Who may do what: admits or refuses every request and every WebSocket handshake, before anything else.
+"""Access: admits or refuses every request and every WebSocket handshake, before anything else.
 
 `origins.py` has the rules about sites, `limits.py` those about amounts.
 """
@@ -23,10 +23,10 @@ from turnout.config import AccessSettings, Role, Settings, SqlAccess, TokenSetti
 from turnout.config.checks import TAKEN_NAMES, token_faults
 from turnout.config.secrets import read_small
 from turnout.errors import ConfigError, TurnoutError
-from turnout.messages import PROTOCOL, TOKEN_PROTOCOL
 from turnout.serve.limits import CLIENT, Buckets, Rates, TooOften, check_size, client_host, client_of
 from turnout.serve.origins import PREFLIGHT_HEADERS, Origins, is_loopback, is_preflight
 from turnout.serve.responses import SECURITY_HEADERS, error_response
+from turnout_client.messages import PROTOCOL, TOKEN_PROTOCOL
 
 IDENTITY = "turnout.identity"
 """In the scope of an admitted request: its Identity. The page and the probes are served without one, too."""

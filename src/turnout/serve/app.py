@@ -28,7 +28,6 @@ from starlette.websockets import WebSocket
 from turnout.config import Settings
 from turnout.config.configuration import Configuration
 from turnout.errors import TurnoutError
-from turnout.messages import MAX_MESSAGE_BYTES
 from turnout.serve.access import PUBLIC, Access, Gate
 from turnout.serve.ask_api import AskApi
 from turnout.serve.config_api import ConfigApi
@@ -39,15 +38,16 @@ from turnout.serve.formats import to_json
 from turnout.serve.limits import HeldBytes, Viewers
 from turnout.serve.live.changes import CHANGES_PART
 from turnout.serve.live.endpoint import Live
-from turnout.serve.live.hub import Hub, Readers
-from turnout.serve.live.windows import Merger
+from turnout.serve.live.history_samples import HistorySamples
+from turnout.serve.live.hub import Hub
+from turnout.serve.live.shared import Readers
 from turnout.serve.openapi import document
 from turnout.serve.read_api import STOPPING, Api, Services
 from turnout.serve.reads import Reads
 from turnout.serve.responses import Answers, content_security_policy, on_any_error, on_http_error, on_turnout_error
 from turnout.serve.routes import Call, CallRoute, routes_of
 from turnout.serve.saved_api import SavedApi
-from turnout.store.query.window_rows import DeltaQueries
+from turnout_client.messages import MAX_MESSAGE_BYTES
 
 __all__ = ["Server", "Services", "create_app"]
 
@@ -80,10 +80,10 @@ def create_app(
     held = HeldBytes(limits.max_held_megabytes_per_client * 1_000_000, "server.max_held_megabytes_per_client")
     downloads = HeldBytes(limits.max_download_megabytes_per_client * 1_000_000, _DOWNLOADS)
     answers = Answers(reads, held, downloads)
-    queries = DeltaQueries()
     kept = HeldBytes(held.most // CHANGES_PART, held.setting)
-    readers = Readers(reads, held, kept, Merger(queries), Merger(queries, large=True))
+    readers = Readers(reads, held, kept)
     hub = Hub(services.database, services.status, readers)
+    samples = HistorySamples(reads, readers.histories)
     viewers = Viewers(limits)
     control = ControlApi(services)
 
@@ -102,7 +102,7 @@ def create_app(
         *routes_of(control),
         *routes_of(ConfigApi(services, control, configuration, answers, access.check_apply)),
         *routes_of(ExampleApi(services)),
-        CallRoute(_page(static / "index.html")),
+        CallRoute(_page(static / "index.html", services)),
     ]
     app = Starlette(
         routes=[
@@ -119,6 +119,7 @@ def create_app(
             HTTPException: on_http_error,
             Exception: on_any_error,
         },
+        lifespan=lambda _: samples.taken(),
     )
     # A path is right or wrong; a redirect would only hide a typo in a client.
     app.router.redirect_slashes = False
@@ -143,11 +144,11 @@ def _description(calls: list[CallRoute], services: Services, access: Access) -> 
     return route
 
 
-def _page(file: Path) -> Callable[[Request], Awaitable[Response]]:
+def _page(file: Path, services: Services) -> Callable[[Request], Awaitable[Response]]:
     """The page itself. Browsers ask for it each time, so that it never asks for parts of an older build."""
 
     @Call("/", "text/html", errors=("page_not_built",))
-    async def page(_: Request) -> Response:
+    async def page(request: Request) -> Response:
         """The page for people."""
         try:
             html = await anyio.Path(file).read_text(encoding="utf-8")
@@ -157,7 +158,10 @@ def _page(file: Path) -> Callable[[Request], Awaitable[Response]]:
             ) from error
         # The grid makes its styles in the browser; the page passes the nonce on, so that it alone may.
         nonce = secrets.token_urlsafe(16)
-        policy = content_security_policy(f"'self' 'nonce-{nonce}'")
+        # What can be shown in a frame has nothing to press that changes anything: nobody can be tricked into it.
+        embedded = request.query_params.get("embed") == "1"
+        ancestors = " ".join(services.limits.embed_origins) if embedded else ""
+        policy = content_security_policy(f"'self' 'nonce-{nonce}'", ancestors or "'none'")
         headers = {"Cache-Control": "no-cache", "Content-Security-Policy": policy}
         return HTMLResponse(html.replace(_NONCE, nonce), headers=headers)
 
@@ -168,7 +172,7 @@ class _Static(StaticFiles):
     """The parts of the page, and the documentation. Browsers keep files whose name changes with their content."""
 
     async def check_config(self) -> None:
-        """What is not built has no files: each is just not found."""
+        """Accept a folder that is not built: each file is just not found."""
 
     def file_response(self, full_path: Any, *args: Any, **kwargs: Any) -> Response:
         response = super().file_response(full_path, *args, **kwargs)
@@ -210,7 +214,7 @@ class Server:
             # Only these are believed on where a request comes from, whatever the environment says.
             proxy_headers=bool(trusted_proxies),
             forwarded_allow_ips=list(trusted_proxies),
-            lifespan="off",
+            lifespan="auto",
             log_config=None,
             # Below that it logs addresses with their queries, and the headers of WebSockets with their tokens.
             log_level="error",

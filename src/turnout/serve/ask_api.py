@@ -6,31 +6,36 @@ who may send one is `access.py`.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
 
-import pyarrow as pa
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
 
 from turnout.config.server import ServerSettings
-from turnout.errors import TurnoutError
 from turnout.serve import bodies
-from turnout.serve.formats import Export, Format, TableFile, json_object, json_rows, result_json, table_file
+from turnout.serve.formats import (
+    Export,
+    Format,
+    TableFile,
+    json_object,
+    json_rows,
+    result_json,
+    sql_fields,
+    table_file,
+    to_form,
+)
 from turnout.serve.limits import Hold
 from turnout.serve.parameters import OF_SUMMARIES, summary_of
 from turnout.serve.reads import Reading
 from turnout.serve.responses import Answers
 from turnout.serve.routes import FILE, READING, Call
-from turnout.serve.schemas import Groups, SqlQuestion, SqlRows
+from turnout.serve.schemas import Groups, SqlAnswer, SqlQuestion
 from turnout.store.query.sql import SqlResult, read_sql
 from turnout.store.query.summary import Summary
 from turnout.store.query.summary_read import read_summary
-from turnout.store.query.values import show
 
 MAX_BODY_BYTES = 512 * 1024
 _EXAMPLE = '{"sql": "select accountType, count(*) from final_ui group by all"}'
-T = TypeVar("T")
 _SMALLER = "write a shorter SELECT"
 
 
@@ -63,7 +68,7 @@ class AskApi:
 
     @Call(
         "/api/sql",
-        SqlRows,
+        SqlAnswer,
         errors=(*READING, *FILE, "bad_body", "sql_refused"),
         body=SqlQuestion,
         method="POST",
@@ -86,31 +91,8 @@ class AskApi:
 
 
 def sql_json(result: SqlResult) -> bytes:
-    fields = {
-        "table": "sql",
-        "tables": result.tables,
-        "generation": result.generation,
-        "version": 0,
-        "total": result.rows.num_rows,
-        "complete": result.complete,
-        "columns": result.columns,
-    }
-    return json_object(fields, rows=in_form("JSON", result.rows, json_rows))
-
-
-def in_form(form: str, rows: pa.Table, make: Callable[[pa.Table], T]) -> T:
-    """Rows in a form; a type that it does not have, such as an interval in JSON, is an error of who asked for it."""
-    try:
-        return make(rows)
-    except (TypeError, ValueError, OverflowError, NotImplementedError) as error:
-        if rows.num_columns > 1:
-            for name in rows.column_names:
-                in_form(form, rows.select([name]), make)
-        [column] = rows.schema if rows.num_columns == 1 else [None]
-        named = "a column" if column is None else f"the column {show(column.name)} ({column.type})"
-        raise TurnoutError(
-            "sql_refused", f"sql: {named} has a type that {form} has no form for", "cast it: select column::varchar"
-        ) from error
+    fields = {**sql_fields(result), "tables": result.tables}
+    return json_object(fields, rows=to_form("JSON", result.rows, json_rows))
 
 
 def _summary_file(store: Reading, summary: Summary, export: Export, hold: Hold) -> TableFile:
@@ -121,7 +103,7 @@ def _summary_file(store: Reading, summary: Summary, export: Export, hold: Hold) 
 
 def _sql_file(store: Reading, found: SqlResult, export: Export, hold: Hold) -> TableFile:
     numbers = {"Generation": found.generation, "Total": found.rows.num_rows, "Complete": int(found.complete)}
-    return in_form(
+    return to_form(
         export.kind.value,
         found.rows,
         lambda rows: table_file(store, rows.to_reader(), "sql", numbers, export, hold),

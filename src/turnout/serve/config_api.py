@@ -13,7 +13,7 @@ from starlette.types import Scope
 
 from turnout.config.configuration import Configuration, file_text
 from turnout.errors import TurnoutError
-from turnout.plan.control import MAX_MESSAGE_BYTES, MAX_REQUEST_ID, Action, ControlMessage, Outcome
+from turnout.plan.control import MAX_MESSAGE_BYTES, MAX_REQUEST_ID, ApplyRequest, Outcome
 from turnout.serve.access import check_operator, identity_of
 from turnout.serve.bodies import YAML, YAML_KINDS, read_body
 from turnout.serve.control_api import ERRORS, ControlApi, error_of
@@ -21,10 +21,10 @@ from turnout.serve.parameters import OF_APPLIES, flag, whole
 from turnout.serve.read_api import Services
 from turnout.serve.responses import Answers, json_response
 from turnout.serve.routes import READING, Call
-from turnout.serve.schemas import Applied, ConfigHistory, Refused, Taken
+from turnout.serve.schemas import Applied, ConfigHistory, RefusedFile, Taken
 from turnout.store import config_history
 from turnout.store.query.windows import store_faults
-from turnout.swap.control_queue import Answer, QueuedMessage
+from turnout.swap.control_queue import QueuedMessage, Reply
 
 _SMALLER = "leave out what has its default"
 
@@ -52,14 +52,14 @@ class ConfigApi:
     async def read_config_history(self, request: Request) -> Response:
         """The files that were in force, newest first: who, when, and what differed; for operators."""
         check_operator(request.scope, _MAY_NOT)
-        found = await self._answers.read(request, lambda store: config_history.entries(store))
-        return json_response({"history": [entry.as_json() for entry in found]})
+        versions = await self._answers.read(request, lambda store: config_history.entries(store))
+        return json_response({"history": [version.as_json() for version in versions]})
 
     @Call(
         "/api/config",
         Applied,
         accepted=Taken,
-        refused=Refused,
+        refused=RefusedFile,
         errors=(*ERRORS, "config_invalid", "restart_needed"),
         parameters=OF_APPLIES,
         body="ConfigFile",
@@ -71,8 +71,7 @@ class ConfigApi:
         self._check(request.scope)
         query = request.query_params
         body = await read_body(request, MAX_MESSAGE_BYTES, _SMALLER, YAML_KINDS)
-        asked = ControlMessage(
-            action=Action.APPLY,
+        asked = ApplyRequest(
             config=body.decode("utf-8-sig", "surrogateescape"),  # what is no UTF-8 is refused as a file with faults is
             request_id=_request_id(query.get("requestId")),
             expected_generation=whole(query, "expectedGeneration", None),
@@ -87,12 +86,12 @@ class ConfigApi:
             )
         return _answered(answer, message.request_id)
 
-    def _submit(self, asked: ControlMessage, requester: str) -> QueuedMessage:
+    def _submit(self, asked: ApplyRequest, requester: str) -> QueuedMessage:
         with store_faults("written"):
             return self._services.orchestrator.apply(asked, requester)
 
 
-def _answered(answer: Answer, request_id: str | None) -> Response:
+def _answered(answer: Reply, request_id: str | None) -> Response:
     shown: dict[str, Any] = {
         "outcome": answer.outcome.value,
         "generation": answer.generation,

@@ -1,4 +1,4 @@
-"""The HTTP calls that ask for a change: control messages and rollbacks.
+"""The HTTP calls that ask for a change: control messages, rollbacks and cancels.
 
 A message goes to the control queue as it came; its sender waits here for the outcome.
 """
@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from turnout.errors import TurnoutError
-from turnout.plan.control import MAX_MESSAGE_BYTES, Outcome
+from turnout.plan.control import MAX_MESSAGE_BYTES, Action, Outcome
 from turnout.serve.access import identity_of
 from turnout.serve.bodies import read_body
 from turnout.serve.parameters import OF_MESSAGES, flag
@@ -25,13 +25,14 @@ from turnout.serve.responses import error_response, json_response
 from turnout.serve.routes import Call
 from turnout.serve.schemas import Decided, Taken
 from turnout.store.query.windows import store_faults
-from turnout.swap.control_queue import Answer, QueuedMessage
+from turnout.swap.control_queue import QueuedMessage, Reply
 
 MAX_WAITING = 64
 _SUBMITTERS = 4
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.002, 0.05
 ERRORS = (
     *("generation_conflict", "bad_control", "unknown_topic", "not_authorized", "bad_sample", "nothing_to_roll_back"),
+    *("nothing_to_cancel",),
     *("build_failed", "build_timeout", "kafka_unreachable", "spark_gone", "store_unavailable", "bad_view"),
     *("registry_unreachable", "registry_refused", "bad_config", "closed", "building"),
 )
@@ -74,7 +75,24 @@ class ControlApi:
     )
     async def rollback(self, request: Request) -> Response:
         """Go back to the previous plan; answers the outcome."""
-        return await self._steer(request, _rollback_message(await read_body(request, MAX_MESSAGE_BYTES, _FIELDS_HINT)))
+        return await self._act(request, Action.ROLLBACK)
+
+    @Call(
+        "/api/cancel",
+        Decided,
+        accepted=Taken,
+        errors=("generation_conflict", "bad_control", "nothing_to_cancel", "store_unavailable", "closed"),
+        parameters=OF_MESSAGES,
+        body="CancelMessage",
+        method="POST",
+    )
+    async def cancel(self, request: Request) -> Response:
+        """End the build under way; answers the outcome."""
+        return await self._act(request, Action.CANCEL)
+
+    async def _act(self, request: Request, action: Action) -> Response:
+        body = await read_body(request, MAX_MESSAGE_BYTES, _FIELDS_HINT)
+        return await self._steer(request, _message_of(action, body))
 
     async def _steer(self, request: Request, raw: bytes) -> Response:
         wait, requester = flag(request.query_params, "wait", default=True), identity_of(request.scope).name
@@ -92,7 +110,7 @@ class ControlApi:
         with store_faults("written"):
             return self._services.orchestrator.queue.submit(raw, requester)
 
-    async def outcome(self, request: Request, message: QueuedMessage) -> Answer | None:
+    async def outcome(self, request: Request, message: QueuedMessage) -> Reply | None:
         """The answer; None when it takes too long, too many wait already, the server stops, or the client has gone.
 
         It polls instead of waiting in a thread: hundreds of seconds in threads would hold up other calls, and the end
@@ -113,8 +131,8 @@ class ControlApi:
         return message.answer
 
 
-def _rollback_message(body: bytes) -> bytes:
-    """The control message of a rollback; the body may add requestId and expectedGeneration."""
+def _message_of(action: Action, body: bytes) -> bytes:
+    """The control message of an action; the body may add requestId and expectedGeneration."""
     fields: Any = {}
     if body.strip():
         try:
@@ -122,7 +140,7 @@ def _rollback_message(body: bytes) -> bytes:
         except (ValueError, RecursionError):
             fields = None
     if isinstance(fields, dict):
-        return json.dumps({**fields, "action": "rollback"}).encode()
+        return json.dumps({**fields, "action": action.value}).encode()
     raise TurnoutError(
         "bad_control",
         "the body is not a JSON object",
@@ -130,7 +148,7 @@ def _rollback_message(body: bytes) -> bytes:
     )
 
 
-def error_of(answer: Answer) -> TurnoutError:
+def error_of(answer: Reply) -> TurnoutError:
     """The error of a message that was rejected or failed."""
     if answer.error is not None:
         return answer.error

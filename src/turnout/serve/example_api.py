@@ -15,8 +15,8 @@ from turnout.serve.access import check_operator, identity_of
 from turnout.serve.parameters import OF_EXAMPLES, records_of
 from turnout.serve.read_api import Services
 from turnout.serve.responses import json_response
+from turnout.serve.rounds import Threads
 from turnout.serve.routes import READING, Call
-from turnout.serve.threads import Threads
 
 # Kafka may be slow to fail; only these threads wait for that.
 _LISTING, _LISTING_SECONDS = 2, 15.0
@@ -32,7 +32,7 @@ class ExampleApi:
     _listing: Threads = field(default_factory=lambda: Threads(_LISTING, "topics"))
     _looking: Threads = field(default_factory=lambda: Threads(_LOOKING, "examples"))
 
-    @Call("/api/topics", schemas.Topics, errors=(*READING, *_KAFKA))
+    @Call("/api/topics", schemas.TopicList, errors=(*READING, *_KAFKA))
     async def list_topics(self, request: Request) -> Response:
         """The topics to choose from, without Kafka's own (`__...`), and those of sources, which are all for viewers."""
         with anyio.move_on_after(_LISTING_SECONDS):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from decimal import Decimal
 from enum import StrEnum
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 from urllib.parse import quote
 
 import orjson
@@ -16,13 +16,16 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pa_parquet
 
 from turnout.errors import TurnoutError
-from turnout.plan.arrow_columns import is_plain, is_time, iso_texts
 from turnout.serve.limits import Hold
 from turnout.serve.reads import Reading
+from turnout.store.query.sql import SqlResult
 from turnout.store.query.summary_read import SummaryResult
+from turnout.store.query.values import show
 from turnout.store.query.windows import Window, WindowResult, open_window
+from turnout_client.arrow_columns import is_plain, is_time, iso_texts
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 _IN_MEMORY_BYTES = 4 * 1024 * 1024
 _ENCODED_ROWS = 1_000
@@ -73,6 +76,33 @@ def result_json(result: WindowResult | SummaryResult) -> bytes:
     values = {field.name: getattr(result, field.name) for field in fields(result)}
     tables = {name: json_rows(value) for name, value in values.items() if isinstance(value, pa.Table)}
     return json_object({name: value for name, value in values.items() if name not in tables}, **tables)
+
+
+def sql_fields(result: SqlResult) -> dict[str, Any]:
+    """The fields of a SELECT's answer beside its rows, as those of a window of the table `sql`."""
+    return {
+        "table": "sql",
+        "generation": result.generation,
+        "version": 0,
+        "total": result.rows.num_rows,
+        "complete": result.complete,
+        "columns": result.columns,
+    }
+
+
+def to_form(form: str, rows: pa.Table, make: Callable[[pa.Table], T]) -> T:
+    """Make a form of rows; a type that it does not have, such as an interval in JSON, is the fault of the SELECT."""
+    try:
+        return make(rows)
+    except (TypeError, ValueError, OverflowError, NotImplementedError) as error:
+        if rows.num_columns > 1:
+            for name in rows.column_names:
+                to_form(form, rows.select([name]), make)
+        [column] = rows.schema if rows.num_columns == 1 else [None]
+        named = "a column" if column is None else f"the column {show(column.name)} ({column.type})"
+        raise TurnoutError(
+            "sql_refused", f"sql: {named} has a type that {form} has no form for", "cast it: select column::varchar"
+        ) from error
 
 
 def json_rows(rows: pa.Table) -> bytes:

@@ -156,7 +156,7 @@ def one_less(counter: Counter[K], key: K) -> None:
 
 
 def _too_many_viewers(message: str, setting: str) -> TurnoutError:
-    return TurnoutError("too_many_viewers", message, f"try again soon, or raise {setting}", status=503)
+    return TurnoutError("too_many_viewers", message, f"try again soon, or raise {setting}")
 
 
 class HeldBytes:

@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 from turnout import __version__
 from turnout.errors import TurnoutError
 from turnout.plan.control import Outcome
-from turnout.plan.own_tables import BOOKS_OF_GENERATION, SHOWN_OF_STORE
+from turnout.plan.tables import BOOKS_OF_GENERATION, SHOWN_OF_STORE
 from turnout.store.database import Database
 from turnout.swap.metrics import METRICS, Metrics
 
@@ -102,14 +102,14 @@ class _Scrape(Collector):
 
 
 def _swaps(cursor: duckdb.DuckDBPyConnection) -> Iterator[Metric]:
-    outcomes = (Outcome.APPLIED, Outcome.ROLLED_BACK, Outcome.FAILED)
+    outcomes = (Outcome.APPLIED, Outcome.ROLLED_BACK, Outcome.FAILED, Outcome.CANCELLED)
     yield _metric("turnout_swaps_total", _outcomes(cursor, "swaps", outcomes))
     sums = ", ".join(f"coalesce(sum({column}), 0)" for column in _PHASES.values())
     row = cursor.execute(
         f"SELECT coalesce(sum(count), 0), {sums} FROM (SELECT outcome, 1 AS count, {', '.join(_PHASES.values())} "
         f"FROM turnout.swaps UNION ALL SELECT outcome, count, build, catchUp, publish FROM turnout.removed_rows "
-        f"WHERE name = 'swaps') WHERE outcome <> ?",
-        [Outcome.FAILED.value],
+        f"WHERE name = 'swaps') WHERE outcome NOT IN (?, ?)",
+        [Outcome.FAILED.value, Outcome.CANCELLED.value],
     ).fetchone()
     assert row is not None
     name, defined = "turnout_swap_seconds", METRICS["turnout_swap_seconds"]

@@ -1,4 +1,4 @@
-"""Which sites' pages may use the server: checks Host and Origin of a request, and adds the CORS headers of its answer.
+"""The sites whose pages may use the server: checks Host and Origin of a request, and adds the CORS headers.
 
 Browsers set both, and no page can change them. Programs can send any, so this protects the visitors of pages and never
 replaces a token.

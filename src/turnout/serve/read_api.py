@@ -13,8 +13,7 @@ from starlette.responses import Response
 from turnout.config import Settings
 from turnout.config.server import ServerSettings
 from turnout.errors import ERRORS, TurnoutError
-from turnout.plan.control import ControlMessage
-from turnout.plan.times import iso_text
+from turnout.plan.control import ApplyRequest
 from turnout.serve import metrics, schemas
 from turnout.serve.access import IDENTITY
 from turnout.serve.formats import Format, result_json, window_file
@@ -22,14 +21,15 @@ from turnout.serve.limits import Viewers
 from turnout.serve.parameters import MAX_JSON_ROWS, OF_WINDOWS, window_of
 from turnout.serve.reads import Reading, Reads
 from turnout.serve.responses import Answers, json_response
+from turnout.serve.rounds import Threads
 from turnout.serve.routes import FILE, READING, Call
-from turnout.serve.threads import Threads
 from turnout.store.database import Database, Readable
 from turnout.store.query.where import MAX_SMALL_FILTER, weight
 from turnout.store.query.windows import Window, list_tables, newest_record, read_window, store_faults
 from turnout.swap.control_queue import QueuedMessage
 from turnout.swap.health import Readiness, Subject
 from turnout.swap.metrics import Metrics
+from turnout_client.iso_times import iso_text
 
 _PROBES = 2
 _MORE_SECONDS = 60.0
@@ -58,7 +58,7 @@ class Orchestrator(Protocol):
 
     def example(self, topic: str, records: int) -> dict[str, Any]: ...
 
-    def apply(self, asked: ControlMessage, requester: str) -> QueuedMessage: ...
+    def apply(self, request: ApplyRequest, requester: str) -> QueuedMessage: ...
 
 
 @dataclass(slots=True)
@@ -71,9 +71,9 @@ class Services:
     """How long a control message waits for its outcome: as long as a build may take, and some more."""
     limits: ServerSettings = field(default_factory=ServerSettings)
     sources: tuple[str, ...] = ()
-    """Their names: messages and status have a field for each."""
+    """The names of the sources: messages and status have a field for each."""
     views: tuple[str, ...] = ()
-    """Those with a join, which have a field, too."""
+    """The views with a join: messages have a field for each."""
 
     def adopt(self, settings: Settings) -> None:
         """Go by other settings. A request under way has those from before, or these."""
@@ -108,7 +108,7 @@ class Api:
 
     @Call(
         "/api/tables/{name}/rows",
-        schemas.Rows,
+        schemas.RowsAnswer,
         errors=(*READING, *FILE, "bad_where", "bad_sort", "bad_columns", "unknown_table", "not_found"),
         parameters=OF_WINDOWS,
         file_headers=("generation", "version", "total"),
@@ -120,7 +120,7 @@ class Api:
             return await self._json(request, window)
         return await self._answers.file(request, lambda store, hold: window_file(store, window, export, hold))
 
-    @Call("/api/swaps", schemas.Rows, errors=READING)
+    @Call("/api/swaps", schemas.RowsAnswer, errors=READING)
     async def list_swaps(self, request: Request) -> Response:
         """The history of swaps, oldest first, in the same shape as rows."""
         return await self._json(request, Window("swaps", limit=MAX_JSON_ROWS))
@@ -149,7 +149,7 @@ class Api:
 
     @Call("/metrics", metrics.CONTENT_TYPE, errors=READING)
     async def metrics(self, _: Request) -> Response:
-        """What is measured, for Prometheus; see docs/reference/metrics.md."""
+        """All metrics, for Prometheus; see docs/reference/metrics.md."""
         viewers, subscriptions = self._viewers.count, dict(self._viewers.subscriptions)
         body = await self._probes.run(
             lambda: metrics.scrape(

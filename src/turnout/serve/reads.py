@@ -1,9 +1,9 @@
 """Reads of the store for clients: limits how many run at once, how many of each client, and how long each takes.
 
 HTTP answers, files, windows and snapshots all come through here. A client is a token, or an address where there are no
-tokens; one that has read for long gets one place, and rests between its reads. A short SELECT does not wait behind long
-reads: where those have all places of its client, it gets a few seconds of another. Probes and the server itself have
-other threads.
+tokens; one that has read for long gets one place of each kind, and rests between its reads. A short SELECT does not
+wait behind long reads: where those have all places of its client, it gets a few seconds of another. Probes and the
+server itself have other threads.
 """
 
 from __future__ import annotations
@@ -11,19 +11,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator
-from concurrent.futures import Future
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import duckdb
 
 from turnout.config.server import ServerSettings
 from turnout.errors import TurnoutError
-from turnout.serve.limits import Buckets, Rate, one_less
-from turnout.serve.threads import Threads, Turns
+from turnout.serve.limits import Buckets, Rate
+from turnout.serve.rounds import Rounds, Threads
 from turnout.store.database import Database, Interruptible
 from turnout.store.query.kept_orders import KeptOrders
 
@@ -39,7 +37,7 @@ _SLICED_PART = 4
 _SLICE_SECONDS = 3.0
 
 
-class _Lane(Enum):
+class _Kind(Enum):
     """A kind of places."""
 
     SMALL = auto()
@@ -47,7 +45,7 @@ class _Lane(Enum):
     SLICED = auto()
 
 
-_Line = tuple[str, _Lane]
+_Line = tuple[str, _Kind]
 """A client, and the kind of places that its reads wait for."""
 
 
@@ -101,6 +99,18 @@ class Reading:
             raise self._ended from error  # in place of the error of an interrupted statement
 
 
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """One read that was asked for; `over` is the error that ends it after `seconds`."""
+
+    work: Callable[[Reading], Any]
+    kind: _Kind
+    seconds: float
+    over: TurnoutError
+    begin: Callable[[], None]
+    """Called when it has a place."""
+
+
 class Reads:
     """Gives places to reads, on one event loop. A place is free again when its thread has ended, not before."""
 
@@ -110,15 +120,16 @@ class Reads:
         self.limits = limits or ServerSettings()
         self._threads = Threads(self.limits.max_reads, "read")
         large = max(1, self.limits.max_reads // _LARGE_PART)
-        self._most = {_Lane.LARGE: large, _Lane.SLICED: max(1, large // _SLICED_PART)}
+        self._most = {_Kind.LARGE: large, _Kind.SLICED: max(1, large // _SLICED_PART)}
         self._large_threads = Threads(sum(self._most.values()), "large-read", yielding=True)
-        self._running: Counter[_Line] = Counter()
         self._unspent = Buckets(_SPENDING)
-        self._waiting: Turns[_Line, asyncio.Future[None]] = Turns()
+        self._rounds: Rounds[_Line, _Read, Any] = Rounds(
+            self._run, may_begin=self._may_begin, rest_seconds=self._rest_seconds
+        )
 
     @property
     def running(self) -> int:
-        return self._running.total()
+        return self._rounds.running.total()
 
     async def run(
         self,
@@ -136,101 +147,84 @@ class Reads:
         """
         client, limit = min(clients, key=self._load, default="server"), self.limits.query_timeout_seconds
         longest = limit if sliced else None
-        line = client, _Lane.LARGE if large else _Lane.SMALL
-        if sliced and (self._waiting.waiting(line) or not self._is_free(line)):
+        line = client, _Kind.LARGE if large else _Kind.SMALL
+        if sliced and not self._rounds.is_free(line):
             over = _too_long(_SLICE_SECONDS)
             try:
-                return await self._run((client, _Lane.SLICED), work, _SLICE_SECONDS, over, longest)
+                return await self._in_turn((client, _Kind.SLICED), work, _SLICE_SECONDS, over, longest)
             except TurnoutError as error:
                 if error is not over:
                     raise
-        return await self._run(line, work, limit, _too_long(limit), longest)
+        return await self._in_turn(line, work, limit, _too_long(limit), longest)
 
-    async def _run(
+    async def _in_turn(
         self, line: _Line, work: Callable[[Reading], T], seconds: float, over: TurnoutError, longest: float | None
     ) -> T:
-        """Do `work` when there is a place in the line; `over` is what ends it after so many seconds."""
+        """Do `work` when the line has a place; `longest` is how long it may wait for one."""
         try:
-            async with asyncio.timeout(longest):
-                await self._place(line)
+            async with asyncio.timeout(longest) as waiting:
+                read = _Read(work, line[1], seconds, over, lambda: waiting.reschedule(None))
+                made: T = await self._rounds.ask(line, read)
+                return made
         except TimeoutError:
+            if not waiting.expired():
+                raise
             raise self._no_place(line[0], longest or 0) from None
-        loop, reading = (
-            asyncio.get_running_loop(),
-            Reading(self._database, self.limits.max_answer_megabytes * 1_000_000),
-        )
-        threads, began = self._threads if line[1] is _Lane.SMALL else self._large_threads, loop.time()
 
-        def ended(_: Future[T]) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop has ended: nobody reads any more
-                loop.call_soon_threadsafe(self._ended, line, loop.time() - began)
-
-        done = threads.submit(reading.run, work)
-        done.add_done_callback(ended)
-        timer = loop.call_later(seconds, self._end, loop, reading, done, over)
+    async def _run(self, reads: Sequence[_Read]) -> list[Any]:
+        """Do a read on its thread, to its end, also where its caller has gone."""
+        [read] = reads
+        read.begin()
+        loop = asyncio.get_running_loop()
+        reading = Reading(self._database, self.limits.max_answer_megabytes * 1_000_000)
+        threads = self._threads if read.kind is _Kind.SMALL else self._large_threads
+        done = loop.run_in_executor(threads, reading.run, read.work)
+        timer = loop.call_later(read.seconds, self._end, loop, reading, done, read.over)
         try:
-            return await asyncio.wrap_future(done)
+            await asyncio.wait([done])
         except asyncio.CancelledError:
             self._end(loop, reading, done, cancelled())
-            raise
+            await asyncio.wait([done])
         finally:
             timer.cancel()
+        return [done.exception() or done.result()]
 
-    def _end(self, loop: asyncio.AbstractEventLoop, reading: Reading, done: Future[T], reason: TurnoutError) -> None:
+    def _end(
+        self, loop: asyncio.AbstractEventLoop, reading: Reading, done: asyncio.Future[T], reason: TurnoutError
+    ) -> None:
         if not done.done():
             reading.end(reason)
             loop.call_later(_AGAIN_SECONDS, self._end, loop, reading, done, reason)
 
-    def _ended(self, line: _Line, seconds: float) -> None:
-        """Free the place; for a client that reads all the time, only after it has rested for as long as it read."""
+    def _rest_seconds(self, line: _Line, seconds: float) -> float:
+        """How long the place of a read stays taken: that of a client which reads all the time, as long as it read."""
         client, _ = line
         if seconds > _LONG_SECONDS:
             self._unspent.spend(client, seconds)
-        if self._unspent.wait_seconds(client, 0) > 0:
-            asyncio.get_running_loop().call_later(seconds, self._give_back, line)
-        else:
-            self._give_back(line)
+        return seconds if self._is_in_debt(client) else 0.0
 
-    async def _place(self, line: _Line) -> None:
-        if not self._waiting.waiting(line) and self._is_free(line):
-            self._running[line] += 1
-            return
-        place = asyncio.get_running_loop().create_future()
-        self._waiting.put(line, place)
-        try:
-            await place
-        except asyncio.CancelledError:
-            self._waiting.remove(line, place)
-            if not place.cancelled():
-                self._give_back(line)
-            raise
-
-    def _give_back(self, line: _Line) -> None:
-        one_less(self._running, line)
-        while (taken := self._waiting.take(self._is_free)) is not None:
-            line, place = taken
-            if not place.done():
-                place.set_result(None)
-                self._running[line] += 1
-
-    def _is_free(self, line: _Line) -> bool:
-        client, lane = line
-        most, sliced = self.limits.max_reads_per_client, self._running[client, _Lane.SLICED]
-        if self._running.total() >= self.limits.max_reads or self._of(client) >= most:
+    def _may_begin(self, line: _Line) -> bool:
+        client, kind = line
+        running, most = self._rounds.running, self.limits.max_reads_per_client
+        if running.total() >= self.limits.max_reads or self._of(client) >= most:
             return False
-        if lane is not _Lane.SLICED and self._unspent.wait_seconds(client, 0) and self._of(client) > sliced:
+        # A client in debt has one place of each kind: its small reads do not wait behind its long ones.
+        if self._is_in_debt(client) and running[line]:
             return False
-        if lane is _Lane.SMALL:
+        if kind is _Kind.SMALL:
             return True
-        all_of_lane = sum(count for (_, other), count in self._running.items() if other is lane)
-        own = 1 if lane is _Lane.SLICED else max(1, most // 2)
-        return all_of_lane < self._most[lane] and self._running[line] < own
+        all_of_kind = sum(count for (_, other), count in running.items() if other is kind)
+        own = 1 if kind is _Kind.SLICED else max(1, most // 2)
+        return all_of_kind < self._most[kind] and running[line] < own
+
+    def _is_in_debt(self, client: str) -> bool:
+        return self._unspent.wait_seconds(client, 0) > 0
 
     def _of(self, client: str) -> int:
-        return sum(self._running[client, lane] for lane in _Lane)
+        return sum(self._rounds.running[client, kind] for kind in _Kind)
 
     def _load(self, client: str) -> int:
-        return self._of(client) + sum(self._waiting.waiting((client, lane)) for lane in _Lane)
+        return self._of(client) + sum(self._rounds.waiting((client, kind)) for kind in _Kind)
 
     def _no_place(self, client: str, seconds: float) -> TurnoutError:
         return TurnoutError(

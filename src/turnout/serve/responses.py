@@ -26,11 +26,14 @@ T = TypeVar("T")
 _CHUNK_BYTES = 256 * 1024
 
 
-def content_security_policy(styles: str) -> str:
-    """The page may load only files of its own server. The grid has its small images in its styles, as data."""
+def content_security_policy(styles: str, ancestors: str = "'none'") -> str:
+    """The page may load only files of its own server. The grid has its small images in its styles, as data.
+
+    `ancestors`: whose pages may show it in a frame.
+    """
     return (
         f"default-src 'self'; style-src {styles}; img-src 'self' data:; font-src 'self' data:; object-src 'none'; "
-        "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+        f"base-uri 'none'; form-action 'self'; frame-ancestors {ancestors}"
     )
 
 

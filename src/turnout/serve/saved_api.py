@@ -15,7 +15,7 @@ from turnout.serve.routes import READING, Call
 from turnout.serve.schemas import Removed, SavedBody, SavedView, SavedViews
 from turnout.store.database import Database
 from turnout.store.query.values import show
-from turnout.store.saved_views import list_saved, remove_view, save_view
+from turnout.store.saved_views import list_saved, read_view, remove_view, save_view
 
 MAX_VIEW_BYTES = 16 * 1024
 MAX_NAME = 64
@@ -39,6 +39,13 @@ class SavedApi:
         body = json_object({}, saved=b"[%s]" % b",".join(_named(name, view) for name, view in found.items()))
         return Response(body, media_type="application/json", headers=_NOT_KEPT)
 
+    @Call("/api/saved/{name}", SavedView, errors=(*READING, "not_found", "unknown_saved"))
+    async def read_saved(self, request: Request) -> Response:
+        """One of the views that operators keep."""
+        name = _name(request)
+        view = await self._answers.read(request, lambda store: read_view(store, name))
+        return Response(_named(name, view), media_type="application/json", headers=_NOT_KEPT)
+
     @Call(
         "/api/saved/{name}",
         SavedView,
@@ -51,7 +58,8 @@ class SavedApi:
         name = _name(request)
         body = await bodies.read_body(request, MAX_VIEW_BYTES, _SMALLER)
         # Written by the type itself: a value to compare with may be a number of any size.
-        view = bodies.checked(body, SavedBody, _EXAMPLE).model_dump_json()
+        checked = bodies.checked(body, SavedBody, _EXAMPLE)
+        view = checked.model_dump_json(exclude=None if checked.sql else {"sql"})
         await anyio.to_thread.run_sync(save_view, self._database, name, view, limiter=self._writers)
         return Response(_named(name, view), media_type="application/json", headers=_NOT_KEPT)
 

@@ -10,11 +10,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from turnout.config import Format as SourceFormat
 from turnout.config.changes import Needs
-from turnout.messages import ColumnInfo, ErrorInfo, Text, Texts, Where
 from turnout.plan.control import Outcome
 from turnout.plan.joins import Join
 from turnout.serve.formats import Format
 from turnout.store.query.sql import DEFAULT_ROWS, MAX_CHARACTERS, MAX_ROWS
+from turnout.swap.build_progress import BuildStep
+from turnout_client.messages import ColumnInfo, ErrorInfo, Text, Texts, Where
 
 
 class Answer(BaseModel):
@@ -40,10 +41,12 @@ class SqlQuestion(Body):
 
 
 class SavedBody(Body):
-    """A table with a filter, a sort, columns and a chart; the last is the page's own business."""
+    """A table with a filter, a sort, columns and a chart, or a SELECT; the chart is the page's own business."""
 
     table: Text
-    """The table; nobody looks whether it is there, as it may come with the next swap."""
+    """The table; nobody looks whether it is there, as it may come with the next swap. Empty beside `sql`."""
+    sql: Text | None = None
+    """One SELECT, which is shown instead of the table. It is run with the rights of whoever opens it."""
     where: Where = ""
     """As for rows."""
     sort: Texts = ""
@@ -60,7 +63,7 @@ class Error(Answer):
     error: ErrorInfo
 
 
-class Table(Answer):
+class ListedTable(Answer):
     name: str
     columns: list[ColumnInfo]
     rows: int
@@ -69,7 +72,7 @@ class Table(Answer):
 
 
 class Tables(Answer):
-    tables: list[Table]
+    tables: list[ListedTable]
 
 
 class _OfOneMoment(Answer):
@@ -80,7 +83,7 @@ class _OfOneMoment(Answer):
     columns: list[ColumnInfo]
 
 
-class Rows(_OfOneMoment):
+class RowsAnswer(_OfOneMoment):
     """Rows of one moment; `total` counts all that `where` keeps."""
 
     rows: list[dict[str, str | bool | int | float | None]]
@@ -93,7 +96,7 @@ class Groups(_OfOneMoment):
     groups: list[dict[str, str | bool | int | float | None]]
 
 
-class SqlRows(_OfOneMoment):
+class SqlAnswer(_OfOneMoment):
     """Rows of a SELECT, of one moment; `complete` is false where there were more. `total` counts these."""
 
     table: Literal["sql"]
@@ -104,7 +107,7 @@ class SqlRows(_OfOneMoment):
 
 
 class SavedView(SavedBody):
-    """As it was saved, under its name."""
+    """A saved view, under its name."""
 
     name: str
 
@@ -117,18 +120,28 @@ class Removed(Answer):
     name: str
 
 
-class Progress(Answer):
+class BuildProgress(Answer):
     """A build under way."""
 
     generation: int
     state: str
     plan: str
+    step: BuildStep
     records: int
+    """Records that are stored."""
+    recordsToRead: int  # noqa: N815 - as it is sent
+    """Records that there were to read when the build began."""
     lag: int
+    """Records that are left to read."""
     percent: float
+    """The share of the whole build: reading, views and publishing. Estimated between two reports of the store."""
+    secondsLeft: float | None  # noqa: N815 - as it is sent
+    """About how long it will take; null while that is not known."""
+    sources: dict[str, dict[str, int]]
+    """For each source the rows that are `kept` and the records to `read`."""
 
 
-class Sink(Answer):
+class SinkEntry(Answer):
     """One sink: what it writes, how far it has come, and what waits for it."""
 
     name: str
@@ -184,11 +197,13 @@ class Status(Answer):
     """Records that the published generation has read so far."""
     recordsPerSecond: float  # noqa: N815
     """How many it reads now."""
-    progress: Progress | None
-    """A build under way: `generation`, `state`, `plan`, `records`, `lag`, `percent`; else null."""
+    progress: BuildProgress | None
+    """A build under way, else null: `generation`, `state`, `plan`, `step` (`validating`, `reading`, `views`,
+    `publishing`), `records` (stored), `recordsToRead` (when the build began), `lag` (left to read), `percent` (of the
+    whole build, estimated between two reports of the store), `secondsLeft` (about; null while it is not known)."""
     lingering: list[int]
     """Generations that a rollback can still take at once."""
-    sinks: list[Sink]
+    sinks: list[SinkEntry]
     """The tables that are written to topics, and how far; see docs/how-to/sinks.md."""
     leftOut: list[LeftOutKeys]  # noqa: N815
     """Views that keys are left out of (`max_rows_per_key`): `view`, how many `keys`, and the `first` ten."""
@@ -202,7 +217,7 @@ class Status(Answer):
     """The server's time: the difference to `newestRecord` is how fresh the tables are."""
 
 
-class Topics(Answer):
+class TopicList(Answer):
     """Topics to choose from, and the topic of each source; null before the first generation."""
 
     topics: list[str]
@@ -262,7 +277,7 @@ class Example(Answer):
     """The lines for the file: the source and its views, with the evidence as comments."""
 
 
-class Plan(Answer):
+class ReportedPlan(Answer):
     topics: dict[str, str]
     joins: dict[str, Join]
     start: str | dict[Literal["timestamp"], str]
@@ -278,12 +293,14 @@ class BadSample(Answer):
 class Report(Answer):
     """What a dry run found."""
 
-    plan: Plan
+    plan: ReportedPlan
     """`topics`, `joins` and `start` as they would be."""
     changes: bool
     """Whether anything would be built."""
     records: dict[str, int]
     """For each source, how many records would be read before the switch."""
+    sources: dict[str, dict[str, int]]
+    """For each source the rows that would be `kept` and the records to `read`."""
     columns: dict[str, dict[str, str]]
     """The columns of each view."""
     sampleUnmatched: dict[str, list[Any]]  # noqa: N815
@@ -296,13 +313,13 @@ class Decided(Answer):
     """The outcome of a control message; `report` where it was a dry run. What is rejected or failed is an error."""
 
     requestId: str | None  # noqa: N815
-    outcome: Literal[Outcome.APPLIED, Outcome.UNCHANGED, Outcome.SUPERSEDED, Outcome.ROLLED_BACK]
+    outcome: Literal[Outcome.APPLIED, Outcome.UNCHANGED, Outcome.SUPERSEDED, Outcome.ROLLED_BACK, Outcome.CANCELLED]
     detail: str
     generation: int
     report: Report | None = None
 
 
-class Change(Answer):
+class SettingChange(Answer):
     """A setting that differs; secrets are ***. `needs`: what it takes to put it in force."""
 
     path: str
@@ -312,17 +329,21 @@ class Change(Answer):
 
 
 class Applied(Answer):
-    """The outcome of a file that was sent; `records`: how many a dry run would catch up on, by source."""
+    """The outcome of a file that was sent.
 
-    outcome: Literal[Outcome.APPLIED, Outcome.UNCHANGED]
+    A dry run tells in `records` how many each source would read, and in `sources` also how many rows it would keep.
+    """
+
+    outcome: Literal[Outcome.APPLIED, Outcome.UNCHANGED, Outcome.CANCELLED]
     generation: int
     detail: str
     requestId: str | None  # noqa: N815
-    changes: list[Change]
+    changes: list[SettingChange]
     records: dict[str, int] | None = None
+    sources: dict[str, dict[str, int]] | None = None
 
 
-class Refused(Answer):
+class RefusedFile(Answer):
     """The error of a file that was rejected, or whose build failed, with what it would have changed."""
 
     error: ErrorInfo
@@ -330,7 +351,7 @@ class Refused(Answer):
     generation: int
     detail: str
     requestId: str | None  # noqa: N815
-    changes: list[Change]
+    changes: list[SettingChange]
 
 
 class ConfigEntry(Answer):
@@ -341,7 +362,7 @@ class ConfigEntry(Answer):
     requester: str
     requestId: str | None  # noqa: N815
     outcome: str
-    changes: list[Change]
+    changes: list[SettingChange]
 
 
 class ConfigHistory(Answer):

@@ -7,27 +7,18 @@ import json
 import struct
 from collections.abc import Callable, Mapping
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import orjson
 
-from turnout.decode.registry import SchemaRegistry
-from turnout.plan.arrow_columns import decimal_digits
-from turnout.plan.columns import ColumnType
-from turnout.plan.times import parse_date, parse_moment
+from turnout.kafka.clients import Header
+from turnout.schemas.registry import SchemaRegistry
+from turnout.sink.records import Encode, PublishedTable
 from turnout.sink.topic_reader import FINGERPRINT
-from turnout.sink.topic_writer import Header
-from turnout.sink.values import Encode
-from turnout.sink.waiting import ShownTable
+from turnout_client.column_types import ColumnType
+from turnout_client.iso_times import parse_date, parse_moment
 
-_PLAIN = {
-    "string": "string",
-    "boolean": "boolean",
-    "int32": "int",
-    "int64": "long",
-    "float": "float",
-    "double": "double",
-}
 _MAGIC = b"\0"
 
 
@@ -38,22 +29,17 @@ def schema_of(table: str, columns: Mapping[str, ColumnType], *, logical: bool = 
     times end at the year 9999.
     """
     fields = [
-        {"name": name, "type": ["null", _type(kind.name, logical=logical)], "default": None}
+        {"name": name, "type": ["null", _type(kind, logical=logical)], "default": None}
         for name, kind in columns.items()
     ]
     return {"type": "record", "name": table, "namespace": "turnout", "fields": fields}
 
 
-def _type(kind: str, *, logical: bool) -> Any:
-    if kind in _PLAIN:
-        return _PLAIN[kind]
-    if kind == "date":
-        return {"type": "int", "logicalType": "date"} if logical else "int"
-    if kind == "timestamp":
-        return {"type": "long", "logicalType": "timestamp-micros"} if logical else "long"
-    precision, scale = decimal_digits(kind) or (38, 0)
-    sized = {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
-    return sized if logical else "bytes"
+def _type(kind: ColumnType, *, logical: bool) -> Any:
+    if kind.avro_logical is None or not logical:
+        return kind.avro
+    sized = {"precision": kind.digits[0], "scale": kind.digits[1]} if kind.digits else {}
+    return {"type": kind.avro, "logicalType": kind.avro_logical, **sized}
 
 
 class AvroValues:
@@ -66,15 +52,15 @@ class AvroValues:
         self._subject = f"{topic}-value"
         self._known: tuple[str, int] | None = None
 
-    def encoder(self, shown: ShownTable) -> Encode:
+    def encoder(self, table: PublishedTable) -> Encode:
         import fastavro
 
-        text = json.dumps(schema_of(shown.table, shown.columns))
+        text = json.dumps(schema_of(table.table, table.columns))
         if self._known is None or self._known[0] != text:
             self._known = text, self._registry.register(self._subject, text)
         start = _MAGIC + struct.pack(">I", self._known[1])
-        written_by: Any = fastavro.parse_schema(schema_of(shown.table, shown.columns, logical=False))
-        numbered = {name: convert for name, kind in shown.columns.items() if (convert := _converter(kind.name))}
+        written_by: Any = fastavro.parse_schema(schema_of(table.table, table.columns, logical=False))
+        numbered = {name: convert for name, kind in table.columns.items() if (convert := _converter(kind))}
 
         def encode(row: str | None, fingerprint: str | None) -> tuple[bytes | None, list[Header]]:
             if row is None:
@@ -91,16 +77,16 @@ class AvroValues:
         return encode
 
 
-def _converter(kind: str) -> Callable[[str], object] | None:
-    """From the value in JSON to the one in Avro, for types that JSON has as texts."""
-    if kind == "date":
-        return parse_date
-    if kind == "timestamp":
-        return parse_moment
-    digits = decimal_digits(kind)
-    return (lambda text: _decimal(text, digits[1])) if digits else None
+def _converter(kind: ColumnType) -> Callable[[str], object] | None:
+    """From the value in JSON to the one in Avro, for types that Avro has a logical type for; JSON has them as texts."""
+    if kind.avro_logical is None:
+        return None
+    return partial(_decimal, kind.digits[1]) if kind.digits else _NUMBERS[kind.family]
 
 
-def _decimal(text: str, scale: int) -> bytes:
+_NUMBERS: Mapping[str, Callable[[str], object]] = {"date": parse_date, "timestamp": parse_moment}
+
+
+def _decimal(scale: int, text: str) -> bytes:
     number = int(Decimal(text).scaleb(scale).to_integral_exact())
     return number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True)

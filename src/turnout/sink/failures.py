@@ -24,8 +24,6 @@ def failure(error: Exception, sink: SinkSettings, kafka: KafkaSettings) -> Turno
         return _of_kafka(error.args[0], sink, kafka)
     if is_store_failure(error):
         return store_failed(error)  # type: ignore[arg-type]
-    if isinstance(error, TimeoutError):
-        return _of_kafka(KafkaError(KafkaError._TIMED_OUT), sink, kafka)
     return TurnoutError(
         "sink_failed", f"unexpected error: {first_line(error)}", "see the log of the process", status=503
     )

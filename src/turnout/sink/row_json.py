@@ -3,12 +3,11 @@
 NaN and infinities are null, decimals are texts, times are ISO 8601 in UTC, of any year.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from turnout.plan.columns import ColumnType
-from turnout.plan.joins import quoted
-from turnout.store.database import literal
+from turnout.plan.sql_text import literal, quoted
 from turnout.store.identity import ROW
+from turnout_client.column_types import ColumnType
 
 _DAY = "%m-%d"
 _MOMENT = "%m-%dT%H:%M:%S.%fZ"
@@ -16,32 +15,60 @@ _MOMENT = "%m-%dT%H:%M:%S.%fZ"
 
 def record_key_sql(key: str, kind: ColumnType) -> str:
     """What makes a record's key: the row's key, and its id among the rows of the table."""
-    return f"CAST(json_object('key', {_shown(quoted(key), kind)}, 'id', {ROW}) AS VARCHAR)"
+    return f"CAST(json_object('key', {_json(quoted(key), kind)}, 'id', {ROW}) AS VARCHAR)"
 
 
 def record_value_sql(columns: Mapping[str, ColumnType]) -> str:
     """The whole row."""
-    fields = ", ".join(f"{literal(name)}, {_shown(quoted(name), kind)}" for name, kind in columns.items())
+    fields = ", ".join(f"{literal(name)}, {_json(quoted(name), kind)}" for name, kind in columns.items())
     return f"CAST(json_object({fields}) AS VARCHAR)"
 
 
-def _shown(column: str, kind: ColumnType) -> str:
-    if kind.name == "double":
-        return f"CASE WHEN isfinite({column}) THEN {column} END"
-    if kind.name == "float":
-        # By way of its shortest text, so that the float 0.1 is 0.1 and not 0.10000000149011612.
-        return f"CASE WHEN isfinite({column}) THEN CAST(CAST({column} AS VARCHAR) AS DOUBLE) END"
-    if kind.name == "date":
-        return _time(column, _DAY)
-    if kind.name == "timestamp":
-        # Not by a cast, which asks for the time zone of the session.
-        return _time(f"make_timestamp(epoch_us({column}))", _MOMENT)
-    if kind.name.startswith("decimal"):
-        return f"CAST({column} AS VARCHAR)"
+def _json(column: str, kind: ColumnType) -> str:
+    return _JSON[kind.family](column)
+
+
+def _as_it_is(column: str) -> str:
     return column
+
+
+def _double(column: str) -> str:
+    return f"CASE WHEN isfinite({column}) THEN {column} END"
+
+
+def _float(column: str) -> str:
+    # By way of its shortest text, so that the float 0.1 is 0.1 and not 0.10000000149011612.
+    return f"CASE WHEN isfinite({column}) THEN CAST(CAST({column} AS VARCHAR) AS DOUBLE) END"
+
+
+def _decimal(column: str) -> str:
+    return f"CAST({column} AS VARCHAR)"
+
+
+def _date(column: str) -> str:
+    return _time(column, _DAY)
+
+
+def _timestamp(column: str) -> str:
+    # Not by a cast, which asks for the time zone of the session.
+    return _time(f"make_timestamp(epoch_us({column}))", _MOMENT)
 
 
 def _time(value: str, rest: str) -> str:
     year = f"year({value})"
     form = f"CASE WHEN {year} BETWEEN 0 AND 9999 THEN '%04d-' WHEN {year} < 0 THEN '-%06d-' ELSE '+%06d-' END"
     return f"printf({form}, abs({year})) || strftime({value}, '{rest}')"
+
+
+_JSON: Mapping[str, Callable[[str], str]] = {
+    "string": _as_it_is,
+    "boolean": _as_it_is,
+    "int32": _as_it_is,
+    "int64": _as_it_is,
+    "float": _float,
+    "double": _double,
+    "decimal": _decimal,
+    "date": _date,
+    "timestamp": _timestamp,
+}
+"""The SQL of a value in JSON, by the family of its type."""

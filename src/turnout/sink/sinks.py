@@ -11,14 +11,12 @@ from dataclasses import replace
 import duckdb
 
 from turnout.config import Format, KafkaSettings, RegistrySettings, SinkSettings
-from turnout.decode.registry import SchemaRegistry
 from turnout.errors import TurnoutError
+from turnout.schemas.registry import SchemaRegistry
 from turnout.sink.avro_values import AvroValues
-from turnout.sink.sink import Say, Sink, Surroundings
-from turnout.sink.status import SinkStatus
+from turnout.sink.records import JsonValues, Lag, Values, lag
+from turnout.sink.sink import Say, Sink, SinkStatus, SinkTools
 from turnout.sink.topic_state import forget_others
-from turnout.sink.values import JsonValues, Values
-from turnout.sink.waiting import Lag, lag
 from turnout.store.database import Database
 from turnout.store.feed import Commit
 
@@ -29,7 +27,7 @@ class Sinks:
     def __init__(self, database: Database, kafka: KafkaSettings, registry: RegistrySettings | None, say: Say) -> None:
         self._database = database
         self._registry = None if registry is None else SchemaRegistry(registry)
-        self._around = Surroundings(database, kafka, self._values, say)
+        self._tools = SinkTools(database, kafka, self._values, say)
         self._lock = threading.Lock()
         self._running: dict[str, Sink] = {}
         database.feed.listen(self._committed)
@@ -44,7 +42,7 @@ class Sinks:
         kept = {name: sink for name, sink in self._running.items() if sink not in going}
         with contextlib.suppress(duckdb.Error, TurnoutError):  # a store in trouble has its own words for it
             forget_others(self._database, settings.keys())
-        started = {name: Sink(name, one, self._around) for name, one in settings.items() if name not in kept}
+        started = {name: Sink(name, one, self._tools) for name, one in settings.items() if name not in kept}
         with self._lock:
             self._running = {name: kept.get(name) or started[name] for name in settings}
         for sink in started.values():

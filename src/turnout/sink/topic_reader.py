@@ -5,31 +5,15 @@ Its records only at the start of a sink and after a failure, to learn what the t
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future
 from dataclasses import dataclass
 from hashlib import md5
-from typing import TypeVar
 
 import pyarrow as pa
-from confluent_kafka import (
-    OFFSET_BEGINNING,
-    Consumer,
-    IsolationLevel,
-    KafkaError,
-    KafkaException,
-    Message,
-    TopicCollection,
-    TopicPartition,
-)
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._config import ConfigResource
-from confluent_kafka.admin._listoffsets import OffsetSpec
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from turnout.config import KafkaSettings
-from turnout.kafka.clients import AT_END, client_properties, consumer_properties, set_up
-from turnout.kafka.security import files_of
+from turnout.kafka.clients import TopicAdmin, consumer_properties, set_up
 from turnout.sink.topic_state import TopicIdentity
 
 FINGERPRINT = "turnout.fingerprint"
@@ -40,9 +24,6 @@ _TIMEOUT_SECONDS = 10.0
 _CHUNK = 20_000
 _RIGHTS = ("READ", "WRITE")
 _RECORDS = pa.schema([("record", pa.string()), ("fingerprint", pa.string())])
-
-_K = TypeVar("_K")
-_V = TypeVar("_V")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,36 +41,25 @@ class TopicReader:
         self.kafka = kafka
         self.topic = topic
         self.stopping = stopping
-        self._asking: tuple[object, AdminClient] | None = None
+        self._admin: TopicAdmin | None = None
+
+    @property
+    def admin(self) -> TopicAdmin:
+        """Made at the first question: an error in its settings is the sink's, which tries again."""
+        if self._admin is None:
+            self._admin = TopicAdmin(self.kafka, _ROLE, _TIMEOUT_SECONDS)
+        return self._admin
 
     def find(self, timeout_seconds: float = _TIMEOUT_SECONDS) -> FoundTopic:
-        [found] = _answers(
-            self._admin().describe_topics(
-                TopicCollection([self.topic]), include_authorized_operations=True, request_timeout=timeout_seconds
-            )
-        ).values()
-        identity = TopicIdentity(self.topic, str(found.topic_id))
-        rights = {right.name for right in found.authorized_operations or ()}
+        topic = self.admin.describe(self.topic, timeout_seconds, rights=True)
+        identity = TopicIdentity(self.topic, str(topic.topic_id))
+        rights = {right.name for right in topic.authorized_operations or ()}
         missing = tuple(right for right in _RIGHTS if right not in rights) if rights else ()
-        return FoundTopic(identity, tuple(sorted(part.id for part in found.partitions)), missing)
+        return FoundTopic(identity, tuple(sorted(part.id for part in topic.partitions)), missing)
 
     def ends(self, partitions: tuple[int, ...]) -> dict[int, int]:
         """The offset after the last record of each partition that is committed."""
-        wanted = {TopicPartition(self.topic, partition): OffsetSpec.for_timestamp(AT_END) for partition in partitions}
-        found = _answers(
-            self._admin().list_offsets(
-                wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_TIMEOUT_SECONDS
-            )
-        )
-        return {place.partition: answer.offset for place, answer in found.items()}
-
-    def cleanup_policy(self) -> str | None:
-        """Whether the topic is compacted; None where that may not be asked."""
-        resource = ConfigResource(ConfigResource.Type.TOPIC, self.topic)
-        with contextlib.suppress(KafkaException, TimeoutError):
-            [found] = _answers(self._admin().describe_configs([resource], request_timeout=_TIMEOUT_SECONDS)).values()
-            return str(found["cleanup.policy"].value)
-        return None
+        return self.admin.committed_ends(self.topic, partitions)
 
     def read(self, start: Mapping[int, int], ends: Mapping[int, int]) -> Iterator[tuple[pa.Table, dict[int, int]]]:
         """The records of Turnout from `start` up to `ends`, in chunks, and the offsets after each chunk."""
@@ -122,13 +92,6 @@ class TopicReader:
         finally:
             consumer.close()
 
-    def _admin(self) -> AdminClient:
-        """One client as long as its files are the same: to end one takes threads and time."""
-        files = files_of(self.kafka)
-        if self._asking is None or self._asking[0] != files:
-            self._asking = files, set_up(AdminClient, client_properties(self.kafka, _ROLE))
-        return self._asking[1]
-
     def _consumer(self) -> Consumer:
         properties = {
             **consumer_properties(self.kafka, _ROLE),
@@ -138,10 +101,6 @@ class TopicReader:
             "fetch.message.max.bytes": 1 << 20,
         }
         return set_up(Consumer, properties)
-
-
-def _answers(asked: dict[_K, Future[_V]]) -> dict[_K, _V]:
-    return {key: future.result(_TIMEOUT_SECONDS + 1) for key, future in asked.items()}
 
 
 def policy_complaint(topic: str, policy: str | None) -> tuple[str, str] | None:

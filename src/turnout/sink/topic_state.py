@@ -15,8 +15,9 @@ from dataclasses import dataclass
 import duckdb
 import pyarrow as pa
 
-from turnout.plan.joins import quoted
-from turnout.store.database import Database, registered
+from turnout.plan.position import NOTHING, Position
+from turnout.plan.sql_text import quoted
+from turnout.store.database import Database, registered, scalar
 
 SCHEMA = "sinks"
 _POSITIONS = f"{SCHEMA}.{quoted('sinks:positions')}"
@@ -25,6 +26,7 @@ CREATE SCHEMA IF NOT EXISTS {SCHEMA};
 CREATE TABLE IF NOT EXISTS {_POSITIONS} (
     name VARCHAR, topic VARCHAR, topic_id VARCHAR, written VARCHAR, generation INTEGER, version BIGINT, read VARCHAR);
 """
+_FETCHED_ROWS = 5_000
 _writing = threading.Lock()
 """Sinks share the table of positions; their writes take turns."""
 
@@ -38,11 +40,22 @@ class TopicIdentity:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """The state of the table that the topic folds to."""
+class RecordSet:
+    """Records in a temporary table of a cursor: `record`, `id`, `value` and `fingerprint`, null where a row is gone."""
 
-    generation: int = 0
-    version: int = 0
+    cursor: duckdb.DuckDBPyConnection
+    relation: str = "_records"
+
+    @property
+    def count(self) -> int:
+        return scalar(self.cursor, f"SELECT count(*) FROM {self.relation}")
+
+    def rows(self, *, fingerprints: bool) -> Iterator[tuple[str, str | None, str | None]]:
+        """Key, value and, where asked for, fingerprint of each record."""
+        fingerprint = "CAST(fingerprint AS VARCHAR)" if fingerprints else "NULL"
+        rows = self.cursor.execute(f"SELECT record, value, {fingerprint} FROM {self.relation}")
+        while chunk := rows.fetchmany(_FETCHED_ROWS):
+            yield from chunk
 
 
 @contextmanager
@@ -68,7 +81,7 @@ class TopicState:
         self._what = written
         self.relation = f"{SCHEMA}.{quoted(sink)}"
 
-    def open(self, topic: TopicIdentity) -> tuple[Written, dict[int, int]]:
+    def open(self, topic: TopicIdentity) -> tuple[Position, dict[int, int]]:
         """What was written, and from where the topic has to be read on; nothing is known of a topic made anew."""
         with _writing, self._database.transaction() as cursor:
             cursor.execute(_TABLES)
@@ -80,14 +93,14 @@ class TopicState:
                 [self._sink],
             ).fetchone()
             if row is not None and (row[0], row[1]) == (topic.name, topic.topic_id):
-                written = Written(row[3], row[4]) if row[2] == self._what else Written()
+                written = Position(row[3], row[4]) if row[2] == self._what else NOTHING
                 return written, {int(partition): offset for partition, offset in json.loads(row[5]).items()}
             self._clear(cursor)
             cursor.execute(
                 f"INSERT INTO {_POSITIONS} VALUES (?, ?, ?, ?, 0, 0, '{{}}')",
                 [self._sink, topic.name, topic.topic_id, self._what],
             )
-            return Written(), {}
+            return NOTHING, {}
 
     def clear(self) -> None:
         """Forget everything: the topic is not the one that was written."""
@@ -103,33 +116,34 @@ class TopicState:
         with _writing, self._database.transaction() as cursor:
             if records.num_rows:
                 numbered = records.append_column("_at", pa.array(range(records.num_rows), pa.int64()))
+                newest = RecordSet(cursor)
                 with registered(cursor, _read=numbered):
                     cursor.execute(
-                        "CREATE OR REPLACE TEMP TABLE _records AS "
+                        f"CREATE OR REPLACE TEMP TABLE {newest.relation} AS "
                         "SELECT record, md5_number_lower(record) AS id, CAST(fingerprint AS UHUGEINT) AS fingerprint "
                         "FROM _read QUALIFY row_number() OVER (PARTITION BY record ORDER BY _at DESC) = 1"
                     )
-                self._put(cursor)
+                self._replace(newest)
             self._note_read(cursor, read)
 
-    def written(self, cursor: duckdb.DuckDBPyConnection, now: Written, read: Mapping[int, int] | None) -> None:
-        """The records of `_records`, a temporary table of this cursor, are in the topic."""
-        with _writing, moment(cursor):
-            self._put(cursor)
-            cursor.execute(
+    def written(self, records: RecordSet, now: Position, read: Mapping[int, int] | None) -> None:
+        """Note that these records are in the topic, which folds to the table at `now`."""
+        with _writing, moment(records.cursor):
+            self._replace(records)
+            records.cursor.execute(
                 f"UPDATE {_POSITIONS} SET written = ?, generation = ?, version = ? WHERE name = ?",
                 [self._what, now.generation, now.version, self._sink],
             )
             if read is not None:
-                self._note_read(cursor, read)
+                self._note_read(records.cursor, read)
 
-    def _put(self, cursor: duckdb.DuckDBPyConnection) -> None:
-        """Put the records of `_records` in the place of those of the same keys."""
+    def _replace(self, records: RecordSet) -> None:
+        """Replace the known records of the same keys."""
         # By numbers first: a scan of eight bytes a row.
-        known = "id IN (SELECT id FROM _records) AND record IN (SELECT record FROM _records)"
-        cursor.execute(f"DELETE FROM {self.relation} WHERE {known}")
-        rows = "SELECT record, id, fingerprint FROM _records WHERE fingerprint IS NOT NULL"
-        cursor.execute(f"INSERT INTO {self.relation} {rows}")
+        known = f"id IN (SELECT id FROM {records.relation}) AND record IN (SELECT record FROM {records.relation})"
+        records.cursor.execute(f"DELETE FROM {self.relation} WHERE {known}")
+        rows = f"SELECT record, id, fingerprint FROM {records.relation} WHERE fingerprint IS NOT NULL"
+        records.cursor.execute(f"INSERT INTO {self.relation} {rows}")
 
     def _note_read(self, cursor: duckdb.DuckDBPyConnection, read: Mapping[int, int]) -> None:
         cursor.execute(f"UPDATE {_POSITIONS} SET read = ? WHERE name = ?", [json.dumps(dict(read)), self._sink])

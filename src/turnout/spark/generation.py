@@ -17,16 +17,16 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from turnout.decode.decoder import LARGEST_BYTES
-from turnout.decode.record_decoder import RecordDecoder
-from turnout.decode.schemas import Schemas
 from turnout.decode.shape import Decoded
 from turnout.errors import TurnoutError, first_line
 from turnout.plan.offsets import Offsets
-from turnout.spark.folders import folder_at
-from turnout.spark.java_errors import words_of, words_of_error
-from turnout.spark.read.bulk import BulkReader
+from turnout.schemas.record_decoder import RecordDecoder
+from turnout.schemas.source_schemas import Schemas
+from turnout.spark.jvm.checkpoints import folder_at
+from turnout.spark.jvm.java_errors import words_of, words_of_error
 from turnout.spark.read.catch_up import CatchUp, Piece, next_piece
 from turnout.spark.read.live import LiveStream, WaitForMore
+from turnout.spark.read.readers import KafkaReaders
 from turnout.spark.writing import Listener, Reading, Writer, send_dead_letters
 from turnout.store.generation_tables import GenerationTables
 
@@ -72,13 +72,13 @@ class GenerationQuery:
         self._catch_up: CatchUp | None = None
         self._stream: LiveStream | None = None
         self._failure: Exception | None = None
+        self._failed_action = ""
         self._checkpoint = folder_at(session, reading.checkpoint)
-        decoder = partial(RecordDecoder.of, tables.layout, kafka.schemas, kafka.largest_bytes)
-        self._decoder = decoder()
-        self._bulk = BulkReader(session, self._name, decoder(), kafka.librdkafka, self._options)
+        decoder = RecordDecoder.of(tables.layout, kafka.schemas, kafka.largest_bytes)
+        self._readers = KafkaReaders(session, self._name, decoder, kafka.librdkafka, self._options)
         topic = kafka.dead_letter_topic
         letters = partial(self._send_dead_letters, topic) if topic else None
-        self._writer = Writer(session, tables, reading, self._decoder, letters, listener)
+        self._writer = Writer(session, tables, reading, decoder, letters, listener)
 
     def start(self, *, careful: bool = False) -> None:
         """Start to read, or go on where the store says.
@@ -87,6 +87,7 @@ class GenerationQuery:
         them may have ended it, or the stream.
         """
         self._stopping, self._failure, self._catch_up, self._stream = False, None, None, None
+        self._failed_action = ""
         careful = careful or self._reading.careful
         built = self._tables.progress().views_built
         if built and not careful:
@@ -95,7 +96,7 @@ class GenerationQuery:
         self._checkpoint.clear()
         self._catch_up = CatchUp(
             self._name,
-            self._bulk.with_care() if careful else self._bulk,
+            self._readers.with_care() if careful else self._readers,
             self._read_so_far(),
             self._plan_rest if built else self._plan,
             self.take_piece,
@@ -118,7 +119,7 @@ class GenerationQuery:
                 self._session,
                 self._name,
                 topics,
-                self._bulk.read,
+                self._readers,
                 self._kafka.wait_for_more,
                 self._listener.denied,
                 self._writer.store,
@@ -130,7 +131,7 @@ class GenerationQuery:
                 self._stream.stop(0.0)
 
     def _visible_ends(self, topics: Sequence[str]) -> Offsets:
-        """Where topics end, without those that may not be seen now: Spark does not see them either."""
+        """The ends of topics, without those that may not be seen now: Spark does not see them either."""
         found: dict[tuple[str, int], int] = {}
         for topic in topics:
             try:
@@ -141,7 +142,7 @@ class GenerationQuery:
         return Offsets(found)
 
     def _taken_up(self, ends: Offsets) -> Offsets:
-        """How far was read, once what happened to topics while nobody read them is in the tables.
+        """Store what happened to topics while nobody read them, and return how far was read.
 
         One that was deleted and made anew is read from its first record: Spark would begin where it ends.
         """
@@ -149,7 +150,7 @@ class GenerationQuery:
         piece = next_piece(read, read, ends.keeping(read, self._listener.denied), 0)
         if piece is None:
             return read
-        decoded = self._bulk.read(piece.start, piece.end)
+        decoded = self._readers.read(piece.start, piece.end)
         self.take_piece(replace(piece, last=True), decoded)
         return piece.end
 
@@ -158,7 +159,9 @@ class GenerationQuery:
         if not self._kafka.ends([topic]).next:
             hint = "create it, or remove dead_letter_topic"
             raise TurnoutError("unknown_topic", f"topic {topic!r} (dead_letter_topic) does not exist", hint)
+        self._failed_action = f"bad records cannot be written to topic {topic!r} (dead_letter_topic): "
         send_dead_letters(self._session, topic, self._options(), letters)
+        self._failed_action = ""
 
     def _options(self) -> dict[str, str]:
         return {f"kafka.{name}": value for name, value in self._kafka.java().items()}
@@ -182,10 +185,12 @@ class GenerationQuery:
         """Why it ended by itself, in one line; None while it runs or when it was stopped."""
         if self.running or self._stopping:
             return None
+        if isinstance(self.error, TurnoutError):
+            return self._explained([first_line(self.error)])
         if self.error is not None:
-            return first_line(self.error)
+            return self._failed_action + self._explained(words_of_error(self.error))
         if self._catch_up is not None and self._catch_up.error is not None:
-            return self._explained(words_of_error(self._catch_up.error))
+            return self._failed_action + self._explained(words_of_error(self._catch_up.error))
         if self._stream is None:
             return None
         error = self._stream.exception()

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,24 +14,23 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
-from turnout.decode.record_decoder import RecordDecoder
 from turnout.decode.shape import Decoded
 from turnout.plan.offsets import Lost, Offsets
 from turnout.plan.tables import ViewTable
-from turnout.spark.folders import Frame, folder_at, room
+from turnout.schemas.record_decoder import RecordDecoder
+from turnout.spark.jvm.checkpoints import folder_at
 from turnout.spark.read.live import Arrival
+from turnout.spark.views.row_files import view_folder
 from turnout.spark.views.runner import view_runner
 from turnout.store.batches import Batch
-from turnout.store.chain_files import Work
 from turnout.store.generation_tables import GenerationTables
-from turnout.store.view_files import write_rows
+from turnout.store.views.parts import Files, PartRunner
 
 SMALL_BATCH = 20_000
 """Up to this many records, or rows of a view's sides, a plan that is kept is faster than files."""
 
 PART_ROWS = 1_200_000
-"""About how many rows of both sides one task joins while a view is built, at most: of keys and ids. Where it has SQL of
-its own, and gets all columns, half of that."""
+"""About how many rows of both sides one task joins while a view is built, at most: of keys and ids."""
 
 MOST_ROWS_HELD = 4_800_000
 """About how many rows of both sides all tasks together join at once: the driver has their results in memory."""
@@ -63,6 +61,9 @@ class Listener(Protocol):
     """Hears of batches and losses after their transaction, on the thread that stores; must not block."""
 
     def batch_done(self, report: BatchReport) -> None: ...
+
+    def building_views(self, done: float) -> None:
+        """Hear which share of the views is built, while they are built for the first time."""
 
     def lost(self, generation: int, lost: Lost) -> None: ...
 
@@ -97,6 +98,11 @@ def send_dead_letters(session: SparkSession, topic: str, kafka: Mapping[str, str
     frame.write.format("kafka").options(**kafka).option("topic", topic).save()
 
 
+def _share(index: int, count: int, done: float) -> float:
+    """The share of all views that is built, when `done` of the one at `index` is."""
+    return (index + done) / count
+
+
 @dataclass(frozen=True, slots=True)
 class Writer:
     """Writes what one generation read; one thread at a time."""
@@ -109,10 +115,8 @@ class Writer:
     listener: Listener
 
     def store(self, arrival: Arrival) -> None:
-        """Decode and write what the live stream brought."""
-        records = arrival.records
-        decoded = records if isinstance(records, Decoded) else self.decoder.decode(records)
-        self.take(decoded, arrival.end, arrival.batch_id, caught_up=True)
+        """Write what the live stream brought."""
+        self.take(arrival.decoded, arrival.end, arrival.batch_id, caught_up=True)
 
     def take(self, decoded: Decoded, end: Offsets, batch_id: int | None, *, caught_up: bool) -> None:
         """Write records up to `end`; the views are built with the first batch that has caught up."""
@@ -129,11 +133,9 @@ class Writer:
             # Before the batch is kept, so at least once: a batch that is read again after a crash sends them again.
             if self.send_dead_letters is not None and (letters := batch.dead_letters()) is not None:
                 self.send_dead_letters(letters)
-            for view in self.tables.layout.views:
-                if batch.views_built:
-                    self._update(batch, view)
-                elif caught_up:
-                    self._build(batch, view)
+            views = self.tables.layout.views if caught_up else ()
+            for index, view in enumerate(views):
+                self._write(batch, view, partial(_share, index, len(views)))
             batch.finish(batch_id, end.to_json(), views_built=caught_up)
         for one in lost:
             self.listener.lost(self.tables.generation, one)
@@ -153,67 +155,38 @@ class Writer:
             )
         )
 
-    def _update(self, batch: Batch, view: ViewTable) -> None:
-        """The view's rows of the keys that a batch touches: few through a plan that is kept, many through files."""
-        if view.chain is not None:
-            self._update_chain(batch, view)
-            return
-        few = not view.own or batch.records <= SMALL_BATCH
-        rows = batch.affected(view) if few else {}
-        if rows is None:
-            return
-        if few and sum(table.num_rows for table in rows.values()) <= SMALL_BATCH:
-            batch.replace(view, [view_runner(self.session).over_rows(view, rows, unique=True)])
-            return
-        with self._room() as (folder, frame):
-            if few:
-                # On one core, because planning takes longer than all of the rows.
-                sql, parts = view.narrow_sql_if_unique, [write_rows(rows, folder)]
-            else:
-                cores = self.session.sparkContext.defaultParallelism
-                sql, parts = batch.export(view, folder, cores)
-            found = view_runner(self.session).over_parts(sql, parts, self.tables.schema, frame, own=view.own)
-            batch.replace(view, found)
+    def _write(self, batch: Batch, view: ViewTable, share: Callable[[float], float]) -> None:
+        """Run the SQL of a view over the rows that a batch touches, or over all: few in memory, many through files.
 
-    def _update_chain(self, batch: Batch, view: ViewTable) -> None:
-        """The rows of a chain that a batch changes: few through a plan that is kept, many step by step."""
-        rows = batch.affected(view, SMALL_BATCH)
-        if rows is None:
+        Few go through a plan that is kept. Many go in parts of their keys, of which none needs much memory.
+        """
+        rows, runner = batch.view(view), view_runner(self.session)
+        if not batch.views_built:
+            self.listener.building_views(share(0))
+        if not rows.touched():
             return
-        if rows:
-            batch.replace(view, [view_runner(self.session).over_rows(view, rows, unique=True)])
-        else:
-            self._join_steps(batch, view)
-            batch.replace(view, [])
-
-    def _join_steps(self, batch: Batch, view: ViewTable) -> None:
-        with self._room() as (folder, frame):
-            run = partial(view_runner(self.session).over_parts, name=self.tables.schema, frame=frame)
-            batch.join_steps(view, Work(folder, self._parts, run))
-
-    def _parts(self, size: int, part_rows: int | None = None) -> int:
-        """In how many parts so many rows of both sides of a join are joined."""
-        cores = self.session.sparkContext.defaultParallelism
-        rows = min(part_rows or PART_ROWS, MOST_ROWS_HELD // cores)
-        return cores * (size // (cores * rows) + 1)
-
-    def _build(self, batch: Batch, view: ViewTable) -> None:
-        """The view over everything; unless it is small, by parts of its keys, through files: none needs much memory."""
-        if batch.size(view) <= SMALL_BATCH:
-            batch.build(view, [view_runner(self.session).over_rows(view, batch.everything(view), unique=True)])
+        if (few := rows.few(SMALL_BATCH)) is not None:
+            batch.replace(view, [runner.over_rows(view, few, unique=True)])
             return
-        if view.chain is not None:
-            self._join_steps(batch, view)
-            batch.build(view, [])
-            return
-        with self._room() as (folder, frame):
-            rows = PART_ROWS // (2 if view.own else 1)
-            sql, parts = batch.export(view, folder, self._parts(batch.size(view), rows))
-            found = view_runner(self.session).over_parts(sql, parts, self.tables.schema, frame, own=view.own)
-            batch.build(view, found)
+        checkpoint = folder_at(self.session, self.reading.checkpoint)
+        with view_folder(self.session, checkpoint, shared=self.reading.shared) as (folder, frame):
+            over = partial(runner.over_parts, name=self.tables.schema, frame=frame, own=view.own_sql)
+            # A chain runs one step after the other, and cannot tell which share one part is.
+            over = partial(self._told, over, share) if view.by_key and not batch.views_built else over
+            cores = self.session.sparkContext.defaultParallelism
+            batch.replace(view, rows.in_parts(PartRunner(folder, cores, partial(_parts, cores), over)))
 
-    def _room(self) -> AbstractContextManager[tuple[Path, Frame]]:
-        return room(self.session, folder_at(self.session, self.reading.checkpoint), shared=self.reading.shared)
+    def _told(
+        self,
+        over: Callable[[str, Sequence[Files]], Iterable[pa.Table]],
+        share: Callable[[float], float],
+        sql: str,
+        parts: Sequence[Files],
+    ) -> Iterator[pa.Table]:
+        """The parts of a view; the listener hears of each. The store has about as much to do after the last one."""
+        for number, part in enumerate(over(sql, parts), start=1):
+            self.listener.building_views(share(number / (2 * len(parts))))
+            yield part
 
     def _missing(self, before: Offsets, end: Offsets, decoded: Decoded) -> tuple[list[Lost], list[Gap]]:
         """Partitions that were deleted, and ranges without a record, which may be lost: compaction leaves them too."""
@@ -227,3 +200,8 @@ class Writer:
             elif (found := first.get((topic, partition), until)) > start:
                 gaps.append((topic, partition, start, found))
         return lost, gaps
+
+
+def _parts(cores: int, size: int) -> int:
+    """In how many parts so many rows of both sides of a join are joined."""
+    return cores * (size // (cores * min(PART_ROWS, MOST_ROWS_HELD // cores)) + 1)

@@ -1,54 +1,33 @@
 """One batch of a generation, written in one transaction of the store.
 
-Source rows, view rows, bad records, join quality and the batch's number. The join itself is not done here: the rows of
-the keys that a batch touches are handed out, and the view's new rows are taken back.
+Source rows, view rows, bad records, join quality and the batch's number. The join itself is not done here: `views`
+hands out the rows that a batch touches, and takes back what Spark makes of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from turnout.decode.shape import Decoded
-from turnout.plan.chains import Chain
-from turnout.plan.joins import LIFE_BITS, MOST_LIVES, OFFSET_BITS, quoted
+from turnout.plan.offsets import LIFE_BITS, MOST_LIVES, OFFSET_BITS
+from turnout.plan.sql_text import literal
 from turnout.plan.tables import SourceTable, ViewTable
 from turnout.plan.times import moment_sql
-from turnout.store.affected import (
-    KEPT,
-    Affected,
-    Changed,
-    chosen,
-    columns_of,
-    evicted,
-    hash_sql,
-    keys_table,
-    narrowed,
-    new,
-    newest_of,
-    numbered,
-    put,
-    shown_sql,
-    stored_sql,
-    touched,
-    was,
-    widened,
-)
-from turnout.store.chain_files import Work, chain_rows_sql, join_steps
-from turnout.store.chains import ChainRows, numbers_of, root_hash_sql, whole_relations
-from turnout.store.database import literal, next_version, registered, scalar
-from turnout.store.feed import MAX_DELTA_ROWS, Commit, DeltaLog, TablePlace, Wanted
+from turnout.store.batch_rows import BatchRows, SourceRelations, stored_sql
+from turnout.store.database import next_version, registered, scalar
+from turnout.store.feed import MAX_DELTA_ROWS, Commit, Wanted
 from turnout.store.identity import ties
-from turnout.store.join_quality import move_chain_quality, move_quality, write_quality
-from turnout.store.left_out import KeysLeftOut, LeftOutState, without
+from turnout.store.join_quality import write_quality
+from turnout.store.left_out import KeysLeftOut, LeftOutState
 from turnout.store.outgoing import OutgoingRows
-from turnout.store.view_files import Files, export_rows, widened_sql
+from turnout.store.tracked_writes import TrackedWrites, WrittenTable
+from turnout.store.views import view_rows
+from turnout.store.views.view_rows import BatchState, ViewRows
 
 if TYPE_CHECKING:
     from turnout.store.generation_tables import GenerationTables
@@ -70,7 +49,7 @@ class Progress:
 
 
 class Batch:
-    """A batch being written. Call `load`, then for each view `affected` and `replace`, then `finish`."""
+    """A batch being written. Call `load`, then `replace` for each view that is touched, then `finish`."""
 
     def __init__(
         self,
@@ -87,18 +66,14 @@ class Batch:
         self.views_built = progress.views_built
         self.offsets = progress.offsets
         """Where the batch before this one ended."""
-        self._keys = Affected(cursor, tables.table)
-        # The rows that a view's ids are of: in memory, or as relations.
-        self._held: dict[str, dict[str, pa.Table]] = {}
-        self._kept: dict[str, Mapping[str, str]] = {}
-        self._numbers: dict[str, list[pa.ChunkedArray]] = {}
-        self._chains: dict[str, ChainRows] = {}
+        self._rows = BatchRows(cursor, tables.table)
+        self._views: dict[str, ViewRows[Any]] = {}
         self._versions: dict[str, int] = {}
         self.lives = dict(lives)
         # As it was when the batch began: half of a change would be worse than none.
         self._wanted = tables.database.feed.wanted
         self._sinks = tables.database.sinks.of_tables()
-        self.log = DeltaLog(cursor, self._wants)
+        self.log = TrackedWrites(cursor, self._wants)
         self.records = 0
         self.bad = 0
         self.evicted: dict[str, int] = {}
@@ -145,27 +120,27 @@ class Batch:
                     self.log.add(source.table, f"{into} {stored_sql(source, '_rows', self._ids(source))}")
         views = self._layout.views if self.views_built else ()
         if waiting:
-            self._keys.collect_new(waiting, self._ids)
+            self._rows.collect_arriving(waiting, self._ids)
         for source, _ in waiting:
-            if excess := self._keys.collect_evicted(source):
+            if excess := self._rows.collect_evicted(source):
                 self.evicted[source.table] = excess
-        keyed = [view for view in views if view.chain is None]
+        keyed = [view for view in views if view.by_key]
         for view in keyed:
-            self._keys.collect_keys(view)
+            self._rows.collect_keys(view)
         for source, _ in waiting:
-            self._keys.look_up(source, keyed)
+            self._rows.look_up(source, keyed)
         for source, _ in waiting:
             self._merge(source) if source.latest else self._append(source)
         if decoded.faults is not None:
             self._note_bad_records()
 
     def _append(self, source: SourceTable) -> None:
-        table = self._tables.table(source.table)
-        if self._keys.evicts(source):
-            place = TablePlace(source.table, table, source.columns, ["_id"])
-            self.log.remove(place, f"_id IN (SELECT _id FROM {evicted(source)})")
+        table, relations = self._tables.table(source.table), SourceRelations(source.source)
+        if self._rows.evicts(source):
+            written = WrittenTable(source.table, table, source.columns, ["_id"])
+            self.log.remove(written, f"_id IN (SELECT _id FROM {relations.evicted})")
         plain = source.max_rows is None
-        rows = stored_sql(source, new(source), self._ids(source)) if plain else f"FROM {new(source)}"
+        rows = stored_sql(source, relations.arriving, self._ids(source)) if plain else f"FROM {relations.arriving}"
         self.log.add(source.table, f"INSERT INTO {table} BY NAME {rows}")
 
     def _merge(self, source: SourceTable) -> None:
@@ -173,11 +148,11 @@ class Batch:
 
         A tombstone is kept as a row that is not shown, so that an older record of another partition stays hidden.
         """
-        table = self._tables.table(source.table)
-        self._keys.take_newest(source)
-        old = f"rowid IN (SELECT _at FROM {was(source)})"
-        self.log.remove(TablePlace(source.table, table, source.columns, ["_id", "_shown"]), old)
-        self.log.add(source.table, f"INSERT INTO {table} BY NAME FROM {put(source)}")
+        table, relations = self._tables.table(source.table), SourceRelations(source.source)
+        self._rows.take_newest(source)
+        written = WrittenTable(source.table, table, source.columns, ["_id", "_shown"])
+        self.log.remove(written, f"rowid IN (SELECT _at FROM {relations.replaced})")
+        self.log.add(source.table, f"INSERT INTO {table} BY NAME FROM {relations.replacing}")
 
     def _note_bad_records(self) -> None:
         # Sources that read one topic complain of the same.
@@ -193,8 +168,8 @@ class Batch:
             table = f"{self._tables.schema}.bad_records"
             over = scalar(self._cursor, f"SELECT count(*) FROM {table}") + self.bad - self._tables.bad_rows
             if over > 0:
-                place = TablePlace("bad_records", table, _BAD_COLUMNS, ["_id"])
-                self.log.remove(place, f"rowid IN (SELECT rowid FROM {table} ORDER BY rowid LIMIT {over})")
+                written = WrittenTable("bad_records", table, _BAD_COLUMNS, ["_id"])
+                self.log.remove(written, f"rowid IN (SELECT rowid FROM {table} ORDER BY rowid LIMIT {over})")
             newest = f"(FROM _bad ORDER BY _ts DESC, _id DESC LIMIT {self._tables.bad_rows})"
             shown = f"SELECT _id, {moment_sql('_ts')}, {_PLACE}, field, reason, text FROM {newest} ORDER BY _ts, _id"
             self.log.add("bad_records", f"INSERT INTO {table} {shown}")
@@ -209,141 +184,32 @@ class Batch:
             f'CAST(_id >> {OFFSET_BITS} AS INTEGER) AS "partition", _id & {(1 << OFFSET_BITS) - 1} AS "offset"'
         )
 
-    def affected(self, view: ViewTable, most: int | None = None) -> dict[str, pa.Table] | None:
-        """The shown rows of the keys that this batch touches, for each side of `view`; None where it touches none.
+    def view(self, view: ViewTable) -> ViewRows[Any]:
+        """The rows of a view in this batch; once its source rows are loaded."""
+        if view.table not in self._views:
+            state = BatchState(
+                cursor=self._cursor,
+                schema=self._tables.schema,
+                table=self._tables.table,
+                rows=self._rows,
+                left_out=self.left_out,
+                records=self.records,
+                whole=not self.views_built,
+            )
+            self._views[view.table] = view_rows(state, view)
+        return self._views[view.table]
 
-        Of a joined view as far as the join needs them: `narrow_sql_if_unique` is enough. Of a chain that needs more
-        than `most` there is nothing in it: `join_steps` works with those.
-        """
-        if not self.records:
-            return None
-        if view.chain is not None:
-            chain = self._chains[view.table] = self._chain(view, view.chain)
-            if not chain.touched:
-                return None
-            sides = chain.rows(most)
-            return {} if sides is None else self._handed_out(view, [], sides)
-        masks = [self._keys.of_view(view, source) for source in view.sources]
-        if not len(self._keys.touched(view)) and not any(mask.any() for mask in masks):
-            return None
-        moved = [self._keys.moved(source).rows for source in view.sources]
-        masks = self.left_out.joined(view, moved, masks, self._keys.touched(view))
-        rows = [chosen(every, mask) for every, mask in zip(moved, masks, strict=True)]
-        keys = [chosen(own, mask) for own, mask in zip(self._key_numbers(view), masks, strict=True)]
-        return self._handed_out(view, keys, rows)
-
-    def _chain(self, view: ViewTable, chain: Chain) -> ChainRows:
-        return ChainRows(self._cursor, self._tables.table, view, chain, self._changed(view), self.left_out)
-
-    def _changed(self, view: ViewTable) -> dict[str, Changed]:
-        return {source.source: self._keys.changed(source) for source in view.sources}
-
-    def join_steps(self, view: ViewTable, work: Work) -> None:
-        """The ids of a chain's rows, step by step through files: of all, or of what `affected` found."""
-        known = self._chains.get(view.table)
-        if known is None:
-            self.left_out.count_all(view)
-        self._kept[view.table] = rows = known.relations() if known else whole_relations(view, self._tables.table)
-        join_steps(self._cursor, view, rows, known.near if known else None, work, self.left_out.condition)
-
-    def _key_numbers(self, view: ViewTable) -> list[pa.ChunkedArray]:
-        """What stands for the keys of all rows that the batch concerns."""
-        if view.table not in self._numbers:
-            self._numbers[view.table] = numbered(view.key, [self._keys.moved(s).rows for s in view.sources])
-        return self._numbers[view.table]
-
-    def _handed_out(
-        self, view: ViewTable, keys: Sequence[pa.ChunkedArray], rows: Sequence[pa.Table]
-    ) -> dict[str, pa.Table]:
-        """What Spark gets of some rows of each source, by the names that it knows them by."""
-        if view.own:
-            keyed = (table.filter(pc.is_valid(table[view.key])) for table in rows)
-            return {name: table.drop_columns("_hash") for name, table in zip(view.relations, keyed, strict=True)}
-        self._held[view.table] = {source.source: table for source, table in zip(view.sources, rows, strict=True)}
-        return narrowed(view, keys, rows) if view.chain is None else numbers_of(view, view.chain, rows)
-
-    def replace(self, view: ViewTable, parts: Iterable[pa.Table]) -> None:
-        """Put the view's new rows of the touched keys in place of its old ones; `parts` as Spark gave them."""
-        table, key = self._tables.table(view.table), quoted(view.key)
-        place = TablePlace(view.table, table, view.columns, ties([*view.ids, "_hash"]))
-        if (chain := self._chains.get(view.table)) is not None:
-            for condition in chain.old_rows():
-                self.log.remove(place, condition)
-            self._insert_rows(view, parts, chain.new_rows())
-            return
-        self.log.remove(place, touched(keys_table(view), table))
-        if not view.left.latest and not view.own and self._keys.evicts(view.left):
-            gone = f"{key} IS NULL AND _id IN (SELECT _id FROM {evicted(view.left)} WHERE {key} IS NULL)"
-            self.log.remove(place, gone)
-        self._insert_rows(view, parts)
-
-    def export(self, view: ViewTable, folder: Path, parts: int) -> tuple[str, list[Files]]:
-        """What `everything` or `affected` hands out, as far as needed, in files; and the SQL to run over each part."""
-        if not self.views_built:
-            rows = self._kept[view.table] = self._every(view)
+    def replace(self, view: ViewTable, given: Iterable[pa.Table]) -> None:
+        """Put the new rows of a view in place of its old ones, or fill it; `given` is what Spark gave."""
+        table = self._tables.table(view.table)
+        if self.views_built:
+            written = WrittenTable(view.table, table, view.columns, ties([*view.ids, "_hash"]))
+            for condition in self.view(view).old_rows():
+                self.log.remove(written, condition)
         else:
-            rows = {source.source: quoted(f"_side_{source.source}") for source in view.sources}
-            for source in view.sources:
-                seen = self._keys.moved(source).rows.filter(self._keys.of_view(view, source))
-                self._cursor.register(f"_side_{source.source}", seen)
-        return export_rows(self._cursor, view, rows, folder, parts)
-
-    def _every(self, view: ViewTable) -> dict[str, str]:
-        """All shown rows of its sides that are joined, as relations."""
-        self.left_out.count_all(view)
-        joined = self.left_out.condition(view.bounds[0] if view.bounds else None, view.key)
-        return {
-            s.source: f"(FROM ({shown_sql(s, self._tables.table(s.table), columns_of(s, *KEPT))}) WHERE {joined})"
-            for s in view.sources
-        }
-
-    def size(self, view: ViewTable) -> int:
-        """How many rows the sides of a view have."""
-        return sum(scalar(self._cursor, f"SELECT count(*) FROM {self._tables.table(s.table)}") for s in view.sources)
-
-    def everything(self, view: ViewTable) -> dict[str, pa.Table]:
-        """What Spark needs of all shown rows of its sides, by the names that it knows them by."""
-        every = self._every(view) if view.chain is None else whole_relations(view, self._tables.table)
-        rows = [self._cursor.execute(f"FROM {every[s.source]}").to_arrow_table() for s in view.sources]
-        if view.chain is not None:
-            self.left_out.count_all(view)
-            for number, step in enumerate(view.chain.steps):
-                some = without(rows[number + 1], step.right_on, self.left_out.of_step(view, number))
-                rows[number + 1] = some if step.pairs else newest_of(some, step.right_on)
-            return self._handed_out(view, [], rows)
-        return self._handed_out(view, numbered(view.key, rows), rows)
-
-    def build(self, view: ViewTable, parts: Iterable[pa.Table]) -> None:
-        """Fill the whole view, once its sources have caught up; `parts` as Spark gave them."""
-        self._insert_rows(view, parts)
-        self.log.changed.add(view.table)
-
-    def _insert_rows(self, view: ViewTable, parts: Iterable[pa.Table], condition: str = "true") -> None:
-        """Add rows to a view: as they are, or those of some ids, with the columns of the rows that were handed out."""
-        insert = f"INSERT INTO {self._tables.table(view.table)} BY NAME"
-        held = self._held.pop(view.table, None)
-        if view.chain is not None and held is None:
-            rows = chain_rows_sql(view, self._kept.pop(view.table))
-            self.log.add(view.table, f"{insert} FROM ({rows}) WHERE {condition}")
-            return
-        if not view.own and held is None:
-            self.log.add(view.table, f"{insert} {self._put_in(view, parts)}")
-            return
-        hashed = f", {hash_sql(quoted(view.key))} AS _hash" if view.own else ""
-        hashed = f", {root_hash_sql(view.chain)} AS _hash" if view.chain is not None else hashed
-        for part in parts:
-            with registered(self._cursor, _view_rows=part if held is None else widened(view, part, held)):
-                self.log.add(view.table, f"{insert} FROM (SELECT *{hashed} FROM _view_rows) WHERE {condition}")
-
-    def _put_in(self, view: ViewTable, parts: Iterable[pa.Table]) -> str:
-        """The query of a view's rows, once all ids are there: in a table that may go to disk."""
-        columns: list[str] = []
-        for part in parts:
-            with registered(self._cursor, _view_rows=part):
-                into = "INSERT INTO _view_ids" if columns else "CREATE OR REPLACE TEMP TABLE _view_ids AS"
-                scalar(self._cursor, f"{into} FROM _view_rows")
-            columns = part.column_names
-        return widened_sql(view, "_view_ids", columns, self._kept.pop(view.table))
+            self.log.changed.add(view.table)
+        for rows in self.view(view).new_rows(given):
+            self.log.add(view.table, f"INSERT INTO {table} BY NAME {rows}")
 
     def dead_letters(self) -> pa.Table | None:
         """The records that gave no row, as they came, with where from and why; None where there are none."""
@@ -375,7 +241,7 @@ class Batch:
         for view in self._layout.views if views_built else ():
             if not self.views_built:
                 write_quality(self._cursor, self._tables.schema, view)
-            elif not self.records or not self._move_quality(view):
+            elif not self.records or not self.view(view).move_quality():
                 continue
             self.log.changed.add("join_quality")
         if self.left_out.came or self.left_out.back:
@@ -387,10 +253,3 @@ class Batch:
             f"SET batch_id = coalesce(?, batch_id), offsets = ?, records = records + ?, views_built = ?",
             [batch_id, offsets, self.records, views_built],
         )
-
-    def _move_quality(self, view: ViewTable) -> bool:
-        cursor, schema = self._cursor, self._tables.schema
-        if view.chain is not None:
-            return move_chain_quality(cursor, schema, view, self._changed(view), self._chains[view.table])
-        sides = [self._keys.moved(source) for source in view.sources]
-        return move_quality(cursor, schema, view, self._key_numbers(view), sides)

@@ -22,7 +22,7 @@ _NAMES = "generation, requester, requestId, outcome, changes, document, on_disk,
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigEntry:
+class ConfigVersion:
     """A configuration that came into force."""
 
     generation: int
@@ -36,7 +36,7 @@ class ConfigEntry:
     ts: datetime | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """As it is shown."""
+        """The version as HTTP answers it, without its document."""
         return {
             "time": self.ts,
             "generation": self.generation,
@@ -47,7 +47,7 @@ class ConfigEntry:
         }
 
 
-def add(cursor: duckdb.DuckDBPyConnection, entry: ConfigEntry) -> None:
+def add(cursor: duckdb.DuckDBPyConnection, entry: ConfigVersion) -> None:
     """Add an entry inside the caller's transaction; the oldest go."""
     cursor.execute(
         f"INSERT INTO {_TABLE} (_id, {_NAMES}) SELECT coalesce(max(_id), 0) + 1, ?, ?, ?, ?, ?, ?, ?, ? FROM {_TABLE}",
@@ -59,19 +59,19 @@ def add(cursor: duckdb.DuckDBPyConnection, entry: ConfigEntry) -> None:
     cursor.execute(f"DELETE FROM {_TABLE} WHERE _id <= (SELECT max(_id) FROM {_TABLE}) - {MOST_ENTRIES}")
 
 
-def newest(store: Readable) -> ConfigEntry | None:
+def newest(store: Readable) -> ConfigVersion | None:
     """The one in force."""
     return next(iter(entries(store, 1)), None)
 
 
-def entries(store: Readable, most: int = MOST_ENTRIES) -> list[ConfigEntry]:
+def entries(store: Readable, most: int = MOST_ENTRIES) -> list[ConfigVersion]:
     """The newest first."""
     with store.read() as cursor:
         # Without it the times have the zone of the machine.
         cursor.execute("SET TimeZone = 'UTC'")
         found = cursor.execute(f"SELECT {_NAMES} FROM {_TABLE} ORDER BY _id DESC LIMIT ?", [most]).to_arrow_table()
     return [
-        ConfigEntry(
+        ConfigVersion(
             generation=row["generation"],
             requester=row["requester"],
             request_id=row["requestId"],

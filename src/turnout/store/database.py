@@ -19,6 +19,7 @@ import duckdb
 import pyarrow as pa
 
 from turnout.errors import TurnoutError, first_line
+from turnout.plan.sql_text import literal
 from turnout.store.feed import Feed
 from turnout.store.outgoing import SinkPositions
 
@@ -47,6 +48,15 @@ CREATE TABLE IF NOT EXISTS turnout.control_raw (
     raw VARCHAR, requestId VARCHAR, outcome VARCHAR, detail VARCHAR, _acknowledged BOOLEAN);
 ALTER TABLE turnout.control_raw ADD COLUMN IF NOT EXISTS _milliseconds BIGINT;
 ALTER TABLE turnout.control_raw ADD COLUMN IF NOT EXISTS _arrived TIMESTAMP WITH TIME ZONE;
+-- A store of before this table has the applies that wait as JSON of control_raw; they move here once.
+CREATE TABLE IF NOT EXISTS turnout.applies AS
+    SELECT _id AS message, CAST(fields ->> 'config' AS VARCHAR) AS config,
+        CAST(fields ->> 'requestId' AS VARCHAR) AS request_id,
+        TRY_CAST(fields ->> 'expectedGeneration' AS BIGINT) AS expected_generation,
+        coalesce(TRY_CAST(fields ->> 'dryRun' AS BOOLEAN), false) AS dry_run
+    FROM (SELECT _id, TRY_CAST(raw AS JSON) AS fields FROM turnout.control_raw
+        WHERE outcome IS NULL AND detail IS NULL AND "partition" IS NULL AND starts_with(raw, '{"action": "apply"'))
+    WHERE fields ->> 'config' IS NOT NULL;
 CREATE TABLE IF NOT EXISTS turnout.control_places (
     _id BIGINT, "partition" INTEGER, "offset" BIGINT, milliseconds BIGINT);
 CREATE TABLE IF NOT EXISTS turnout.saved_views (name VARCHAR, view VARCHAR);
@@ -56,6 +66,7 @@ CREATE TABLE IF NOT EXISTS turnout.swaps (
     _id BIGINT, ts TIMESTAMP WITH TIME ZONE, generation INTEGER, "from" VARCHAR, "to" VARCHAR, requester VARCHAR,
     requestId VARCHAR, controlOffset BIGINT, sourceOffsets VARCHAR, buildSeconds DOUBLE, catchUpSeconds DOUBLE,
     publishSeconds DOUBLE, outcome VARCHAR, detail VARCHAR);
+ALTER TABLE turnout.swaps ADD COLUMN IF NOT EXISTS sources VARCHAR;
 CREATE OR REPLACE VIEW main.orchestrator_logs AS FROM turnout.orchestrator_logs;
 CREATE OR REPLACE VIEW main.control_raw AS FROM turnout.control_raw;
 CREATE OR REPLACE VIEW main.swaps AS FROM turnout.swaps;
@@ -250,13 +261,7 @@ def store_failed(error: duckdb.Error) -> TurnoutError:
         code="store_unavailable",
         message=f"the store failed: {first_line(error)}",
         hint="check that the disk of data_dir has room; Turnout tries again",
-        status=503,
     )
-
-
-def literal(text: Path | str) -> str:
-    """A path or another text as an SQL string."""
-    return "'" + str(text).replace("'", "''") + "'"
 
 
 def _unavailable(path: Path, error: Exception) -> TurnoutError:
@@ -267,7 +272,7 @@ def _unavailable(path: Path, error: Exception) -> TurnoutError:
         holder = re.search(r"PID (\d+)", first)
         message = f"another turnout{f' (process {holder[1]})' if holder else ''} uses data_dir {path.parent}"
         hint = "stop it, or give this one a data_dir of its own"
-    return TurnoutError(code="store_unavailable", message=message, hint=hint, status=503)
+    return TurnoutError(code="store_unavailable", message=message, hint=hint)
 
 
 def is_store_failure(error: BaseException) -> bool:

@@ -7,18 +7,16 @@ from contextlib import contextmanager
 
 import duckdb
 
-from turnout.plan.columns import ColumnType
-from turnout.plan.joins import quoted
-from turnout.plan.own_tables import SHOWN_OF_STORE
-from turnout.plan.tables import Layout
+from turnout.plan.sql_text import quoted
+from turnout.plan.tables import SHOWN_OF_STORE, Layout
 from turnout.store import identity
-from turnout.store.affected import hash_names, hash_sql, shown_sql
+from turnout.store.batch_rows import hash_names, hash_sql, shown_sql
 from turnout.store.batches import Batch, Progress
-from turnout.store.chains import root_hash_sql
 from turnout.store.database import Database, next_version, scalar
-from turnout.store.join_quality import quality_sides
 from turnout.store.left_out import KeysLeftOut, LeftOutState, create_left_out, read_left_out
 from turnout.store.outgoing import create_book
+from turnout.store.views import identity_sql, row_hash_sql
+from turnout_client.column_types import ColumnType
 
 _HASHING = "SELECT " + hash_sql("'turnout'") + " AS probe"
 """Tells one hash function from another."""
@@ -37,7 +35,7 @@ class GenerationTables:
         self._lives: Mapping[tuple[str, int], int] | None = None
         """How often partitions were deleted; what stands in the table, once that was read."""
         self._left_out: KeysLeftOut | None = None
-        """The same of the keys that are left out of views."""
+        """The keys that are left out of views; what stands in the table, once that was read."""
 
     def create(self, cursor: duckdb.DuckDBPyConnection, *, views_built: bool) -> None:
         """Make the empty tables inside the caller's transaction; with nothing to catch up on, its views are built."""
@@ -50,7 +48,7 @@ class GenerationTables:
             cursor.execute(f"CREATE TABLE {self.table(source.table)} ({shape})")
         for view in self.layout.views:
             hidden = ", ".join([*(f"{name} BIGINT" for name in view.ids), "_hash UBIGINT"])
-            shape = f"{_declared(view.columns)}, {hidden}, {_row(identity.of_view(view))}"
+            shape = f"{_declared(view.columns)}, {hidden}, {_row(identity_sql(view))}"
             cursor.execute(f"CREATE TABLE {self.table(view.table)} ({shape})")
         cursor.execute(f"""
             CREATE TABLE {self.schema}.bad_records (
@@ -66,7 +64,7 @@ class GenerationTables:
             INSERT INTO {self.schema}.progress VALUES (-1, '{{}}', 0, {views_built});
             CREATE TABLE {self.schema}.hashing AS {_HASHING};
         """)
-        for index, name in enumerate(name for view in self.layout.views for name in quality_sides(view)):
+        for index, name in enumerate(name for view in self.layout.views for name in view.quality_sides):
             quality = f"INSERT INTO {self.schema}.join_quality VALUES (?, ?, 0, 0, 0, 0, 0, 0, 0, 0)"
             cursor.execute(quality, [index, name])
         self._create_lives(cursor)
@@ -99,8 +97,7 @@ class GenerationTables:
                 hashed = f"{source.hash_name(column)} = {hash_sql(quoted(column))}"
                 cursor.execute(f"UPDATE {self.table(source.table)} SET {hashed}")
         for view in self.layout.views:
-            hashed = hash_sql(quoted(view.key)) if view.chain is None else root_hash_sql(view.chain)
-            cursor.execute(f"UPDATE {self.table(view.table)} SET _hash = {hashed}")
+            cursor.execute(f"UPDATE {self.table(view.table)} SET _hash = {row_hash_sql(view)}")
         cursor.execute(f"UPDATE {self.schema}.left_out SET _hash = {hash_sql('key')}")
         cursor.execute(f"CREATE OR REPLACE TABLE {self.schema}.hashing AS {_HASHING}")
 
@@ -112,7 +109,7 @@ class GenerationTables:
         cursor.execute(f"ALTER TABLE {table} ADD COLUMN leftOutKeys BIGINT DEFAULT 0")
         left_out = LeftOutState(cursor, self.schema, self.table, {})
         # Of a chain they are found when a batch touches them.
-        for view in (view for view in self.layout.views if view.chain is None):
+        for view in (view for view in self.layout.views if view.by_key):
             for bound in view.bounds if self.progress(cursor).views_built else ():
                 left_out.count(view, bound)
                 shown = left_out.condition(bound, view.key)

@@ -7,40 +7,25 @@ step, `view.right`: its left rows are those of the source that brings the column
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import duckdb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from turnout.plan.joins import quoted
-from turnout.plan.tables import SourceTable, ViewTable
-from turnout.store.affected import Changed, Mask, Moved, shown_sql
-from turnout.store.chains import ChainRows, hashes_of
+from turnout.plan.sql_text import quoted
+from turnout.plan.tables import ChainView, Sides, ViewTable
+from turnout.store.batch_rows import Hashes, Mask, ShownChange, TouchedRows, hashes_of, shown_sql
 
 _COLUMNS = ("leftRows", "rightRows", "matched", "unmatchedLeft", "unmatchedRight", "duplicateRightKeys", "nullKeys")
 
 Numbers = npt.NDArray[np.int64]
 
 
-Sides = Sequence[tuple[SourceTable, str]]
-"""The sources whose rows meet, the left one first, and the column by which each of them does."""
-
-
-def quality_sides(view: ViewTable) -> dict[str, Sides]:
-    """The rows that tell how well a view matches, by their names, and what each is counted over."""
-    if view.chain is None:
-        return {view.table: [(source, view.key) for source in view.sources]}
-    found: dict[str, Sides] = {}
-    for step, right, (at, column) in zip(view.chain.steps, view.rights, view.chain.owners, strict=True):
-        found[f"{view.table}.{right.source}"] = [(view.sources[at], column), (right, step.right_on)]
-    return found
-
-
 def write_quality(cursor: duckdb.DuckDBPyConnection, schema: str, view: ViewTable) -> None:
     """Write the rows of `view`, counted over all rows."""
-    for name, sides in quality_sides(view).items():
+    for name, sides in view.quality_sides.items():
         _write(cursor, schema, name, sides)
 
 
@@ -74,17 +59,17 @@ def _write(cursor: duckdb.DuckDBPyConnection, schema: str, name: str, sides: Sid
 def move_quality(
     cursor: duckdb.DuckDBPyConnection,
     schema: str,
-    view: ViewTable,
+    name: str,
     keys: Sequence[pa.ChunkedArray],
-    sides: Sequence[Moved],
+    sides: Sequence[TouchedRows],
 ) -> bool:
-    """Move the row of `view` by what a batch changed; whether it did. `keys` stand for the keys of the rows."""
+    """Move the row `name` by what a batch changed; whether it did. `keys` stand for the keys of the rows."""
     codes = _codes(keys)
     change = _counts(codes, [side.after for side in sides]) - _counts(codes, [side.before for side in sides])
     # Rows without a key that went are not among those of the sides; they matched nothing.
     for number, side in enumerate(sides):
         change[[0 if number == 0 else 1, 3 if number == 0 else 4, 6]] -= side.keyless_gone
-    return _move(cursor, schema, view.table, change)
+    return _move(cursor, schema, name, change)
 
 
 def _move(cursor: duckdb.DuckDBPyConnection, schema: str, name: str, change: Numbers) -> bool:
@@ -96,11 +81,18 @@ def _move(cursor: duckdb.DuckDBPyConnection, schema: str, name: str, change: Num
 
 
 def move_chain_quality(
-    cursor: duckdb.DuckDBPyConnection, schema: str, view: ViewTable, changed: Mapping[str, Changed], chain: ChainRows
+    cursor: duckdb.DuckDBPyConnection,
+    schema: str,
+    view: ChainView,
+    changed: Mapping[str, ShownChange],
+    looked_up: Callable[[int, str, Hashes], pa.Table | None],
 ) -> bool:
-    """Move the rows of a chain by what a batch changed; whether it did. Its source rows are stored already."""
+    """Move the rows of a chain by what a batch changed; whether it did. Its source rows are stored already.
+
+    `looked_up` gives the rows of a side whose column has one of these hashes, if they were read before.
+    """
     moved = False
-    for name, sides in quality_sides(view).items():
+    for name, sides in view.quality_sides.items():
         touched = [
             hashes_of(source, rows, column)
             for source, column in sides
@@ -111,7 +103,7 @@ def move_chain_quality(
         hashes = np.unique(np.concatenate(touched))
         keys, before, after = [], [], []
         for source, column in sides:
-            known = chain.known(view.sources.index(source), column, hashes)
+            known = looked_up(view.sources.index(source), column, hashes)
             if known is not None:
                 there = pa.table({"key": known[column], "n": np.ones(known.num_rows, np.int64)})
             else:

@@ -1,4 +1,4 @@
-"""What is kept about the generations, not in them: status row, log lines, control messages, swaps, and their plans.
+"""The tables of the store that no generation owns: status row, log lines, control messages, swaps, and their plans.
 
 Each method is one short transaction, or takes the cursor of one that publishes several things together.
 """
@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 import duckdb
 
 from turnout.config.secrets import hidden
-from turnout.plan.control import topic_field
-from turnout.plan.joins import quoted
+from turnout.plan.control import ApplyRequest, topic_field
 from turnout.plan.plan import Plan
+from turnout.plan.sql_text import quoted
 from turnout.plan.times import moment_sql, now_milliseconds
 from turnout.store.database import Database, next_version, scalar
 
@@ -50,7 +50,7 @@ class GenerationRecord:
 
 @dataclass(frozen=True, slots=True)
 class MessageRecord:
-    """A control message as it came: from a topic with its place, or from a surface without one."""
+    """A control message as it came: from a topic with partition and offset, or from a surface without them."""
 
     raw: str | None
     requester: str
@@ -61,6 +61,8 @@ class MessageRecord:
     """Why it cannot be followed, where that is not to be seen in `raw`."""
     number: int = 0
     """Its own, once the store has it."""
+    apply: ApplyRequest | None = None
+    """The apply that it is, with the file as the store keeps it: without secrets, and empty where it is refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +81,8 @@ class SwapRecord:
     publish_seconds: float = 0.0
     outcome: str
     detail: str = ""
+    sources: str = "{}"
+    """For each source how many rows were kept and how many records were read, as JSON."""
 
 
 class Ledger:
@@ -92,8 +96,8 @@ class Ledger:
 
     def hide(self, tree: T) -> T:
         """A text, or a tree of JSON, with the secrets masked."""
-        found: T = hidden(tree, self._secrets) if self._secrets else tree
-        return found
+        masked: T = hidden(tree, self._secrets) if self._secrets else tree
+        return masked
 
     def _read(self, sql: str) -> list[tuple[Any, ...]]:
         with self.database.read() as cursor:
@@ -137,8 +141,8 @@ class Ledger:
 
     def status(self) -> dict[str, Any]:
         with self.database.read() as cursor:
-            found = cursor.execute("SELECT * EXCLUDE (_id) FROM turnout.orchestrator_status").to_arrow_table()
-        row: dict[str, Any] = found.to_pylist()[0]
+            rows = cursor.execute("SELECT * EXCLUDE (_id) FROM turnout.orchestrator_status").to_arrow_table()
+        row: dict[str, Any] = rows.to_pylist()[0]
         return row
 
     def plan_values(self, plan: Plan) -> dict[str, Any]:
@@ -155,20 +159,24 @@ class Ledger:
         return kept
 
     def _add_message(self, cursor: duckdb.DuckDBPyConnection, message: MessageRecord) -> MessageRecord | None:
-        # The time is part of a place: a control topic that was made anew counts its offsets from 0 again.
+        # The time is part of its identity: a control topic that was made anew counts its offsets from 0 again.
         moment = now_milliseconds() if message.timestamp_ms is None else message.timestamp_ms
-        place = {"moment": moment, "partition": message.partition, "offset": message.offset}
+        identity = {"moment": moment, "partition": message.partition, "offset": message.offset}
         given = {"requester": message.requester, "raw": message.raw, "refused": self.hide(message.refused)}
-        row = cursor.execute(_ADD_MESSAGE, place | given).fetchone()
+        row = cursor.execute(_ADD_MESSAGE, identity | given).fetchone()
+        if row and message.apply is not None:
+            cursor.execute("INSERT INTO turnout.applies VALUES (?, ?, ?, ?, ?)", [row[0], *astuple(message.apply)])
         return replace(message, number=row[0]) if row else None
 
     def open_messages(self) -> list[MessageRecord]:
         """Messages without an outcome, oldest first."""
         rows = self._read(
-            'SELECT raw, requester, "partition", "offset", _milliseconds, detail, _id FROM turnout.control_raw '
+            'SELECT raw, requester, "partition", "offset", _milliseconds, detail, _id, config, request_id, '
+            "expected_generation, dry_run FROM turnout.control_raw LEFT JOIN turnout.applies ON message = _id "
             "WHERE outcome IS NULL ORDER BY _id"
         )
-        return [MessageRecord(*row) for row in rows]
+        applies = [None if row[7] is None else ApplyRequest(*row[7:]) for row in rows]
+        return [replace(MessageRecord(*row[:7]), apply=apply) for row, apply in zip(rows, applies, strict=True)]
 
     def control_positions(self) -> dict[int, int]:
         """The next offset to read of each partition of the control topic."""
@@ -189,6 +197,7 @@ class Ledger:
             [outcome, self.hide(detail), request_id, message],
         ).fetchone()
         assert settled is not None, f"message {message} has an outcome already"
+        cursor.execute("DELETE FROM turnout.applies WHERE message = ?", [message])
         if (raw := self.hide(settled[0])) != settled[0]:
             cursor.execute("UPDATE turnout.control_raw SET raw = ? WHERE _id = ?", [raw, message])
         next_version(cursor, "turnout", "control_raw")
@@ -211,7 +220,7 @@ class Ledger:
 
     def add_swap(self, cursor: duckdb.DuckDBPyConnection, swap: SwapRecord) -> None:
         cursor.execute(
-            "INSERT INTO turnout.swaps SELECT coalesce(max(_id), 0) + 1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? "
+            "INSERT INTO turnout.swaps SELECT coalesce(max(_id), 0) + 1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? "
             "FROM turnout.swaps",
             [datetime.now(UTC), *map(self.hide, astuple(swap))],
         )
@@ -234,6 +243,11 @@ class Ledger:
     def next_generation(self, cursor: duckdb.DuckDBPyConnection) -> int:
         """A number that no generation had, also none that failed."""
         return scalar(cursor, "UPDATE turnout.counter SET generation = generation + 1 RETURNING generation")
+
+    def upcoming_generation(self) -> int:
+        """The number that `next_generation` will give."""
+        [(last,)] = self._read("SELECT generation FROM turnout.counter")
+        return int(last) + 1
 
     def published(self) -> tuple[int, Plan | None]:
         """The published generation, and the plan that was published before it."""

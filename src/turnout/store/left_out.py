@@ -19,12 +19,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from turnout.plan.chains import Origin
-from turnout.plan.joins import Join, quoted
-from turnout.plan.tables import RowBound, ViewTable
-from turnout.store.affected import Mask, chosen, holds, shown_sql
-from turnout.store.database import literal, registered
+from turnout.plan.joins import Join
+from turnout.plan.sql_text import literal, quoted
+from turnout.plan.tables import ChainView, RowBound, ViewTable
+from turnout.store.batch_rows import Hashes, Mask, chosen, holds, shown_sql
+from turnout.store.database import registered
 
-Hashes = npt.NDArray[np.uint64]
 Counts = npt.NDArray[np.float64]
 
 KeysLeftOut = Mapping[str, Mapping[str, int]]
@@ -46,10 +46,8 @@ def most_rows(join: Join, left: Counts, rights: Sequence[Counts]) -> Counts:
     """How many rows keys with so many rows on each side have after the join that gives most of them."""
     rows, most = left, np.zeros_like(left)
     for right in rights:
-        unmatched_left = join in (Join.LEFT, Join.NATURAL, Join.FULL)
-        unmatched_right = join in (Join.RIGHT, Join.FULL)
-        pairs = np.maximum(rows, 1 if unmatched_right else 0) * np.maximum(right, 1 if unmatched_left else 0)
-        there = (rows > 0) | (right > 0) if join is Join.FULL else pairs > 0
+        pairs = np.maximum(rows, int(join.outer)) * np.maximum(right, int(join.keeps_all))
+        there = (rows > 0) | (right > 0) if join.outer and join.keeps_all else pairs > 0
         rows = np.where(there, pairs, 0)
         most = np.maximum(most, rows)
     return most
@@ -77,7 +75,7 @@ class LeftOutState:
     """The keys that are shown again."""
 
     def joined(self, view: ViewTable, rows: Sequence[pa.Table], masks: list[Mask], hashes: Hashes) -> list[Mask]:
-        """Which rows of each side are joined; the keys with these hashes are counted, if they may have too many."""
+        """Mark the rows of each side that are joined; count the keys with these hashes, if they may have too many."""
         for bound in view.bounds:
             sides = [chosen(some["_hash"], mask) for some, mask in zip(rows, masks, strict=True)]
             if _of_hashes(self.keys.get(bound.name, {}), hashes) or _may_exceed(bound, sides):
@@ -163,7 +161,7 @@ class LeftOutState:
         found = f"SELECT CAST(key AS {kind}) AS key FROM {self._schema}.left_out WHERE name = ?"
         return self._cursor.execute(found, [bound.name]).to_arrow_table()["key"].combine_chunks()
 
-    def of_step(self, view: ViewTable, number: int) -> pa.Array | None:
+    def of_step(self, view: ChainView, number: int) -> pa.Array | None:
         """The values that match nothing in a step of a chain; None where there are none."""
         bound = view.step_bound(number)
         return None if bound is None else self.values(view, bound)

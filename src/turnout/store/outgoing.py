@@ -13,14 +13,15 @@ from dataclasses import dataclass
 
 import duckdb
 
-from turnout.plan.columns import ColumnType
-from turnout.plan.joins import quoted
+from turnout.plan.position import NOTHING, Position
+from turnout.plan.sql_text import quoted
 from turnout.plan.tables import Layout
 from turnout.store.feed import Delta
 from turnout.store.identity import ROW
+from turnout_client.column_types import ColumnType
 
 BOOK = "outgoing"
-"""Of each table its key, and of which versions all changes are kept: those after `since`, up to `upto`."""
+"""The table of kept changes: the key of each table, and the versions after `since` up to `upto` that are complete."""
 _TRIMMED_ROWS = 1_000
 """Rows that every sink has written are removed when they are so many: a removal costs a batch about a millisecond."""
 
@@ -31,8 +32,7 @@ class SinkPosition:
 
     table: str
     max_rows: int
-    generation: int = 0
-    version: int = 0
+    written: Position = NOTHING
 
 
 class SinkPositions:
@@ -123,7 +123,8 @@ class OutgoingRows:
         self.cursor.unregister("_went")
 
     def _trim(self, rows: str, since: int, version: int, generation: int, sinks: list[SinkPosition]) -> None:
-        written = min((one.version if one.generation == generation else 0 for one in sinks), default=0)
+        positions = [sink.written for sink in sinks]
+        written = min((at.version if at.generation == generation else 0 for at in positions), default=0)
         counts = f"SELECT count(*), count(*) FILTER (WHERE _version <= {written}) FROM {rows}"
         [(kept, done)] = self.cursor.execute(counts).fetchall()
         if kept - done > max((one.max_rows for one in sinks), default=0):

@@ -16,6 +16,15 @@ def list_saved(database: Readable) -> dict[str, str]:
         return dict(cursor.execute("SELECT name, view FROM turnout.saved_views ORDER BY name").fetchall())
 
 
+def read_view(database: Readable, name: str) -> str:
+    """The text of one view."""
+    with store_faults("read"), database.read() as cursor:
+        row = cursor.execute("SELECT view FROM turnout.saved_views WHERE name = ?", [name]).fetchone()
+    if row is None:
+        raise _unknown(name)
+    return str(row[0])
+
+
 def save_view(database: Database, name: str, view: str) -> None:
     """Keep a view, in place of the one of its name."""
     with store_faults("written"), database.write() as cursor:
@@ -26,7 +35,6 @@ def save_view(database: Database, name: str, view: str) -> None:
                 code="too_many_saved",
                 message=f"saved: {MAX_SAVED} views are kept, which is the most",
                 hint="remove one: DELETE /api/saved/{name}",
-                status=422,
             )
         cursor.execute("INSERT INTO turnout.saved_views VALUES (?, ?)", [name, view])
 
@@ -35,9 +43,8 @@ def remove_view(database: Database, name: str) -> None:
     with store_faults("written"), database.write() as cursor:
         removed = cursor.execute("DELETE FROM turnout.saved_views WHERE name = ? RETURNING name", [name]).fetchall()
         if not removed:
-            raise TurnoutError(
-                code="unknown_saved",
-                message=f"no saved view {show(name)}",
-                hint="GET /api/saved lists them",
-                status=404,
-            )
+            raise _unknown(name)
+
+
+def _unknown(name: str) -> TurnoutError:
+    return TurnoutError("unknown_saved", f"no saved view {show(name)}", "GET /api/saved lists them")

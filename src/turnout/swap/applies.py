@@ -12,11 +12,10 @@ from turnout.config.configuration import Configuration, Proposed, file_text, sec
 from turnout.config.server import ApplyAccess
 from turnout.config.tables import plan_after
 from turnout.errors import ConfigError, TurnoutError
-from turnout.plan.control import MAX_MESSAGE_BYTES, Action, ControlMessage, ControlRejected
+from turnout.plan.control import MAX_MESSAGE_BYTES, ApplyRequest, ControlRejected
 from turnout.plan.plan import Plan
-from turnout.plan.swap_rules import ParsedMessage
 from turnout.store import config_history
-from turnout.store.config_history import ConfigEntry, as_json
+from turnout.store.config_history import ConfigVersion, as_json
 from turnout.store.database import PUBLISHED, Database, scalar
 from turnout.store.ledger import MessageRecord
 
@@ -24,8 +23,6 @@ STARTED = "started"
 """The outcome of a configuration that came into force by a start."""
 
 _SHOWN_CHANGES = 20
-_KEPT_APPLY = json.dumps({"action": Action.APPLY.value})[:-1]
-"""How the text of an apply begins in the store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +35,7 @@ class Apply:
     builds: bool
 
 
-def apply_of(configuration: Configuration, message: ControlMessage, plan: Plan) -> Apply:
+def apply_of(configuration: Configuration, message: ApplyRequest, plan: Plan) -> Apply:
     """What a message does to the published plan; ControlRejected where it cannot be applied."""
     try:
         proposed = configuration.proposed(message.config)
@@ -86,47 +83,22 @@ def _not_applied(code: str, why: str, hint: str, proposed: Proposed, request_id:
 # -- as messages
 
 
-def is_apply(parsed: ParsedMessage) -> bool:
-    return isinstance(parsed, ControlMessage) and parsed.action is Action.APPLY
-
-
-def messages_of(
-    configuration: Configuration, asked: ControlMessage, requester: str
-) -> tuple[MessageRecord, ParsedMessage]:
+def record_of(
+    configuration: Configuration, request: ApplyRequest, requester: str
+) -> tuple[MessageRecord, ApplyRequest | ControlRejected]:
     """An apply as the store keeps it, and as it is decided. The store gets no secret, and nothing of a wrong file."""
-    given = {"requestId": asked.request_id, "expectedGeneration": asked.expected_generation}
-    kept = {"action": Action.APPLY.value, "dryRun": asked.dry_run}
-    kept |= {name: value for name, value in given.items() if value is not None}
+    given = {"requestId": request.request_id, "expectedGeneration": request.expected_generation}
+    fields = {"action": "apply", "dryRun": request.dry_run}
+    fields |= {name: value for name, value in given.items() if value is not None}
+    record = MessageRecord(json.dumps(fields), requester)
     try:
-        settings = configuration.proposed(asked.config).settings
-        text = json.dumps({**kept, "config": file_text(settings)})
+        text = file_text(configuration.proposed(request.config).settings)
         if len(text.encode()) > MAX_MESSAGE_BYTES:
             raise TurnoutError("config_invalid", f"the file has more than {MAX_MESSAGE_BYTES:,} bytes", "shorten it")
     except TurnoutError as error:
-        refused = _refused(error, asked.request_id)
-        return MessageRecord(json.dumps(kept), requester, refused=str(refused)), refused
-    return MessageRecord(text, requester), asked
-
-
-def is_kept_apply(raw: str | None) -> bool:
-    return (raw or "").startswith(_KEPT_APPLY)
-
-
-def kept_apply(raw: str | None) -> ControlMessage | None:
-    """The apply in a text of the store, if it is one."""
-    try:
-        fields = json.loads(raw or "")
-    except ValueError:
-        return None
-    if not isinstance(fields, dict) or fields.get("action") != Action.APPLY.value or "config" not in fields:
-        return None
-    return ControlMessage(
-        action=Action.APPLY,
-        config=str(fields["config"]),
-        request_id=fields.get("requestId"),
-        dry_run=bool(fields.get("dryRun")),
-        expected_generation=fields.get("expectedGeneration"),
-    )
+        refused = _refused(error, request.request_id)
+        return replace(record, refused=str(refused), apply=replace(request, config="")), refused
+    return replace(record, apply=replace(request, config=text)), request
 
 
 # -- at a start
@@ -142,7 +114,7 @@ class InForce:
 
 
 def in_force_at_start(settings: Settings, database: Database) -> InForce:
-    """Which configuration is in force: that of the file if it has changed since the last start or apply, else the last.
+    """Find the configuration in force: that of the file if it has changed since the last start or apply, else the last.
 
     ConfigError where what was applied cannot be read any more.
     """
@@ -173,7 +145,7 @@ def in_force_at_start(settings: Settings, database: Database) -> InForce:
 def _keep(database: Database, settings: Settings, changes: tuple[Change, ...]) -> None:
     text = file_text(settings)
     with database.write() as cursor:
-        entry = ConfigEntry(
+        entry = ConfigVersion(
             generation=scalar(cursor, PUBLISHED),
             requester="configuration",
             outcome=STARTED,

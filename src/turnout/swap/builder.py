@@ -6,28 +6,40 @@ It refuses a plan that cannot be right before it makes anything, and removes eve
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import Future, wait
+from contextvars import copy_context
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from turnout.config import SinkSettings
-from turnout.decode.topic_check import Sample
 from turnout.errors import TurnoutError, first_line
 from turnout.logs import about
+from turnout.plan.joins import Join
 from turnout.plan.plan import Plan
 from turnout.plan.swap_rules import SwapState
-from turnout.spark.engine import Engine, is_gone
+from turnout.schemas.topic_check import Sample
+from turnout.spark.jvm.engine import Engine, is_gone
 from turnout.store.database import is_store_failure
-from turnout.store.join_quality import quality_sides
 from turnout.store.ledger import GenerationRecord
+from turnout.swap.build_progress import BuildProgress
 from turnout.swap.generations import Generation, Generations
+from turnout.swap.kept_topics import origins_json
 from turnout.swap.lifecycle import Lifecycle
 
 TICK_SECONDS = 0.1
 
+_T = TypeVar("_T")
+Check = Callable[[], None]
+"""Called again and again while a plan is validated and built; what it raises ends that."""
+
 
 class Stopping(Exception):  # noqa: N818 - not an error
     """Ends a wait when the process stops."""
+
+
+class Cancelled(Exception):  # noqa: N818 - not an error
+    """Ends a build: a cancel or a rollback waits."""
 
 
 @dataclass(slots=True)
@@ -38,22 +50,25 @@ class Builder:
     _lifecycle: Lifecycle
     _engine: Engine
     _stopping: threading.Event
-    _tend: Callable[[], None]
+    _maintain: Callable[[], None]
     """Called again and again during a build: other generations need it."""
     _begun: GenerationRecord | None
     """A first build that a crash interrupted."""
+    _sampling: threading.Thread | None = field(default=None, init=False)
+    """The thread that reads samples; it may outlive a validation that was cancelled."""
 
-    def validate(self, plan: Plan) -> list[Sample]:
+    def validate(self, plan: Plan, check: Check = lambda: None) -> list[Sample]:
         """Check that the topics exist, can be read, and hold records that decode; TurnoutError names one that fails."""
         for view in self._generations.layout(plan).views:
-            if view.chain is not None and (step := view.chain.without_column) is not None:
+            if (step := view.unmatchable_step) is not None:
+                hiding = " and ".join(join for join in Join if join.hides)
                 raise TurnoutError(
                     "bad_control",
                     f"view '{view.table}': with these joins the step to '{step.right}' has no column '{step.left_on}'",
-                    "name another join: semi and anti show no right column, and a later step joins by one",
+                    f"name another join: {hiding} show no right column, and a later step joins by one",
                 )
         with self._working():
-            samples = self._generations.samples(plan)
+            samples = self._beside(lambda: self._generations.samples(plan), check)
         complaints = [complaint for sample in samples if (complaint := sample.complaint())]
         if complaints:
             raise TurnoutError(
@@ -61,16 +76,45 @@ class Builder:
             )
         return samples
 
+    def _beside(self, work: Callable[[], _T], check: Check) -> _T:
+        """Run `work`, which may wait for Kafka or Spark, on another thread, and go on calling `maintain` and `check`.
+
+        If `check` raises, the thread is left alone: its waits are bounded. The next one begins after it.
+        """
+        result: Future[_T] = Future()
+        before = self._sampling
+
+        def run() -> None:
+            if before is not None:
+                before.join()
+            try:
+                result.set_result(work())
+            except BaseException as error:
+                result.set_exception(error)
+
+        self._sampling = threading.Thread(target=copy_context().run, args=(run,), name="turnout-samples", daemon=True)
+        self._sampling.start()
+        while not wait([result], TICK_SECONDS).done:
+            if self._stopping.is_set():
+                raise Stopping
+            self._maintain()
+            check()
+        return result.result()
+
     def check_sinks(self, before: Mapping[str, SinkSettings], after: Mapping[str, SinkSettings]) -> None:
         """Check that sinks that are new or changed have a topic; TurnoutError names one that has none."""
         self._generations.check_sinks({name: sink for name, sink in after.items() if before.get(name) != sink})
 
-    def estimate(self, plan: Plan) -> dict[str, int]:
-        """How many records each source would catch up on."""
+    def estimate(self, plan: Plan, read: Collection[str] = ()) -> dict[str, Any]:
+        """The parts of a dry run's report on where rows come from: kept rows and records to read of each source."""
         with self._working():
-            return self._generations.estimate(plan)
+            origins = self._generations.estimate(plan, read)
+        return {
+            "records": {source: origin.read for source, origin in origins.items()},
+            "sources": origins_json(origins),
+        }
 
-    def dry_run(self, plan: Plan, *, changes: bool) -> dict[str, Any]:
+    def dry_run(self, plan: Plan, read: Collection[str], *, changes: bool) -> dict[str, Any]:
         """The report of a dry run; TurnoutError if the plan is refused."""
         layout = self._generations.layout(plan)
         samples = self.validate(plan)
@@ -82,42 +126,63 @@ class Builder:
                 if value is not None and not all(value in seen[right.source][on] for right, on in rights)
             )[:10]
             for view in layout.views
-            for name, ((left, left_on), *rights) in quality_sides(view).items()
+            for name, ((left, left_on), *rights) in view.quality_sides.items()
         }
         return {
             "plan": plan.to_json(),
             "changes": changes,
-            "records": self._generations.estimate(plan),
+            **self.estimate(plan, read),
             "columns": {view.table: {c: t.name for c, t in view.columns.items()} for view in layout.views},
             "sampleUnmatched": unmatched,
             "sampleBad": [{"topic": s.topic, **fault} for s in samples for fault in s.faults][:10],
         }
 
-    def build(self, plan: Plan, *, first: bool) -> Generation:
-        """Build a generation that has caught up. The first one is never given up: there is nothing to fall back to."""
+    @contextlib.contextmanager
+    def under_way(self, plan: Plan) -> Iterator[None]:
+        """Show the progress of a build of this plan during the block."""
+        self._lifecycle.progress = BuildProgress(self._generations.ledger.upcoming_generation(), plan)
+        try:
+            yield
+        finally:
+            self._lifecycle.progress = None
+
+    def build(self, plan: Plan, read: Collection[str] = (), *, first: bool, check: Check = lambda: None) -> Generation:
+        """Build a generation that has caught up; sources of `read` are read from Kafka in any case.
+
+        The first one is never given up: there is nothing to fall back to.
+        """
+        check()
         started = time.monotonic()
         self._generations.ledger.set_status(state=SwapState.BUILDING.value)
         with self._working():
-            generation = (self._take_up(plan) if first else None) or self._generations.create(plan)
+            generation = (self._take_up(plan) if first else None) or self._generations.create(plan, read)
         with about(generation=generation.number):
-            self._build(generation, started, first=first)
+            self._build(generation, started, check, first=first)
         return generation
 
-    def _build(self, generation: Generation, started: float, *, first: bool) -> None:
+    def _build(self, generation: Generation, started: float, check: Check, *, first: bool) -> None:
         say, lifecycle, plan = self._generations.say, self._lifecycle, generation.plan
         generation.state = SwapState.BUILDING
         lifecycle.begin(generation)
+        if lifecycle.progress is not None:
+            generation.begin_build(lifecycle.progress)
         topics = ", ".join(f"{source}={topic}" for source, topic in plan.topics.items())
         say("INFO", f"building generation {generation.number}: {plan.describe()}")
         say("INFO", f"topics set: {topics}; {generation.start.behind(generation.target):,} records to catch up on")
+        kept = [f"{source} ({o.kept:,} rows)" for source, o in generation.origins.items() if o.kept is not None]
+        if kept:
+            say("INFO", f"kept from the published generation: {', '.join(kept)}")
         try:
             with self._working():
                 assert generation.query is not None
                 generation.query.start()
                 built = time.monotonic()
                 self._enter(generation, SwapState.CATCHING_UP)
-                self.catch_up(generation, first=first)
+                self.catch_up(generation, check, first=first)
             self._enter(generation, SwapState.PUBLISHING)
+            if generation.progress is not None:
+                generation.progress.publishing()
+            check()
         except Stopping:
             raise  # the process ends its query; the next start may continue the build
         except Exception as error:
@@ -125,26 +190,26 @@ class Builder:
             if first and is_gone(error) and generation.query is not None:
                 generation.query.stop()
                 raise  # continued from its checkpoint once Spark runs again
-            generation.state = SwapState.FAILED
+            generation.state = SwapState.CANCELLED if isinstance(error, Cancelled) else SwapState.FAILED
             lifecycle.discard(generation)
-            if isinstance(error, TurnoutError) or is_store_failure(error):
+            if isinstance(error, TurnoutError | Cancelled) or is_store_failure(error):
                 raise
             raise _build_failed(first_line(error)) from error
-        lifecycle.building = None
+        lifecycle.building = generation.progress = None
         generation.build_seconds, generation.catch_up_seconds = built - started, time.monotonic() - built
 
     @contextlib.contextmanager
     def _working(self) -> Iterator[None]:
         """Convert errors to `spark_gone` if the JVM has ended, and to Stopping if the process ends."""
         try:
-            with self._engine.blamed():
+            with self._engine.converting_errors():
                 yield
         except Exception as error:
             if self._stopping.is_set():
                 raise Stopping from error  # the clients are closed; the message waits in the store
             raise
 
-    def catch_up(self, generation: Generation, *, first: bool) -> None:
+    def catch_up(self, generation: Generation, check: Check, *, first: bool) -> None:
         """Wait until the views are built."""
         assert generation.query is not None
         limit = self._generations.configuration.settings.swap.catch_up_timeout_seconds
@@ -160,7 +225,8 @@ class Builder:
                 raise _too_slow(generation, limit)
             generation.changed.wait(TICK_SECONDS)
             generation.changed.clear()
-            self._tend()
+            self._maintain()
+            check()
 
     def _take_up(self, plan: Plan) -> Generation | None:
         """The first build that a crash interrupted, where it was of this plan."""

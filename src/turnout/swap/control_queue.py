@@ -6,7 +6,7 @@ The store keeps a message before anything else happens, so a crash loses none. `
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,7 +22,6 @@ from turnout.plan.control_parsing import kept_text, parse_message
 from turnout.plan.swap_rules import ParsedMessage
 from turnout.store.database import store_failed
 from turnout.store.ledger import Ledger, MessageRecord
-from turnout.swap.applies import is_apply, kept_apply
 from turnout.swap.health import Say
 
 log = logging.getLogger("turnout")
@@ -31,7 +30,7 @@ _HINT = f"send one JSON object of at most {MAX_MESSAGE_BYTES:,} bytes, as UTF-8 
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Reply:
     """The outcome of one message, for its sender."""
 
     outcome: Outcome
@@ -49,7 +48,7 @@ class Answer:
         }
         return shown if self.report is None else shown | {"report": self.report}
 
-    def hidden(self, ledger: Ledger) -> "Answer":
+    def hidden(self, ledger: Ledger) -> "Reply":
         """The answer without secrets, as the ledger keeps it."""
         error = self.error
         if error is not None:
@@ -58,14 +57,14 @@ class Answer:
         return replace(self, detail=ledger.hide(self.detail), error=error, report=ledger.hide(self.report))
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class QueuedMessage:
     """A waiting message: what the store keeps of it, what it asks for, and later its answer."""
 
     record: MessageRecord
     parsed: ParsedMessage
     done: threading.Event = field(default_factory=threading.Event)
-    answer: Answer | None = None
+    answer: Reply | None = None
 
     @property
     def request_id(self) -> str | None:
@@ -91,7 +90,7 @@ class ControlQueue:
         self._settings, self.rules = settings, TopicRules.of(settings)
         with self._lock:
             for message in self._queue:
-                if message.record.refused is None and not is_apply(message.parsed):
+                if message.record.refused is None and message.record.apply is None:
                     message.parsed = self._parsed(message.record.raw)
 
     def open(self) -> None:
@@ -100,7 +99,7 @@ class ControlQueue:
             return
         with self._lock:
             taken = {message.record.number for message in self._queue}
-            kept = [self._reopened(record) for record in self._ledger.open_messages() if record.number not in taken]
+            kept = [self._queued(record) for record in self._ledger.open_messages() if record.number not in taken]
             self._queue = sorted([*kept, *self._queue], key=lambda message: message.record.number)
         control, kafka = self._settings.control, self._settings.control_kafka
         if control.ack_topic and self._acks is None:
@@ -171,35 +170,31 @@ class ControlQueue:
         with self._lock:
             return list(self._queue)
 
-    def settle(
-        self,
-        messages: Sequence[QueuedMessage],
-        answers: Sequence[Answer],
-        together: Callable[[duckdb.DuckDBPyConnection], None] | None = None,
-        then: Callable[[], None] | None = None,
-    ) -> None:
-        """Give the messages at the front of the queue their outcomes, in one transaction with `together`.
-
-        `then` is done before anybody is told: a sender that asks again finds what its message did.
-        """
-        pairs = zip(messages, answers, strict=True)
-        settled = [(message, _told(message, answer).hidden(self._ledger)) for message, answer in pairs]
+    def settle(self, messages: Sequence[QueuedMessage], answers: Sequence[Reply]) -> None:
+        """Give messages their outcomes, in a transaction of their own."""
         with self._ledger.database.write() as cursor:
-            if together is not None:
-                together(cursor)
-            for message, answer in settled:
-                number, outcome = message.record.number, answer.outcome.value
-                self._ledger.settle(cursor, number, message.request_id, outcome, answer.detail)
+            decided = self.write_outcomes(cursor, messages, answers)
+        self.announce(decided)
+
+    def write_outcomes(
+        self, cursor: duckdb.DuckDBPyConnection, messages: Sequence[QueuedMessage], answers: Sequence[Reply]
+    ) -> dict[QueuedMessage, Reply]:
+        """Write the outcomes of messages inside the caller's transaction; after its commit they are to be announced."""
+        pairs = zip(messages, answers, strict=True)
+        decided = {message: _with_warnings(message, answer).hidden(self._ledger) for message, answer in pairs}
+        for message, answer in decided.items():
+            number, outcome = message.record.number, answer.outcome.value
+            self._ledger.settle(cursor, number, message.request_id, outcome, answer.detail)
+        return decided
+
+    def announce(self, decided: Mapping[QueuedMessage, Reply]) -> None:
+        """Take messages whose outcomes are written out of the queue, and tell their senders."""
         with self._lock:
-            del self._queue[: len(messages)]
-        try:
-            if then is not None:
-                then()
-        finally:  # the outcomes stand, whatever becomes of the rest
-            for message, answer in settled:
-                message.answer = answer
-                message.done.set()
-            self._acknowledge()
+            self._queue = [message for message in self._queue if message not in decided]
+        for message, answer in decided.items():
+            message.answer = answer
+            message.done.set()
+        self._acknowledge()
 
     def _take(self, records: Sequence[MessageRecord], parsed: ParsedMessage | None = None) -> list[QueuedMessage]:
         with self._lock:
@@ -226,9 +221,9 @@ class ControlQueue:
 
     def _record(self, raw: bytes | str | None, requester: str) -> MessageRecord:
         text, whole = kept_text(raw)
-        if whole and kept_apply(text) is None:
+        if whole:
             return MessageRecord(text, requester)
-        # The kept text differs from the message, or a restart would take it for an apply: the message is checked now.
+        # The kept text differs from the message: the message is checked now.
         parsed = self._parsed(raw)
         refused = parsed.message if isinstance(parsed, ControlRejected) else "it is no text that can be kept"
         return MessageRecord(text, requester, refused=refused)
@@ -245,13 +240,8 @@ class ControlQueue:
 
     def _queued(self, record: MessageRecord) -> QueuedMessage:
         if record.refused is None:
-            return QueuedMessage(record, self._parsed(record.raw))
+            return QueuedMessage(record, record.apply or self._parsed(record.raw))
         return QueuedMessage(record, ControlRejected(record.refused, _HINT))
-
-    def _reopened(self, record: MessageRecord) -> QueuedMessage:
-        """A message of the store that has no outcome. Applies come from surfaces alone."""
-        apply = kept_apply(record.raw) if record.partition is None and record.refused is None else None
-        return QueuedMessage(record, apply) if apply else self._queued(record)
 
     def _acknowledge(self) -> None:
         """Send outcomes that were not sent yet. A crash may repeat one, but loses none."""
@@ -268,7 +258,7 @@ class ControlQueue:
             self._say("WARNING", f"outcomes are acknowledged later: {error}")
 
 
-def _told(message: QueuedMessage, answer: Answer) -> Answer:
+def _with_warnings(message: QueuedMessage, answer: Reply) -> Reply:
     """The answer, with what of the message was ignored."""
     ignored = message.parsed.warnings if isinstance(message.parsed, ControlMessage) else ()
     return replace(answer, detail="; ".join([answer.detail, *ignored])) if ignored else answer

@@ -8,17 +8,15 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from turnout.config import KafkaSettings, SinkSettings
+from turnout.config import KafkaSettings, Settings, SinkSettings
 from turnout.config.configuration import Configuration
-from turnout.config.tables import layout_of, layout_signature, starts_of
-from turnout.decode.schemas import Schemas, registered, schemas_of
-from turnout.decode.topic_check import Sample, take_samples
-from turnout.errors import TurnoutError
+from turnout.config.tables import layout_of, layout_signature, starts_of, unchanged_topics
+from turnout.errors import ConfigError, TurnoutError
 from turnout.kafka.clients import bulk_properties
 from turnout.kafka.diagnosis import explain, without_secrets
 from turnout.kafka.end_watch import EndWatch
@@ -31,16 +29,21 @@ from turnout.plan.offsets import Lost, Offsets
 from turnout.plan.plan import Plan
 from turnout.plan.swap_rules import SwapState
 from turnout.plan.tables import Layout
-from turnout.spark.cluster import is_local
-from turnout.spark.folders import checkpoints_of, folder_at
+from turnout.schemas.source_schemas import Schemas, registered, schemas_of
+from turnout.schemas.topic_check import Sample, take_samples
 from turnout.spark.generation import GenerationQuery, Kafka
+from turnout.spark.jvm.checkpoints import checkpoints_of, folder_at
+from turnout.spark.jvm.cluster import is_local
 from turnout.spark.views.own_sql import check_own_views
 from turnout.spark.writing import BatchReport, Reading
 from turnout.store.database import give_back
 from turnout.store.generation_tables import GenerationTables
+from turnout.store.kept_sources import topics_made_anew
 from turnout.store.ledger import GenerationRecord, Ledger
 from turnout.store.query.windows import newest_record
+from turnout.swap.build_progress import BuildProgress
 from turnout.swap.health import Say
+from turnout.swap.kept_topics import KeptTopics, SourceOrigin, origins_json, origins_of
 from turnout.swap.metrics import Counters
 
 if TYPE_CHECKING:
@@ -74,6 +77,8 @@ class Generation:
         self.state = SwapState.VALIDATING
         self.build_seconds = self.catch_up_seconds = 0.0
         self.lingering_since = 0.0
+        self.origins: Mapping[str, SourceOrigin] = {}
+        """Where the rows of each source came from; empty after a restart."""
         self.waiting = False
         """Whether its query has ended, to be restarted at `restart_at`."""
         self.restarts = 0
@@ -82,6 +87,7 @@ class Generation:
         self._say = say
         self._counters = counters
         self._said: dict[str, float] = {}
+        self._bad = 0
         progress = tables.progress()
         self.start = Offsets.from_json(record.start_offsets)
         self.target = Offsets.from_json(record.target_offsets)
@@ -89,6 +95,8 @@ class Generation:
         self.records = progress.records
         self.newest_record = newest_record(tables.database) if progress.records else None
         """Its time, in milliseconds since 1970."""
+        self.progress: BuildProgress | None = None
+        """The progress of its build, while it is built."""
         self.changed = threading.Event()
         self.views_built = progress.views_built
         # Read now, so that the status never waits for it.
@@ -102,17 +110,6 @@ class Generation:
         """How much of the way from start to target is done."""
         whole = self.start.behind(self.target)
         return 100.0 if not whole else round(100.0 * (1 - self.offsets.behind(self.target) / whole), 1)
-
-    def progress(self) -> dict[str, Any]:
-        """How far its build is, for the status."""
-        return {
-            "generation": self.number,
-            "state": self.state.value,
-            "plan": self.plan.describe(),
-            "records": self.records,
-            "lag": self.offsets.behind(self.target),
-            "percent": self.percent(),
-        }
 
     def left_out(self) -> list[dict[str, Any]]:
         """The keys that are left out of views, for the status."""
@@ -131,6 +128,7 @@ class Generation:
         self.restarts = 0
         caught_up = report.views_built and not self.views_built
         self.views_built = report.views_built
+        self._note_progress()
         self.changed.set()
         if not report.views_built:
             self._tell("INFO", f"catching up generation {self.number}: {self.records:,} records, {self.percent()}%")
@@ -143,9 +141,23 @@ class Generation:
         for name, keys in report.shown_again.items():
             self._say_seldom(f"again {name}", "INFO", f"{name}: {_named(keys)} shown again")
         if report.bad:
-            self._say_seldom(
-                "bad", "WARNING", f"faults in records of generation {self.number}: {report.bad}; see bad_records"
-            )
+            self._bad += report.bad
+            records = "record" if self._bad == 1 else "records"
+            self._say_seldom("bad", "WARNING", f"{self._bad:,} bad {records} so far: see the table bad_records")
+
+    def building_views(self, done: float) -> None:
+        if self.progress is not None:
+            self.progress.views(done)
+
+    def begin_build(self, progress: BuildProgress) -> None:
+        """Report to `progress` from now on."""
+        self.progress, progress.generation = progress, self.number
+        progress.sources = origins_json(self.origins)
+        self._note_progress()
+
+    def _note_progress(self) -> None:
+        if self.progress is not None:
+            self.progress.read(self.offsets.behind(self.target), self.records)
 
     def _tell(self, level: str, text: str) -> None:
         with about(generation=self.number):
@@ -248,23 +260,59 @@ class Generations:
                 message = f"sinks.{name}.topic: {error.message}"
                 raise TurnoutError(error.code, message, error.hint, status=error.status) from None
 
-    def estimate(self, plan: Plan) -> dict[str, int]:
-        """How many records each source would catch up on."""
-        start, target = self._range(plan)
-        return {s: start.topic(topic).behind(target.topic(topic)) for s, topic in plan.topics.items()}
+    def estimate(self, plan: Plan, read: Collection[str] = ()) -> dict[str, SourceOrigin]:
+        """Estimate the origin of each source's rows; sources of `read` are read from Kafka in any case."""
+        kept = self._kept(plan, read)
+        start, target = self._range(plan, kept.topics)
+        return origins_of(plan, kept.rows(), kept.offsets() | start, target)
 
-    def create(self, plan: Plan) -> Generation:
-        """A new generation with its tables, not reading yet."""
-        start, target = self._range(plan)
+    def create(self, plan: Plan, read: Collection[str] = ()) -> Generation:
+        """Make a generation with its tables, not reading yet; it takes over rows of unchanged sources.
+
+        Sources of `read` are read from Kafka in any case. The copy has a transaction without the lock of shared tables:
+        it may take seconds. A kill before the record is written leaves tables that the next start removes.
+        """
+        kept = self._kept(plan, read)
+        start, target = self._range(plan, kept.topics)
+        signature = layout_signature(self.configuration.of(plan))
         with self.ledger.database.write() as cursor:
             number = self.ledger.next_generation(cursor)
-            signature = layout_signature(self.configuration.of(plan))
+        with self.ledger.database.transaction() as cursor:
+            start = kept.offsets(cursor) | start
             record = GenerationRecord(number, plan, signature, start.to_json(), target.to_json())
             tables = self._tables(record)
-            tables.create(cursor, views_built=start.reached(target))
+            tables.create(cursor, views_built=not kept.topics and start.reached(target))
+            rows = kept.copy(cursor, tables)
+        with self.ledger.database.write() as cursor:
             self.ledger.add_generation(cursor, record)
         self._checkpoints.below(f"g{number}").remove()
-        return self._alive(record, tables)
+        generation = self._alive(record, tables)
+        generation.origins = origins_of(plan, rows, start, target)
+        return generation
+
+    def _kept(self, plan: Plan, read: Collection[str]) -> KeptTopics:
+        """The topics whose rows a generation of `plan` takes over from the published one.
+
+        A topic that was deleted and made anew is another one: the published generation has noticed it, or the topic
+        ends before the offset that was read.
+        """
+        record = self.ledger.generations().get(self.ledger.published()[0])
+        if record is None or not (settings := self._settings_of(record)):
+            return KeptTopics()
+        topics = unchanged_topics((settings, record.plan), (self.configuration.of(plan), plan))
+        tables = self._tables(record)
+        topics -= {plan.topics[source] for source in read} | topics_made_anew(tables)
+        kept = KeptTopics(tables, Offsets.from_json(record.start_offsets), frozenset(topics))
+        anew = kept.offsets().made_anew(self._ends(sorted(topics)))
+        return replace(kept, topics=kept.topics - {topic for topic, _ in anew.next}) if anew else kept
+
+    def _settings_of(self, record: GenerationRecord) -> Settings | None:
+        """The settings that the tables of a generation were made by; None where they are not known any more."""
+        try:
+            settings = self.configuration.of(record.plan)
+        except ConfigError:
+            return None
+        return settings if layout_signature(settings) == record.layout else None
 
     def resume(self, record: GenerationRecord) -> Generation:
         """A generation of the store, after a restart."""
@@ -323,30 +371,32 @@ class Generations:
         """Remove all other generations, which a crash or a stop left behind; returns their numbers."""
         with self.ledger.database.read() as cursor:
             rows = cursor.execute("SELECT schema_name FROM duckdb_schemas() WHERE schema_name ~ '^g[0-9]+$'").fetchall()
-        found = {int(name[1:]) for (name,) in rows}
-        found |= {int(name[1:]) for name in self._checkpoints.names() if name[1:].isdigit()}
-        stale = sorted(found - {kept})
+        numbers = {int(name[1:]) for (name,) in rows}
+        numbers |= {int(name[1:]) for name in self._checkpoints.names() if name[1:].isdigit()}
+        stale = sorted(numbers - {kept})
         for number in stale:
             self.clear(number)
         return [number for number in stale if number]
 
     def _ends(self, topics: Sequence[str]) -> Offsets:
         """The ends of topics, without those that do not exist any more."""
-        found: dict[tuple[str, int], int] = {}
+        ends: dict[tuple[str, int], int] = {}
         for topic in topics:
             try:
-                found |= self._clients.topics.end_offsets([topic]).next
+                ends |= self._clients.topics.end_offsets([topic]).next
             except TurnoutError as error:
                 if error.code != "unknown_topic":
                     raise
-        return Offsets(found)
+        return Offsets(ends)
 
-    def _range(self, plan: Plan) -> tuple[Offsets, Offsets]:
+    def _range(self, plan: Plan, kept: Collection[str]) -> tuple[Offsets, Offsets]:
+        """Return the start of topics that are not kept, and the end up to which all topics are caught up on."""
         starts = starts_of(self.configuration.of(plan), plan)
+        starts = {topic: start for topic, start in starts.items() if topic not in kept}
         start = self._clients.topics.start_offsets(starts, starts)
-        if all(one.kind == "latest" for one in starts.values()):
-            return start, start
-        return start, self._clients.topics.end_offsets(starts)
+        latest = all(one.kind == "latest" for one in starts.values())
+        ends = self._clients.topics.end_offsets([*kept, *([] if latest else starts)])
+        return start, start | ends if latest else ends
 
 
 def _explained(kafka: KafkaSettings, words: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Which generations are live, building or lingering: restarts their queries, and retires them.
+"""The live, building and lingering generations: restarts their queries, and retires them.
 
 Publisher and builder set the live and the building one. Only the orchestrator's thread calls the methods; other
 threads may read `live`, `building` and `lingering`.
@@ -13,11 +13,12 @@ import duckdb
 from turnout.config.settings import SwapSettings
 from turnout.errors import TurnoutError, first_line
 from turnout.logs import about
-from turnout.plan.retries import growing_pause
 from turnout.plan.swap_rules import SwapState, to_retire
 from turnout.store.database import is_store_failure, store_failed
+from turnout.swap.build_progress import BuildProgress
 from turnout.swap.generations import Generation, Generations
 from turnout.swap.health import Health, Say, Subject
+from turnout_client.retries import growing_pause
 
 log = logging.getLogger("turnout")
 
@@ -36,6 +37,8 @@ class Lifecycle:
     generations: Generations | None = None
     live: Generation | None = None
     building: Generation | None = None
+    progress: BuildProgress | None = None
+    """The progress of the build under way, from its validation on."""
     lingering: list[Generation] = field(default_factory=list)
     _leftovers: list[Generation] = field(default_factory=list)
 
@@ -43,7 +46,7 @@ class Lifecycle:
         some = [self.live, self.building, *self.lingering, *self._leftovers]
         return [generation for generation in some if generation is not None]
 
-    def tend(self) -> None:
+    def maintain(self) -> None:
         """Start queries again that ended, and close generations whose time is over."""
         if self.live is not None:
             self.keep_reading(self.live)
@@ -150,5 +153,5 @@ class Lifecycle:
 
 
 def store_trouble(error: BaseException) -> str:
-    """What is wrong with the store, and what to do."""
+    """Describe what is wrong with the store, and what to do."""
     return str(store_failed(error) if isinstance(error, duckdb.Error) else error)

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 from prometheus_client import Counter, Histogram, disable_created_metrics
 from prometheus_client.registry import Collector
 
-from turnout.sink.status import SinkStatus
+from turnout.sink.sink import SinkStatus
 from turnout.swap.health import Readiness
 
 # They would double the number of series, and say no more than process_start_time_seconds.
@@ -73,7 +73,7 @@ METRICS: Mapping[str, Definition] = {
     ),
     "turnout_control_waiting": Definition("gauge", "control messages without an outcome yet"),
     "turnout_swaps_total": Definition(
-        "counter", "swaps since the store was made: `applied`, `rolled_back`, `failed`", ("outcome",)
+        "counter", "swaps since the store was made: `applied`, `rolled_back`, `failed`, `cancelled`", ("outcome",)
     ),
     "turnout_swap_seconds": Definition(
         "summary",

@@ -19,25 +19,25 @@ from turnout.config import Settings
 from turnout.config.configuration import sections_of
 from turnout.config.secrets import hidden_texts
 from turnout.config.tables import layout_of, layout_signature, plan_after
+from turnout.config.topic_rules import TopicRules
 from turnout.errors import TurnoutError, first_line
-from turnout.example.new_source import new_source
+from turnout.example.by_example import new_source
 from turnout.kafka.end_watch import EndWatch
 from turnout.kafka.lag import LagMeter
 from turnout.kafka.lost_records import LostRecords
 from turnout.kafka.topics import Topics
 from turnout.logs import about
-from turnout.plan.control import ControlMessage
+from turnout.plan.control import ApplyRequest
 from turnout.plan.joins import Join
 from turnout.plan.offsets import Offsets
-from turnout.plan.retries import growing_pause
 from turnout.plan.swap_rules import SwapState
 from turnout.sink.sinks import Sinks
-from turnout.spark.engine import Engine, is_gone
+from turnout.spark.jvm.engine import Engine, is_gone
 from turnout.store.database import Database, is_store_failure
 from turnout.store.generation_tables import GenerationTables
 from turnout.store.ledger import GenerationRecord, Ledger
 from turnout.store.retention import Retention
-from turnout.swap.applies import in_force_at_start, messages_of
+from turnout.swap.applies import in_force_at_start, record_of
 from turnout.swap.builder import TICK_SECONDS, Builder, Stopping
 from turnout.swap.control_queue import ControlQueue, QueuedMessage
 from turnout.swap.generations import Clients, Generations
@@ -46,6 +46,7 @@ from turnout.swap.lifecycle import PAUSES_SECONDS, Lifecycle, store_trouble
 from turnout.swap.metrics import Counters, Metrics
 from turnout.swap.publisher import Publisher
 from turnout.swap.swaps import Swaps
+from turnout_client.retries import growing_pause
 
 log = logging.getLogger("turnout")
 
@@ -70,8 +71,10 @@ class Orchestrator:
         self._retention = Retention(database, settings.store, acknowledges=acknowledges)
         self.queue = ControlQueue(settings, self._ledger, self.say)
         lost = LostRecords(lambda: Topics(settings.kafka))
-        self._clients = Clients(Topics(settings.kafka), EndWatch(settings.kafka), lost)
-        self._lag = LagMeter(settings.kafka, self._shown)
+        self._clients = Clients(
+            Topics(settings.kafka, taken=TopicRules.of(settings).taken), EndWatch(settings.kafka), lost
+        )
+        self._lag = LagMeter(settings.kafka, self._published_offsets)
         self.sinks = Sinks(database, settings.kafka, settings.schema_registry, self.say)
         self._health = Health(self.say, "starting")
         self._counters = Counters()
@@ -102,9 +105,9 @@ class Orchestrator:
         for generation in self._lifecycle.all():
             generation.tables.bad_rows = settings.store.bad_rows
 
-    def apply(self, asked: ControlMessage, requester: str) -> QueuedMessage:
+    def apply(self, request: ApplyRequest, requester: str) -> QueuedMessage:
         """Queue a configuration; its sender can wait for the answer. May block, as the secrets of a file may."""
-        return self.queue.submit_apply(*messages_of(self.configuration, asked, requester))
+        return self.queue.submit_apply(*record_of(self.configuration, request, requester))
 
     def stop(self, timeout_seconds: float = STOP_SECONDS) -> None:
         """Stop reading and deciding, in a bounded time; the store keeps what it has.
@@ -135,7 +138,9 @@ class Orchestrator:
 
     def status(self) -> dict[str, Any]:
         """The status row, with the progress of a build, lag and rate."""
-        live, building, readiness = self._lifecycle.live, self._lifecycle.building, self.readiness()
+        live, readiness = self._lifecycle.live, self.readiness()
+        progress, building = self._lifecycle.progress, self._lifecycle.building
+        state = building.state if building else SwapState.VALIDATING
         return {
             **self._ledger.status(),
             "sources": list(self.configuration.settings.sources),
@@ -143,7 +148,7 @@ class Orchestrator:
             "start": str(self._publisher.plan.start),
             "records": live.records if live else 0,
             "recordsPerSecond": self._lag.reading.records_per_second,
-            "progress": building.progress() if building else None,
+            "progress": progress.to_json(state.value) if progress else None,
             "lingering": [generation.number for generation in self._lifecycle.lingering],
             "sinks": [sink.to_json() for sink in self.sinks.status()],
             "leftOut": live.left_out() if live else [],
@@ -168,14 +173,14 @@ class Orchestrator:
     def metrics(self) -> Metrics:
         """Counters, and the state as last seen; asks the store for what waits for sinks, and Kafka nothing."""
         reading, living = self._lag.reading, self._lifecycle.all()
-        live, building = self._lifecycle.live, self._lifecycle.building
+        live, progress = self._lifecycle.live, self._lifecycle.progress
         return Metrics(
             readiness=self.readiness(),
             counters=self._counters,
             published=self._publisher.number,
             records={generation.number: generation.records for generation in living},
             generations=dict(Counter(generation.state.value for generation in living)),
-            building_percent=building.percent() if building else None,
+            building_percent=progress.percent() if progress else None,
             lags=reading.lags,
             kafka_answers=reading.measured and reading.trouble is None,
             newest_record=live.newest_record if live else None,
@@ -197,7 +202,7 @@ class Orchestrator:
     def _run(self) -> None:
         while not self._stopping.is_set():
             try:
-                with self._engine.blamed():
+                with self._engine.converting_errors():
                     self._step()
                 self._failures = 0
             except Stopping:
@@ -213,7 +218,7 @@ class Orchestrator:
         if self._health.has(Subject.STORE):
             self._reopen_store()
         swaps = self._swaps or self._prepare()
-        self._tend()
+        self._maintain()
         if self._lifecycle.live is None:
             self._await_control()
             swaps.publish_first()
@@ -271,7 +276,7 @@ class Orchestrator:
             self._health.good(Subject.SPARK, "Spark runs")
         self.queue.open()
         self._lag.start()
-        builder = Builder(generations, self._lifecycle, self._engine, self._stopping, self._tend, begun)
+        builder = Builder(generations, self._lifecycle, self._engine, self._stopping, self._maintain, begun)
         self._swaps = Swaps(self.queue, self._publisher, self._lifecycle, builder, self.configuration, self.say)
         self._health.good(Subject.START)
         return self._swaps
@@ -327,10 +332,10 @@ class Orchestrator:
 
     # -- tending
 
-    def _tend(self) -> None:
+    def _maintain(self) -> None:
         """Keep generations reading, retire them, and write the status row; called between all other steps."""
         with about(only=True):
-            self._lifecycle.tend()
+            self._lifecycle.maintain()
             now = time.monotonic()
             if now - self._status_at >= STATUS_SECONDS:
                 self._status_at = now
@@ -365,7 +370,7 @@ class Orchestrator:
             raise
         self._health.good(Subject.STORE, "the store takes writes again")
 
-    def _shown(self) -> tuple[Offsets, int, int] | None:
+    def _published_offsets(self) -> tuple[Offsets, int, int] | None:
         live = self._lifecycle.live
         return (live.offsets, live.records, live.number) if live else None
 

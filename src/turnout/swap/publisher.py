@@ -4,10 +4,12 @@ It knows the published plan and the previous one, and puts the settings of a gen
 decides nothing.
 """
 
+import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 import duckdb
@@ -21,12 +23,13 @@ from turnout.plan.control import Outcome
 from turnout.plan.plan import Plan
 from turnout.plan.swap_rules import Decision, SwapState, Verdict
 from turnout.store import config_history
-from turnout.store.config_history import ConfigEntry, as_json
+from turnout.store.config_history import ConfigVersion, as_json
 from turnout.store.ledger import Ledger, SwapRecord
 from turnout.swap.applies import Apply, described
-from turnout.swap.control_queue import Answer, ControlQueue, QueuedMessage
+from turnout.swap.control_queue import ControlQueue, QueuedMessage, Reply
 from turnout.swap.generations import Generation
 from turnout.swap.health import Say
+from turnout.swap.kept_topics import origins_json
 from turnout.swap.lifecycle import Lifecycle
 
 
@@ -65,10 +68,11 @@ class Publisher:
         old, old_plan = self._lifecycle.live, self.plan
         settings = apply.settings if apply else self._configuration.of(decision.plan)
         changes = compare(self._configuration.settings, settings)
-        carrier = messages[decision.carrier] if decision.carrier is not None else None
+        asker = messages[decision.asker] if decision.asker is not None else None
         started = time.monotonic()
-
-        def switch(cursor: duckdb.DuckDBPyConnection) -> None:
+        text = f"generation {generation.number}: {decision.plan.describe()}"
+        answers = self._answers(decision, Reply(outcome, text, generation.number, report=_report(apply)))
+        with self._ledger.database.write() as cursor:
             generation.tables.publish(cursor)
             self._ledger.make_status(cursor, decision.plan.topics)
             self._ledger.set_previous(cursor, old_plan if old else None)
@@ -78,11 +82,11 @@ class Publisher:
                 lastApplied=_now(),
                 generation=generation.number,
                 state=SwapState.LIVE.value,
-                requestId=carrier.request_id if carrier else None,
+                requestId=asker.request_id if asker else None,
             )
             swap = self._swap(
                 decision.plan,
-                carrier,
+                asker,
                 generation=generation.number,
                 source_offsets=generation.offsets.to_json(),
                 build_seconds=round(generation.build_seconds, 4),
@@ -90,20 +94,19 @@ class Publisher:
                 publish_seconds=round(time.monotonic() - started, 6),
                 outcome=outcome.value,
                 detail=described(changes),
+                sources=json.dumps(origins_json(generation.origins)),
             )
             self._ledger.add_swap(cursor, swap)
             if changes:
                 self._keep(cursor, settings, changes, swap)
-
-        text = f"generation {generation.number}: {decision.plan.describe()}"
-        answer = Answer(outcome, text, generation.number, report=_report(apply))
-
-        def take_over() -> None:
+            decided = self._queue.write_outcomes(cursor, messages, answers)
+        try:  # before anybody is told: a sender that asks again finds what its message did
             self.plan, self.previous = decision.plan, old_plan if old else None
             self._lifecycle.replace(old, generation)
             self._configuration.adopt(settings)
-
-        self._queue.settle(messages, self._answers(decision, answer), switch, take_over)
+        finally:  # the outcomes stand, whatever becomes of the rest
+            self._queue.announce(decided)
+        generation.origins = {}  # a rollback to it keeps and reads nothing
         before = f"generation {old.number} ({old_plan.describe()})" if old else "nothing"
         with about(generation=generation.number):
             self._say("INFO", f"swapped {before} -> generation {generation.number} ({decision.plan.describe()})")
@@ -115,14 +118,16 @@ class Publisher:
         number, text = self.number, described(apply.changes)
         result = {"generation": number, "outcome": Outcome.APPLIED.value, "detail": text}
         swap = self._swap(self.plan, message, **result)
-
-        def keep(cursor: duckdb.DuckDBPyConnection) -> None:
+        answer = Reply(Outcome.APPLIED, text, number, report=_report(apply))
+        with self._ledger.database.write() as cursor:
             self._ledger.add_swap(cursor, swap)
             self._ledger.set_status(cursor, lastApplied=_now(), requestId=message.request_id)
             self._keep(cursor, apply.settings, apply.changes, swap)
-
-        answer = Answer(Outcome.APPLIED, text, number, report=_report(apply))
-        self._queue.settle([message], [answer], keep, lambda: self._configuration.adopt(apply.settings))
+            decided = self._queue.write_outcomes(cursor, [message], [answer])
+        try:
+            self._configuration.adopt(apply.settings)
+        finally:
+            self._queue.announce(decided)
         self._say("INFO", f"the configuration has changed, without a new generation: {text}")
 
     def _keep(
@@ -135,7 +140,7 @@ class Publisher:
         text, last = file_text(settings), config_history.newest(self._ledger.database)
         if not text:
             return  # of settings that came from no file nothing can be kept
-        entry = ConfigEntry(
+        entry = ConfigVersion(
             generation=swap.generation,
             requester=swap.requester,
             request_id=swap.request_id,
@@ -150,44 +155,70 @@ class Publisher:
         self, messages: Sequence[QueuedMessage], decision: Decision, error: TurnoutError, apply: Apply | None = None
     ) -> None:
         """Record that a swap failed; the published generation stays."""
-        self.set_state(SwapState.LIVE)
-        number = self.number
-        self._say("ERROR", f"the swap to {decision.plan.describe()} failed: {error}; generation {number} goes on")
-        failed = {"generation": number, "outcome": Outcome.FAILED.value, "detail": str(error)}
-        swap = self._swap(decision.plan, messages[decision.carrier or 0], **failed)
-        answers = self._answers(decision, Answer(Outcome.FAILED, str(error), number, error, _report(apply)))
-        self._queue.settle(messages, answers, lambda cursor: self._ledger.add_swap(cursor, swap))
+        plan, number = decision.plan.describe(), self.number
+        self._say("ERROR", f"the swap to {plan} failed: {error}; generation {number} goes on")
+        self._end_swap(messages, decision, Reply(Outcome.FAILED, str(error), number, error, _report(apply)))
 
-    def unchanged(self, messages: Sequence[QueuedMessage], decision: Decision) -> None:
+    def cancel(
+        self,
+        messages: Sequence[QueuedMessage],
+        decision: Decision,
+        ended_by: Mapping[QueuedMessage, Verdict],
+        apply: Apply | None = None,
+    ) -> None:
+        """Record that a swap was cancelled, with the outcomes of the messages that ended it."""
+        plan, number = decision.plan.describe(), self.number
+        by = next(message for message, verdict in ended_by.items() if verdict.outcome is not Outcome.REJECTED)
+        text = f"cancelled by {by.record.requester}"
+        self._say("INFO", f"the swap to {plan} was {text}; generation {number} goes on")
+        self._end_swap(messages, decision, Reply(Outcome.CANCELLED, text, number, report=_report(apply)), ended_by)
+
+    def _end_swap(
+        self,
+        messages: Sequence[QueuedMessage],
+        decision: Decision,
+        answer: Reply,
+        ended_by: Mapping[QueuedMessage, Verdict] = MappingProxyType({}),
+    ) -> None:
+        """Write the outcomes of a swap that published nothing, and its row of the history."""
+        self.set_state(SwapState.LIVE)
+        result = {"generation": self.number, "outcome": answer.outcome.value, "detail": answer.detail}
+        swap = self._swap(decision.plan, messages[decision.asker or 0], **result)
+        answers = [*self._answers(decision, answer), *map(self._answer, ended_by.values())]
+        with self._ledger.database.write() as cursor:
+            self._ledger.add_swap(cursor, swap)
+            decided = self._queue.write_outcomes(cursor, [*messages, *ended_by], answers)
+        self._queue.announce(decided)
+
+    def unchanged(self, messages: Sequence[QueuedMessage], verdicts: Sequence[Verdict]) -> None:
         """Write the outcomes of messages that need no build."""
-        verdicts = list(zip(messages, decision.verdicts, strict=True))
-        unchanged = [message for message, verdict in verdicts if verdict.outcome is Outcome.UNCHANGED]
+        pairs = zip(messages, verdicts, strict=True)
+        unchanged = [message for message, verdict in pairs if verdict.outcome is Outcome.UNCHANGED]
         if unchanged:
             self._say("INFO", f"no change: {self.plan.describe()}")
-
-        def refresh(cursor: duckdb.DuckDBPyConnection) -> None:
+        with self._ledger.database.write() as cursor:
             for message in unchanged:
                 self._ledger.set_status(cursor, lastApplied=_now(), requestId=message.request_id)
+            decided = self._queue.write_outcomes(cursor, messages, [self._answer(verdict) for verdict in verdicts])
+        self._queue.announce(decided)
 
-        self._queue.settle(messages, [self._answer(verdict) for verdict in decision.verdicts], refresh)
-
-    def _answers(self, decision: Decision, built: Answer) -> list[Answer]:
+    def _answers(self, decision: Decision, built: Reply) -> list[Reply]:
         """An answer for each message: `built` for those whose outcome the build decides."""
         return [built if verdict.outcome is None else self._answer(verdict) for verdict in decision.verdicts]
 
-    def _answer(self, verdict: Verdict) -> Answer:
+    def _answer(self, verdict: Verdict) -> Reply:
         assert verdict.outcome is not None
         report = verdict.error.report if verdict.error else None
-        return Answer(verdict.outcome, verdict.reason, self.number, verdict.error, report)
+        return Reply(verdict.outcome, verdict.reason, self.number, verdict.error, report)
 
-    def _swap(self, plan: Plan, carrier: QueuedMessage | None, **result: Any) -> SwapRecord:
+    def _swap(self, plan: Plan, asker: QueuedMessage | None, **result: Any) -> SwapRecord:
         """The row of the history."""
         return SwapRecord(
             before=self.plan.describe() if self._lifecycle.live else "",
             after=plan.describe(),
-            requester=carrier.record.requester if carrier else "configuration",
-            request_id=carrier.request_id if carrier else None,
-            control_offset=carrier.record.offset if carrier else None,
+            requester=asker.record.requester if asker else "configuration",
+            request_id=asker.request_id if asker else None,
+            control_offset=asker.record.offset if asker else None,
             **result,
         )
 

@@ -5,26 +5,36 @@ The builder builds, the publisher switches and writes outcomes. All on the orche
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from turnout.config.configuration import Configuration
 from turnout.errors import ConfigError, TurnoutError
 from turnout.logs import about
-from turnout.plan.control import Action, ControlMessage, ControlRejected, Outcome, resolve
-from turnout.plan.swap_rules import Decision, SwapState, Verdict, Work, decide, replay
-from turnout.spark.engine import is_gone
+from turnout.plan.control import Action, ApplyRequest, ControlMessage, ControlRejected, Outcome, resolve
+from turnout.plan.plan import Plan
+from turnout.plan.swap_rules import Decision, Effect, SwapState, Verdict, decide, interrupt, replay
+from turnout.spark.jvm.engine import is_gone
 from turnout.store.config_history import as_json
 from turnout.store.database import is_store_failure
-from turnout.swap.applies import Apply, apply_of, is_apply, is_kept_apply
-from turnout.swap.builder import Builder
-from turnout.swap.control_queue import Answer, ControlQueue, QueuedMessage
+from turnout.swap.applies import Apply, apply_of
+from turnout.swap.builder import Builder, Cancelled
+from turnout.swap.control_queue import ControlQueue, QueuedMessage, Reply
 from turnout.swap.health import Say
 from turnout.swap.lifecycle import Lifecycle
 from turnout.swap.publisher import Publisher
 
-_SHOWN_OF_A_MESSAGE = 500
+_LOGGED_CHARS = 500
 _NO_CHANGE = Verdict(Outcome.UNCHANGED, "no change")
 _TEMPORARY = ("kafka_unreachable", "registry_unreachable", "registry_refused")
+
+
+class BuildEnded(Cancelled):
+    """Has the messages that end the build under way, and what becomes of each."""
+
+    def __init__(self, by: Mapping[QueuedMessage, Verdict]) -> None:
+        super().__init__("the build was cancelled")
+        self.by = by
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +52,16 @@ class Swaps:
         """Build what the configuration and the control topic together ask for, and publish it."""
         messages = self._queue.waiting()
         decision = replay([message.parsed for message in messages], self._publisher.plan)
-        try:
-            self._builder.validate(decision.plan)
-        except TurnoutError as error:
-            if decision.carrier is None or _is_temporary(error) or self._fault_without_messages() == str(error):
-                raise
-            self._reject(messages[decision.carrier], error)
-            return
-        generation = self._builder.build(decision.plan, first=True)
+        check = partial(self._check, len(messages), decision.plan)
+        with self._builder.under_way(decision.plan):
+            try:
+                self._builder.validate(decision.plan, check)
+            except TurnoutError as error:
+                if decision.asker is None or _is_temporary(error) or self._fault_without_messages() == str(error):
+                    raise
+                self._reject(messages[decision.asker], error)
+                return
+            generation = self._builder.build(decision.plan, decision.read, first=True, check=check)
         self._publisher.publish(generation, messages, decision, Outcome.APPLIED)
 
     def _fault_without_messages(self) -> str:
@@ -63,42 +75,47 @@ class Swaps:
     def decide(self) -> None:
         """Decide the next messages that can be decided together, and do what they ask for."""
         waiting = self._queue.waiting()
-        decision = decide([message.parsed for message in waiting], self._publisher.plan, self._publisher.number)
+        published = self._publisher.plan, self._publisher.number, self._publisher.previous
+        decision = decide([message.parsed for message in waiting], *published)
         messages = waiting[: len(decision.verdicts)]
-        for message in messages:
-            with about(request_id=message.request_id):
-                self._log(message)
-        if decision.work is Work.NONE:
-            self._publisher.unchanged(messages, decision)
-        elif decision.work is Work.DRY_RUN:
+        self._log(dict(zip(messages, decision.verdicts, strict=True)))
+        if decision.effect is Effect.NONE:
+            self._publisher.unchanged(messages, decision.verdicts)
+        elif decision.effect is Effect.DRY_RUN:
             self._dry_run(messages[0], decision)
         else:
-            with about(request_id=messages[decision.carrier or 0].request_id):
-                if decision.work is Work.ROLLBACK:
+            with about(request_id=messages[decision.asker or 0].request_id):
+                if decision.effect is Effect.ROLLBACK:
                     self._rollback(messages, decision)
-                elif decision.work is Work.APPLY:
+                elif decision.effect is Effect.APPLY:
                     self._apply(messages[0], decision)
                 else:
                     self._swap(messages, decision, Outcome.APPLIED)
 
-    def _log(self, message: QueuedMessage) -> None:
-        parsed, shown = message.parsed, (message.record.raw or "")[:_SHOWN_OF_A_MESSAGE]
-        if is_apply(parsed):
+    def _log(self, decided: Mapping[QueuedMessage, Verdict]) -> None:
+        for message, verdict in decided.items():
+            with about(request_id=message.request_id):
+                self._log_message(message, verdict)
+
+    def _log_message(self, message: QueuedMessage, verdict: Verdict) -> None:
+        parsed, raw = message.parsed, (message.record.raw or "")[:_LOGGED_CHARS]
+        if verdict.error is not None:
+            # A file has a line for each fault, and its text says nothing more.
+            of_file = f"configuration rejected: {verdict.error}" if message.record.apply is not None else ""
+            self._say("ERROR", of_file.replace("\n", "; ") or f"control message rejected: {verdict.error} (raw: {raw})")
+            return
+        if isinstance(parsed, ApplyRequest):
             self._say("INFO", f"{message.record.requester} sent a configuration to apply")
             return
-        if isinstance(parsed, ControlRejected):
-            # A file has a line for each fault, and its text says nothing more.
-            told = f"configuration rejected: {parsed}" if is_kept_apply(message.record.raw) else ""
-            self._say("ERROR", told.replace("\n", "; ") or f"control message rejected: {parsed} (raw: {shown})")
-            return
+        assert isinstance(parsed, ControlMessage)
         for warning in parsed.warnings:
             self._say("WARNING", f"control message: {warning}")
         if parsed.action is Action.CHANGE:
             plan = resolve(parsed, self._publisher.plan)
             changed = str(plan != self._publisher.plan).lower()
-            self._say("INFO", f"control message raw: {shown} resolved: {plan.describe()} changed: {changed}")
+            self._say("INFO", f"control message raw: {raw} resolved: {plan.describe()} changed: {changed}")
         else:
-            self._say("INFO", f"control message raw: {shown} asks for a rollback")
+            self._say("INFO", f"control message raw: {raw} asks for a {parsed.action.value}")
 
     def _reject(self, message: QueuedMessage, error: TurnoutError, report: Mapping[str, Any] | None = None) -> None:
         """Put a rejection in the place of a message; the queue is then decided without it."""
@@ -113,7 +130,7 @@ class Swaps:
 
     def _apply(self, message: QueuedMessage, decision: Decision) -> None:
         """Put another configuration in force: at once, or with a generation that is built by it."""
-        assert isinstance(message.parsed, ControlMessage)
+        assert isinstance(message.parsed, ApplyRequest)
         try:
             apply = apply_of(self._configuration, message.parsed, self._publisher.plan)
             dry_run = message.parsed.dry_run
@@ -122,7 +139,7 @@ class Swaps:
             if dry_run:
                 self._dry_apply(message, apply)
             elif not apply.changes:
-                self._publisher.unchanged([message], replace(decision, verdicts=(_NO_CHANGE,)))
+                self._publisher.unchanged([message], [_NO_CHANGE])
             elif apply.builds:
                 self._swap([message], replace(decision, plan=apply.plan), Outcome.APPLIED, apply)
             else:
@@ -146,12 +163,12 @@ class Swaps:
         self, messages: Sequence[QueuedMessage], decision: Decision, error: TurnoutError, apply: Apply | None
     ) -> None:
         """Let a swap fail for a reason that may be gone in a moment; else reject the message that asked for it."""
-        assert decision.carrier is not None
+        assert decision.asker is not None
         if _is_temporary(error):
             self._publisher.fail(messages, decision, error, apply)
         else:
             report = {"changes": as_json(apply.changes)} if apply else None
-            self._reject(messages[decision.carrier], error, report)
+            self._reject(messages[decision.asker], error, report)
 
     def _dry_apply(self, message: QueuedMessage, apply: Apply) -> None:
         """Report what an apply would do."""
@@ -159,37 +176,31 @@ class Swaps:
         if apply.builds:
             try:
                 self._builder.validate(apply.plan)
-                report["records"] = self._builder.estimate(apply.plan)
+                report |= self._builder.estimate(apply.plan)
             except TurnoutError as error:
                 if is_gone(error):
                     raise
                 self._reject(message, error, report)
                 return
-        self._queue.settle([message], [Answer(Outcome.UNCHANGED, "dryRun", self._publisher.number, report=report)])
+        self._queue.settle([message], [Reply(Outcome.UNCHANGED, "dryRun", self._publisher.number, report=report)])
 
     def _dry_run(self, message: QueuedMessage, decision: Decision) -> None:
         """Report what a build would do."""
-        assert isinstance(message.parsed, ControlMessage)
         plan = decision.plan
-        if message.parsed.action is Action.ROLLBACK:
-            plan = self._publisher.previous or self._publisher.plan
         changes = plan != self._publisher.plan
         try:
-            report = self._builder.dry_run(plan, changes=changes)
+            report = self._builder.dry_run(plan, decision.read, changes=changes)
         except TurnoutError as error:
             if is_gone(error):
                 raise
             self._reject(message, error)
             return
         self._say("INFO", f"dry run: {plan.describe()} would be {'built' if changes else 'no change'}")
-        self._queue.settle([message], [Answer(Outcome.UNCHANGED, "dryRun", self._publisher.number, report=report)])
+        self._queue.settle([message], [Reply(Outcome.UNCHANGED, "dryRun", self._publisher.number, report=report)])
 
     def _rollback(self, messages: Sequence[QueuedMessage], decision: Decision) -> None:
         """Return to the previous plan: at once while its generation lingers, else by a build."""
-        plan = self._publisher.previous
-        if plan is None:
-            self._reject(messages[0], _nothing_to_roll_back())
-            return
+        plan = decision.plan
         if faults := self._queue.rules.faults(plan.topics.values()):
             message, hint = faults[0]
             self._reject(messages[0], TurnoutError("bad_control", message, hint))
@@ -200,13 +211,12 @@ class Swaps:
             self._reject(messages[0], TurnoutError("config_invalid", error.message, "apply a file instead"))
             return
         lingering = [g for g in self._lifecycle.lingering if g.plan == plan and g.query is not None and g.query.running]
-        target = replace(decision, plan=plan, work=Work.BUILD)
         if not lingering:
-            self._swap(messages, target, Outcome.ROLLED_BACK)
+            self._swap(messages, decision, Outcome.ROLLED_BACK)
             return
         generation = max(lingering, key=lambda g: g.number)
         generation.build_seconds = generation.catch_up_seconds = 0.0  # this time it took none
-        self._publisher.publish(generation, messages, target, Outcome.ROLLED_BACK)
+        self._publisher.publish(generation, messages, decision, Outcome.ROLLED_BACK)
 
     def _swap(
         self,
@@ -216,33 +226,44 @@ class Swaps:
         apply: Apply | None = None,
     ) -> None:
         """Build the plan beside the published generation, and publish it; a failure changes nothing."""
+        plan, validated = decision.plan, False
+        check = partial(self._check, len(messages), plan)
         try:
-            self._publisher.set_state(SwapState.VALIDATING)
-            self._builder.validate(decision.plan)
+            with self._builder.under_way(plan):
+                self._publisher.set_state(SwapState.VALIDATING)
+                check()
+                self._builder.validate(plan, check)
+                validated = True
+                generation = self._builder.build(plan, decision.read, first=False, check=check)
+        except BuildEnded as ended:
+            self._publisher.cancel(messages, decision, ended.by, apply)
         except TurnoutError as error:
-            self._publisher.set_state(SwapState.LIVE)
+            if not validated:
+                self._publisher.set_state(SwapState.LIVE)
             if is_store_failure(error):
                 raise
-            self._turn_down(messages, decision, error, apply)
-            return
-        try:
-            generation = self._builder.build(decision.plan, first=False)
-        except TurnoutError as error:
-            if is_store_failure(error):
-                raise
-            self._publisher.fail(messages, decision, error, apply)
-            return
-        self._publisher.publish(generation, messages, decision, outcome, apply)
+            if validated:
+                self._publisher.fail(messages, decision, error, apply)
+            else:
+                self._turn_down(messages, decision, error, apply)
+        else:
+            self._publisher.publish(generation, messages, decision, outcome, apply)
+
+    def _check(self, building: int, plan: Plan) -> None:
+        """Decide cancels and a rollback that wait behind the first `building` messages, whose plan is built.
+
+        BuildEnded if they end the build. Their outcomes are then written together with those of the build.
+        """
+        waiting = self._queue.waiting()[building:]
+        verdicts = interrupt([message.parsed for message in waiting], plan, self._publisher.number)
+        decided = {waiting[index]: verdict for index, verdict in verdicts.items()}
+        self._log(decided)
+        if any(verdict.outcome is not Outcome.REJECTED for verdict in decided.values()):
+            raise BuildEnded(decided)
+        if decided:
+            self._publisher.unchanged(list(decided), list(decided.values()))
 
 
 def _is_temporary(error: TurnoutError) -> bool:
     """Whether the error is temporary: the same plan may be valid in a moment."""
     return error.code in _TEMPORARY or is_gone(error)
-
-
-def _nothing_to_roll_back() -> TurnoutError:
-    return TurnoutError(
-        "nothing_to_roll_back",
-        "there is no plan before the present one",
-        "a rollback needs an earlier swap; name topics or a join instead",
-    )

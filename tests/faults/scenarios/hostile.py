@@ -125,7 +125,9 @@ def strange_control_times(stage: Stage) -> Comparison:
     for number, moment in enumerate(STRANGE_TIMES):
         world.control.send({"joinType": ("inner", "left")[number % 2]}, moment)
         world.control.send_raw(b"\xff")
-    last = world.control.send({"joinType": "full"})
+    # Messages that wait together are one change: the last one has to differ from what is shown.
+    other = "anti" if world.turnout.status()["joinType"] == "full" else "full"
+    last = world.control.send({"joinType": other})
     wait_until(lambda: world.control.outcome(last) == "applied", what="the last message to be applied")
     began = time.monotonic()
     world.process.stop()
@@ -221,7 +223,9 @@ def control_bomb(stage: Stage) -> Comparison:
     world.control.send({"joinType": "inner"})
     for codec, megabytes in BOMBS.items():
         world.control.send_bomb(codec, b"x" * (megabytes << 20))
-    last = world.control.send({"joinType": "full"})
+    # Messages that wait together are one change: the last one has to differ from what is shown.
+    other = "anti" if world.turnout.status()["joinType"] == "full" else "full"
+    last = world.control.send({"joinType": other})
     wait_until(lambda: world.control.outcome(last) == "applied", what="the message behind the bombs to be applied")
     began = time.monotonic()
     world.process.stop()

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import signal
+import sys
 import time
+from dataclasses import replace
+from pathlib import Path
 
 import psutil
 
+import killing
 from callback_attack import attacked
 from faults.scenarios import bulk
 from faults.stage import Stage
@@ -16,6 +21,10 @@ from turnout.testing import wait_until
 LOAD_SECONDS = 2
 CATCH_UP_RECORDS = 400_000
 ATTACKS = 5
+KEEPING = {"validating": "inner", "copying": "anti", "views": "full", "publishing": "semi", "live": "right"}
+"""The points of a build at which Turnout is killed, and the join that is asked for then."""
+KEPT_ROWS = 500
+"""How many rows more of the users are shown before each of these kills."""
 
 
 def kill_turnout(stage: Stage) -> Comparison:
@@ -28,6 +37,41 @@ def kill_turnout(stage: Stage) -> Comparison:
     started = time.monotonic()
     world.process.start()
     return world.recover(started)
+
+
+def kill_keeping(stage: Stage) -> Comparison:
+    """kill -9 of Turnout in builds of other joins, which keep all rows, under load; it is started again each time."""
+    world = World(stage.new_folder(), stage.kafka)
+    flag = world.process.folder / "flag"
+    world.process.command = [sys.executable, str(Path(killing.__file__)), str(flag)]
+    with world:
+        for point, join in KEEPING.items():
+            world.producer.resume()
+            _wait_more_users(world, KEPT_ROWS)
+            flag.write_text(point)
+            request = world.control.send({"joinType": join})
+            world.process.wait_killed()
+            flag.unlink()
+            started = time.monotonic()
+            world.process.start()
+            found = world.recover(started)
+            assert world.control.outcome(request) == "applied", f"killed at {point}: {world.turnout.log()}"
+            assert world.turnout.status()["joinType"] == join, f"killed at {point}"
+            if not found.equal:
+                return replace(found, details=(f"killed at {point}", *found.details))
+        _assert_all_kept(world, len(KEEPING))
+        return found
+
+
+def _wait_more_users(world: World, rows: int) -> None:
+    before = world.turnout.total("users_ui")
+    wait_until(lambda: world.turnout.total("users_ui") >= before + rows, what=f"{rows} rows more")
+
+
+def _assert_all_kept(world: World, swaps: int) -> None:
+    """The last swaps have kept the rows of every source."""
+    origins = [json.loads(row["sources"]) for row in world.turnout.rows("swaps", sort="ts")[-swaps:]]
+    assert all(origin["kept"] > 0 for sources in origins for origin in sources.values()), origins
 
 
 def kill_spark(stage: Stage) -> Comparison:

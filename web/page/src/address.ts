@@ -1,6 +1,7 @@
 // What is looked at, kept in the address after `#`, so that a link or a reload shows the same. Never a token.
 
 import { readChart, writeChart, type Chosen } from "./chart";
+import { readSqlChart, type SqlChart } from "./sql-chart";
 import type { Filter, SortKey } from "./where";
 
 export interface View {
@@ -12,12 +13,15 @@ export interface View {
   sorted: boolean;
   hidden: string[];
   chart: Chosen;
+  // The id of the row that is open; empty where none is.
+  row: string;
 }
 
 // The SQL that is looked at in place of a table.
 export interface SqlText {
   text: string;
   live: boolean;
+  chart: SqlChart | null;
 }
 
 export interface Place {
@@ -33,6 +37,7 @@ export const emptyView = (table: string): View => ({
   sorted: false,
   hidden: [],
   chart: null,
+  row: "",
 });
 
 export function toHash({ view, sql }: Place): string {
@@ -43,7 +48,9 @@ export function toHash({ view, sql }: Place): string {
   if (view.sorted) state.set("sort", JSON.stringify(view.sort.map((key) => [key.column, key.descending])));
   if (view.hidden.length) state.set("hidden", JSON.stringify(view.hidden));
   if (view.chart) state.set("chart", view.chart === "auto" ? view.chart : JSON.stringify(writeChart(view.chart)));
+  if (view.row) state.set("row", view.row);
   if (sql) state.set("sql", sql.text);
+  if (sql?.chart) state.set("plot", JSON.stringify(sql.chart));
   if (sql?.live) state.set("live", "1");
   return `#${state}`;
 }
@@ -54,7 +61,7 @@ export function fromHash(hash: string): Place | null {
   const table = state.get("table") ?? "";
   const text = state.get("sql");
   if (!table && text === null) return null;
-  return { view: viewOf(table, state), sql: text === null ? null : { text, live: state.get("live") === "1" } };
+  return { view: viewOf(table, state), sql: text === null ? null : { text, live: state.get("live") === "1", chart: readSqlChart(parsed(state.get("plot"))) } };
 }
 
 function viewOf(table: string, state: URLSearchParams): View {
@@ -68,6 +75,7 @@ function viewOf(table: string, state: URLSearchParams): View {
     sorted: state.has("sort"),
     hidden: list(state.get("hidden")).filter((name) => typeof name === "string"),
     chart: chart === "auto" ? chart : readChart(parsed(chart)),
+    row: state.get("row") ?? "",
   };
 }
 

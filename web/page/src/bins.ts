@@ -1,6 +1,6 @@
 // Widths of a histogram's bins: steps that people count in, for numbers and for times. Pure.
 
-import { isTime } from "./chart";
+import { isTime, isWhole } from "./column-types";
 
 const BINS = 20;
 const UNITS = { s: 1, m: 60, h: 3600, d: 86_400 } as const;
@@ -23,7 +23,7 @@ export function niceWidth(from: number, to: number, type: string): string {
   const raw = range / BINS;
   const power = 10 ** Math.floor(Math.log10(raw));
   const nice = [1, 2, 5, 10].find((step) => step * power >= raw * 0.999) ?? 10;
-  const width = type.startsWith("int") ? Math.max(1, nice * power) : nice * power;
+  const width = isWhole(type) ? Math.max(1, nice * power) : nice * power;
   return decimal(width);
 }
 

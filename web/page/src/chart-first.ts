@@ -2,7 +2,8 @@
 
 import type { TurnoutClient } from "@turnout/client";
 import { niceWidth } from "./bins";
-import { candidates, isTime, RECORD_TIME, usualChart, type Chart } from "./chart";
+import { candidates, RECORD_TIME, usualChart, type Chart } from "./chart";
+import { isTime } from "./column-types";
 import { quoted } from "./names";
 import type { Column } from "./rows";
 import type { Term } from "./where";

@@ -2,6 +2,7 @@
 
 import { countable, groupable, isWidth, KINDS, MINUTES, RECORD_TIME, VALUES, type Chart, type Kind } from "./chart";
 import { byId, element } from "./dom";
+import { setOptions } from "./options";
 import type { Column } from "./rows";
 
 export interface ChartFormEvents {
@@ -79,16 +80,4 @@ export class ChartForm {
   private change(part: Partial<Chart>): void {
     if (this.chart) this.events.onChart({ ...this.chart, ...part });
   }
-}
-
-// Options that stay are left alone: a list that is open must not close because of a new row. What a link names and the
-// table does not have is there too, so that what is shown and what is chosen are the same.
-function setOptions(select: HTMLSelectElement, options: readonly (readonly string[])[], chosen: string): void {
-  const known = options.some(([value]) => value === chosen) ? options : [...options, [chosen, chosen]];
-  const text = JSON.stringify(known);
-  if (select.dataset["options"] !== text) {
-    select.dataset["options"] = text;
-    select.replaceChildren(...known.map(([value = "", label = value]) => new Option(label, value)));
-  }
-  if (select.value !== chosen) select.value = chosen;
 }

@@ -2,7 +2,7 @@
 // server for it. Pure.
 
 import type { SummaryOptions } from "@turnout/client";
-import { isNumeric } from "./format";
+import { isNumeric, isTime } from "./column-types";
 import { quoted } from "./names";
 import type { Column } from "./rows";
 
@@ -53,7 +53,6 @@ export const VALUES: readonly [string, string][] = [
 
 export const emptyChart = (kind: Kind, by = ""): Chart => ({ kind, by, width: "", value: "count", of: "", minutes: 10 });
 
-export const isTime = (type: string): boolean => type === "timestamp" || type === "date";
 const hasBins = (type: string): boolean => isNumeric(type) || isTime(type);
 
 // The columns to group by; `dated`: the rows are Kafka records, or made of them.

@@ -29,6 +29,9 @@ export function localText(text: string): string {
   return `${dayText(at)} ${timeText(at)}${part} ${zoneOf(at)}`;
 }
 
+// A text of the server with its moments in the time of this browser.
+export const localMoments = (text: string): string => text.replace(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, localText);
+
 export const utcText = (text: string): string => text.replace("T", " ").replace(/Z$/, " UTC");
 
 // What a browser's field for a local moment gives, as the server reads it; and back.

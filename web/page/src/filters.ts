@@ -2,6 +2,7 @@
 
 import { button, byId, element } from "./dom";
 import { toField, zoneName } from "./clock";
+import { isNumeric } from "./column-types";
 import { closePopover, openPopover } from "./popover";
 import type { Column } from "./rows";
 import { choicesFor, describe, momentText, termsOf, type Choice, type Filter, type SortKey } from "./where";
@@ -59,7 +60,7 @@ function inputsFor(choice: Choice, { type }: Column, values: string[]): HTMLElem
     const input = element("input");
     input.type = type === "date" ? "date" : type === "timestamp" ? "datetime-local" : "text";
     if (type === "timestamp") input.step = "1";
-    if (/^(int|float|double|decimal)/.test(type)) input.inputMode = "decimal";
+    if (isNumeric(type)) input.inputMode = "decimal";
     input.spellcheck = false;
     input.autocomplete = "off";
     input.value = type === "timestamp" ? toField(values[i] ?? "") : (values[i] ?? "");

@@ -4,10 +4,6 @@ import { localText } from "./clock";
 
 export type Value = string | number | boolean | null | undefined | object;
 
-const NUMERIC = /^(int|float|double|decimal)/;
-
-export const isNumeric = (type: string): boolean => NUMERIC.test(type);
-
 export function valueText(value: Value, type: string): string {
   if (value === undefined) return "";
   if (value === null) return "null";

@@ -21,7 +21,8 @@ import {
 } from "ag-grid-community";
 import { element, nonce } from "./dom";
 import { utcText } from "./clock";
-import { columnWidth, copyText, decimalsOf, isNumeric, numberText, valueText, type Value } from "./format";
+import { isNumeric } from "./column-types";
+import { columnWidth, copyText, decimalsOf, numberText, valueText, type Value } from "./format";
 import { inReadingOrder } from "./tables";
 import { baseAround, baseAt, boundedBase, isAtEdge, placesFor } from "./places";
 import { cellAt, changedCells, idAt, sameColumns, type Column, type Rows, type Viewport } from "./rows";

@@ -3,6 +3,7 @@
 import { button, byId, element } from "./dom";
 
 export interface Keys {
+  toSearch(): void;
   toFilter(): void;
   toRows(): void;
   toTables(): void;
@@ -16,6 +17,7 @@ export interface Keys {
 }
 
 const LISTED: [string, string][] = [
+  ["f", "search all text columns"],
   ["/", "filter rows"],
   ["g", "go to the rows"],
   ["t", "go to the tables"],
@@ -50,6 +52,7 @@ export function startKeys(keys: Keys): void {
 
 function actionOf(key: string, keys: Keys): (() => void) | undefined {
   const actions: Record<string, () => void> = {
+    f: keys.toSearch,
     "/": keys.toFilter,
     "?": openHelp,
     "[": () => keys.otherTable(-1),

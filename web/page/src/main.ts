@@ -4,16 +4,16 @@ import { connect, type ConnectionState, type Status, type TableInfo } from "@tur
 import { emptyView, fromHash, toHash, type Place, type SqlText, type View } from "./address";
 import { zoneName } from "./clock";
 import { ConnectionSign } from "./connection";
-import { startDivider } from "./divider";
+import { startDividers } from "./divider";
 import { byId, say } from "./dom";
 import { downloadCsv } from "./download";
+import { isEmbedded, showWholeAddress, startEmbedded } from "./embed";
 import { ExampleDialog } from "./example";
 import { startKeys } from "./keys";
 import { Pane } from "./pane";
 import { startPopover } from "./popover";
-import { problemText } from "./problem";
 import type { Rows } from "./rows";
-import { fromSaved, toSaved } from "./saved";
+import { fromSaved, fromSavedSql, toSaved, toSavedSql } from "./saved";
 import { SavedMenu } from "./saved-menu";
 import { SqlPane } from "./sql-pane";
 import { Header } from "./status";
@@ -33,7 +33,8 @@ const TABLES_MS = 2000;
 
 startTheme();
 startPopover();
-startDivider();
+startDividers();
+if (isEmbedded) startEmbedded();
 
 let token = storedToken();
 let generation: number | null = null;
@@ -50,8 +51,12 @@ const list = new TableList(openTable, () => openSql(null));
 const pane = new Pane(client, { onView: () => showAddress(), onRows });
 const sql = new SqlPane(client, { onText: () => showAddress(), token: () => token });
 const saved = new SavedMenu(client, {
-  make: (name) => toSaved(name, pane.view, columnsOf(pane.view.table)),
-  onOpen: (view) => open(fromSaved(view, columnsOf(view.table)), true),
+  make: (name) => (sqlShown ? toSavedSql(name, sql.sql) : toSaved(name, pane.view, columnsOf(pane.view.table))),
+  onOpen: (view) => {
+    const statement = fromSavedSql(view);
+    if (statement) openSql(statement, true);
+    else open(fromSaved(view, columnsOf(view.table)), true);
+  },
 });
 const prompt = new TokenPrompt(token, (given) => {
   token = given;
@@ -62,7 +67,8 @@ const prompt = new TokenPrompt(token, (given) => {
 const onTable = (act: () => void) => () => {
   if (!sqlShown) act();
 };
-startKeys({
+if (!isEmbedded) startKeys({
+  toSearch: onTable(() => pane.focusSearch()),
   toFilter: onTable(() => pane.focusFilter()),
   toRows: () => (sqlShown ? sql.focusRows() : pane.focusRows()),
   toTables: () => byId("tables").querySelector<HTMLElement>("[aria-current]")?.focus(),
@@ -114,14 +120,15 @@ function open(view: View, byUser = false): void {
   showAddress(byUser);
 }
 
-function openSql(given: SqlText | null): void {
+function openSql(given: SqlText | null, byUser = given === null): void {
   showTab(true);
   sql.open(given, pane.view.table);
   list.choose(null);
-  showAddress(given === null);
+  showAddress(byUser);
 }
 
 function showTab(asSql: boolean): void {
+  if (sqlShown && !asSql) sql.leave();
   sqlShown = asSql;
   byId("table-view").hidden = asSql;
   byId("sql-view").hidden = !asSql;
@@ -145,6 +152,7 @@ function showAddress(byUser = false): void {
   const hash = toHash(placeNow());
   if (location.hash !== hash) history[byUser ? "pushState" : "replaceState"](null, "", hash);
   sign.showTab(nameNow());
+  if (isEmbedded) showWholeAddress(placeNow());
 }
 
 function nameNow(): string {
@@ -161,7 +169,7 @@ function onConnection(state: ConnectionState): void {
     list.setSql(state.sql);
     void readTables();
   } else if (state.state === "refused" && state.error.status === 401) {
-    prompt.ask(problemText(state.error));
+    prompt.ask();
   } else if (state.state === "away") {
     prompt.wait(state.reason);
   }

@@ -14,7 +14,7 @@ import { showQuality } from "./quality";
 import { RowPanel } from "./row";
 import { canShow, clamp, shouldMove, spanFor, type Column, type Rows, type Span, type Viewport } from "./rows";
 import { exampleOf, isJournal } from "./tables";
-import { describe, nextSort, sortText, whereOf, type Filter, type SortKey } from "./where";
+import { ANY_TEXT, describe, nextSort, sortText, whereOf, type Filter, type SortKey } from "./where";
 
 // Not more often than this while somebody scrolls; the last place is always asked for.
 const MOVE_MS = 60;
@@ -22,6 +22,7 @@ const TYPING_MS = 350;
 const BUSY_MS = 250;
 const NEWEST_FIRST: SortKey[] = [{ column: "ts", descending: true }];
 const PANEL_TABLE = "join_quality";
+const ROW = "_row";
 
 // One question to the server, and the span of rows that was asked for last.
 interface Query {
@@ -48,6 +49,9 @@ export class Pane {
   private readonly row: RowPanel;
   private readonly chart: ChartPane;
   private readonly where = byId<HTMLInputElement>("where");
+  private readonly search = byId<HTMLInputElement>("search");
+  // The row of an address, which may be anywhere in the table.
+  private alone: WindowSubscription | null = null;
   private shown: Rows | null = null;
   private current: Query | null = null;
   private pending: Query | null = null;
@@ -63,7 +67,14 @@ export class Pane {
   constructor(client: TurnoutClient, events: PaneEvents) {
     this.client = client;
     this.events = events;
-    this.row = new RowPanel(byId("row"), () => this.grid.focus());
+    this.row = new RowPanel(byId("row"), {
+      onClose: () => {
+        this.setRow("");
+        this.grid.focus();
+      },
+      onOpen: (id) => this.setRow(id),
+      address: () => location.href,
+    });
     this.grid = new Grid(byId("grid"), {
       onScroll: () => this.onScroll(),
       onSort: (column, add) => this.change({ sort: nextSort(this.sort, column, add), sorted: true }),
@@ -77,14 +88,18 @@ export class Pane {
   }
 
   private listen(): void {
-    this.where.addEventListener("input", () => {
-      clearTimeout(this.typing);
-      this.typing = window.setTimeout(() => this.applyWhere(), TYPING_MS);
-    });
-    this.where.addEventListener("keydown", (event) => {
-      if (event.key === "Escape" && !this.where.value) this.grid.focus();
-      if (event.key === "ArrowDown") this.grid.focus();
-    });
+    for (const box of [this.where, this.search]) {
+      box.addEventListener("input", () => {
+        clearTimeout(this.typing);
+        this.typing = window.setTimeout(() => this.applyWhere(), TYPING_MS);
+      });
+      box.addEventListener("keydown", (event) => {
+        if (event.key === "Escape" && !box.value) this.grid.focus();
+        if (event.key === "ArrowDown") this.grid.focus();
+        // Of two boxes in one form, Enter submits neither.
+        if (event.key === "Enter") this.applyWhere();
+      });
+    }
     byId("filter").addEventListener("submit", (event) => {
       event.preventDefault();
       this.applyWhere();
@@ -99,11 +114,42 @@ export class Pane {
   // Look at something else. The rows of before stay until the first rows come, unless they are of another table.
   open(view: View): void {
     const other = view.table !== (this.current?.table ?? this.view.table);
-    this.view = view;
+    if (view.row !== this.view.row) this.row.close();
     if (other) this.clearRows();
-    this.where.value = view.where;
+    this.view = view;
+    this.showBoxes();
     setText(byId("table-name"), view.table);
     this.ask();
+    if (view.row && (other || !this.row.isOpen)) this.openAlone(view.row);
+    if (other) this.showEmpty();
+  }
+
+  private openAlone(id: string): void {
+    const { table } = this.view;
+    this.alone?.close();
+    this.alone = this.client.window(
+      { table, where: [{ column: ROW, op: "=", value: id }], limit: 1 },
+      {
+        onRows: (rows, info) => this.row.showAlone(id, rowsOf(0, rows, info)),
+        onError: (error) => this.showProblem(error),
+      },
+    );
+  }
+
+  private setRow(row: string): void {
+    if (row !== this.view.row || !row) {
+      this.alone?.close();
+      this.alone = null;
+    }
+    if (row === this.view.row) return;
+    this.view = { ...this.view, row };
+    this.events.onView(this.view);
+  }
+
+  // The text that is searched for is a filter like others: links, charts, downloads and saved views have it, too.
+  private showBoxes(): void {
+    this.where.value = this.view.where;
+    this.search.value = this.view.filters.find(({ column }) => column === ANY_TEXT)?.values[0] ?? "";
   }
 
   // The server is away, or back.
@@ -121,13 +167,11 @@ export class Pane {
   private clearRows(): void {
     this.end(this.current);
     this.current = this.shown = null;
-    this.row.close();
     this.grid.clear();
     this.chart.clear();
     this.showProblem(null);
     this.showPanel();
     for (const place of ["total", "range", "place"]) setText(byId(place), "");
-    this.showEmpty();
   }
 
   // What to look at later: nothing is asked for before it is opened.
@@ -143,9 +187,9 @@ export class Pane {
   }
 
   clear(): void {
-    this.where.value = "";
     this.setHidden([]);
     this.change({ where: "", filters: [], sort: [], sorted: false });
+    this.showBoxes();
     say("Filters and order are cleared");
   }
 
@@ -159,6 +203,11 @@ export class Pane {
 
   focusRows(): void {
     this.grid.focus();
+  }
+
+  focusSearch(): void {
+    this.search.focus();
+    this.search.select();
   }
 
   focusFilter(): void {
@@ -274,7 +323,10 @@ export class Pane {
   private applyWhere(): void {
     clearTimeout(this.typing);
     const where = this.where.value.trim();
-    if (where !== this.view.where) this.change({ where });
+    const text = this.search.value.trim();
+    const others = this.view.filters.filter(({ column }) => column !== ANY_TEXT);
+    const filters = text ? [...others, { column: ANY_TEXT, op: "icontains", values: [text] }] : others;
+    if (where !== this.view.where || !isSame(filters, this.view.filters)) this.change({ where, filters });
   }
 
   private openFilter(column: Column, anchor: HTMLElement): void {
@@ -312,13 +364,16 @@ export class Pane {
     const inForce = this.isWrong ? this.current : null;
     showChips({
       ...this.view,
-      isWrong: (part) => inForce !== null && (typeof part === "string" ? part !== inForce.where : !inForce.filters.includes(part)),
+      isWrong: (part) => inForce !== null && (typeof part === "string" ? part !== inForce.where : !inForce.filters.some((filter) => isSame(filter, part))),
       typeOf: (column) => this.typeOf(column),
       onWhere: () => {
-        this.where.value = "";
         this.change({ where: "" });
+        this.showBoxes();
       },
-      onFilter: (gone: Filter) => this.change({ filters: this.view.filters.filter((filter) => filter !== gone) }),
+      onFilter: (gone: Filter) => {
+        this.change({ filters: this.view.filters.filter((filter) => filter !== gone) });
+        this.showBoxes();
+      },
       onSort: () => this.change({ sort: [], sorted: false }),
       onHidden: () => this.setHidden([]),
       onAll: () => this.clear(),
@@ -386,6 +441,8 @@ export class Pane {
     this.where.setAttribute("aria-invalid", String(error?.code === "bad_where"));
   }
 }
+
+const isSame = (one: unknown, other: unknown): boolean => JSON.stringify(one) === JSON.stringify(other);
 
 function rowsOf(query: number, found: readonly Record<string, unknown>[], info: WindowInfo): Rows {
   const { table, generation, version, total, offset, columns } = info;

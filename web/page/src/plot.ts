@@ -2,13 +2,15 @@
 // then takes the place of the one before, so that no frame is empty. Loaded when the first chart is opened.
 
 import uPlot from "uplot";
-import { brief, clock, momentText, type Bars, type Bins, type Lines, type Shape } from "./shape";
+import { brief, clock, exact, momentText, type Bars, type Bins, type Lines, type Shape } from "./shape";
 import { drawMarks, MARK_HEIGHT, markRows } from "./marks";
 import { colour, FONT, textWidth, lineColour } from "./ink";
 
-const BAR_HEIGHT = 34;
+const BAR_HEIGHT = 84;
 const LEAST_BAR_HEIGHT = 20;
 const LABEL_GAP = 8;
+// So many points of a line are marked each.
+const MOST_POINTS = 40;
 
 export class Plot {
   private readonly host: HTMLElement;
@@ -77,13 +79,14 @@ export class Plot {
       return found < 0 ? null : found;
     };
     const marks = (u: uPlot): void => drawMarks(u, now<Lines>().swaps);
+    if (shape.along) return { ...shared, cursor, ...lineOptions(() => now<Lines>(), shape.lines.length) };
     return { ...shared, cursor, ...lineOptions(() => now<Lines>(), shape.lines.length), hooks: { setCursor: [pointed(index)], draw: [marks] } };
   }
 }
 
 function isAlike(one: Shape, other: Shape): boolean {
   if (one.kind !== other.kind) return false;
-  if (one.kind === "line") return one.lines.length === (other as Lines).lines.length;
+  if (one.kind === "line") return one.lines.length === (other as Lines).lines.length && one.along === (other as Lines).along;
   return one.kind === "bars" || one.time === (other as Bins).time;
 }
 
@@ -142,7 +145,7 @@ function barOptions(shape: () => Bars): Part {
         fill: () => lineColour(0),
         width: 0,
         points: { show: false },
-        paths: uPlot.paths.bars!({ size: [0.68, 26], radius: [0.12, 0] }),
+        paths: uPlot.paths.bars!({ size: [0.68, 48], radius: [0.12, 0] }),
       },
     ],
     hooks: { draw: [(u) => drawValues(u, shape())] },
@@ -177,8 +180,8 @@ function binOptions(shape: () => Bins): Part {
         ...AXIS,
         grid: { show: false },
         border: { show: true, stroke: () => colour("--line"), width: 1 },
-        values: (_, splits, __, ___, step) => (shape().time ? moments(splits, step, shape().date) : splits.map(String)),
-        space: (_, __, min, max) => (shape().time ? 110 : Math.max(40, textWidth(brief(max)) + 24, textWidth(brief(min)) + 24)),
+        values: (_, splits, __, ___, step) => (shape().time ? moments(splits, step, shape().date) : splits.map(exact)),
+        space: (_, __, min, max) => (shape().time ? 110 : Math.max(40, textWidth(exact(max)) + 24, textWidth(exact(min)) + 24)),
         size: 30,
       },
       valueAxis(),
@@ -202,16 +205,21 @@ function lineOptions(shape: () => Lines, lines: number): Part {
     if (min > 0 && min > max * 0.7) return uPlot.rangeNum(min, max === min ? max + 1 : max, 0.15, true) as [number, number];
     return zeroBased(min, max);
   };
+  const ends = (): [number, number] => {
+    const { from, times } = shape();
+    const to = times.at(-1) ?? 0;
+    return from === to ? [from - 1, to + 1] : [from, to];
+  };
   return {
     padding: [() => 10 + markRows(shape().swaps.length) * MARK_HEIGHT, 14, 0, 0],
-    scales: { x: { time: true, range: () => [shape().from, shape().times.at(-1) ?? 0] }, y: { range: flat } },
+    scales: { x: { time: shape().along !== "number", range: ends }, y: { range: flat } },
     axes: [
       {
         ...AXIS,
         grid: { show: false },
         border: { show: true, stroke: () => colour("--line"), width: 1 },
-        values: (_, splits, __, ___, step) => splits.map((time) => clock(time).slice(0, step >= 60_000 ? 5 : 8)),
-        space: 58,
+        values: (_, splits, __, ___, step) => alongTexts(splits, step, shape().along),
+        space: shape().along === "time" ? 110 : 58,
         size: 30,
       },
       valueAxis(),
@@ -221,11 +229,19 @@ function lineOptions(shape: () => Lines, lines: number): Part {
       ...Array.from({ length: lines }, (_, i) => ({
         stroke: () => lineColour(shape().colours[i] ?? i),
         width: 2,
-        points: { show: false },
-        paths: uPlot.paths.stepped!({ align: 1 }),
+        // A single moment has no line.
+        points: { show: (u: uPlot) => shape().along !== undefined && u.data[0].length < MOST_POINTS, size: 5 },
+        paths: shape().along ? uPlot.paths.linear!() : uPlot.paths.stepped!({ align: 1 }),
       })),
     ],
   };
+}
+
+// A line over the last minutes has only times of the day; the line of a SELECT has any moments, or numbers.
+function alongTexts(splits: number[], step: number, along: Lines["along"]): string[] {
+  if (along === "number") return splits.map(exact);
+  if (along === "time") return moments(splits, step, false);
+  return splits.map((time) => clock(time).slice(0, step >= 60_000 ? 5 : 8));
 }
 
 function zeroBased(min: number, max: number): [number, number] {

@@ -1,6 +1,7 @@
 // What a dry run found, for people to read.
 
 import type { DryRunReport, Status } from "@turnout/client";
+import { localMoments } from "./clock";
 import { element } from "./dom";
 import { count } from "./format";
 
@@ -11,13 +12,19 @@ export function reportOf(report: DryRunReport, status: Status): HTMLElement {
   };
   add("would change", changes(report.plan, status));
   add("start", startText(report.plan?.start));
-  add("records to read first", pairs(report.records).map(([source, n]) => `${source}: ${count(n, "record")}`));
+  add("rows of each source", pairs(report.sources).map(([source, origin]) => `${source}: ${originText(origin)}`));
   for (const [view, columns] of pairs(report.columns)) add(`columns of ${view}`, [columnsText(columns)]);
   for (const [view, keys] of pairs(report.sampleUnmatched)) {
     add(`${view}: keys of the sample without a match`, keys.length ? [keys.map(String).join(", ")] : []);
   }
   add("bad records in the sample", (report.sampleBad ?? []).map(badRecord));
   return list;
+}
+
+function originText(origin: { kept?: number; read: number }): string {
+  const read = `${count(origin.read, "record")} to read`;
+  if (origin.kept === undefined) return read;
+  return `${count(origin.kept, "row")} kept${origin.read ? `, ${read}` : ""}`;
 }
 
 function changes(plan: DryRunReport["plan"] | undefined, status: Status): string[] {
@@ -30,7 +37,7 @@ function changes(plan: DryRunReport["plan"] | undefined, status: Status): string
 
 function startText(start: unknown): string[] {
   if (!start) return [];
-  if (typeof start === "object" && "timestamp" in start) return [String(start.timestamp)];
+  if (typeof start === "object" && "timestamp" in start) return [localMoments(String(start.timestamp))];
   return [typeof start === "string" ? start : JSON.stringify(start)];
 }
 

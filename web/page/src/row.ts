@@ -1,5 +1,5 @@
 // One row, all of it: every column with its whole value, JSON spread over lines, each to copy. It follows its row while
-// that is among the rows here.
+// that is among the rows here; a row that was opened by its address is followed wherever it is.
 
 import { utcText } from "./clock";
 import { copyNow } from "./clipboard";
@@ -7,16 +7,23 @@ import { button, element } from "./dom";
 import { copyText, number, prettyJson, valueText, type Value } from "./format";
 import type { Column, Rows } from "./rows";
 
+export interface RowEvents {
+  onClose(): void;
+  // Where rows have addresses: the id of the row that was opened.
+  onOpen?(id: string): void;
+  address?(): string;
+}
+
 export class RowPanel {
   private readonly panel: HTMLElement;
-  private readonly onClose: () => void;
-  private open: { id: string; table: string; generation: number } | null = null;
+  private readonly events: RowEvents;
+  private open: { id: string; table: string; generation: number; isAlone: boolean } | null = null;
   private drawn = "";
   private pretty = true;
 
-  constructor(panel: HTMLElement, onClose: () => void) {
+  constructor(panel: HTMLElement, events: RowEvents) {
     this.panel = panel;
-    this.onClose = onClose;
+    this.events = events;
     panel.addEventListener("keydown", (event) => {
       if (event.key === "Escape") this.close();
     });
@@ -30,16 +37,29 @@ export class RowPanel {
     const place = index - rows.offset;
     const id = rows.ids[place];
     if (id === undefined) return;
-    this.open = { id, table: rows.table, generation: rows.generation };
+    this.open = { id, table: rows.table, generation: rows.generation, isAlone: false };
+    this.panel.classList.remove("old");
     this.draw(rows, place);
     this.panel.hidden = false;
     this.panel.querySelector<HTMLElement>("h3")?.focus();
+    this.events.onOpen?.(id);
+  }
+
+  // A row by its address: `rows` has it alone, or nothing where it is not in the table.
+  showAlone(id: string, rows: Rows): void {
+    const wasOpen = this.open?.id === id;
+    this.panel.hidden = false;
+    this.panel.classList.toggle("old", wasOpen && rows.total === 0);
+    if (rows.total > 0) this.draw(rows, 0, true);
+    else if (!wasOpen) this.drawNone();
+    this.open = { id, table: rows.table, generation: rows.generation, isAlone: true };
   }
 
   // The row of another generation is another row: what was opened is kept, and said to be old.
   follow(rows: Rows): void {
     if (!this.open) return;
     if (rows.table !== this.open.table) return this.close();
+    if (this.open.isAlone) return;
     const place = rows.generation === this.open.generation ? rows.ids.indexOf(this.open.id) : -1;
     this.panel.classList.toggle("old", rows.generation !== this.open.generation);
     if (place >= 0) this.draw(rows, place);
@@ -50,24 +70,41 @@ export class RowPanel {
     this.open = null;
     this.drawn = "";
     this.panel.hidden = true;
-    this.onClose();
+    this.events.onClose();
   }
 
-  private draw(rows: Rows, place: number): void {
+  private drawNone(): void {
+    const text = "This row is not in the table now. A swap may have brought other rows, or it was removed.";
+    this.panel.replaceChildren(this.heading("Row", ""), element("p", "quiet", text));
+  }
+
+  private heading(title: string, note: string): HTMLElement {
+    const heading = element("h3", "", title);
+    heading.tabIndex = -1;
+    const made = element("div", "heading", heading, element("span", "quiet", note));
+    const { address } = this.events;
+    if (address) {
+      const link = button("button plain small", "copy link", () => copyNow(address(), link));
+      link.setAttribute("aria-label", "Copy a link to this row");
+      made.append(link);
+    }
+    const close = button("button icon plain", "✕", () => this.close());
+    close.setAttribute("aria-label", "Close the row");
+    made.append(close);
+    return made;
+  }
+
+  private draw(rows: Rows, place: number, isAlone = false): void {
     const row = rows.rows[place] ?? [];
     // What has not changed is left alone: somebody may be selecting text in it.
     const key = JSON.stringify([rows.table, rows.ids[place], rows.columns, row, this.pretty]);
-    const title = `Row ${number(rows.offset + place + 1)}`;
+    const title = isAlone ? "Row" : `Row ${number(rows.offset + place + 1)}`;
     if (key === this.drawn) {
       this.panel.querySelector("h3")?.replaceChildren(title);
       return;
     }
     this.drawn = key;
-    const heading = element("h3", "", title);
-    heading.tabIndex = -1;
-    const close = button("button icon plain", "✕", () => this.close());
-    close.setAttribute("aria-label", "Close the row");
-    const top = element("div", "heading", heading, element("span", "quiet", `generation ${rows.generation}`), close);
+    const top = this.heading(title, `generation ${rows.generation}`);
     const fields = element("dl", "values");
     rows.columns.forEach((column, i) => fields.append(...this.field(column, row[i] as Value, rows, place)));
     const before = this.panel.scrollTop;
@@ -81,7 +118,7 @@ export class RowPanel {
     if (json !== null) {
       const toggle = button("button plain small", this.pretty ? "as it is" : "spread out", () => {
         this.pretty = !this.pretty;
-        this.draw(rows, place);
+        this.draw(rows, place, this.open?.isAlone);
       });
       name.append(toggle);
     }

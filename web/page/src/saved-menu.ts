@@ -1,7 +1,9 @@
 // The menu of saved views: those that operators keep in the server for everybody, and those of this browser.
 
 import { type SavedView, type TurnoutClient } from "@turnout/client";
+import { copyNow } from "./clipboard";
 import { button, byId, element, say, showBriefly } from "./dom";
+import { frameOf } from "./embed";
 import { closePopover, openPopover } from "./popover";
 import { problemText } from "./problem";
 import { isSaved } from "./saved";
@@ -21,30 +23,33 @@ export class SavedMenu {
   private readonly input = element("input");
   private readonly problem = element("p", "bad small");
   private readonly lists = element("div", "saved-lists");
+  private anchor = byId("views");
 
   constructor(client: TurnoutClient, events: SavedEvents) {
     this.client = client;
     this.events = events;
     this.input.maxLength = LONGEST_NAME;
     this.input.required = true;
-    this.input.placeholder = "name of this view";
-    this.input.setAttribute("aria-label", "Name of this view");
     this.problem.setAttribute("role", "alert");
-    byId("views").addEventListener("click", () => this.open());
+    for (const id of ["views", "sql-saved"]) byId(id).addEventListener("click", () => this.open(byId(id)));
   }
 
-  open(): void {
+  open(anchor = byId("views")): void {
+    this.anchor = anchor;
     const form = element("form", "filter-form");
     form.autocomplete = "off";
     const keeps = element("small", "quiet", this.isOperator ? "kept in the server, for everybody" : "kept in this browser, for you");
-    form.append(this.input, element("div", "actions", element("button", "button primary", "Save view")), keeps);
+    const what = anchor.id === "sql-saved" ? "statement" : "view";
+    this.input.placeholder = `name of this ${what}`;
+    this.input.setAttribute("aria-label", `Name of this ${what}`);
+    form.append(this.input, element("div", "actions", element("button", "button primary", `Save ${what}`)), keeps);
     form.addEventListener("submit", (event) => {
       event.preventDefault();
       void this.try(() => this.save(this.input.value.trim()));
     });
     this.input.value = "";
     this.problem.textContent = "";
-    openPopover(byId("views"), "Saved views", [form, this.problem, this.lists]);
+    openPopover(anchor, "Saved views", [form, this.problem, this.lists, links()]);
     void this.try(() => this.show());
   }
 
@@ -59,8 +64,8 @@ export class SavedMenu {
     if (this.isOperator) await this.client.save(view);
     else keep([...kept().filter((one) => one.name !== name), view]);
     closePopover();
-    showBriefly(byId("views"), "Saved");
-    say(`View ${name} is saved`);
+    showBriefly(this.anchor, "Saved ✓");
+    say(`${name} is saved`);
   }
 
   private async show(): Promise<void> {
@@ -82,7 +87,7 @@ export class SavedMenu {
         closePopover();
         this.events.onOpen(view);
       });
-      open.append(element("span", "", view.name), element("small", "quiet", view.table));
+      open.append(element("span", "", view.name), element("small", "quiet", view.sql ? "SQL" : view.table));
       const item = element("li", "", open);
       if (remove) {
         const gone = button("button icon plain", "✕", () => void this.try(() => this.remove(view, remove)));
@@ -109,6 +114,14 @@ export class SavedMenu {
       this.problem.textContent = problemText(error);
     }
   }
+}
+
+// What is looked at without a name: an address, and the lines that show it on another page.
+function links(): HTMLElement {
+  const link = button("button small", "Copy link", () => copyNow(location.href, link));
+  const frame = button("button small", "Copy frame", () => copyNow(frameOf(location.href), frame));
+  frame.title = "The HTML that shows this on another page; server.embed_origins names the sites that may";
+  return element("div", "actions links", link, frame);
 }
 
 function kept(): SavedView[] {

@@ -1,9 +1,10 @@
 // A view as it is kept under a name, in the server or in this browser, and back. Pure.
 
 import type { SavedView } from "@turnout/client";
-import { emptyView, type View } from "./address";
+import { emptyView, type SqlText, type View } from "./address";
 import { readChart, writeChart } from "./chart";
 import { quoted, unquoted } from "./names";
+import { readSqlChart } from "./sql-chart";
 import { choicesFor, listOf, sortText, whereOf, type Filter, type SortKey, type Term } from "./where";
 
 // `columns`: the names of all columns of the table, as far as they are known.
@@ -18,6 +19,15 @@ export function toSaved(name: string, view: View, columns: readonly string[]): S
     columns: hidden.length && shown.length ? shown : null,
     chart: chart && chart !== "auto" ? writeChart(chart) : null,
   };
+}
+
+export function toSavedSql(name: string, { text, chart }: SqlText): SavedView {
+  return { name, table: "", sql: text, chart: chart && { ...chart } };
+}
+
+// Null where a table was saved.
+export function fromSavedSql({ sql, chart }: SavedView): SqlText | null {
+  return sql ? { text: sql, live: false, chart: readSqlChart(chart) } : null;
 }
 
 // Programs save views, too: texts and terms of any shape become what the page shows them by.
@@ -82,12 +92,13 @@ function sortKeys(sort: string | string[]): SortKey[] {
 // What this browser keeps may be of an older page, or of anybody.
 export function isSaved(found: unknown): found is SavedView {
   if (typeof found !== "object" || found === null) return false;
-  const { name, table, where, sort, columns } = found as Partial<SavedView>;
+  const { name, table, sql, where, sort, columns } = found as Partial<SavedView>;
   const texts = (value: unknown): boolean => Array.isArray(value) && value.every((item) => typeof item === "string");
   const terms = Array.isArray(where) && where.every((term) => typeof term === "string" || isTerm(term));
   return (
     typeof name === "string" &&
     typeof table === "string" &&
+    (sql === undefined || sql === null || typeof sql === "string") &&
     (where === undefined || typeof where === "string" || terms) &&
     (sort === undefined || typeof sort === "string" || texts(sort)) &&
     (columns === undefined || columns === null || texts(columns))

@@ -2,8 +2,9 @@
 
 import type { SummaryInfo } from "@turnout/client";
 import { widthOf } from "./bins";
-import { isTime, MOST_BARS, MOST_BINS, MOST_LINES, valueName, type Chart } from "./chart";
+import { MOST_BARS, MOST_BINS, MOST_LINES, valueName, type Chart } from "./chart";
 import { dayText, timeText } from "./clock";
+import { isTime } from "./column-types";
 import { compact, number, valueText, type Value } from "./format";
 
 const LEAST_LINE_MS = 10_000;
@@ -35,6 +36,8 @@ export interface Lines {
   // Of each line, the number of its colour.
   colours: readonly number[];
   swaps: readonly { time: number; generation: number }[];
+  // What a SELECT's line goes along, whose points are joined; others are the last minutes, and go in steps.
+  along?: "time" | "number";
 }
 
 export type Shape = Bars | Bins | Lines;
@@ -178,7 +181,8 @@ function numeric(value: unknown): number | null {
   return Number.isFinite(found) ? found : null;
 }
 
-const plain = (value: number): string => String(value);
+// All digits of an end of a bin.
+const plain = (value: number): string => value.toLocaleString("en-US", { maximumFractionDigits: 12 });
 
 export function exact(value: number | null | undefined): string {
   if (value === null || value === undefined) return "none";

@@ -4,8 +4,8 @@ import { autocompletion, closeBrackets, completionKeymap, type CompletionContext
 import { defaultKeymap, history, historyKeymap } from "@codemirror/commands";
 import { schemaCompletionSource, sql, SQLDialect } from "@codemirror/lang-sql";
 import { bracketMatching, HighlightStyle, syntaxHighlighting } from "@codemirror/language";
-import { Compartment, EditorState, Prec } from "@codemirror/state";
-import { drawSelection, EditorView, keymap, placeholder } from "@codemirror/view";
+import { Compartment, EditorState, Prec, StateEffect, StateField } from "@codemirror/state";
+import { Decoration, drawSelection, EditorView, keymap, placeholder, type DecorationSet } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
 import { nonce } from "./dom";
 import { FUNCTIONS, KEYWORDS, wordsFor, type KnownTable } from "./sql-words";
@@ -62,6 +62,18 @@ const OVER_SELECTION = EditorView.domEventHandlers({
   },
 });
 
+// The word that the server could not take; it is not marked any more once somebody writes.
+const setWrong = StateEffect.define<{ from: number; to: number } | null>();
+const WRONG = StateField.define<DecorationSet>({
+  create: () => Decoration.none,
+  update(marks, change) {
+    const asked = change.effects.find((effect) => effect.is(setWrong));
+    if (asked) return asked.value ? Decoration.set(Decoration.mark({ class: "wrong-word" }).range(asked.value.from, asked.value.to)) : Decoration.none;
+    return change.docChanged ? Decoration.none : marks;
+  },
+  provide: (field) => EditorView.decorations.from(field),
+});
+
 export class SqlEditor {
   private readonly view: EditorView;
   private readonly language = new Compartment();
@@ -84,6 +96,7 @@ export class SqlEditor {
         closeBrackets(),
         placeholder("select … from …"),
         OVER_SELECTION,
+        WRONG,
         syntaxHighlighting(COLOURS),
         LOOK,
         this.language.of(this.support()),
@@ -105,6 +118,15 @@ export class SqlEditor {
     if (key(tables) === key(this.tables)) return;
     this.tables = tables;
     this.view.dispatch({ effects: this.language.reconfigure(this.support()) });
+  }
+
+  // Marks the word at a place, both counted from 1; null marks nothing.
+  markWrong(position: { line: number; column: number } | null): void {
+    const { doc } = this.view.state;
+    const line = position && position.line <= doc.lines ? doc.line(position.line) : null;
+    const from = line && position ? Math.min(line.from + position.column - 1, line.to) : 0;
+    const word = line ? (/^(?:[\p{L}\p{N}_]+|\S)/u.exec(doc.sliceString(from, line.to))?.[0] ?? "") : "";
+    this.view.dispatch({ effects: setWrong.of(word ? { from, to: from + word.length } : null) });
   }
 
   focus(): void {

@@ -1,7 +1,8 @@
-// The SQL tab: an editor, and the rows of the SELECT that was run last. The rows before stay until its answer comes.
+// The SQL view: tabs, an editor, and the rows and the chart of the tab that is looked at.
 
-import { type TurnoutError, type SqlInfo, type SqlSubscription, type TurnoutClient } from "@turnout/client";
+import type { TurnoutClient } from "@turnout/client";
 import type { SqlText } from "./address";
+import { timeText } from "./clock";
 import { button, byId, element, say, setText } from "./dom";
 import { downloadSql } from "./download";
 import { count, number, seconds } from "./format";
@@ -10,35 +11,22 @@ import { closePopover, openPopover } from "./popover";
 import { problemText } from "./problem";
 import { RowPanel } from "./row";
 import type { Rows } from "./rows";
+import type { SqlChart } from "./sql-chart";
+import { SqlChartPane } from "./sql-chart-pane";
 import type { SqlEditor } from "./sql-editor";
-import { sqlRows } from "./sql-rows";
+import { forgetStatements, lineOf, statements, type Statement } from "./sql-history";
+import { MOST_ROWS, SqlTab } from "./sql-tab";
+import { MOST_TABS, storedTabs, storeTabs, TabStrip, type KeptTab } from "./sql-tabs";
 import { firstSql, type KnownTable } from "./sql-words";
-import { nextSort, type SortKey } from "./where";
+import { nextSort } from "./where";
 
 const TYPING_MS = 400;
-const FIRST_ROWS = 1000;
-const MOST_ROWS = 10_000;
 const FORMATS: [string, string][] = [
   ["csv", "CSV"],
   ["json", "JSON"],
   ["arrow", "Arrow"],
   ["parquet", "Parquet"],
 ];
-
-// One run of one text.
-interface Run {
-  serial: number;
-  text: string;
-  startedAt: number;
-  took: number | null;
-  sub: SqlSubscription | null;
-}
-
-interface Shown {
-  run: Run;
-  found: readonly Record<string, unknown>[];
-  info: SqlInfo;
-}
 
 export interface SqlEvents {
   onText(): void;
@@ -49,50 +37,63 @@ export class SqlPane {
   private readonly client: TurnoutClient;
   private readonly events: SqlEvents;
   private readonly live = byId<HTMLInputElement>("sql-live");
+  private readonly strip: TabStrip;
+  private readonly chart: SqlChartPane;
+  private readonly tabs: SqlTab[];
+  private active: number;
   private grid: Grid | null = null;
   private row: RowPanel | null = null;
   private editor: SqlEditor | null = null;
   private tables: readonly KnownTable[] = [];
-  private text = "";
   private typing = 0;
-  private limit = FIRST_ROWS;
-  private sort: SortKey[] = [];
-  private current: Run | null = null;
-  private pending: Run | null = null;
-  private shown: Shown | null = null;
   private rows: Rows | null = null;
-  private serial = 0;
-  // The last run failed: the rows are those of a statement before it.
-  private isOld = false;
   private hasFailed = false;
 
   constructor(client: TurnoutClient, events: SqlEvents) {
     this.client = client;
     this.events = events;
+    const { tabs, active } = storedTabs();
+    this.tabs = tabs.length ? tabs.map((tab) => this.made(tab)) : [this.made({ text: "", live: false, chart: null })];
+    for (const tab of this.tabs) tab.isUntouched = tab.text === "";
+    this.active = active;
+    this.strip = new TabStrip({
+      onChoose: (place) => this.choose(place),
+      onClose: (place) => this.close(place),
+      onNew: () => this.add({ text: "", live: false, chart: null }),
+    });
+    this.chart = new SqlChartPane((chart) => this.setChart(chart));
     byId("sql-run").addEventListener("click", () => this.run());
-    byId("sql-stop").addEventListener("click", () => this.stop());
+    byId("sql-stop").addEventListener("click", () => this.tab.stop());
     byId("sql-export").addEventListener("click", (event) => this.openExport(event.currentTarget as HTMLElement));
+    byId("sql-history").addEventListener("click", (event) => this.openHistory(event.currentTarget as HTMLElement));
     byId("sql-more").addEventListener("click", () => this.run(MOST_ROWS));
     this.live.addEventListener("change", () => {
-      events.onText();
-      if (this.text.trim()) this.run();
+      this.tab.live = this.live.checked;
+      this.keep();
+      if (this.tab.text.trim()) this.run();
     });
   }
 
   get sql(): SqlText {
-    return { text: this.text, live: this.live.checked };
+    const { text, live, chart } = this.tab;
+    return { text, live, chart };
   }
 
-  // Shown: with a text of an address, which is run, or as it was left. `table` is what was looked at before.
+  // Look at the text of an address or of a saved statement, which is run; or at what was left here. `table` is what was
+  // looked at before.
   open(given: SqlText | null, table: string): void {
     this.grid ??= this.makeGrid();
-    if (given) {
-      this.live.checked = given.live;
-      if (given.text !== this.text || !this.shown) this.setText(given.text, given.text.trim() !== "");
-    } else if (!this.text) {
-      this.setText(firstSql(this.tables, table), false);
-    }
+    const { tab } = this;
+    if (given) this.openText(given);
+    else if (!tab.text) tab.text = firstSql(this.tables, table);
+    else tab.wake();
+    this.show();
     void this.load();
+  }
+
+  // Nothing of it is looked at any more.
+  leave(): void {
+    this.tab.rest();
   }
 
   focus(): void {
@@ -119,10 +120,70 @@ export class SqlPane {
     byId("sql-refused").hidden = allowed;
   }
 
-  private setText(text: string, run: boolean): void {
-    this.text = text;
-    if (this.editor) this.editor.text = text;
-    if (run) this.run();
+  private get tab(): SqlTab {
+    return this.tabs[this.active]!;
+  }
+
+  private made(kept: KeptTab): SqlTab {
+    return new SqlTab(this.client, kept, (tab, isFirst) => {
+      if (tab !== this.tab) return;
+      if (isFirst) say(count(tab.answered?.found.length ?? 0, "row"));
+      this.showRun();
+    });
+  }
+
+  private openText(given: SqlText): void {
+    const known = this.tabs.findIndex(({ text }) => text === given.text);
+    if (known >= 0) this.active = known;
+    else if (this.tab.isUntouched || this.tabs.length >= MOST_TABS) this.tab.text = given.text;
+    else this.active = this.tabs.push(this.made(given)) - 1;
+    const { tab } = this;
+    const again = !tab.answered || tab.live !== given.live || known < 0;
+    tab.live = given.live;
+    tab.chart = given.chart;
+    if (again && given.text.trim()) tab.run();
+    this.keep();
+  }
+
+  private choose(place: number): void {
+    if (place === this.active) return;
+    this.tab.rest();
+    this.active = place;
+    this.tab.wake();
+    this.keep();
+    this.show();
+  }
+
+  private close(place: number): void {
+    if (this.tabs.length === 1) return;
+    this.tabs[place]?.rest();
+    this.tabs.splice(place, 1);
+    const next = Math.min(place < this.active ? this.active - 1 : this.active, this.tabs.length - 1);
+    if (place === this.active) this.tabs[next]!.wake();
+    this.active = next;
+    this.keep();
+    this.show();
+  }
+
+  private add(kept: KeptTab): void {
+    if (this.tabs.length >= MOST_TABS) return;
+    this.tab.rest();
+    this.active = this.tabs.push(this.made(kept)) - 1;
+    this.keep();
+    this.show();
+    this.editor?.focus();
+  }
+
+  private setChart(chart: SqlChart | null): void {
+    this.tab.chart = chart;
+    this.keep();
+    this.showChart();
+  }
+
+  private keep(): void {
+    storeTabs(this.tabs, this.active);
+    this.strip.show(this.tabs.map(({ text }) => text), this.active);
+    this.events.onText();
   }
 
   private async load(): Promise<void> {
@@ -130,108 +191,97 @@ export class SqlPane {
       const loaded = await import("./sql-editor").catch(() => null);
       this.hasFailed = !loaded;
       if (!loaded) return this.showProblem("The editor could not be loaded: it comes when the server answers again.");
-      this.showProblem(null);
+      this.showProblem(this.tab.problem);
       const { SqlEditor } = loaded;
-      this.editor ??= new SqlEditor(byId("sql-editor"), this.text, {
+      this.editor ??= new SqlEditor(byId("sql-editor"), this.tab.text, {
         onChange: (text) => this.typed(text),
         onRun: () => this.run(),
       });
       this.editor.setTables(this.tables);
+      this.editor.markWrong(this.tab.wrongPlace);
     }
     if (document.activeElement === document.body || byId("tables").contains(document.activeElement)) this.editor.focus();
   }
 
   private typed(text: string): void {
-    if (text === this.text) return;
-    this.text = text;
+    if (text === this.tab.text) return;
+    this.tab.text = text;
+    this.tab.isUntouched = false;
     clearTimeout(this.typing);
-    this.typing = window.setTimeout(() => this.events.onText(), TYPING_MS);
+    this.typing = window.setTimeout(() => this.keep(), TYPING_MS);
   }
 
-  private run(limit = FIRST_ROWS): void {
+  private run(limit?: number): void {
     clearTimeout(this.typing);
-    this.events.onText();
-    this.pending?.sub?.close();
-    this.limit = limit;
-    const run: Run = { serial: ++this.serial, text: this.text, startedAt: performance.now(), took: null, sub: null };
-    this.pending = run;
-    this.showBusy();
-    run.sub = this.client.liveSql(
-      { sql: run.text, limit, live: this.live.checked },
-      { onRows: (rows, info) => this.arrived(run, rows, info), onError: (error) => this.failed(run, error) },
-    );
+    this.tab.run(limit);
+    this.keep();
   }
 
-  private stop(): void {
-    this.pending?.sub?.close();
-    this.pending = null;
-    this.showBusy();
+  // All that belongs to the tab.
+  private show(): void {
+    const { tab } = this;
+    if (this.editor) this.editor.text = tab.text;
+    this.live.checked = tab.live;
+    this.row?.close();
+    this.strip.show(this.tabs.map(({ text }) => text), this.active);
+    this.showRun();
   }
 
-  private arrived(run: Run, found: readonly Record<string, unknown>[], info: SqlInfo): void {
-    if (run !== this.pending && run !== this.current) return;
-    if (run === this.pending) {
-      this.current?.sub?.close();
-      this.current = run;
-      this.pending = null;
-      run.took = (performance.now() - run.startedAt) / 1000;
-      // What has the same columns keeps the order that somebody gave it.
-      if (JSON.stringify(info.columns) !== JSON.stringify(this.shown?.info.columns)) this.sort = [];
-      this.showProblem(null);
-      say(`${count(found.length, "row")}`);
-    }
-    if (!info.options.live) run.sub?.close();
-    this.shown = { run, found, info };
-    this.isOld = false;
-    this.showBusy();
+  private showRun(): void {
+    const { tab } = this;
+    byId("sql-stop").hidden = !tab.isRunning;
+    byId("sql-view").classList.toggle("running", tab.isRunning);
+    byId("sql-view").classList.toggle("old", tab.isOld);
+    setText(byId("sql-run"), tab.isRunning ? "Running" : "Run");
+    this.showProblem(tab.problem);
+    if (!tab.isRunning) this.editor?.markWrong(tab.wrongPlace);
     this.showRows();
-  }
-
-  private failed(run: Run, error: TurnoutError): void {
-    if (this.client.connection.state === "refused") return;
-    if (run === this.pending) this.pending = null;
-    else if (run === this.current) this.current = null;
-    else return;
-    // The rows of the statement before stay as they are: they must not move below another one.
-    this.current?.sub?.close();
-    this.current = null;
-    this.isOld = this.shown !== null;
-    this.showBusy();
-    this.showProblem(error);
-    this.showRows();
+    this.showChart();
   }
 
   private showRows(): void {
-    if (!this.shown || !this.grid) return;
-    const { run, found, info } = this.shown;
-    this.rows = sqlRows(run.serial, found, info, this.sort);
-    this.grid.show(this.rows, []);
+    const { tab, grid } = this;
+    if (!grid) return;
+    this.rows = tab.rows;
+    const empty = byId("sql-empty");
+    empty.hidden = this.rows !== null && this.rows.total > 0;
+    setText(empty.firstElementChild!, this.rows ? "No row is in this answer." : "Write one SELECT over the tables, and press Ctrl+Enter.");
+    if (!this.rows || !tab.answered) {
+      grid.clear();
+      for (const place of ["sql-total", "sql-range", "sql-place"]) setText(byId(place), "");
+      byId("sql-more").hidden = true;
+      return;
+    }
+    const { run, found, info } = tab.answered;
+    grid.show(this.rows, []);
     this.row?.follow(this.rows);
     setText(byId("sql-total"), count(found.length, "row"));
     const part = info.complete ? "" : `The first ${number(found.length)} rows`;
-    setText(byId("sql-range"), this.isOld ? `Rows of the statement before: ${run.text.replace(/\s+/g, " ").trim()}` : part);
-    byId("sql-view").classList.toggle("old", this.isOld);
-    byId("sql-more").hidden = info.complete || this.limit >= MOST_ROWS;
-    const place = [`generation ${info.generation}`, run.took === null ? "" : seconds(run.took), info.options.live && !this.isOld ? "live" : ""];
+    setText(byId("sql-range"), tab.isOld ? `Rows of the statement before: ${lineOf(run.text)}` : part);
+    byId("sql-more").hidden = info.complete || tab.limit >= MOST_ROWS;
+    const place = [`generation ${info.generation}`, run.took === null ? "" : seconds(run.took), info.options.live && !tab.isOld ? "live" : ""];
     setText(byId("sql-place"), place.filter(Boolean).join(", "));
-    const empty = byId("sql-empty");
-    empty.hidden = found.length > 0;
-    setText(empty.firstElementChild!, "No row is in this answer.");
+  }
+
+  private showChart(): void {
+    this.chart.show(this.tab.chart, this.rows?.columns ?? [], this.rows?.rows ?? []);
   }
 
   private makeGrid(): Grid {
-    this.row = new RowPanel(byId("sql-row"), () => this.grid?.focus());
+    this.row = new RowPanel(byId("sql-row"), { onClose: () => this.grid?.focus() });
     return new Grid(byId("sql-grid"), {
       onScroll: () => undefined,
       onSort: (column, add) => {
-        this.sort = nextSort(this.sort, column, add);
+        this.tab.sort = nextSort(this.tab.sort, column, add);
         this.showRows();
+        this.showChart();
       },
       onOpen: (index) => this.rows && this.row?.show(this.rows, index),
       orderOf: (column) => {
-        const place = this.sort.findIndex((key) => key.column === column);
-        const key = this.sort[place];
-        return key ? { place: place + 1, of: this.sort.length, descending: key.descending } : null;
+        const { sort } = this.tab;
+        const place = sort.findIndex((key) => key.column === column);
+        const key = sort[place];
+        return key ? { place: place + 1, of: sort.length, descending: key.descending } : null;
       },
       isFiltered: () => false,
     });
@@ -241,17 +291,36 @@ export class SqlPane {
     const items = FORMATS.map(([format, label]) =>
       button("menu-item", label, () => {
         closePopover();
-        downloadSql(this.text, format, MOST_ROWS, this.events.token()).catch((error: unknown) => this.showProblem(error));
+        downloadSql(this.tab.text, format, MOST_ROWS, this.events.token()).catch((error: unknown) => this.showProblem(error));
         say(`Downloading ${label}`);
       }),
     );
     openPopover(anchor, "Export the rows of this SELECT", [element("div", "menu", ...items)]);
   }
 
-  private showBusy(): void {
-    byId("sql-stop").hidden = this.pending === null;
-    byId("sql-view").classList.toggle("running", this.pending !== null);
-    setText(byId("sql-run"), this.pending ? "Running" : "Run");
+  // A statement of before comes into a tab of its own, unless there is one that has it, or this one is empty.
+  private openHistory(anchor: HTMLElement): void {
+    const item = ({ text, at, rows }: Statement): HTMLElement => {
+      const made = button("menu-item", "", () => {
+        closePopover();
+        this.openText({ text, live: false, chart: null });
+        this.show();
+        this.editor?.focus();
+      });
+      const told = `${timeText(new Date(at))}, ${rows === null ? "failed" : count(rows, "row")}`;
+      made.append(element("code", "", lineOf(text)), element("small", "quiet", told));
+      made.title = text;
+      return element("li", "", made);
+    };
+    const run = statements();
+    const list = element("ul", "statements", ...run.map(item));
+    list.setAttribute("aria-label", "Statements, newest first");
+    const forget = button("button small", "Forget all", () => {
+      forgetStatements();
+      closePopover();
+    });
+    const none = element("p", "quiet small", "No statement was run in this browser yet.");
+    openPopover(anchor, "History of statements", run.length ? [list, element("div", "actions", forget)] : [none]);
   }
 
   private showProblem(error: unknown): void {

@@ -37,7 +37,9 @@ export class Header {
     if (typeof status.time === "string") this.skewMs = Date.parse(status.time) - Date.now();
     const before = this.status;
     this.status = status;
-    for (const field of topicFields(status)) this.set(field, field.replace(/Topic$/, ""), textOf(status[field]));
+    for (const field of topicFields(status)) {
+      this.set(field, field.replace(/Topic$/, ""), textOf(status[field])).box.classList.add("topic");
+    }
     this.set("join", "join", textOf(status.joinType));
     this.set("generation", "generation", textOf(status.generation));
     if (before && status.generation !== before.generation) this.pulse(status);

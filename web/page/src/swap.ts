@@ -1,21 +1,22 @@
 // The swap form: what is asked for, the progress of the build, and the outcome. A field for each source comes from the
 // status, so the page knows no source by name.
 
-import { TurnoutError, type TurnoutClient as Client, type ControlMessage, type Outcome, type Progress, type Status } from "@turnout/client";
+import { TurnoutError, type TurnoutClient as Client, type ControlMessage, type Outcome, type Status } from "@turnout/client";
+import { localMoments } from "./clock";
 import { byId, element, fit, setText } from "./dom";
-import { count, words } from "./format";
 import { hintOf } from "./problem";
+import { showProgress } from "./progress";
 import { reportOf } from "./report";
 import { topicFields } from "./status";
 import type { Previous } from "./timeline";
 
-const JOINS = ["left", "natural", "inner", "right", "full", "semi", "anti"];
 const TOPICS_AGE_MS = 10_000;
 const TITLES: Record<string, string> = {
   applied: "Applied",
   unchanged: "No change",
   superseded: "Superseded by a later request",
   rolled_back: "Rolled back",
+  cancelled: "Cancelled",
 };
 const VIEWER = "Your token may look, not change anything. Swaps need a token with the role operator.";
 
@@ -30,6 +31,7 @@ export class SwapForm {
   private status: Status | null = null;
   private busy = false;
   private away = false;
+  private isViewer = true;
   private previous: Previous = { plan: null, generation: null };
   private topicsAt = -Infinity;
 
@@ -48,6 +50,7 @@ export class SwapForm {
       const expectedGeneration = this.status?.generation;
       void this.send("rollback", () => client.rollback(expectedGeneration === undefined ? {} : { expectedGeneration }));
     });
+    byId("cancel").addEventListener("click", () => void this.cancel());
     byId("reset").addEventListener("click", () => this.reset());
     this.form.addEventListener("input", () => this.showEdited());
     this.form.addEventListener("focusin", () => void this.loadTopics());
@@ -56,6 +59,8 @@ export class SwapForm {
   // What a viewer cannot do is shown, and why.
   setRole(role: "viewer" | "operator"): void {
     const viewer = role === "viewer";
+    this.isViewer = viewer;
+    byId("cancel").hidden = viewer;
     byId<HTMLFieldSetElement>("swap-fields").disabled = viewer;
     setText(byId("viewer"), viewer ? VIEWER : "");
     byId("viewer").hidden = !viewer;
@@ -72,6 +77,27 @@ export class SwapForm {
     this.showEdited();
     this.showPrevious();
     showProgress(status.progress ?? null);
+    if (!status.progress) this.setCancelling(false);
+  }
+
+  // The build under way ends; the tables stay as they are. The outcome of its message shows where it was asked for.
+  private async cancel(): Promise<void> {
+    const isOff = byId("cancel").getAttribute("aria-disabled") === "true";
+    if (this.isViewer || this.away || isOff) return;
+    this.setCancelling(true);
+    try {
+      const answer = await this.client.cancel();
+      if (!this.busy) this.showAnswer(answer);
+    } catch (error) {
+      this.setCancelling(false);
+      showFailure("cancel", error);
+    }
+  }
+
+  private setCancelling(value: boolean): void {
+    const button = byId("cancel");
+    button.setAttribute("aria-disabled", String(value || this.away));
+    setText(button, value ? "Cancelling" : "Cancel");
   }
 
   // What was published before; it may be gone, then the server says so.
@@ -85,13 +111,13 @@ export class SwapForm {
     const { plan, generation } = this.previous;
     const runs = generation !== null && this.status?.lingering?.includes(generation);
     const where = generation === null ? "" : `generation ${generation}: `;
-    const how = runs ? ` (instant: generation ${generation} is still running)` : " (built anew from the topics)";
-    setText(byId("rollback-to"), plan ? `Back to ${where}${plan}${how}` : "There is no plan before this one to roll back to.");
+    const how = runs ? ` (instant: generation ${generation} is still running)` : " (built anew; unchanged sources keep their rows)";
+    setText(byId("rollback-to"), plan ? `Back to ${where}${localMoments(plan)}${how}` : "There is no plan before this one to roll back to.");
   }
 
   private showJoins(status: Status): void {
     const now = String(status.joinType ?? "");
-    const known = status.joins ?? JOINS;
+    const known = status.joins ?? [];
     // Views can differ in their joins; that is shown as it is, and kept unless another is chosen.
     const wanted = known.includes(now) ? known : [now, ...known];
     if ([...this.join.options].map((option) => option.value).join("|") !== wanted.join("|")) {
@@ -110,7 +136,8 @@ export class SwapForm {
     for (const control of this.controls()) {
       const edited = isEdited(control);
       control.closest(".field")?.classList.toggle("edited", edited);
-      control.title = edited ? `now: ${control.dataset["now"] ?? ""}` : "";
+      // A long name may not fit its field.
+      control.title = edited ? `now: ${control.dataset["now"] ?? ""}` : control.value;
     }
     const timed = this.start.value === "time";
     byId("moment-field").hidden = !timed;
@@ -171,6 +198,7 @@ export class SwapForm {
   private showButtons(): void {
     const off = String(this.busy || this.away);
     for (const button of this.form.querySelectorAll("button")) button.setAttribute("aria-disabled", off);
+    byId("cancel").setAttribute("aria-disabled", String(this.away));
   }
 
   private showAnswer(answer: Outcome): void {
@@ -233,17 +261,4 @@ function showOutcome(kind: string | null, title = "", ...content: Node[]): void 
   box.className = kind ? "outcome" : "";
   box.dataset["kind"] = kind ?? "";
   box.replaceChildren(...(kind ? [element("strong", "", title), ...content] : []));
-}
-
-function showProgress(progress: Progress | null): void {
-  byId("building").hidden = !progress;
-  if (!progress) return;
-  const bar = byId<HTMLProgressElement>("progress");
-  // Without a value the bar says only that something goes on.
-  if (typeof progress.percent === "number") bar.value = progress.percent;
-  else bar.removeAttribute("value");
-  const left = progress.lag !== null && progress.lag > 0 ? `, ${count(progress.lag, "record")} to go` : "";
-  const done = typeof progress.percent === "number" ? ` ${Math.floor(progress.percent)} %` : "";
-  setText(byId("progress-text"), `Generation ${progress.generation}: ${words(progress.state)}${done}${left}`);
-  setText(byId("progress-plan"), typeof progress.plan === "string" ? progress.plan : JSON.stringify(progress.plan));
 }

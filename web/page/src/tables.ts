@@ -2,7 +2,8 @@
 
 import type { TableInfo } from "@turnout/client";
 import { byId, element, fit, setText } from "./dom";
-import { compact, isNumeric, number } from "./format";
+import { isNumeric } from "./column-types";
+import { compact, number } from "./format";
 import type { Column } from "./rows";
 
 // In the order in which people ask: how good, what went wrong, what was done.

@@ -1,6 +1,6 @@
 // The history of swaps, newest first.
 
-import { dayText, timeText, utcText } from "./clock";
+import { dayText, localMoments, timeText, utcText } from "./clock";
 import { byId, element } from "./dom";
 import { seconds } from "./format";
 import type { Rows } from "./rows";
@@ -23,7 +23,7 @@ export interface Entry {
 
 export function showTimeline({ columns, rows }: Pick<Rows, "columns" | "rows">): Entry[] {
   const entries = rows.map((row) => Object.fromEntries(columns.map(({ name }, i) => [name, row[i]])) as unknown as Entry);
-  const published = entries.find((entry) => entry.outcome !== "failed");
+  const published = entries.find(wasPublished);
   const undone = undoneOf(entries);
   byId("timeline").replaceChildren(...entries.map((entry) => line(entry, entry === published, undone.has(entry))));
   byId("no-swaps").hidden = entries.length > 0;
@@ -35,9 +35,13 @@ export interface Previous {
   generation: number | null;
 }
 
+function wasPublished(entry: Entry): boolean {
+  return entry.outcome !== "failed" && entry.outcome !== "cancelled";
+}
+
 // What a rollback would go back to. An apply that needed no generation is no plan of its own.
 export function previousOf(entries: readonly Entry[]): Previous {
-  const published = entries.filter((entry) => entry.outcome !== "failed");
+  const published = entries.filter(wasPublished);
   const now = published[0]?.generation;
   const swap = published.find((entry, i) => entry.generation === now && published[i + 1]?.generation !== now);
   const plan = swap?.from ?? null;
@@ -47,12 +51,12 @@ export function previousOf(entries: readonly Entry[]): Previous {
 
 // The entries that a rollback undid: each undoes the one that was published just before it.
 export function undoneOf(entries: readonly Entry[]): Set<Entry> {
-  const published = entries.filter((entry) => entry.outcome !== "failed");
+  const published = entries.filter(wasPublished);
   return new Set(published.filter((_, i) => published[i - 1]?.outcome === "rolled_back"));
 }
 
 function line(entry: Entry, isPublished: boolean, isUndone: boolean): HTMLElement {
-  const failed = entry.outcome === "failed";
+  const failed = !wasPublished(entry);
   const made = element("li", isPublished ? "published" : "");
   made.dataset["outcome"] = isUndone ? "undone" : entry.outcome;
   const title = element("strong", "", failed ? "Not published" : `Generation ${entry.generation}`);
@@ -83,7 +87,8 @@ export function whatChanged({ from, to, detail }: { from: string | null; to: str
   const names = [...new Set([...before.keys(), ...after.keys()])];
   const changed = names.filter((name) => before.get(name) !== after.get(name));
   const word = (plan: Map<string, string>, name: string) => plan.get(name) ?? (name === "start" ? "latest" : "none");
-  return changed.map((name) => `${name}: ${word(before, name)} → ${word(after, name)}`).join(", ") || detail || to;
+  const told = changed.map((name) => `${name}: ${word(before, name)} → ${word(after, name)}`).join(", ");
+  return localMoments(told || detail || to);
 }
 
 function wordsOf(plan: string): Map<string, string> {

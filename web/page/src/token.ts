@@ -3,6 +3,7 @@
 import { byId, setText } from "./dom";
 
 const KEY = "turnout.token";
+const WRONG = "The token is wrong. Enter another one above; whoever runs this server has them.";
 
 export function storedToken(): string | null {
   try {
@@ -47,9 +48,9 @@ export class TokenPrompt {
   }
 
   // A refusal of a token that was given is the token's fault; without one, it is only a question.
-  ask(reason: string): void {
+  ask(): void {
     forgetToken();
-    this.say(this.asked === null ? "" : reason);
+    this.say(this.asked === null ? "" : WRONG);
     if (!this.dialog.open) this.dialog.showModal();
     this.input.select();
   }

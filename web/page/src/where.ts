@@ -22,6 +22,9 @@ export interface Filter {
   values: string[];
 }
 
+// Stands for every text column: the search box is a filter of it.
+export const ANY_TEXT = "*";
+
 const NULLS: Choice[] = [
   { op: "is null", label: "is null", values: 0 },
   { op: "is not null", label: "is not null", values: 0 },
@@ -103,7 +106,8 @@ export function whereOf(text: string, filters: readonly Filter[]): (string | Ter
   return [...(typed ? [typed] : []), ...filters.flatMap(termsOf)];
 }
 
-export function describe({ column, op, values: given }: Filter, type: string): string {
+export function describe({ column: name, op, values: given }: Filter, type: string): string {
+  const column = name === ANY_TEXT ? "any text" : name;
   const filter = { column, op, values: type === "timestamp" ? given.map((value) => value && localText(value)) : given };
   const choice = choicesFor(type).find(({ op }) => op === filter.op);
   const label = choice?.label ?? filter.op;

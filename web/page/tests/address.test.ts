@@ -10,6 +10,7 @@ const place: Place = {
     sorted: true,
     hidden: ["email"],
     chart: { kind: "histogram", by: "age", width: "10", value: "sum", of: "balance", minutes: 10 },
+    row: "12:7",
   },
   sql: null,
 };
@@ -26,10 +27,16 @@ describe("the address", () => {
 
   test("brings back SQL as it was written, and the table beside it", () => {
     const text = "select *\nfrom \"a b\" -- 100 % & more #1\nwhere x = 'ü+='";
-    const sql: Place = { ...place, sql: { text, live: true } };
+    const sql: Place = { ...place, sql: { text, live: true, chart: { kind: "line", by: "at", value: "n" } } };
     expect(fromHash(toHash(sql))).toEqual(sql);
-    const alone: Place = { view: emptyView(""), sql: { text: "", live: false } };
+    const alone: Place = { view: emptyView(""), sql: { text: "", live: false, chart: null } };
     expect(fromHash(toHash(alone))).toEqual(alone);
+  });
+
+  test("takes what is no chart of a SELECT for none", () => {
+    for (const text of ["[", "1", '{"kind":"pie","by":"a","value":"b"}', '{"kind":"bars","by":1,"value":"b"}']) {
+      expect(fromHash(`#sql=select&plot=${encodeURIComponent(text)}`)?.sql?.chart).toBeNull();
+    }
   });
 
   test("leaves out what is no view", () => {

@@ -2,6 +2,7 @@ import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { fromField, localText, toField, utcText, zoneName } from "../src/clock";
 import { valueText } from "../src/format";
 import { momentText as binText } from "../src/shape";
+import { whatChanged } from "../src/timeline";
 import { describe as told } from "../src/where";
 
 beforeEach(() => vi.stubEnv("TZ", "Asia/Tokyo"));
@@ -35,4 +36,9 @@ test("bins of a day of UTC say when they begin here; dates have no zone", () => 
   expect(binText(midnight, 86_400_000, false)).toBe("2026-01-01 09:00");
   expect(binText(midnight, 86_400_000, true)).toBe("2026-01-01");
   expect(binText(midnight, 1_000, false)).toBe("2026-01-01 09:00:00");
+});
+
+test("moments in a plan are local, too", () => {
+  const plans = { from: "users=a start=2026-01-31T20:00:00Z", to: "users=a start=earliest" };
+  expect(whatChanged(plans)).toBe("start: 2026-02-01 05:00:00 +9 → earliest");
 });

@@ -1,11 +1,26 @@
 import { describe, expect, test } from "vitest";
 import { emptyView, type View } from "../src/address";
 import { emptyChart } from "../src/chart";
-import { fromSaved, isSaved, toSaved } from "../src/saved";
+import { fromSaved, fromSavedSql, isSaved, toSaved, toSavedSql } from "../src/saved";
 
 const COLUMNS = ["userId", "age", "email", "odd, name"];
 
 describe("a saved view", () => {
+  test("keeps what is searched for in all texts", () => {
+    const view: View = { ...emptyView("t"), filters: [{ column: "*", op: "icontains", values: ["ann"] }] };
+    const saved = toSaved("found", view, COLUMNS);
+    expect(saved.where).toEqual([{ column: "*", op: "icontains", value: "ann" }]);
+    expect(fromSaved(saved, COLUMNS)).toEqual(view);
+  });
+
+  test("can be a SELECT with its chart", () => {
+    const sql = { text: "select 1 as n", live: false, chart: { kind: "bars", by: "n", value: "n" } } as const;
+    const saved = toSavedSql("one", sql);
+    expect(isSaved(JSON.parse(JSON.stringify(saved)))).toBe(true);
+    expect(fromSavedSql(saved)).toEqual(sql);
+    expect(fromSavedSql(toSaved("t", emptyView("t"), COLUMNS))).toBeNull();
+  });
+
   test("comes back as it was", () => {
     const view: View = {
       table: "final_ui",
@@ -24,6 +39,7 @@ describe("a saved view", () => {
       sorted: true,
       hidden: ["email"],
       chart: { ...emptyChart("line", "accountType"), minutes: 30 },
+      row: "",
     };
     const saved = toSaved("mine", view, COLUMNS);
     expect(saved).toMatchObject({ name: "mine", columns: ["userId", "age", "odd, name"], sort: ['-"odd, name"', "age"] });

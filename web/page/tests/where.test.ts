@@ -90,3 +90,7 @@ group("nextSort", () => {
     expect(sortText([{ column: 'a, "b"', descending: true }])).toEqual(['-"a, \\"b\\""']);
   });
 });
+
+test("a search is told as one", () => {
+  expect(describe({ column: "*", op: "icontains", values: ["ann"] }, "string")).toBe("any text contains ann");
+});

@@ -9,24 +9,26 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
+from dataclasses import replace
 from functools import partial
 from typing import Literal
 
 import pyarrow as pa
 
 from turnout.errors import TurnoutError
-from turnout.messages import SNAPSHOT_PART_ROWS
-from turnout.plan.own_tables import SHOWN_OF_STORE
+from turnout.plan.position import Position
+from turnout.plan.tables import SHOWN_OF_STORE
 from turnout.serve.formats import json_object, rows_json, to_json
-from turnout.serve.live.hub import Position, Readers, Shared, clients_of, reaches, retried
 from turnout.serve.live.outbox import ROOM_SECONDS, Part, Subscription, current_body, problem_body
+from turnout.serve.live.shared import Deltas, Readers, Shared, clients_of, retried
 from turnout.serve.reads import Reading, Reads
 from turnout.store.database import give_back
 from turnout.store.feed import Delta, Wanted
 from turnout.store.identity import ROW
 from turnout.store.query.window_rows import TrackedWindow, track_window
-from turnout.store.query.windows import Window, split_name
+from turnout.store.query.windows import Window
+from turnout_client.messages import SNAPSHOT_PART_ROWS
 
 KEPT_CHANGES = 2_000
 KEPT_BYTES = 32 * 1024 * 1024
@@ -48,7 +50,7 @@ _COPIES = 4
 Reason = Literal["subscribed", "swap", "behind"]
 
 
-class History:
+class ChangeHistory:
     """The newest changes of one generation of a table, without a gap between them."""
 
     def __init__(self) -> None:
@@ -72,8 +74,8 @@ class History:
 
     def since(self, position: Position, now: int) -> list[bytes] | None:
         """What leads from `position` to version `now`; None where it is not known."""
-        generation, version = position
-        if generation != self.generation or version > now:
+        version = position.version
+        if position.generation != self.generation or version > now:
             return None
         if version == now:
             return []
@@ -83,7 +85,7 @@ class History:
         return [body for _, _, body in later]
 
 
-class Snapshot:
+class TableSnapshot:
     """All rows of a table, and why they are sent. Used on the event loop; reading and encoding run on threads.
 
     `tracked` are the rows, once they were read.
@@ -101,7 +103,7 @@ class Snapshot:
 
     @property
     def position(self) -> Position:
-        return self.tracked.result.generation, self.tracked.result.version
+        return self.tracked.result.position
 
     @property
     def size(self) -> int:
@@ -134,15 +136,16 @@ class SharedChanges(Shared):
     resume_seconds = 60.0
 
     def __init__(self, window: Window, readers: Readers, ended: Callable[[], None]) -> None:
-        super().__init__(window, readers, ended)
-        self._compares = split_name(window.table)[0] in COMPARED
+        super().__init__(window.table, readers, ended)
+        self._window = window
+        self._compares = self.table in COMPARED
         self._joining: dict[Subscription, asyncio.Task[None]] = {}
-        self._history = History()
+        self._history = ChangeHistory()
         self._known: TrackedWindow | None = None
         """Where tables are compared: the rows that were sent last."""
         self._columns: tuple[str, ...] = ()
         self._reading = asyncio.Lock()
-        self._newest: Callable[[], Snapshot | None] = lambda: None
+        self._newest: Callable[[], TableSnapshot | None] = lambda: None
         """The snapshot that was read last, while a client has yet to read it."""
         self._counted = 0
 
@@ -154,13 +157,13 @@ class SharedChanges(Shared):
     def join(self, subscription: Subscription, seen: Position | None) -> None:
         """Add a subscription: it gets what its client has not seen, or else a snapshot."""
         subscription.fall_behind = self._fall_behind
-        missed = self._history.since(seen, self.position[1]) if seen and self.position else None
+        missed = self._history.since(seen, self.position.version) if seen and self.position else None
         if missed is None:
             self._bring(subscription, "subscribed", seen)
             return
         self._subscriptions[subscription] = self.position
         if not missed and seen:
-            subscription.replace("current", current_body(self.window.table, *seen))
+            subscription.replace("current", current_body(self._window.table, seen))
         for body in missed:
             subscription.add_changes(body)
 
@@ -174,8 +177,8 @@ class SharedChanges(Shared):
         for task in self._joining.values():
             task.cancel()
 
-    def told(self, position: Position, deltas: Mapping[Position, Delta | None]) -> None:
-        super().told(position, {} if self._compares else deltas)
+    def _table_moved(self, position: Position, deltas: Deltas) -> None:
+        super()._table_moved(position, {} if self._compares else deltas)
 
     # -- one subscription, until it is with the others
 
@@ -185,7 +188,7 @@ class SharedChanges(Shared):
             self._bring(subscription, "behind")
 
     def _bring(self, subscription: Subscription, reason: Reason, seen: Position | None = None) -> None:
-        """Bring a subscription to the position of the others, by a snapshot."""
+        """Bring a subscription to the position of the others, by a snapshot; `seen` is what its client has."""
         self._subscriptions[subscription] = None
         if (earlier := self._joining.pop(subscription, None)) is not None:
             earlier.cancel()
@@ -195,9 +198,9 @@ class SharedChanges(Shared):
         )
 
     async def _bring_in(self, subscription: Subscription, reason: Reason, seen: Position | None) -> None:
-        fault = f"a snapshot of {self.window.table} cannot be read"
+        fault = f"a snapshot of {self._window.table} cannot be read"
         try:
-            async with self._readers.turn(subscription.client):
+            async with self._readers.snapshot_turn(subscription.client):
                 while subscription in self._subscriptions:
                     snapshot = await retried(lambda: self._snapshot(reason, subscription.client), fault)
                     if snapshot is None:
@@ -212,17 +215,17 @@ class SharedChanges(Shared):
             if not self._subscriptions:
                 self._ended()
 
-    def _admit(self, subscription: Subscription, snapshot: Snapshot, seen: Position | None) -> bool:
+    def _admit(self, subscription: Subscription, snapshot: TableSnapshot, seen: Position | None) -> bool:
         """Send a snapshot; False where it does not meet what the others were sent: then it has to be read again."""
         if self.position is None:
             self._begin_at(snapshot)
         assert self.position is not None
         at = snapshot.position
-        later = [] if reaches(at, self.position) else self._history.since(at, self.position[1])
+        later = [] if at.reaches(self.position) else self._history.since(at, self.position.version)
         if later is None:
             return False
         if at == seen:
-            subscription.replace("current", current_body(self.window.table, *at))
+            subscription.replace("current", current_body(self._window.table, at))
         else:
             subscription.replace("snapshot", *snapshot.parts(subscription.client))
         for body in later:
@@ -230,7 +233,7 @@ class SharedChanges(Shared):
         self._subscriptions[subscription] = max(at, self.position)
         return True
 
-    async def _snapshot(self, reason: Reason, client: str) -> Snapshot | None:
+    async def _snapshot(self, reason: Reason, client: str) -> TableSnapshot | None:
         """One that others read now, or another; None while the client has no room: first it has to read what it has.
 
         It counts from its first rows on until the last part was sent: parts that wait keep it alive.
@@ -240,7 +243,7 @@ class SharedChanges(Shared):
             known = self._newest()
             if known is not None and known.reason == reason and self._meets(known.position):
                 return known if held.admit(client, known, known.size) else None
-            fresh = Snapshot(reason, self._readers.reads)
+            fresh = TableSnapshot(reason, self._readers.reads)
 
             def expected(size: int) -> None:
                 if not held.admit(client, fresh, size):
@@ -261,8 +264,8 @@ class SharedChanges(Shared):
     def _meets(self, at: Position) -> bool:
         """Whether a snapshot and few changes lead to where the table is."""
         if self.position is None:
-            return self._told is not None and reaches(at, self._told)
-        later = [] if reaches(at, self.position) else self._history.since(at, self.position[1])
+            return self._table_position is not None and at.reaches(self._table_position)
+        later = [] if at.reaches(self.position) else self._history.since(at, self.position.version)
         return later is not None and len(later) <= MAX_LATER
 
     async def _read(self, clients: Collection[str], expected: Callable[[int], None] | None = None) -> TrackedWindow:
@@ -272,19 +275,19 @@ class SharedChanges(Shared):
         if expected is not None:
             # What earlier snapshots left lies in the heaps of other threads: 1.3 GB after two attacks by unread tables.
             give_back()
-        return track_window(store, self.window, expected)
+        return track_window(store, self._window, expected)
 
     # -- all subscriptions
 
     async def _advance(self) -> None:
-        while self.position is not None and self._told is not None and not self._is_current():
-            generation, version = self.position
-            if self._told[0] != generation:
+        while self.position is not None and self._table_position is not None and not self._is_current():
+            following = replace(self.position, version=self.position.version + 1)
+            if self._table_position.generation != self.position.generation:
                 self._start_over("swap")
             elif self._known is not None:
                 await self._compare(self._known)
-            elif (delta := await self._delta((generation, version + 1))) is not None:
-                await self._send(delta, version + 1)
+            elif (delta := await self._delta(following)) is not None:
+                await self._send(delta, following)
             else:
                 self._start_over("behind")
 
@@ -296,7 +299,7 @@ class SharedChanges(Shared):
         delta = self._deltas.get(position)
         if delta is not None and not delta.tells(self._columns):
             delta = None  # collected before anybody subscribed to the changes
-        self._deltas = {later: known for later, known in self._deltas.items() if later > position}
+        self._drop_deltas(position)
         return delta
 
     async def _compare(self, known: TrackedWindow) -> None:
@@ -305,31 +308,30 @@ class SharedChanges(Shared):
         if fresh.result.generation != known.result.generation:
             self._start_over("swap")
             return
-        await self._send(Delta(_with_ids(known), _with_ids(fresh)), fresh.result.version)
+        await self._send(Delta(_with_ids(known), _with_ids(fresh)), fresh.result.position)
         self._known = fresh
 
-    async def _send(self, delta: Delta, version: int) -> None:
+    async def _send(self, delta: Delta, position: Position) -> None:
         """Send a change to every subscription that is where it begins."""
         assert self.position is not None
         begins = self.position
-        generation, since = begins
 
         def encode(_: Reading) -> bytes:
-            insert, update, delete = self._readers.merger.queries.change_set(delta, self._columns)
-            fields = {"table": self.window.table, "generation": generation, "version": version, "since": since}
+            insert, update, delete = self._readers.queries.change_set(delta, self._columns)
+            fields = {"table": self._window.table, **position.as_json(), "since": begins.version}
             return json_object(fields, insert=_row_set(insert), update=_row_set(update), delete=to_json(delete))
 
         body = await self._readers.reads.run(clients_of(self._subscriptions), encode)
-        self._history.add(since, version, body)
-        self.position = generation, version
-        for subscription, position in self._subscriptions.items():
-            if position == begins:
+        self._history.add(begins.version, position.version, body)
+        self.position = position
+        for subscription, sent in self._subscriptions.items():
+            if sent == begins:
                 subscription.add_changes(body)
                 self._subscriptions[subscription] = self.position
-        self._count_changes()
+        self._charge_changes()
 
-    def _count_changes(self) -> None:
-        """Count the changes that are kept; where no client of theirs has room they are dropped, also unread ones."""
+    def _charge_changes(self) -> None:
+        """Charge the kept changes to each client; drop them, also unread ones, where no client has room for them."""
         if abs(self._history.bytes - self._counted) < COUNTED_BYTES:
             return
         held, clients = self._readers.changes, clients_of(self._subscriptions)
@@ -340,7 +342,7 @@ class SharedChanges(Shared):
             self._history.begin(self._history.generation)
             for subscription in self._subscriptions:
                 subscription.drop_changes()
-            self._count_changes()
+            self._charge_changes()
 
     def _start_over(self, reason: Reason) -> None:
         """Send a snapshot to all: another generation, or changes that are not known."""
@@ -353,12 +355,12 @@ class SharedChanges(Shared):
     def _was_read(self) -> bool:
         return bool(self._columns)
 
-    def _begin_at(self, snapshot: Snapshot) -> None:
+    def _begin_at(self, snapshot: TableSnapshot) -> None:
         self.position = snapshot.position
         self._columns = tuple(column.name for column in snapshot.tracked.result.columns)
         self._known = snapshot.tracked if self._compares else None
-        self._history.begin(self.position[0])
-        # What was told while the snapshot was read may lie beyond it.
+        self._history.begin(self.position.generation)
+        # Commits that were heard while the snapshot was read may lie beyond it.
         self._woken.set()
 
 
@@ -375,8 +377,7 @@ def snapshot_part(tracked: TrackedWindow, reason: str, start: int) -> bytes:
     result = tracked.result
     fields = {
         "table": result.table,
-        "generation": result.generation,
-        "version": result.version,
+        **result.position.as_json(),
         "reason": reason,
         "last": start == snapshot_starts(tracked)[-1],
         "columns": result.columns,

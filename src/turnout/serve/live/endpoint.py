@@ -1,4 +1,4 @@
-"""One connection of `WS /api/live`: accepted, heard, and sent what waits in its outbox.
+"""One connection of `WS /api/live`: accepts it, and follows what its messages ask for; its outbox sends.
 
 `access.py` decides who may connect; what subscriptions are sent is decided by the hub.
 """
@@ -15,7 +15,7 @@ from starlette.types import Scope
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from turnout.errors import TurnoutError
-from turnout.messages import MAX_SUBSCRIPTIONS, ChangesRequest, CloseCode, Unsubscribe, WindowRequest
+from turnout.plan.position import Position
 from turnout.serve.access import identity_of, subprotocol_of
 from turnout.serve.formats import to_json
 from turnout.serve.limits import Buckets, Rate, Viewers, caller
@@ -28,6 +28,7 @@ from turnout.serve.live.summaries import SharedSummary
 from turnout.serve.live.windows import SharedWindow
 from turnout.serve.parameters import check_parameters
 from turnout.serve.responses import error_response
+from turnout_client.messages import MAX_SUBSCRIPTIONS, ChangesRequest, CloseCode, Unsubscribe, WindowRequest
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +86,7 @@ class Viewer:
 
     async def run(self, hello: str) -> None:
         self._outbox.put_first(hello)
-        sending = asyncio.ensure_future(self._send())
+        sending = asyncio.ensure_future(self._outbox.send(self._websocket.send_text))
         hearing = asyncio.ensure_future(self._hear())
         try:
             await asyncio.wait([sending, hearing], return_when=asyncio.FIRST_COMPLETED)
@@ -97,14 +98,6 @@ class Viewer:
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.gather(sending, hearing, return_exceptions=True)
             self._outbox.close()
-
-    async def _send(self) -> None:
-        while True:
-            text = await self._outbox.next()
-            try:
-                await self._websocket.send_text(text)
-            except (WebSocketDisconnect, RuntimeError):
-                return  # the client has gone, or was given up because it reads nothing
 
     async def _hear(self) -> None:
         while True:
@@ -150,12 +143,13 @@ class Viewer:
     def _follow(self, asked: Asked, subscription: Subscription) -> Callable[[], None]:
         request, subject = asked.message, asked.subject()
         if isinstance(subject, AskedSummary):
-            return self._hub.follow(SharedSummary, subject, subscription)
+            subscription.history_seconds = subject.history_seconds
+            return self._hub.follow(SharedSummary, subject.summary, subscription)
         if isinstance(subject, AskedSql):
             self._check_sql(self._websocket.scope)
             return self._hub.follow(SharedSql, subject, subscription)
         if not isinstance(request, WindowRequest | ChangesRequest) or subject is None:
             return self._hub.follow_status(subscription)
-        seen = (request.resume.generation, request.resume.version) if request.resume else None
+        seen = Position(request.resume.generation, request.resume.version) if request.resume else None
         kind: type[SharedWindow | SharedChanges] = SharedWindow if isinstance(request, WindowRequest) else SharedChanges
         return self._hub.follow(kind, subject, subscription, seen)

@@ -1,7 +1,7 @@
 """What waits to be sent to one client. Only the newest of a window is kept, and never more changes than a bound.
 
-It decides what is sent next and what is not sent at all; sending is `endpoint.py`. A message that goes to many is
-encoded once, as a body without the `type` and `id` that differ; `message` completes it.
+It decides what is sent next and what is not sent at all. A message that goes to many is encoded once, as a body
+without the `type` and `id` that differ; `message` completes it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,10 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from starlette.websockets import WebSocketDisconnect
+
 from turnout.errors import TurnoutError
+from turnout.plan.position import Position
 from turnout.serve.formats import to_json
 from turnout.serve.limits import HeldBytes
 
@@ -38,8 +41,8 @@ def message(kind: str, identity: str | None, body: bytes) -> str:
     return f'{{"type":"{kind}","id":{to_json(identity).decode()},{body[1:].decode()}'
 
 
-def current_body(table: str, generation: int, version: int) -> bytes:
-    return to_json({"table": table, "generation": generation, "version": version})
+def current_body(table: str, position: Position) -> bytes:
+    return to_json({"table": table, **position.as_json()})
 
 
 def problem_body(error: TurnoutError) -> bytes:
@@ -57,6 +60,8 @@ class Subscription:
         self.client = outbox.client
         self.id = identity
         self.closed = False
+        self.history_seconds = 0
+        """The seconds of a summary's history that the client asked for."""
         self.fall_behind: Callable[[Subscription], None] | None = None
         self._waiting: deque[tuple[str, bytes | Part]] = deque()
         self._changes = self._bytes = 0
@@ -147,9 +152,18 @@ class Outbox:
         subscription.clear()
         self._ready.pop(subscription, None)
 
-    async def next(self) -> str:
-        """The next message to send, when there is one; the one before has been sent."""
-        self._being_sent = None
+    async def send(self, send_text: Callable[[str], Awaitable[None]]) -> None:
+        """Send what waits, one message after the other, until the client has gone."""
+        while True:
+            text = await self._next()
+            try:
+                await send_text(text)
+            except (WebSocketDisconnect, RuntimeError):
+                return  # the client has gone, or was given up because it reads nothing
+            self._being_sent = None
+
+    async def _next(self) -> str:
+        """The next message to send, when there is one."""
         while True:
             if self._first:
                 return self._first.popleft()

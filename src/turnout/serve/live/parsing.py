@@ -10,7 +10,12 @@ from dataclasses import dataclass
 from pydantic import BaseModel, ValidationError
 
 from turnout.errors import TurnoutError
-from turnout.messages import (
+from turnout.serve.limits import Buckets, Rate
+from turnout.serve.rounds import Threads
+from turnout.store.query.summary import Summary, parse_by, parse_order, parse_values
+from turnout.store.query.where import Term, parse_columns, parse_sort, parse_terms
+from turnout.store.query.windows import Window
+from turnout_client.messages import (
     ChangesRequest,
     ClientMessage,
     Id,
@@ -20,11 +25,6 @@ from turnout.messages import (
     WindowRequest,
     client_message,
 )
-from turnout.serve.limits import Buckets, Rate
-from turnout.serve.threads import Threads
-from turnout.store.query.summary import Summary, parse_by, parse_order, parse_values
-from turnout.store.query.where import Term, parse_columns, parse_sort, parse_terms
-from turnout.store.query.windows import Window
 
 MESSAGES = Rate(per_second=100, burst=500)
 BYTES = Rate(per_second=250_000, burst=1_000_000)
@@ -38,7 +38,7 @@ SMALL_BYTES = 4_000
 
 @dataclass(frozen=True, slots=True)
 class AskedSummary:
-    """A summary, and for how many seconds its values are kept."""
+    """A summary, and how many seconds of its history the client wants."""
 
     summary: Summary
     history_seconds: int = 0

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 
 from turnout.decode.shape import Decoded
 from turnout.plan.offsets import EARLIEST, Offsets
-from turnout.spark.engine import is_disconnected
-from turnout.spark.java_errors import is_too_large
-from turnout.spark.read.bulk import BulkReader
+from turnout.spark.jvm.java_errors import is_disconnected, is_too_large
+from turnout.spark.read.readers import KafkaReaders
 
 FIRST_PIECE = 20_000
 """How many records are read first: from these it is known how large records are."""
@@ -27,7 +26,7 @@ READ_AHEAD = 2
 """How many pieces are read at once: a job waits for Kafka, workers and the planner longer than for the cores."""
 
 MOST_AHEAD = 8
-"""The same where there are many cores: so many are held in memory."""
+"""How many pieces are read at once where there are many cores: so many are held in memory."""
 _CORES_A_PIECE = 5
 
 
@@ -92,16 +91,16 @@ class CatchUp:
     def __init__(
         self,
         name: str,
-        reader: BulkReader,
+        readers: KafkaReaders,
         at: Offsets,
         plan: Callable[[Offsets, int], Piece],
         take: Callable[[Piece, Decoded], None],
         then: Callable[[], None],
     ) -> None:
-        """It goes on from `at`; `then` is called on the same thread when all is read."""
+        """Go on from `at`; `then` is called on the same thread when all is read."""
         self.error: Exception | None = None
         """Why it ended before it was done, if that is not because it was stopped."""
-        self._reader = reader
+        self._readers = readers
         self._plan = plan
         self._take = take
         self._at = at
@@ -119,7 +118,7 @@ class CatchUp:
     def stop(self, timeout_seconds: float) -> bool:
         """End after the piece that is being stored, waiting a bounded time; whether it ended in that time."""
         self._stopped.set()
-        self._reader.cancel()
+        self._readers.cancel()
         self._thread.join(timeout_seconds)
         return not self._thread.is_alive()
 
@@ -138,7 +137,7 @@ class CatchUp:
         planned, records = self._at, FIRST_PIECE
         ended = False
         while not self._stopped.is_set():
-            while not ended and len(ahead) < read_ahead(self._reader.cores):
+            while not ended and len(ahead) < read_ahead(self._readers.cores):
                 piece = self._plan(planned, records)
                 ahead.append((piece, threads.submit(self._read, piece)))
                 planned, ended = piece.end, piece.last
@@ -161,8 +160,8 @@ class CatchUp:
         """The records of a piece; read once more, with care, where that failed: Spark on one machine tries no task
         twice, so that one Python worker that is killed, for its memory say, would be the end of the whole build."""
         try:
-            return self._reader.read(piece.start, piece.end)
+            return self._readers.read(piece.start, piece.end)
         except Exception as error:
             if self._stopped.is_set() or is_disconnected(error) or is_too_large(error):
                 raise
-            return self._reader.with_care().read(piece.start, piece.end)
+            return self._readers.with_care().read(piece.start, piece.end)

@@ -1,6 +1,6 @@
-"""The live stream of a generation: Spark's Kafka source brings records as they came, batch after batch.
+"""The live stream of a generation: Spark's Structured Streaming brings records, batch after batch.
 
-Nothing is decoded here. While one batch is stored the next is read: the offsets in the store decide what counts, so
+While one batch is stored the next is read and decoded (`readers`): the offsets in the store decide what counts, so
 Spark's checkpoint is made anew at every start. A stream that has nothing to read costs next to nothing: Spark's own
 loop asks Kafka and plans without a pause, so it is held inside its last batch until there is something new.
 """
@@ -14,50 +14,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from turnout.decode.shape import RAW, Decoded
-from turnout.plan.joins import OFFSET_BITS
+from turnout.decode.shape import Decoded, merge
+from turnout.errors import TurnoutError
 from turnout.plan.offsets import EARLIEST, Offsets
-from turnout.spark.folders import Folder
-from turnout.spark.py4j_sockets import CallbackConnections
-from turnout.spark.session import pool
-
-FEW_RECORDS = 20_000
-"""Up to so many records one task is faster than several, and Spark's source faster than a Python worker starts."""
-
-# Spark turns Kafka's milliseconds into microseconds, of which the calendar before 1582 is another.
-_LEAST_MILLISECONDS = -12_219_292_800_000 + 20 * 86_400_000
-
-FETCH = {
-    "kafka.max.poll.records": "10000",
-    "kafka.max.partition.fetch.bytes": str(8 << 20),
-    "kafka.fetch.max.bytes": str(64 << 20),
-    # A fetch never waits for records that are not there yet: Spark asks for each partition's first and last offset
-    # after every fetch, and the broker answers only when the fetch ahead of that question is answered.
-    "kafka.fetch.max.wait.ms": "0",
-    "kafka.allow.auto.create.topics": "false",
-    # Records of a transaction are read when it is committed, and never if it is aborted.
-    "kafka.isolation.level": "read_committed",
-    # A topic that is deleted between two questions is asked for until this time is over (a minute by default), and
-    # the other topics wait as long. Kafka wants the second not to be longer than the first.
-    "kafka.default.api.timeout.ms": "10000",
-    "kafka.request.timeout.ms": "10000",
-    "fetchOffset.numRetries": "2",
-    "fetchOffset.retryIntervalMs": "500",
-    # A topic that is deleted, or records that retention took, end nothing; what is lost is found and told.
-    "failOnDataLoss": "false",
-}
-
-MANY_RECORDS = 40_000
-"""A batch of more records is read in bulk: they would take longer through the JVM than workers take to start."""
-
-STEADY_RECORDS = 8_000
-"""The same of a batch after one that had more, too: a record takes 9 us of processor time through the JVM, and 2 in
-workers, which run by then or pay for their start."""
+from turnout.spark.jvm.callbacks import CallbackConnections
+from turnout.spark.jvm.checkpoints import Folder
+from turnout.spark.jvm.session import pool
+from turnout.spark.read.readers import FEW_RECORDS, KafkaReaders
+from turnout.spark.read.through_jvm import FETCH, raw_records
 
 CALM_RATE = 100.0
 CALM_SECONDS = 0.6
@@ -67,43 +34,13 @@ BUSY_SECONDS = 0.15
 """How soon otherwise: batches that follow each other without a pause take the cores from each other."""
 
 
-def raw_records(frame: DataFrame, topics: Sequence[str]) -> DataFrame:
-    """Records of Spark's Kafka source as `RAW` has them; nothing for Spark to plan but a projection."""
-    # Names of topics have no characters that a literal would have to escape.
-    numbers = " ".join(f"WHEN '{topic}' THEN {number}" for number, topic in enumerate(topics))
-    return frame.selectExpr(
-        f"CAST(CASE topic {numbers} END AS INT) AS _topic",
-        f"(CAST(`partition` AS BIGINT) << {OFFSET_BITS}) | `offset` AS _id",
-        "unix_millis(timestamp) AS _ts",
-        "key",
-        "value",
-    )
-
-
-def as_they_came(frame: DataFrame) -> pa.Table | None:
-    """The records of `raw_records`; None where Spark's source cannot give some of them as they are."""
-    try:
-        records: pa.Table = frame.toArrow()
-    except Exception as error:
-        if "overflow" not in str(error):
-            raise
-        return None
-    if records.num_rows and pc.min(records["_ts"]).as_py() < _LEAST_MILLISECONDS:
-        return None
-    return records.cast(RAW)
-
-
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """What was read up to `end`: raw records, or decoded ones where there were many."""
+    """The rows of all records up to `end`."""
 
     batch_id: int
     end: Offsets
-    records: pa.Table | Decoded
-
-    @property
-    def count(self) -> int:
-        return int(self.records.records if isinstance(self.records, Decoded) else self.records.num_rows)
+    decoded: Decoded
 
 
 WaitForMore = Callable[[Sequence[str], Offsets, threading.Event], None]
@@ -118,7 +55,7 @@ class LiveStream:
         session: SparkSession,
         name: str,
         topics: tuple[str, ...],
-        read_many: Callable[[Offsets, Offsets], Decoded],
+        readers: KafkaReaders,
         wait_for_more: WaitForMore,
         denied: Callable[[str, Offsets], bool],
         take: Callable[[Arrival], None],
@@ -127,7 +64,7 @@ class LiveStream:
         self._session = session
         self._name = name
         self._topics = topics
-        self._read_many = read_many
+        self._readers = readers
         self._wait_for_more = wait_for_more
         self._denied = denied
         self._take = take
@@ -220,43 +157,29 @@ class LiveStream:
         end = Offsets.from_json(self._checkpoint.read(f"offsets/{batch_id}").splitlines()[-1])
         # A topic that may not be seen any more looks deleted; what was read of it is remembered.
         end = end.keeping(self._read, self._denied)
-        arrival = self._arrival(frame, batch_id, end)
+        try:
+            decoded = self._decoded(frame, end)
+        except TurnoutError as error:
+            self.failure = error  # what comes back from the JVM is text alone
+            raise
         self._read = end
-        self._hand_over(arrival)
-        self._hold(arrival.count, began)
+        self._hand_over(Arrival(batch_id, end, decoded))
+        self._hold(decoded.records, began)
 
-    def _arrival(self, frame: DataFrame, batch_id: int, end: Offsets) -> Arrival:
-        behind = self._read.behind(end)
-        anew = self._read.made_anew(end)
-        most = STEADY_RECORDS if self._count > STEADY_RECORDS else MANY_RECORDS
-        self._count = behind
-        if behind <= most and not anew:
-            records = as_they_came(frame.coalesce(1) if behind <= FEW_RECORDS else frame)
-            if records is not None:
-                return Arrival(batch_id, end, self._unread(records))
+    def _decoded(self, frame: DataFrame, end: Offsets) -> Decoded:
+        """The rows of a batch."""
         start = self._read.up_to(end)
-        if anew:
-            # Spark skips to the end of a topic that was deleted and made anew between two batches.
-            start = Offsets({**start.next, **dict.fromkeys(anew.next, EARLIEST)})
-        return Arrival(batch_id, end, self._read_many(start, end))
-
-    def _unread(self, records: pa.Table) -> pa.Table:
-        """Without what was read before: Spark reads a topic that it may see again from its start."""
-        places = pa.table({"topic": records["_topic"], "at": pc.shift_right(records["_id"], OFFSET_BITS)})
-        least = places.append_column("_id", records["_id"]).group_by(["topic", "at"]).aggregate([("_id", "min")])
-        for row in least.to_pylist():
-            following = self._read.next.get((self._topics[row["topic"]], row["at"]), 0)
-            if row["_id_min"] & ((1 << OFFSET_BITS) - 1) < following:
-                same = pc.and_(pc.equal(places["topic"], row["topic"]), pc.equal(places["at"], row["at"]))
-                before = pc.less(records["_id"], row["at"] << OFFSET_BITS | following)
-                kept = pc.invert(pc.and_(same, before))
-                records, places = records.filter(kept), places.filter(kept)
-        return records
+        before, self._count = self._count, self._read.behind(end)
+        anew = self._read.made_anew(end)
+        if anew is None:
+            return self._readers.read(start, end, frame, before)
+        # Spark skips to the end of a topic that was deleted and made anew between two batches.
+        return self._readers.read(Offsets({**start.next, **dict.fromkeys(anew.next, EARLIEST)}), end)
 
     def _hand_over(self, arrival: Arrival) -> None:
         """Leave it to the storing thread; wait while much is there already."""
         with self._changed:
-            self._changed.wait_for(lambda: self._stopped.is_set() or not _are_many(self._waiting))
+            self._changed.wait_for(lambda: self._stopped.is_set() or _records(self._waiting) <= FEW_RECORDS)
             if self._stopped.is_set():
                 raise self.failure or RuntimeError("the generation is stopping")
             self._waiting.append(arrival)
@@ -273,7 +196,7 @@ class LiveStream:
         self.held = False
 
     def _store(self) -> None:
-        """The storing thread: takes what waits, all of it that is raw at once."""
+        """The storing thread: takes what waits, several small batches as one."""
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._stopped.is_set() or bool(self._waiting))
@@ -297,20 +220,20 @@ class LiveStream:
 
 
 def _first(waiting: list[Arrival]) -> tuple[Arrival, list[Arrival]]:
-    """The first arrivals as one, as far as they are raw; and the others."""
+    """The first arrivals as one, if they are few; and the others."""
     together = waiting[:1]
     for one in waiting[1:]:
         before = together[-1]
         # A partition that came, went or was made anew between the two is told with its own batch.
         same = before.end.next.keys() == one.end.next.keys() and before.end.made_anew(one.end) is None
-        if isinstance(before.records, Decoded) or isinstance(one.records, Decoded) or not same:
+        if not same or _records([*together, one]) > FEW_RECORDS:
             break
         together.append(one)
-    rest, last = waiting[len(together) :], together[-1]
-    if len(together) == 1:
-        return last, rest
-    return Arrival(last.batch_id, last.end, pa.concat_tables([one.records for one in together])), rest
+    last = together[-1]
+    if len(together) > 1:
+        last = Arrival(last.batch_id, last.end, merge([one.decoded for one in together]))
+    return last, waiting[len(together) :]
 
 
-def _are_many(waiting: list[Arrival]) -> bool:
-    return any(isinstance(one.records, Decoded) for one in waiting) or sum(one.count for one in waiting) > FEW_RECORDS
+def _records(arrivals: list[Arrival]) -> int:
+    return sum(one.decoded.records for one in arrivals)

@@ -23,8 +23,7 @@ from turnout.decode.decoder import KEPT_BYTES, LARGEST_BYTES, open_decoder, refu
 from turnout.decode.exact_reader import Record
 from turnout.decode.shape import RAW, Decoded, SourceShape, merge, write
 from turnout.kafka.unpacking import NOT_UNPACKED, end_of_batch, reason
-
-OFFSET_BITS = 44
+from turnout.plan.offsets import OFFSET_BITS
 
 MESSAGES = 20_000
 """How many records are decoded at once."""
@@ -64,8 +63,8 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
-    """What a task leaves of its range: rows in a file or as bytes, or why they could not be read."""
+class TaskResult:
+    """The result of a task for one range: rows in a file or as bytes, or why they could not be read."""
 
     file: str | None = None
     data: bytes | None = None
@@ -73,7 +72,7 @@ class Left:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedRecord:
     """A record that is not decoded, and why; of its value there is the beginning, or nothing."""
 
     record: Record
@@ -81,7 +80,7 @@ class Refused:
 
 
 Plain = tuple[Any, ...]
-"""The fields of a `Range` or a `Left`: values of our own classes cannot be read where Turnout is not installed."""
+"""The fields of a `Range` or a `TaskResult`: a worker without Turnout could not read our own classes."""
 
 Task = Callable[[Iterable[Plain]], Iterator[Plain]]
 
@@ -105,14 +104,14 @@ def task(
                     wanted = Range(*fields)
                     parts = [
                         refused(sources, wanted.number, found.record, found.reason)
-                        if isinstance(found, Refused)
+                        if isinstance(found, RefusedRecord)
                         else decode(found)
-                        for found in read(kept_consumer(properties), wanted, largest_bytes)
+                        for found in read_range(kept_consumer(properties), wanted, largest_bytes)
                     ]
-                    left = _left(merge(parts), folder)
+                    result = _result(merge(parts), folder)
                 except Unreadable as error:
-                    left = Left(error=str(error))
-                yield astuple(left)
+                    result = TaskResult(error=str(error))
+                yield astuple(result)
         finally:
             gc.enable()
             if not gc.get_freeze_count():
@@ -139,24 +138,24 @@ def _without_pandas() -> None:
         sys.meta_path.remove(_Hidden)
 
 
-def _left(decoded: Decoded, folder: str | None) -> Left:
+def _result(decoded: Decoded, folder: str | None) -> TaskResult:
     if folder is None:
         sink = pa.BufferOutputStream()
         write(decoded, sink)
-        return Left(data=sink.getvalue().to_pybytes())
+        return TaskResult(data=sink.getvalue().to_pybytes())
     file = f"{folder}/{uuid.uuid4().hex}"
     with pa.OSFile(file, "wb") as sink:
         write(decoded, sink)
-    return Left(file=file)
+    return TaskResult(file=file)
 
 
 class Unreadable(Exception):  # noqa: N818 - a range is not an error
     """A range that cannot be read now; it says why."""
 
 
-def read(
+def read_range(
     consumer: KeptConsumer, wanted: Range, largest_bytes: int = LARGEST_BYTES
-) -> Iterator[pa.RecordBatch | Refused]:
+) -> Iterator[pa.RecordBatch | RefusedRecord]:
     """The records of a range, as far as they are there; one by one those that are too large or cannot be unpacked.
 
     A partition that is gone has none. The range ends at its last offset, at a record behind it (offsets can lack their
@@ -197,7 +196,7 @@ def read(
                 # Of ranges that share the batch one has its last offset: that one tells of it.
                 if following <= wanted.end:
                     record = (wanted.partition << OFFSET_BITS | following - 1, int(time.time() * 1000), None, None)
-                    yield Refused(record, reason(damaged, following))
+                    yield RefusedRecord(record, reason(damaged, following))
                 consumer.client.assign([kafka.TopicPartition(wanted.topic, wanted.partition, following)])
                 continue
             if ended:
@@ -225,7 +224,7 @@ def _end_of_batch(consumer: KeptConsumer, wanted: Range, first: int) -> int:
         raise Unreadable(_words(wanted, exception.args[0])) from None
 
 
-def _bounded(messages: Sequence[Any], wanted: Range, largest_bytes: int) -> Iterator[pa.RecordBatch | Refused]:
+def _bounded(messages: Sequence[Any], wanted: Range, largest_bytes: int) -> Iterator[pa.RecordBatch | RefusedRecord]:
     """The messages of the range; those that are too large apart, without most of their values."""
     # Behind the range, or before it: the topic was made anew, and has lower offsets.
     inside = [one for one in messages if wanted.start <= one.offset() < wanted.end]
@@ -235,7 +234,7 @@ def _bounded(messages: Sequence[Any], wanted: Range, largest_bytes: int) -> Iter
         if len(message) > largest_bytes:
             place = wanted.partition << OFFSET_BITS | message.offset()
             record = (place, message.timestamp()[1], message.key(), message.value()[:KEPT_BYTES])
-            yield Refused(record, too_large(len(message), largest_bytes))
+            yield RefusedRecord(record, too_large(len(message), largest_bytes))
 
 
 def _is_gone(consumer: KeptConsumer, wanted: Range) -> bool:

@@ -15,10 +15,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from turnout.errors import TurnoutError, first_line
-from turnout.plan.columns import ColumnType
+from turnout.plan.sql_text import backquoted
 from turnout.plan.tables import SourceTable, ViewTable
-from turnout.spark.session import view_session
+from turnout.spark.jvm.session import view_session
 from turnout.spark.views.allowed_sql import ALLOWED, AllowedSql, RefusedSqlError
+from turnout_client.column_types import ColumnType
 
 _KEYS = (0, 1)
 _ROWS_OF_A_KEY = 2
@@ -27,7 +28,7 @@ _ROWS_OF_A_KEY = 2
 def check_own_views(session: SparkSession, views: Iterable[ViewTable]) -> None:
     """TurnoutError says what is wrong with the first one that cannot be kept up to date."""
     for view in views:
-        if view.own:
+        if view.own_sql:
             _check(view_session(session, own=True), view)
 
 
@@ -80,13 +81,10 @@ def _sample(source: SourceTable, keys: Iterable[int]) -> str:
             }
             values |= {"_id": f"{key * _ROWS_OF_A_KEY + number}L", "_ts": "0L"}
             rows.append(f"({', '.join(values.values())})")
-            names = ", ".join(f"`{name.replace('`', '``')}`" for name in values)
+            names = ", ".join(map(backquoted, values))
     return f"SELECT * FROM VALUES {', '.join(rows)} AS sample({names})"
 
 
 def _value(kind: ColumnType, number: int) -> str:
     """One of two values of a type."""
-    texts = {"boolean": ("false", "true"), "date": ("2026-01-01", "2026-01-02")}
-    texts["timestamp"] = texts["date"]
-    text = texts.get(kind.name, ("1", "2"))[number]
-    return f"CAST('{text}' AS {kind.spark})"
+    return f"CAST('{kind.samples[number]}' AS {kind.spark})"

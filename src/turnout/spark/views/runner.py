@@ -23,9 +23,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from turnout.plan.tables import ViewTable
-from turnout.spark.folders import Frame, frame_of, read_parquet, scratch
-from turnout.spark.java_errors import is_too_large
-from turnout.spark.session import TEMPORARY, pool, view_session
+from turnout.spark.jvm.java_errors import is_too_large
+from turnout.spark.jvm.session import TEMPORARY, pool, scratch, view_session
+from turnout.spark.views.row_files import Frame, frame_of, read_parquet
 
 MAX_BYTES = 32 << 20
 """Up to this size (48 MB) Spark has rows that it reads from a file at hand, and not only when a task asks."""
@@ -156,15 +156,16 @@ class ViewRunner:
         With `unique` no two right rows of a source have one key.
         """
         sql = view.narrow_sql_if_unique if unique else view.narrow_sql
-        if unique and not view.own:
+        own = view.own_sql
+        if unique and not own:
             rows = {name: _without_times(table) for name, table in rows.items()}
-        if not view.own and not any(table.num_rows for table in rows.values()):
+        if not own and not any(table.num_rows for table in rows.values()):
             return pa.table({name: pa.array([], pa.int64()) for name in view.ids})
         if sum(table.nbytes for table in rows.values()) <= MAX_BYTES:
-            planned = self._plan(sql, rows, own=view.own)
+            planned = self._plan(sql, rows, own=own)
             if planned.usable:
                 return planned.run(rows)
-        with self._one(own=view.own) as session, ExitStack() as held:
+        with self._one(own=own) as session, ExitStack() as held:
             for name, table in rows.items():
                 frame = held.enter_context(frame_of(session, table))
                 frame.coalesce(1).createOrReplaceTempView(f"`{name}`")
@@ -224,7 +225,7 @@ _shared: list[ViewRunner] = []
 
 
 def view_runner(session: SparkSession) -> ViewRunner:
-    """That of the JVM of this session; a process has one at a time."""
+    """The runner of this session's JVM; there is one for each process."""
     with _sharing:
         if not _shared or _shared[0]._context is not session.sparkContext:
             _shared[:] = [ViewRunner(session)]

@@ -15,7 +15,7 @@ import duckdb
 import pyarrow as pa
 
 from turnout.errors import TurnoutError
-from turnout.plan.own_tables import SHOWN_OF_GENERATION, SHOWN_OF_STORE
+from turnout.plan.tables import SHOWN_OF_GENERATION, SHOWN_OF_STORE
 from turnout.store.database import PUBLISHED, Readable
 from turnout.store.feed import Commit, Delta, Feed, Wanted
 from turnout.store.identity import ROW
@@ -30,12 +30,13 @@ from turnout.store.query.window_rows import (
     TrackedWindow,
     hold,
     track_window,
+    wanted_columns,
 )
 from turnout.store.query.windows import Column, Window, WindowResult, split_name, store_faults
 
 MAX_ORDERS = 100
 MAX_BYTES = 64 * 1024 * 1024
-"""Of the rows of all orders; one may have a sixteenth of it."""
+"""The most bytes of the rows of all orders; one order may have a sixteenth of them."""
 
 MAX_CHANGES = 32
 MAX_CHANGED_ROWS = 50_000
@@ -84,7 +85,7 @@ class _State:
 
 
 @dataclass(slots=True)
-class _Kept:
+class _KeptOrder:
     """An order, as it was when it was last read, and what has changed since in any generation."""
 
     table: str
@@ -110,7 +111,7 @@ class KeptOrders:
         self._queries = DeltaQueries()
         # Commits are heard on the threads of writers; nothing is calculated under the lock.
         self._lock = threading.Lock()
-        self._orders: OrderedDict[str, _Kept] = OrderedDict()
+        self._orders: OrderedDict[str, _KeptOrder] = OrderedDict()
         self._asked: OrderedDict[int, None] = OrderedDict()
         feed.listen(self._heard)
 
@@ -137,7 +138,7 @@ class KeptOrders:
         self._settle(name, kept, state)
         return found
 
-    def _kept(self, name: str, table: str, window: Window) -> _Kept | None:
+    def _kept(self, name: str, table: str, window: Window) -> _KeptOrder | None:
         """The order, made where it is asked for again: most are asked for once, and cost no batch anything."""
         with self._lock:
             kept = self._orders.get(name)
@@ -148,14 +149,14 @@ class KeptOrders:
                     if len(self._asked) > _MOST_ASKED:
                         self._asked.popitem(last=False)
                     return None
-                columns = [*(key.column for key in window.sort), *(term.column for term in window.where)]
                 # Before it is read: what is committed meanwhile has to be known.
-                kept = self._orders[name] = _Kept(table, Wanted(frozenset(columns)))
+                wanted = wanted_columns((key.column for key in window.sort), window.where)
+                kept = self._orders[name] = _KeptOrder(table, wanted)
                 self._want()
             self._orders.move_to_end(name)
             return kept
 
-    def _forward(self, store: Readable, name: str, kept: _Kept) -> _State | None:
+    def _forward(self, store: Readable, name: str, kept: _KeptOrder) -> _State | None:
         """The order as it is in the store now; None where that cannot be told from what is known."""
         state, (table, generation) = kept.state, split_name(name)
         if state is None:
@@ -175,7 +176,7 @@ class KeptOrders:
             changes = dict(kept.changes)
         return state.after(version, changes, self._queries)
 
-    def _settle(self, name: str, kept: _Kept, state: _State | None) -> None:
+    def _settle(self, name: str, kept: _KeptOrder, state: _State | None) -> None:
         """Keep what was found for the next, as far as there is room."""
         with self._lock:
             if self._orders.get(name) is not kept:

@@ -8,8 +8,9 @@ nothing is there. DuckDB's own parser says which tables and columns it names, an
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -18,13 +19,14 @@ import duckdb
 import pyarrow as pa
 
 from turnout.errors import TurnoutError
-from turnout.plan.columns import ColumnType
-from turnout.plan.joins import quoted
+from turnout.plan.nearest import suggestion
+from turnout.plan.sql_text import quoted
 from turnout.store.database import Readable
 from turnout.store.query.sql_process import ProcessEndedError, ProcessIdleError, process
 from turnout.store.query.sql_worker import locked
 from turnout.store.query.values import show
 from turnout.store.query.windows import Column, Snapshot, open_snapshot
+from turnout_client.column_types import ColumnType
 
 MAX_CHARACTERS = 100_000
 MAX_ROWS = 10_000
@@ -49,7 +51,8 @@ HAVING NOT list_contains($changing, function_name) AND (list_contains($telling, 
     schema_name = 'main' AND function_type IN ('scalar', 'aggregate', 'macro')
     AND coalesce(stability, 'CONSISTENT') = 'CONSISTENT' AND NOT starts_with(function_name, '__')))
 """
-_HINT = "write one SELECT over published tables; GET /api/tables lists them"
+_HINT = "write one SELECT over published tables; see the list of tables"
+_NO_COLUMN = re.compile(r'(?:Referenced column|.* does not have a column named) "(.*?)"')
 _BATCH_ROWS = 50_000
 # To read the texts of queries, which are bounded, as is how many are read at the same time.
 _PARSER_MEMORY = "256MB"
@@ -66,7 +69,7 @@ class SqlResult:
     complete: bool
     tables: tuple[str, ...]
     versions: tuple[int, ...]
-    """Of the tables, in their order."""
+    """The versions of `tables`, in their order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +104,8 @@ def read_sql(database: Readable, text: str, limit: int = DEFAULT_ROWS, memory: s
         names = [*copied, *([] if streamed is None else [streamed])]
         head, rows = _answer(database, asked, lambda: (_columns(snapshot, name, query) for name in names))
         if rows is None:
-            raise _failed(head, memory, database.max_bytes)
+            known = [column for name in query.tables for column in snapshot.table(name).columns]
+            raise _failed(head, query.text, known, memory, database.max_bytes)
         columns, rows = _shown(rows, head["kinds"])
         complete = rows.num_rows <= limit
         return SqlResult(snapshot.published, columns, rows.slice(0, limit), complete, tuple(query.tables), versions)
@@ -134,9 +138,11 @@ def _answer(
             return {"memory": True}, None
 
 
-def _failed(head: Mapping[str, Any], memory: str, max_bytes: int | None) -> TurnoutError:
+def _failed(
+    head: Mapping[str, Any], text: str, columns: Sequence[str], memory: str, max_bytes: int | None
+) -> TurnoutError:
     if "error" in head:
-        return _refused(_first_line(head["error"]), _HINT)
+        return _explained(head["error"], text, columns)
     if "too_large" in head:
         return TurnoutError(
             code="answer_too_large",
@@ -166,11 +172,11 @@ def parse_query(room: duckdb.DuckDBPyConnection, text: str, known: list[str]) ->
         row = room.execute("SELECT json_serialize_sql(CAST(? AS VARCHAR))", [text]).fetchone()
         tree = json.loads(row[0] if row else "{}")
     except (duckdb.Error, UnicodeEncodeError, RecursionError) as error:
-        raise _refused(_first_line(error), _HINT) from error
+        raise _explained(str(error), text) from error
     if tree.get("error"):
         reason = tree.get("error_message", "it cannot be read")
         only_select = "only SELECT" in reason or "Only SELECT" in reason
-        raise _refused("it is not a SELECT" if only_select else _shortened(reason), _HINT)
+        raise _refused("it is not a SELECT" if only_select else _shortened(reason), _HINT, _position(tree, text))
     statements = tree["statements"]
     if len(statements) != 1:
         raise _refused(f"{len(statements)} statements; one is run", "send them one by one")
@@ -238,7 +244,8 @@ class _Reader:
         if name.casefold() in defined:
             return
         if name.casefold() not in self.known:
-            raise _refused(f"no table {show(name)}", f"tables: {', '.join(self.known.values())}")
+            hint = f"{suggestion(name, self.known.values())}tables: {', '.join(self.known.values())}"
+            raise _refused(f"no table {show(name)}", hint)
         table = self.known[name.casefold()]
         self.tables[table] = self.tables.get(table, 0) + 1
 
@@ -295,13 +302,33 @@ def _unique(names: list[str]) -> Iterator[str]:
         yield made
 
 
-def _first_line(error: object) -> str:
-    return _shortened(str(error).strip().split("\n", 1)[0])
+def _explained(error: str, text: str, columns: Sequence[str] = ()) -> TurnoutError:
+    """What DuckDB says of a query, with its candidates as a hint; it says so in JSON (`sql_worker.locked`)."""
+    told: dict[str, str] = {}
+    with suppress(ValueError):
+        told = json.loads(error.partition(": ")[2])
+    message, *more = (told.get("exception_message") or error).strip().splitlines()
+    hint = "; ".join(filter(None, map(str.strip, more))).replace(":; ", ": ")
+    if missing := _NO_COLUMN.match(message):
+        # Only the columns that a query names are copied, so DuckDB knows no others.
+        message = f"no column {show(missing[1])}"
+        hint = f"{suggestion(missing[1], columns)}columns: {', '.join(dict.fromkeys(columns))}"
+    return _refused(_shortened(message.rstrip("!.")), _shortened(hint) or _HINT, _position(told, text))
+
+
+def _position(told: Mapping[str, Any], text: str) -> tuple[int, int] | None:
+    """The line and the column, from 1, of DuckDB's position: its parser counts characters, the rest of it bytes."""
+    if not str(told.get("position", "")).isdigit():
+        return None
+    at = int(told["position"])
+    before = text[:at] if told.get("error_subtype") == "SYNTAX_ERROR" else text.encode()[:at].decode(errors="ignore")
+    return before.count("\n") + 1, len(before) - before.rfind("\n")
 
 
 def _shortened(text: str) -> str:
     return text if len(text) <= 300 else text[:297] + "..."
 
 
-def _refused(message: str, hint: str) -> TurnoutError:
-    return TurnoutError(code="sql_refused", message=f"sql: {message}", hint=hint, status=422)
+def _refused(message: str, hint: str, position: tuple[int, int] | None = None) -> TurnoutError:
+    place = f"line {position[0]}, column {position[1]}: " if position else ""
+    return TurnoutError("sql_refused", f"sql: {place}{message}", hint, position=position)

@@ -31,7 +31,7 @@ class ProcessEndedError(Exception):
 
 
 class ProcessIdleError(ProcessEndedError):
-    """It had waited for long, and ended before it was asked."""
+    """The process had been idle for long, and ended before it was asked."""
 
 
 class SqlProcess:

@@ -51,6 +51,8 @@ class WithoutPandas(MetaPathFinder):
 def locked(memory: str) -> duckdb.DuckDBPyConnection:
     """A database in memory without files, network or settings that could be changed."""
     room = duckdb.connect(":memory:", config={**_SETTINGS, "memory_limit": memory})
+    # Errors then have the position as a number.
+    room.execute("SET errors_as_json = true")
     room.execute("SET TimeZone = 'UTC'; SET disabled_filesystems = 'LocalFileSystem'; SET lock_configuration = true")
     return room
 

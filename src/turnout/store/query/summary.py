@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from turnout.errors import TurnoutError
+from turnout.plan.nearest import suggestion
 from turnout.store.query.values import show
 from turnout.store.query.where import MAX_SMALL_FILTER, SortKey, Term, read_name, weight
 
@@ -49,7 +50,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """What is calculated for each group; `column` None: its rows are counted."""
+    """A value that is calculated for each group; `column` None: its rows are counted."""
 
     function: str
     column: str | None = None
@@ -143,7 +144,7 @@ def _read_value(text: str, position: int, place: str = "values") -> tuple[Value,
         return Value("count"), position
     function = opened[1].lower()
     if function not in _FUNCTIONS:
-        raise bad(place, f"no function {show(opened[1])}", _VALUES_HINT)
+        raise bad(place, f"no function {show(opened[1])}", f"{suggestion(function, _FUNCTIONS)}{_VALUES_HINT}")
     rest = text[opened.end() :].lstrip()
     if function == "count" and rest[:1] in (")", "*"):
         end = text.find(")", opened.end())

@@ -1,4 +1,22 @@
-"""One query that merges changed rows into the kept groups of several summaries."""
+"""One query that merges changed rows into the kept groups of several summaries.
+
+An example: `by=kind, values=count,max(balance)` over 12 rows of gold. The kept group has the number of rows, and of the
+end `max` the ten greatest values with their *bound*, the last value up to which none is missing:
+
+    gold: rows 12, values [90, 80, 80, 70, 60, 50, 40, 30, 20, 10], bound 10     (two smaller values are not kept)
+
+A batch removes the rows with 90 and 80, and adds one with 85. Changed rows are groups of their own, with a sign:
+
+    came: rows +1, [85]        went: rows -2, [90, 80]
+
+`_gathered` puts the three lists beside each other, `_pooled` joins what was kept and what came, `_near` cuts at the
+bound, `_left` takes away as many of equal values as went, and `_kept` has the result:
+
+    gold: rows 11, values [85, 80, 70, 60, 50, 40, 30, 20, 10], bound 10
+
+Had all values down to the bound gone, the two smaller ones would be the greatest, and nobody knows them: the end is
+*lost*, and the table is read again.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +73,7 @@ class Merge:
 
 
 def _gathered(end: End) -> str:
-    """Of a group: what was kept of an end, and the values next to it of rows that came and rows that went.
+    """Select for a group what was kept of an end, and the values next to it of rows that came and rows that went.
 
     Of those that went one more than is kept: it tells whether more went than are listed.
     """
@@ -78,7 +96,7 @@ def _pooled(end: End) -> str:
 
 
 def _near(end: End) -> str:
-    """Those of them up to the bound, and those that went.
+    """Cut both lists, known values and those that went, at the bound.
 
     That some are missing at the bound does no harm. Where more went than are listed, all values like the last one that
     is listed may have gone.
@@ -101,7 +119,7 @@ def _left(end: End) -> str:
 
 
 def _kept(end: End) -> str:
-    """What is kept of an end; it is lost where all values went that were known, and there may be others."""
+    """Select what is kept of an end; it is lost where all values went that were known, and there may be others."""
     left = f"left_{end.values}"
     bound = f"CASE WHEN len({left}) > {MOST_KEPT} THEN {left}[{MOST_KEPT}] ELSE new_{end.bound} END"
     return (
@@ -111,7 +129,7 @@ def _kept(end: End) -> str:
 
 
 def merged_together(statements: Sequence[Statement]) -> list[list[int]]:
-    """Which of them one `Merge` can take: their groups have to come in one order."""
+    """Divide summaries into those that one `Merge` can take: their groups have to come in one order."""
     found: list[list[int]] = []
     for number in sorted(range(len(statements)), key=lambda number: -len(statements[number].order)):
         one = statements[number]
@@ -126,5 +144,5 @@ def merged_together(statements: Sequence[Statement]) -> list[list[int]]:
 
 
 def _common_order(statements: Sequence[Statement]) -> tuple[tuple[str, bool], ...]:
-    """That of the longest; groups that another summary does not have are null there, and order nothing."""
+    """The longest order of all; groups that another summary does not have are null there, and order nothing."""
     return max((one.order for one in statements), key=len)

@@ -11,18 +11,22 @@ import functools
 import itertools
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from turnout.plan.position import Position
 from turnout.store.database import Readable, registered
-from turnout.store.feed import MAX_DELTA_ROWS, Delta
+from turnout.store.feed import MAX_DELTA_ROWS, Delta, Wanted
+from turnout.store.identity import ROW
 from turnout.store.query.summary import RECORD_TIME, Summary, bad
 from turnout.store.query.summary_merge import NUMBER, Merge, merged_together
 from turnout.store.query.summary_sql import RECORD_MS, SIGN, TOTAL, Statement, compile_summary
+from turnout.store.query.where import term_columns
+from turnout.store.query.window_rows import wanted_columns
 from turnout.store.query.windows import Column, open_snapshot
 
 MAX_GROUPS = 100_000
@@ -43,6 +47,10 @@ class SummaryResult:
     groups: pa.Table
     total: int
 
+    @property
+    def position(self) -> Position:
+        return Position(self.generation, self.version)
+
 
 @dataclass(frozen=True, slots=True)
 class KeptGroups:
@@ -50,7 +58,9 @@ class KeptGroups:
 
     summary: Summary
     statement: Statement
-    position: tuple[int, int]
+    columns: frozenset[str]
+    """The columns that a row is counted by."""
+    position: Position
     groups: pa.Table
 
     def advanced(self, merged: pa.Table, shown: Mapping[str, str], steps: int) -> Advanced | None:
@@ -58,9 +68,9 @@ class KeptGroups:
         lost = any(pc.any(merged[end.lost]).as_py() for end in self.statement.ends)
         if lost or merged.num_rows > MAX_KEPT_GROUPS or not _is_sure(self.statement, merged):
             return None
-        generation, version = self.position
+        position = Position(self.position.generation, self.position.version + steps)
         groups = merged.select(self.groups.column_names)
-        kept = KeptGroups(self.summary, self.statement, (generation, version + steps), groups)
+        kept = replace(self, position=position, groups=groups)
         columns = [shown[text] for text in self.statement.shown]
         first = merged.slice(0, self.statement.limit).select(columns)
         return kept, _result(self.summary, self.statement, kept.position, first, merged.num_rows)
@@ -71,19 +81,24 @@ Advanced = tuple[KeptGroups, SummaryResult]
 
 
 def keepable(summary: Summary) -> bool:
-    """Whether changed rows can tell what becomes of it: they have no times of records."""
+    """Whether changed rows can tell what becomes of it: here they have no times of records, and no ids."""
     functions = {value.function for value in summary.values}
-    return functions <= {"count", "sum", "avg", "min", "max"} and all(g.column != RECORD_TIME for g in summary.by)
+    hidden = any(group.column == RECORD_TIME for group in summary.by) or any(t.column == ROW for t in summary.where)
+    return functions <= {"count", "sum", "avg", "min", "max"} and not hidden
 
 
-def columns_of(summary: Summary) -> frozenset[str]:
-    """The columns that a row is counted by."""
+def wanted(summary: Summary) -> Wanted:
+    """What has to be known of rows that go, to keep the summary up to date."""
+    return wanted_columns(_counted_by(summary), summary.where)
+
+
+def _counted_by(summary: Summary) -> list[str]:
     values = (value.column for value in summary.values if value.column is not None)
-    return frozenset([*(group.column for group in summary.by), *values, *(term.column for term in summary.where)])
+    return [*(group.column for group in summary.by), *values]
 
 
 def read_summary(database: Readable, summary: Summary) -> SummaryResult:
-    """What is shown, of one moment."""
+    """The first groups of a summary, as they are answered, of one moment."""
     with open_snapshot(database) as snapshot:
         table = snapshot.table(summary.table)
         statement = compile_summary(summary, table.columns, RECORD_MS in table.hidden)
@@ -92,7 +107,7 @@ def read_summary(database: Readable, summary: Summary) -> SummaryResult:
             found = snapshot.query(text, statement.parameters).to_arrow_table()
         except (duckdb.ConversionException, duckdb.OutOfRangeException) as error:
             raise _too_large() from error
-        return _result(summary, statement, (table.generation, snapshot.version(table)), *_totalled(found))
+        return _result(summary, statement, Position(table.generation, snapshot.version(table)), *_totalled(found))
 
 
 def read_groups(database: Readable, summary: Summary) -> KeptGroups | None:
@@ -107,7 +122,9 @@ def read_groups(database: Readable, summary: Summary) -> KeptGroups | None:
             raise _too_large() from error
         if groups.num_rows > MAX_KEPT_GROUPS or not _is_sure(statement, groups):
             return None
-        return KeptGroups(summary, statement, (table.generation, snapshot.version(table)), groups)
+        columns = frozenset([*_counted_by(summary), *term_columns(summary.where, table.columns)])
+        position = Position(table.generation, snapshot.version(table))
+        return KeptGroups(summary, statement, columns, position, groups)
 
 
 class SummaryQueries(threading.local):
@@ -186,9 +203,7 @@ def _is_sure(statement: Statement, groups: pa.Table) -> bool:
     return not any(pc.max(groups[name]).as_py() for name in statement.unsure)
 
 
-def _result(
-    summary: Summary, statement: Statement, position: tuple[int, int], groups: pa.Table, total: int
-) -> SummaryResult:
+def _result(summary: Summary, statement: Statement, position: Position, groups: pa.Table, total: int) -> SummaryResult:
     if total > MAX_GROUPS:
         raise bad(
             "by",
@@ -199,7 +214,7 @@ def _result(
     columns = tuple(Column(name, kind.name) for name, kind in statement.columns.items())
     by = tuple(group.name for group in summary.by)
     groups = groups.rename_columns([column.name for column in columns])
-    return SummaryResult(summary.table, *position, by, columns, groups, total)
+    return SummaryResult(summary.table, position.generation, position.version, by, columns, groups, total)
 
 
 def _totalled(found: pa.Table) -> tuple[pa.Table, int]:

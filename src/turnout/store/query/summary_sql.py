@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from turnout.errors import TurnoutError
-from turnout.plan.columns import ColumnType
-from turnout.plan.joins import quoted
+from turnout.plan.nearest import suggestion
+from turnout.plan.sql_text import quoted
 from turnout.plan.times import FIRST_MICROSECOND, LAST_DAY, moment_sql
 from turnout.store.query.summary import BY_HINT, PERCENTILES, RECORD_TIME, UNIT_SECONDS, Group, Summary, Value, bad
 from turnout.store.query.values import show
 from turnout.store.query.where import compile_where
+from turnout_client.column_types import ColumnType
 
 RECORD_MS = "_ts"
 TOTAL = "_total"
@@ -39,7 +40,7 @@ _MOST_SECONDS = 10**12
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class GroupPart:
     """`read` is calculated of all rows of a group; `row` is what one row adds to it, in the type `kind`.
 
     `merge`: how two of them are one: sum, min or max; empty where changed rows do not tell it.
@@ -79,7 +80,7 @@ class End:
         return f"l{self.part[1:]}"
 
 
-_ROWS = Part("count(*)", "1")
+_ROWS = GroupPart("count(*)", "1")
 ROWS = "p_sum_bigint_0"
 """Its name: every summary counts the rows of its groups."""
 
@@ -93,14 +94,14 @@ class Statement:
     """
 
     groups: Mapping[str, str]
-    parts: Mapping[str, Part]
+    parts: Mapping[str, GroupPart]
     shown: tuple[str, ...]
     """What is shown of groups and parts, in the order of `columns`."""
 
     where: str
     parameters: list[object]
     order: tuple[tuple[str, bool], ...]
-    """Of `shown`; true where it descends."""
+    """The columns of the sort, each with whether it descends."""
 
     limit: int
     columns: Mapping[str, ColumnType]
@@ -116,14 +117,14 @@ class Statement:
         return self._grouped([*self._names(), *self._read_parts()], f"{source} WHERE {self.where}")
 
     def read_kept(self, source: str) -> str:
-        """The same, to be kept: with the values at each end."""
+        """All groups with their parts and the values at each end, to be kept."""
         tops = [f"{end.function}({self.parts[end.part].row}, {MOST_KEPT}) AS {end.values}" for end in self.ends]
         groups = self._grouped([*self._names(), *self._read_parts(), *tops], f"{source} WHERE {self.where}")
         bounds = [f"{end.values}[{MOST_KEPT}] AS {end.bound}" for end in self.ends]
         return f"SELECT {', '.join(['*', *bounds])} FROM ({groups})"
 
     def show(self, groups: str) -> str:
-        """What is shown of `groups`, in order, each with the number of all."""
+        """The answered columns of `groups`, in order, each with the number of all."""
         names = {text: f"c{number}" for number, text in enumerate(self.shown)}
         return (
             f"SELECT *, count(*) OVER () AS {TOTAL} FROM (SELECT {named(names)} FROM {groups}) "
@@ -197,10 +198,10 @@ class _Parts:
     """The parts of a summary, each once."""
 
     def __init__(self) -> None:
-        self.named: dict[str, Part] = {ROWS: _ROWS}
+        self.named: dict[str, GroupPart] = {ROWS: _ROWS}
         self.unsure: list[str] = []
 
-    def name(self, part: Part) -> str:
+    def name(self, part: GroupPart) -> str:
         for name, known in self.named.items():
             if known == part:
                 return name
@@ -224,10 +225,10 @@ def _grouped(group: Group, columns: Mapping[str, ColumnType], dated: bool) -> tu
         name, kind = quoted(group.column), columns[group.column]
     if group.width is None:
         return name, kind
-    if kind.name in ("timestamp", "date"):
+    if kind.time:
         return _time_bin(group, name, kind), kind
-    if not _is_number(kind) or group.unit:
-        what = "a number has a width without a unit" if _is_number(kind) else f"{kind.name} has no bins"
+    if not kind.number or group.unit:
+        what = "a number has a width without a unit" if kind.number else f"{kind.name} has no bins"
         raise bad("by", f"{group.name}: {what}", BY_HINT)
     return _number_bin(group.width, name, kind)
 
@@ -253,7 +254,7 @@ def _time_bin(group: Group, name: str, kind: ColumnType) -> str:
 
 def _number_bin(width: Decimal, name: str, kind: ColumnType) -> tuple[str, ColumnType]:
     """The lower end of a number's bin: whole where the numbers and the width are."""
-    if kind.name in ("int32", "int64") and width == width.to_integral_value():
+    if kind.bits and width == width.to_integral_value():
         return _floor(f"CAST({name} AS BIGINT)", int(width), -(2**63)), _INT64
     digits = max(0, -int(width.as_tuple().exponent))
     return f"round(floor(CAST({name} AS DOUBLE) / {width}) * {width}, {digits})", _DOUBLE
@@ -273,21 +274,21 @@ def _calculated(value: Value, columns: Mapping[str, ColumnType], parts: _Parts) 
     _known(value.column, columns, "values")
     name, kind = quoted(value.column), columns[value.column]
     if value.function == "count_distinct":
-        return parts.name(Part(f"count(DISTINCT {name})", merge="")), _INT64
+        return parts.name(GroupPart(f"count(DISTINCT {name})", merge="")), _INT64
     if value.function in ("min", "max"):
-        return parts.name(Part(f"{value.function}({name})", name, kind.duckdb, value.function)), kind
-    if value.function in PERCENTILES and kind.name in ("date", "timestamp"):
-        return parts.name(Part(f"quantile_disc({name}, {PERCENTILES[value.function]})", merge="")), kind
-    counted = Part(f"count({name})", f"({name} IS NOT NULL)")
+        return parts.name(GroupPart(f"{value.function}({name})", name, kind.duckdb, value.function)), kind
+    if value.function in PERCENTILES and kind.time:
+        return parts.name(GroupPart(f"quantile_disc({name}, {PERCENTILES[value.function]})", merge="")), kind
+    counted = GroupPart(f"count({name})", f"({name} IS NOT NULL)")
     if value.function == "count":
         return parts.name(counted), _INT64
-    if not _is_number(kind):
-        numbers = ", ".join(column for column, other in columns.items() if _is_number(other)) or "none"
+    if not kind.number:
+        numbers = ", ".join(column for column, other in columns.items() if other.number) or "none"
         hint = f"columns that are numbers: {numbers}"
         raise bad("values", f"{value.name} needs a number; {show(value.column)} is {kind.name}", hint)
     if value.function in PERCENTILES:
         quantile = f"quantile_cont(CAST({name} AS DOUBLE), {PERCENTILES[value.function]})"
-        return parts.name(Part(quantile, merge="")), _DOUBLE
+        return parts.name(GroupPart(quantile, merge="")), _DOUBLE
     count, (total, wide) = parts.name(counted), _sum(name, kind, parts)
     if value.function == "avg":
         return f"CASE WHEN {count} > 0 THEN CAST({total} AS DOUBLE) / {count} END", _DOUBLE
@@ -296,12 +297,11 @@ def _calculated(value: Value, columns: Mapping[str, ColumnType], parts: _Parts) 
 
 
 def _sum(name: str, kind: ColumnType, parts: _Parts) -> tuple[str, ColumnType]:
-    if kind.name in ("int32", "int64"):
-        return parts.name(Part(f"sum({name})", name, _WHOLE)), _INT64
-    if kind.name.startswith("decimal"):
-        scale = kind.name.rpartition(",")[2].rstrip(")")
-        wide = ColumnType.parse(f"decimal(38,{scale})")
-        return parts.name(Part(f"sum({name})", name, wide.duckdb)), wide
+    if kind.bits:
+        return parts.name(GroupPart(f"sum({name})", name, _WHOLE)), _INT64
+    if kind.digits:
+        wide = ColumnType.parse(f"decimal(38,{kind.digits[1]})")
+        return parts.name(GroupPart(f"sum({name})", name, wide.duckdb)), wide
     return _exact_sum(f"CAST({name} AS DOUBLE)", parts), _DOUBLE
 
 
@@ -314,11 +314,11 @@ def _exact_sum(number: str, parts: _Parts) -> str:
     left = f"(({scaled} - floor({scaled})) * {2**60})"
     fits = f"(abs({number}) < {2**53} AND {left} = floor({left}))"
     upper, lower = (f"CASE WHEN {fits} THEN CAST({text} AS BIGINT) END" for text in (f"floor({scaled})", left))
-    unsure = parts.name(Part(f"count(*) FILTER (NOT {fits})", f"CAST(NOT {fits} AS TINYINT)"))
+    unsure = parts.name(GroupPart(f"count(*) FILTER (NOT {fits})", f"CAST(NOT {fits} AS TINYINT)"))
     parts.unsure.append(unsure)
     # No row adds to it: it is shown of groups that were just read only.
-    plain = parts.name(Part(f"sum({number})", "NULL", "DOUBLE"))
-    whole, rest = (parts.name(Part(f"sum({text})", text, _WHOLE)) for text in (upper, lower))
+    plain = parts.name(GroupPart(f"sum({number})", "NULL", "DOUBLE"))
+    whole, rest = (parts.name(GroupPart(f"sum({text})", text, _WHOLE)) for text in (upper, lower))
     exact = f"CAST({whole} AS DOUBLE) / 1024 + CAST({rest} AS DOUBLE) / {2**70}"
     return f"(CASE WHEN coalesce({unsure}, 0) = 0 THEN {exact} ELSE {plain} END)"
 
@@ -328,7 +328,7 @@ def _order(summary: Summary, made: Mapping[str, str]) -> tuple[tuple[str, bool],
     keys: dict[str, bool] = {}
     for key in summary.sort:
         if key.column not in made:
-            hint = f"sort by: {', '.join(made)}"
+            hint = f"{suggestion(key.column, made)}sort by: {', '.join(made)}"
             raise TurnoutError(code="bad_sort", message=f"sort: no column {show(key.column)}", hint=hint)
         keys.setdefault(made[key.column], key.descending)
     for group in summary.by:
@@ -336,10 +336,6 @@ def _order(summary: Summary, made: Mapping[str, str]) -> tuple[tuple[str, bool],
     return tuple(keys.items())
 
 
-def _is_number(kind: ColumnType) -> bool:
-    return kind.name in ("int32", "int64", "float", "double") or kind.name.startswith("decimal")
-
-
 def _known(name: str, columns: Mapping[str, ColumnType], place: str) -> None:
     if name not in columns:
-        raise bad(place, f"no column {show(name)}", f"columns: {', '.join(columns)}")
+        raise bad(place, f"no column {show(name)}", f"{suggestion(name, columns)}columns: {', '.join(columns)}")

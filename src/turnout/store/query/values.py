@@ -12,8 +12,9 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal
 
 from turnout.errors import TurnoutError
-from turnout.plan import times
-from turnout.plan.columns import ColumnType
+from turnout.plan.times import duckdb_date, duckdb_moment
+from turnout_client.column_types import ColumnType
+from turnout_client.iso_times import parse_date, parse_moment
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,30}")
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]{1,4})?", re.IGNORECASE)
@@ -27,12 +28,12 @@ _MAX_CHARACTERS = 100_000
 
 def parse_value(value: object, column: ColumnType, place: str) -> object:
     """`value` as the Python value of the column's type; `place` begins the error of one that is none."""
-    read, example = _KINDS[column.name.partition("(")[0]]
+    read = _READERS[column.family]
     try:
         return read(value, column)
     except (ValueError, TypeError, KeyError, OverflowError) as error:
         reason = f" ({error})" if isinstance(error, _RefusedError) else ""
-        hint = f"{example}; for missing values use `is null`"
+        hint = f"{column.described}; for missing values use `is null`"
         message = f"{place}: {show(value)} is not {column.name}{reason}"
         raise TurnoutError(code="bad_where", message=message, hint=hint) from error
 
@@ -78,8 +79,8 @@ def _whole(value: object, column: ColumnType) -> int:
     text = _text(value)
     if not _WHOLE.fullmatch(text):
         raise ValueError
-    number, bits = int(text), 31 if column.name == "int32" else 63
-    if not -(2**bits) <= number < 2**bits:
+    number, most = int(text), 2 ** ((column.bits or 0) - 1)
+    if not -most <= number < most:
         raise _RefusedError("out of range")
     return number
 
@@ -98,7 +99,7 @@ def _decimal(value: object, column: ColumnType) -> Decimal:
     text = _text(value)
     if not _NUMBER.fullmatch(text) or len(text) > _DIGITS.prec:
         raise ValueError
-    precision, scale = map(int, column.name[len("decimal(") : -1].split(","))
+    precision, scale = column.digits or (0, 0)
     number = Decimal(text).normalize(_DIGITS)
     exponent = number.as_tuple().exponent
     if number and number.adjusted() >= precision - scale:
@@ -110,34 +111,30 @@ def _decimal(value: object, column: ColumnType) -> Decimal:
 
 
 def _time(value: object, column: ColumnType) -> date | str:
-    """As a `date` or `datetime`, or as the text that the store casts where these have no such year."""
+    """Read a time as a `date` or `datetime`, or as the text that the store casts where these have no such year."""
     if not isinstance(value, str):
         raise TypeError
     is_date = column.name == "date"
-    number = times.parse_date(value) if is_date else times.parse_moment(value)
+    number = parse_date(value) if is_date else parse_moment(value)
     with contextlib.suppress(OverflowError):
         if is_date:
             return date(1970, 1, 1) + timedelta(days=number)
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=number)
     try:
-        return times.duckdb_date(number) if is_date else times.duckdb_moment(number)
+        return duckdb_date(number) if is_date else duckdb_moment(number)
     except ValueError as error:
         raise _RefusedError(str(error)) from error
 
 
-_NUMBER_EXAMPLE = "a number, such as 1.5"
-_KINDS: dict[str, tuple[Callable[[object, ColumnType], object], str]] = {
-    "string": (_string, "a text"),
-    "boolean": (_boolean, "true or false"),
-    "int32": (_whole, "a whole number of 32 bits, such as 42"),
-    "int64": (_whole, "a whole number of 64 bits, such as 42"),
-    "float": (_float, _NUMBER_EXAMPLE),
-    "double": (_float, _NUMBER_EXAMPLE),
-    "decimal": (_decimal, "a number with no more digits than the type holds, such as 1.50"),
-    "date": (_time, "a date, such as 2026-01-31"),
-    "timestamp": (
-        _time,
-        "ISO 8601, such as 2026-01-31T12:00:00Z (without a zone: UTC; write + as %2B in an address)",
-    ),
+_READERS: dict[str, Callable[[object, ColumnType], object]] = {
+    "string": _string,
+    "boolean": _boolean,
+    "int32": _whole,
+    "int64": _whole,
+    "float": _float,
+    "double": _float,
+    "decimal": _decimal,
+    "date": _time,
+    "timestamp": _time,
 }
-"""How a value of a type is read, and what one looks like."""
+"""How a value of a type is read, by its family."""

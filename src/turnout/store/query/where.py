@@ -8,21 +8,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from enum import StrEnum
 
 import orjson
 
 from turnout.errors import TurnoutError
-from turnout.plan.columns import ColumnType
-from turnout.plan.joins import quoted
+from turnout.plan.nearest import suggestion
+from turnout.plan.sql_text import quoted
+from turnout.store.identity import ROW
 from turnout.store.query.values import parse_value, show
+from turnout_client.column_types import ColumnType
 
 MAX_TERMS = 100
 MAX_VALUES = 5_000
 """Values of all `in` and `not in` lists of a filter together."""
 
+
+ANY_COLUMN = "*"
+"""In place of a column: a term that one of the text columns fulfils."""
+
+SEARCH_WEIGHT = 10
+"""How many terms a search of all text columns counts as."""
 
 MAX_SMALL_FILTER = 16
 """A filter of a greater weight is large, and costly: nobody waits for it but the client that asked for it."""
@@ -119,8 +127,9 @@ def parse_terms(raw: str | Sequence[str | Mapping[str, object]]) -> tuple[Term, 
             terms.append(_term_of_mapping(item))
         else:
             raise _bad(f"where: a term is a text or an object, got {show(item)}")
-        if len(terms) > MAX_TERMS:
-            raise _bad(f"where: more than {MAX_TERMS} terms", "use `in (...)` for many values of one column")
+        if sum(map(_terms_in, terms)) > MAX_TERMS:
+            hint = f"use `in (...)` for many values of one column; a search with `*` counts as {SEARCH_WEIGHT} terms"
+            raise _bad(f"where: more than {MAX_TERMS} terms", hint)
     if sum(len(term.value) for term in terms if isinstance(term.value, tuple)) > MAX_VALUES:
         raise _bad(f"where: more than {MAX_VALUES} values in lists", "split them over several requests")
     return tuple(terms)
@@ -128,7 +137,16 @@ def parse_terms(raw: str | Sequence[str | Mapping[str, object]]) -> tuple[Term, 
 
 def weight(terms: Sequence[Term]) -> int:
     """How much a filter asks for: its terms, where each value of a list counts as one."""
-    return sum(len(term.value) if isinstance(term.value, tuple) else 1 for term in terms)
+    return sum(len(term.value) if isinstance(term.value, tuple) else _terms_in(term) for term in terms)
+
+
+def _terms_in(term: Term) -> int:
+    return SEARCH_WEIGHT if term.column == ANY_COLUMN else 1
+
+
+def term_columns(terms: Sequence[Term], columns: Mapping[str, ColumnType]) -> set[str]:
+    """The columns that decide whether a row fulfils the terms."""
+    return {name for term in terms for name in _columns_of(term, columns)}
 
 
 def parse_sort(raw: str | Sequence[str]) -> tuple[SortKey, ...]:
@@ -152,11 +170,29 @@ def compile_where(terms: Sequence[Term], columns: Mapping[str, ColumnType]) -> t
     parts: list[str] = []
     parameters: list[object] = []
     for term in terms:
-        known_column(term.column, columns, "where", "bad_where")
-        text, values = _compile(term, columns[term.column])
-        parts.append(text)
-        parameters.extend(values)
+        if term.column == ROW:
+            compiled = [_compile_row(term)]
+        else:
+            compiled = [_compile(replace(term, column=name), columns[name]) for name in _columns_of(term, columns)]
+        parts.append(f"({' OR '.join(text for text, _ in compiled)})" if len(compiled) > 1 else compiled[0][0])
+        parameters.extend(value for _, values in compiled for value in values)
     return " AND ".join(parts) or "TRUE", parameters
+
+
+def _columns_of(term: Term, columns: Mapping[str, ColumnType]) -> list[str]:
+    """The column that a term names, or the text columns that it searches."""
+    if term.column == ROW:
+        return [ROW]
+    if term.column != ANY_COLUMN or ANY_COLUMN in columns:
+        known_column(term.column, columns, "where", "bad_where")
+        return [term.column]
+    if term.op not in _TEXT_ONLY:
+        known = ", ".join(op.value for op in _TEXT_ONLY)
+        raise _bad(f"where: `*` searches text columns, not by `{term.op.value}`", f"operators of `*`: {known}")
+    texts = [name for name, kind in columns.items() if kind.name == "string" and not name.startswith("_")]
+    if not texts:
+        raise _bad("where: `*` searches text columns, and this table has none", f"columns: {', '.join(columns)}")
+    return texts
 
 
 def compile_sort(keys: Sequence[SortKey], columns: Mapping[str, ColumnType], ties: Sequence[str] = ()) -> str:
@@ -165,7 +201,7 @@ def compile_sort(keys: Sequence[SortKey], columns: Mapping[str, ColumnType], tie
 
 
 def compile_key(keys: Sequence[SortKey], columns: Mapping[str, ColumnType], ties: Sequence[str] = ()) -> str:
-    """The same order as one expression: rows are in it as the bytes of its values are."""
+    """The order of `compile_sort` as one expression: rows are in it as the bytes of its values are."""
     parts = [f"{column}, '{direction}'" for column, direction in _ordered(keys, columns, ties)]
     return f"create_sort_key({', '.join(parts)})" if parts else "CAST('' AS BLOB)"
 
@@ -183,8 +219,9 @@ def _ordered(
 def known_column(name: str, columns: Collection[str], place: str, code: str) -> None:
     """Refuse a column that the table does not show."""
     if name not in columns or name.startswith("_"):
-        shown = ", ".join(known for known in columns if not known.startswith("_"))
-        raise TurnoutError(code=code, message=f"{place}: no column {show(name)}", hint=f"columns: {shown}")
+        known = [column for column in columns if not column.startswith("_")]
+        hint = f"{suggestion(name, known)}columns: {', '.join(known)}"
+        raise TurnoutError(code=code, message=f"{place}: no column {show(name)}", hint=hint)
 
 
 def _compile(term: Term, column: ColumnType) -> tuple[str, list[object]]:
@@ -201,6 +238,12 @@ def _compile(term: Term, column: ColumnType) -> tuple[str, list[object]]:
     if term.op is Op.NOT_IN:
         return f"({name} IS NULL OR {name} NOT IN ({_listed_values(column)}))", [_texts(values)]
     return _COMPARE[term.op].format(name, f"CAST(? AS {column.duckdb})"), values
+
+
+def _compile_row(term: Term) -> tuple[str, list[object]]:
+    if term.op is not Op.EQ or not isinstance(term.value, str):
+        raise _bad(f"where: {ROW} is compared by = with the id of a row", f'write {ROW} = "id"')
+    return f"{ROW} = CAST(? AS VARCHAR)", [term.value]
 
 
 def _listed_values(column: ColumnType) -> str:

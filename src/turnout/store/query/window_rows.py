@@ -7,7 +7,7 @@ never touches the store or its locks; the rest is Arrow, on few rows.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -15,13 +15,13 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from turnout.plan.columns import ColumnType
-from turnout.plan.joins import quoted
+from turnout.plan.sql_text import quoted
 from turnout.store.database import Readable, registered
-from turnout.store.feed import Delta
+from turnout.store.feed import Delta, Wanted
 from turnout.store.identity import ROW, ties
-from turnout.store.query.where import compile_key, compile_where
+from turnout.store.query.where import ANY_COLUMN, Term, compile_key, compile_where, term_columns
 from turnout.store.query.windows import Window, WindowResult, chosen_columns, collected, open_snapshot
+from turnout_client.column_types import ColumnType
 
 KEY = "_key"
 """The column of a row's place in a window's order: bytes that compare as the order does."""
@@ -36,7 +36,7 @@ Filter = tuple[str, tuple[object, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Which rows of a table, in which order: the compiled form of a window's `where` and `sort`."""
+    """A choice of rows of a table, and their order: the compiled form of a window's `where` and `sort`."""
 
     filter: Filter
     key: str
@@ -46,8 +46,14 @@ class Order:
     @classmethod
     def of(cls, window: Window, types: Mapping[str, ColumnType], ties: Sequence[str]) -> Order:
         condition, parameters = compile_where(window.where, types)
-        columns = [*(key.column for key in window.sort), *(term.column for term in window.where), *ties]
+        columns = [*(key.column for key in window.sort), *term_columns(window.where, types), *ties]
         return cls((condition, tuple(parameters)), compile_key(window.sort, types, ties), frozenset(columns))
+
+
+def wanted_columns(names: Iterable[str], where: Sequence[Term]) -> Wanted:
+    """What has to be known of rows that go, before the types of their table are known: a search may need any text."""
+    every = any(term.column == ANY_COLUMN for term in where)
+    return Wanted(frozenset([*names, *(term.column for term in where)]), every)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +78,9 @@ def track_window(database: Readable, window: Window, expected: Callable[[int], N
         table, total = snapshot.prepare(window)
         chosen = chosen_columns(table, window)
         order = Order.of(window, table.columns, ties(table.hidden))
-        identity = ROW if ROW in table.hidden else "CAST(_id AS VARCHAR)"
         # A whole table is followed by its changes, which have no places.
         places = [] if window.limit is None else [f"{order.key} AS {KEY}"]
-        extra = [*places, f"{identity} AS {ROW}"]
+        extra = [*places, ROW]
 
         def counted(rows: int, size: int) -> None:
             if expected is not None:
@@ -110,13 +115,13 @@ class Side:
     kept: Mapping[Filter, pa.BooleanArray]
     keys: Mapping[str, pa.BinaryArray]
     sequence: Mapping[str, pa.UInt64Array]
-    """Of each key, the numbers of the rows in its order."""
+    """The numbers of the rows of each key, in its order."""
 
     @classmethod
     def of(
         cls, rows: pa.Table, start: int, kept: Mapping[Filter, pa.BooleanArray], keys: Mapping[str, pa.BinaryArray]
     ) -> Side:
-        """Of an answer on all changed rows, the part from `start` on that is about these."""
+        """Cut the part about these rows, from `start` on, out of an answer on all changed rows."""
         kept = {filter_: mask.slice(start, rows.num_rows) for filter_, mask in kept.items()}
         keys = {key: places.slice(start, rows.num_rows) for key, places in keys.items()}
         return cls(compact(rows), kept, keys, {key: pc.sort_indices(values) for key, values in keys.items()})

@@ -18,12 +18,15 @@ import duckdb
 import pyarrow as pa
 
 from turnout.errors import TurnoutError
-from turnout.plan.columns import ColumnType
-from turnout.plan.joins import quoted
+from turnout.plan.nearest import suggestion
+from turnout.plan.position import Position
+from turnout.plan.sql_text import quoted
+from turnout.plan.tables import RESERVED
 from turnout.store import identity
 from turnout.store.database import PUBLISHED, Readable, scalar
 from turnout.store.query.values import show
 from turnout.store.query.where import SortKey, Term, compile_sort, compile_where, known_column
+from turnout_client.column_types import ColumnType
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +38,7 @@ _CATALOG = """
 SELECT schema_name, table_name, column_name, data_type FROM duckdb_columns()
 WHERE database_name = current_database() AND NOT internal ORDER BY schema_name, table_name, column_index
 """
-GONE = (-1, 0)
+GONE = Position(-1, 0)
 """The place of a table that is not there any more."""
 # What DuckDB raises when the store itself is in trouble, and what clients read about it.
 _UNAVAILABLE: tuple[tuple[type[duckdb.Error], str], ...] = (
@@ -79,6 +82,10 @@ class WindowResult:
     columns: tuple[Column, ...]
     rows: pa.Table | pa.RecordBatchReader
 
+    @property
+    def position(self) -> Position:
+        return Position(self.generation, self.version)
+
 
 @dataclass(frozen=True, slots=True)
 class TableInfo:
@@ -90,22 +97,30 @@ class TableInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class RowCount:
+    """The rows of a table at a position; None where it was there before."""
+
+    position: Position
+    rows: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Positions:
-    """Of one moment: the published generation, and the version of every table."""
+    """The published generation and the version of every table, of one moment."""
 
     published: int
     shared: Mapping[str, int]
     generations: Mapping[int, Mapping[str, int]]
 
-    def of(self, name: str) -> tuple[int, int]:
-        """The generation and version of the table `name`; `GONE` for that of a generation that lives no more."""
+    def of(self, name: str) -> Position:
+        """The position of the table `name`; `GONE` where its generation was retired."""
         plain, generation = split_name(name)
         if generation is None:
             own = self.generations.get(self.published, {})
-            return self.published, own.get(plain, self.shared.get(plain, 0))
+            return Position(self.published, own.get(plain, self.shared.get(plain, 0)))
         if generation not in self.generations:
             return GONE
-        return generation, self.generations[generation].get(plain, 0)
+        return Position(generation, self.generations[generation].get(plain, 0))
 
 
 def read_window(database: Readable, window: Window) -> WindowResult:
@@ -149,8 +164,20 @@ def list_tables(database: Readable) -> list[TableInfo]:
         ]
 
 
+def count_rows(database: Readable, known: Mapping[str, Position]) -> dict[str, RowCount]:
+    """The rows of all sources and views; a table that is where it is `known` to be is not counted."""
+    with open_snapshot(database) as snapshot:
+        tables = [snapshot.table(name) for name in snapshot.names if name not in RESERVED]
+        counts = {}
+        for table in tables:
+            position = Position(table.generation, snapshot.version(table))
+            rows = None if known.get(table.name) == position else snapshot.count(table, "TRUE", [])
+            counts[table.name] = RowCount(position, rows)
+        return counts
+
+
 def read_positions(database: Readable, generations: Collection[int] = ()) -> Positions:
-    """Where all tables are now; of the published generation, and of `generations` where they live."""
+    """The positions of all tables now; of the published generation, and of `generations` where they live."""
     with store_faults("read"), database.read() as cursor:
         published = scalar(cursor, PUBLISHED)
         known = cursor.execute(
@@ -203,7 +230,6 @@ def store_faults(deed: str) -> Iterator[None]:
             code="store_unavailable",
             message=f"the live store cannot be {deed} now: {reason}",
             hint="try again soon; the log of the server has the details",
-            status=503,
         ) from error
 
 
@@ -305,15 +331,16 @@ class Snapshot:
         replaced = f" REPLACE ({', '.join(casts)})" if casts else ""
         # A generation's own table keeps rows that newer ones cover.
         shown = " WHERE _shown" if "_shown" in hidden else ""
-        source = f"(SELECT *{replaced}, rowid AS {_ROWID} FROM {schema}.{quoted(relation)}{shown})"
+        row = "" if identity.ROW in hidden else f", CAST(_id AS VARCHAR) AS {identity.ROW}"
+        source = f"(SELECT *{replaced}{row}, rowid AS {_ROWID} FROM {schema}.{quoted(relation)}{shown})"
         return _Table(name, schema, generation, source, columns, frozenset(hidden))
 
     def _unknown(self, name: str) -> TurnoutError:
         generations = sorted({int(schema[1:]) for schema, _ in self._catalog if re.fullmatch("g[0-9]+", schema)})
-        hint = f"tables: {', '.join(self.names)}"
+        hint = f"{suggestion(split_name(name)[0], self.names)}tables: {', '.join(self.names)}"
         if generations:
             hint += f"; of a generation as NAME@{generations[-1]} (living: {', '.join(map(str, generations))})"
-        return TurnoutError(code="unknown_table", message=f"no table {show(name)}", hint=hint, status=404)
+        return TurnoutError(code="unknown_table", message=f"no table {show(name)}", hint=hint)
 
 
 def split_name(name: str) -> tuple[str, int | None]:

@@ -1,0 +1,70 @@
+"""The Python client of Turnout: rows over HTTP, and live tables that follow swaps by themselves."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from turnout_client.errors import TurnoutError
+
+if TYPE_CHECKING:
+    from turnout_client.changes import ChangesSubscription, Mirror
+    from turnout_client.client import Client, Table, connect
+    from turnout_client.events import (
+        Changes,
+        HistoryPoint,
+        LiveSummaryOptions,
+        Rows,
+        Snapshot,
+        SqlRows,
+        State,
+        Summary,
+        SummaryOptions,
+        SwapMoment,
+        Window,
+        WindowOptions,
+    )
+    from turnout_client.newest import SqlSubscription, SummarySubscription, WindowSubscription
+    from turnout_client.subscription import Subscription
+
+__all__ = [
+    "DEFAULT_URL",
+    "Changes",
+    "ChangesSubscription",
+    "Client",
+    "HistoryPoint",
+    "LiveSummaryOptions",
+    "Mirror",
+    "Rows",
+    "Snapshot",
+    "SqlRows",
+    "SqlSubscription",
+    "State",
+    "Subscription",
+    "Summary",
+    "SummaryOptions",
+    "SummarySubscription",
+    "SwapMoment",
+    "Table",
+    "TurnoutError",
+    "Window",
+    "WindowOptions",
+    "WindowSubscription",
+    "connect",
+]
+
+DEFAULT_URL = "http://127.0.0.1:10000"
+
+_MODULES = ("client", "events", "changes", "newest", "subscription")
+
+
+def __getattr__(name: str) -> Any:
+    # Loaded when it is asked for: the server and the command line take only the errors and the messages from here.
+    if name in __all__:
+        modules = [importlib.import_module(f"turnout_client.{module}") for module in _MODULES]
+        return next(vars(module)[name] for module in modules if name in vars(module))
+    raise AttributeError(f"module 'turnout_client' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

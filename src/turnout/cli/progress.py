@@ -1,0 +1,133 @@
+"""The progress of a request to a running server, on standard error: a bar on a terminal, plain lines in a log.
+
+Ctrl-C asks once whether the build is to be cancelled. Whoever leaves is told that it goes on.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+
+from turnout.cli import output
+from turnout.errors import TurnoutError
+
+if TYPE_CHECKING:
+    from turnout_client import Client
+
+Json = dict[str, Any]
+_POLL_SECONDS = 0.5
+_LINE_SECONDS = 2.5
+INTERRUPTED = 130
+"""The exit code of a command that Ctrl-C ended."""
+
+
+class _Request:
+    """A request on a thread of its own: the main thread shows the progress and takes Ctrl-C."""
+
+    def __init__(self, send: Callable[[], Json]) -> None:
+        self._send = send
+        self._answer: Json = {}
+        self._error: Exception | None = None
+        self.done = threading.Event()
+        threading.Thread(target=self._run, name="turnout-request", daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            self._answer = self._send()
+        except Exception as error:
+            self._error = error
+        self.done.set()
+
+    def answer(self) -> Json:
+        if self._error is not None:
+            raise self._error
+        return self._answer
+
+
+def follow(client: Client, what: str, send: Callable[[], Json], *, as_json: bool) -> Json:
+    """Send a request, and show the progress of its build until its outcome is there.
+
+    With `--json` only a terminal sees the progress: programs read errors as JSON from standard error.
+    """
+    request, started = _Request(send), time.monotonic()
+    asked = False
+    while True:
+        try:
+            with _display(silent=as_json and not sys.stderr.isatty()) as show:
+                while not request.done.wait(_POLL_SECONDS):
+                    show(*_progress(client, what, time.monotonic() - started))
+            return request.answer()
+        except KeyboardInterrupt:
+            if asked or not _wants_cancel(what):
+                print(f"the {what} goes on; turnout status shows it", file=sys.stderr)
+                raise typer.Exit(INTERRUPTED) from None
+            asked = True
+            client.cancel(wait=False)
+
+
+def _wants_cancel(what: str) -> bool:
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    try:
+        return typer.confirm(f"Cancel the {what}?", default=False, err=True)
+    except (typer.Abort, KeyboardInterrupt):
+        print(file=sys.stderr)
+        return False
+
+
+def _progress(client: Client, what: str, seconds: float) -> tuple[str, float | None]:
+    """The state of the build in words, and its percentage where there is one."""
+    try:
+        build = client.status().get("progress")
+    except TurnoutError:
+        return f"{what}: waiting for the server, {seconds:.0f} s", None
+    if not build:
+        return f"{what}: waiting, {seconds:.0f} s", None
+    words = [f"generation {build['generation']}: {str(build.get('step') or build['state']).replace('_', ' ')}"]
+    words.append(f"{build['records']:,} records")
+    percent = build.get("percent")
+    if percent is not None:
+        words.append(f"{percent:.0f} %")
+    left = build.get("secondsLeft")
+    words.append(f"{left:.0f} s left" if left is not None else f"{seconds:.0f} s so far")
+    return output.printable(", ".join(words)), percent
+
+
+@contextmanager
+def _display(*, silent: bool) -> Iterator[Callable[[str, float | None], None]]:
+    """A function that shows a text and a percentage."""
+    if silent:
+        yield lambda text, percent: None
+    elif sys.stderr.isatty():
+        bar = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=20),
+            console=Console(stderr=True, highlight=False),
+            transient=True,
+        )
+        with bar:
+            task = bar.add_task("", total=100)
+            yield lambda text, percent: bar.update(task, description=text, completed=percent or 0)
+    else:
+        lines = _Lines()
+        yield lines.show
+
+
+class _Lines:
+    """Plain lines for a log, a few seconds apart."""
+
+    def __init__(self) -> None:
+        self._next = 0.0
+
+    def show(self, text: str, percent: float | None) -> None:
+        if time.monotonic() >= self._next:
+            print(text, file=sys.stderr, flush=True)
+            self._next = time.monotonic() + _LINE_SECONDS

@@ -1,0 +1,208 @@
+"""The checks of a Kafka cluster: how its clients are set up, what they see, topics, their newest records, and sinks."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+
+from confluent_kafka import KafkaException
+
+from turnout.config import Format, KafkaSettings, Settings, SinkSettings, SourceSettings
+from turnout.config.tables import source_table
+from turnout.errors import TurnoutError
+from turnout.kafka.diagnosis import GROUP_DENIED, cause_in, cause_of, explain
+from turnout.kafka.security import java_properties, librdkafka_properties, masked
+from turnout.kafka.topics import Topics
+from turnout.plan.plan import Start
+from turnout.preflight import Finding
+from turnout.schemas.record_decoder import RecordDecoder, raw, shape_of
+from turnout.schemas.source_schemas import Schemas
+from turnout.sink.failures import failure
+from turnout.sink.topic_reader import TopicReader, policy_complaint
+
+SAMPLE_RECORDS = 100
+_REASONS_SHOWN = 3
+_WORDS = {"not valid JSON": "not JSON", "not an object": "not a JSON object"}
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A cluster to look at: the topics by their place in the file, and those places that Spark reads or writes."""
+
+    subject: str
+    kafka: KafkaSettings
+    topics: Mapping[str, str]
+    java: tuple[str, ...] = ()
+    schemas: Mapping[str, Schemas] = field(default_factory=dict)
+    """The schemas of sources that are not JSON."""
+
+
+def check_data(cluster: Cluster, settings: Settings) -> list[Finding]:
+    """The cluster of the data, then the topics of sinks, if it answers."""
+    found = list(check_cluster(cluster, settings.sources))
+    if any(finding.subject == cluster.subject and finding.level == "fault" for finding in found):
+        return found
+    return [*found, *(check_sink(name, sink, settings.kafka) for name, sink in settings.sinks.items())]
+
+
+def check_cluster(cluster: Cluster, sources: Mapping[str, SourceSettings]) -> Iterator[Finding]:
+    """How its clients are set up, then what each of them sees: librdkafka all topics, Java those of the data."""
+    kafka = cluster.kafka
+    try:
+        properties = librdkafka_properties(kafka)
+        java = java_properties(kafka) if cluster.java else {}
+    except TurnoutError as error:
+        yield Finding.of_error(cluster.subject, error)
+        return
+    yield Finding(f"{cluster.subject} librdkafka", "ok", _listed(masked(properties)))
+    if java:
+        yield Finding(f"{cluster.subject} java", "ok", _listed(masked(java)))
+    if cause := explain(kafka):  # before a client tries for ten seconds, and then knows less
+        yield Finding(cluster.subject, "fault", f"{kafka.bootstrap_servers}: {cause.text}", cause.hint)
+        return
+    reached = True
+    for finding in _by_librdkafka(cluster, sources):
+        reached = reached and not (finding.subject == cluster.subject and finding.level == "fault")
+        yield finding
+    if java and reached:
+        yield _by_java(cluster, java)
+
+
+def _listed(properties: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in properties.items())
+
+
+def _by_librdkafka(cluster: Cluster, sources: Mapping[str, SourceSettings]) -> Iterator[Finding]:
+    """The cluster, then its topics; of a cluster that does not answer only that."""
+    subject, kafka = cluster.subject, cluster.kafka
+    try:
+        with closing(Topics(kafka)) as client:
+            known = [name for name in client.names() if not name.startswith("__")]
+            yield Finding(subject, "ok", f"{kafka.bootstrap_servers} answers: {len(known)} topics")
+            for place, topic in cluster.topics.items():
+                name = place.removeprefix("source ")
+                yield from _topic(client, place, topic, sources.get(name), cluster.schemas.get(name))
+            if kafka.auth is not None and (group := client.group_refused(next(iter(cluster.topics.values())))):
+                text = f"consumer group {group!r} may not be used with Turnout's Kafka identity"
+                yield Finding(f"{subject} group", "warning", text, GROUP_DENIED.hint)
+    except TurnoutError as error:
+        yield Finding.of_error(subject, error)
+
+
+def _by_java(cluster: Cluster, properties: Mapping[str, str]) -> Finding:
+    """Whether Spark's client connects too; it is set up by other names, and trusts other authorities."""
+    from turnout.spark.jvm.java_client import java_client
+
+    subject, kafka = f"{cluster.subject} java", cluster.kafka
+    oauth = kafka.auth.oauth if kafka.auth else None
+    wanted = [cluster.topics[place] for place in cluster.java]
+    try:
+        with java_client([oauth.token_endpoint] if oauth else []) as client:
+            seen, refused = client.topics(properties, wanted)
+    except TurnoutError as error:
+        if error.code != "kafka_unreachable":
+            return Finding.of_error(subject, error)
+        cause = cause_of(kafka, error.message, "check kafka.auth and kafka.properties")
+        return Finding(subject, "fault", f"Spark's Kafka client cannot connect: {cause.text}", cause.hint)
+    for topic, words in refused.items():
+        if (known := cause_in(words)) is not None:
+            return Finding(subject, "fault", f"Spark's Kafka client, topic {topic!r}: {known.text}", known.hint)
+    return Finding(subject, "ok", f"Spark's Kafka client connects: {seen} topics")
+
+
+def _topic(
+    cluster: Topics, subject: str, topic: str, source: SourceSettings | None, schemas: Schemas | None
+) -> Iterator[Finding]:
+    try:
+        end = cluster.end_offsets([topic])
+        records = cluster.start_offsets([topic], Start("earliest")).behind(end)
+        yield Finding(subject, "ok", f"topic {topic}: partitions {len(end.next)}, records {records:,}")
+        if source is not None and records:
+            sample = cluster.look(topic, SAMPLE_RECORDS)
+            found = sample.records
+            for why in sample.unreadable:
+                yield Finding(subject, "warning", f"topic {topic}, {why}", "expect a row in bad_records")
+            keys, values = [key for key, _ in found], [value for _, value in found]
+            yield check_records(subject, source, values, schemas, keys)
+    except TurnoutError as error:
+        yield Finding.of_error(subject, error)
+
+
+def check_records(
+    subject: str,
+    source: SourceSettings,
+    values: Sequence[bytes | None],
+    schemas: Schemas | None = None,
+    keys: Sequence[bytes | None] = (),
+) -> Finding:
+    """Whether records fit the columns of their source; `schemas` are those of one that is not JSON.
+
+    By its key a tombstone is one that removes a row, which is no fault.
+    """
+    if not values:
+        return Finding(subject, "ok", "no record to look at")
+    shape = shape_of(source_table("source", source, source.topic), 0)
+    decoded = RecordDecoder([shape], {"source": schemas} if schemas is not None else {}).decode(raw(values, keys=keys))
+    rows = decoded.rows[0]
+    fields = {name for name in source.columns if rows[name].null_count < rows.num_rows}
+    faults = decoded.faults.to_pylist() if decoded.faults is not None else []
+    fields |= {fault["field"] for fault in faults if fault["field"] is not None}
+    reasons = Counter(_reason(fault["field"], fault["reason"], source) for fault in faults)
+    whole = len(values) - len({fault["_id"] for fault in faults})
+    text = f"{whole} of the newest {len(values)} records fit"
+    fields |= _undeclared(values) if schemas is None else set()
+    if not fields:
+        hint = f"name a topic whose values are {'JSON objects' if schemas is None else source.format}, or set format"
+        return Finding(subject, "fault", f"{text}: {_shown(reasons)}", hint)
+    absent = [name for name in source.columns if name not in fields]
+    if source.key in absent:
+        has = ", ".join(sorted(fields)[:10])
+        return Finding(subject, "fault", f"no record has the key {source.key} (has: {has})", "fix key and columns")
+    told = f"{text}: {_shown(reasons)}" if reasons else text
+    if absent:
+        names = f"column {absent[0]} is" if len(absent) == 1 else f"columns {', '.join(absent)} are"
+        told += f"; {names} in none of them"
+    if reasons or absent:
+        remedies = ["expect nulls and rows in bad_records"] if reasons else ["expect nulls"]
+        return Finding(subject, "warning", told, f"fix the columns, or {remedies[0]}")
+    return Finding(subject, "ok", text)
+
+
+def _reason(field: str | None, reason: str, source: SourceSettings) -> str:
+    if source.format is not Format.JSON:
+        return f"{field}: {reason}" if field else reason
+    return f"{field} is not {source.columns[field].name}" if field else _WORDS.get(reason, reason)
+
+
+def _undeclared(values: Sequence[bytes | None]) -> set[str]:
+    """The fields of JSON records, declared or not."""
+    found: set[str] = set()
+    for value in values:
+        with suppress(ValueError, RecursionError):
+            record = json.loads(value or b"null")
+            found |= record.keys() if isinstance(record, dict) else set()
+    return found
+
+
+def _shown(reasons: Counter[str]) -> str:
+    return ", ".join(f"{reason} ({times}x)" for reason, times in reasons.most_common(_REASONS_SHOWN))
+
+
+def check_sink(name: str, sink: SinkSettings, kafka: KafkaSettings) -> Finding:
+    subject = f"sink {name}"
+    reader = TopicReader(kafka, sink.topic, lambda: False)
+    try:
+        found = reader.find()
+    except (KafkaException, TimeoutError) as error:
+        return Finding.of_error(subject, failure(error, sink, kafka))
+    if found.missing_rights:
+        text = (
+            f"topic {sink.topic} may not be used with Turnout's Kafka identity (no {', '.join(found.missing_rights)})"
+        )
+        return Finding(subject, "fault", text, "grant it Describe, Read and Write on the topic")
+    if complaint := policy_complaint(sink.topic, reader.admin.cleanup_policy(sink.topic)):
+        return Finding(subject, "warning", *complaint)
+    return Finding(subject, "ok", f"topic {sink.topic}: partitions {len(found.partitions)}, {sink.delivery}")

@@ -1,0 +1,125 @@
+"""Records -> rows of their sources, on the driver, which asks for the schemas that records name.
+
+Few records are decoded here; of many, workers decode what they can by the schemas that are known, and the rest comes
+here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from turnout.decode.decoder import LARGEST_BYTES, Decode, open_decoder
+from turnout.decode.exact_reader import HEADER, schema_id
+from turnout.decode.shape import RAW, Decoded, SourceShape, merge
+from turnout.plan.offsets import OFFSET_BITS
+from turnout.plan.tables import Layout, SourceTable
+from turnout.schemas.source_schemas import Schemas
+
+
+def shape_of(source: SourceTable, topic: int) -> SourceShape:
+    """How the records of a source are decoded; `topic` is the number of its topic."""
+    columns = {column: kind.name for column, kind in source.columns.items()}
+    return SourceShape(source.source, topic, source.key, columns, source.latest, source.form)
+
+
+class RecordDecoder:
+    """Decodes records on the driver, by all schemas that they name. Any thread may ask."""
+
+    def __init__(
+        self,
+        sources: Sequence[SourceShape],
+        schemas: Mapping[str, Schemas] = MappingProxyType({}),
+        topics: Sequence[str] = (),
+        largest_bytes: int = LARGEST_BYTES,
+    ) -> None:
+        """`schemas` are those of the sources that are not JSON, by the names of these."""
+        self.largest_bytes = largest_bytes
+        self.topics = topics
+        self._sources = tuple(sources)
+        self._schemas = schemas
+        self._lock = threading.Lock()
+        self._opened: tuple[list[SourceShape], Decode] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        layout: Layout,
+        schemas: Mapping[str, Schemas] = MappingProxyType({}),
+        largest_bytes: int = LARGEST_BYTES,
+    ) -> RecordDecoder:
+        """The decoder of what a generation reads."""
+        topics = layout.topics
+        shapes = [shape_of(source, topics.index(source.topic)) for source in layout.sources]
+        return cls(shapes, schemas, topics, largest_bytes)
+
+    def decode(self, records: pa.RecordBatch | pa.Table) -> Decoded:
+        """Every record as a row or as faults; TurnoutError where the registry cannot say what a schema is."""
+        with self._lock:
+            shapes = [self._asked(source, records) for source in self._sources]
+            if self._opened is None or self._opened[0] != shapes:
+                self._opened = (shapes, open_decoder(shapes, self.largest_bytes))
+            return self._opened[1](records)
+
+    def _asked(self, source: SourceShape, records: pa.RecordBatch | pa.Table) -> SourceShape:
+        own = self._schemas.get(source.name)
+        if own is None:
+            return source
+        numbers: set[int | None] = set()
+        if own.framed:
+            values = records["value"].filter(pc.equal(records["_topic"], source.topic))
+            numbers = set(map(schema_id, pc.binary_slice(values.drop_null(), 0, HEADER).unique().to_pylist()))
+        found = own.find([number for number in numbers if number is not None])
+        schemas = {number: one for number, one in found.items() if not isinstance(one, str)}
+        unusable = {number: one for number, one in found.items() if isinstance(one, str)}
+        return dataclasses.replace(source, schemas=schemas, framed=own.framed, unusable=unusable)
+
+    def for_workers(self) -> list[SourceShape]:
+        """The sources with the schemas that are known by now; records of others are left over."""
+        return [
+            dataclasses.replace(
+                source, schemas=dict(own.known), framed=own.framed, unusable={}, complete=not own.framed
+            )
+            if (own := self._schemas.get(source.name)) is not None
+            else source
+            for source in self._sources
+        ]
+
+    def complete(self, decoded: Decoded) -> Decoded:
+        """What workers decoded, with the records that they left over: only the driver can ask a schema registry."""
+        if decoded.left_over is None:
+            return decoded
+        records, decoded.left_over = decoded.left_over, None
+        return merge([decoded, self.decode(records)])
+
+    def firsts(self, decoded: Decoded) -> dict[tuple[str, int], int]:
+        """The first offset of each topic and partition among decoded records."""
+        found: dict[tuple[str, int], int] = {}
+        tables = [(number, rows["_id"]) for number, rows in decoded.rows.items()]
+        if decoded.faults is not None:
+            faults = decoded.faults
+            tables += [
+                (number, faults["_id"].filter(pc.equal(faults["source"], number)))
+                for number in pc.unique(faults["source"]).to_pylist()
+            ]
+        for number, ids in tables:
+            places = pa.table({"partition": pc.shift_right(ids, OFFSET_BITS), "_id": ids})
+            least = places.group_by("partition").aggregate([("_id", "min")])
+            for partition, first in zip(*(least[name].to_pylist() for name in ("partition", "_id_min")), strict=True):
+                place, offset = (self.topics[self._sources[number].topic], partition), first & ((1 << OFFSET_BITS) - 1)
+                found[place] = min(found.get(place, offset), offset)
+        return found
+
+
+def raw(
+    values: Sequence[bytes | None], topics: Sequence[int] | None = None, keys: Sequence[bytes | None] | None = None
+) -> pa.Table:
+    """Values without times as raw records, numbered from 0; of the first topic and without keys unless given."""
+    count = len(values)
+    columns = [topics or [0] * count, range(count), [0] * count, keys or [None] * count, values]
+    return pa.table([pa.array(c, f.type) for c, f in zip(columns, RAW, strict=True)], schema=RAW)

@@ -1,0 +1,274 @@
+"""What subscriptions share: each window, each table's changes and each answer is kept once, however many subscribe.
+
+`Shared` is the base of its kinds, which are in `windows.py`, `changes.py`, `summaries.py` and `selects.py`; `Readers`
+is what they read and compute with. `hub.py` notifies each of them of how far its table is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from typing import Any, TypeVar
+from weakref import WeakValueDictionary
+
+from turnout.errors import TurnoutError
+from turnout.plan.position import Position
+from turnout.serve.limits import HeldBytes
+from turnout.serve.live.outbox import Subscription, problem_body
+from turnout.serve.live.summary_history import Histories
+from turnout.serve.live.turns import Recomputation, SummaryMerger, WindowMerger
+from turnout.serve.reads import Reading, Reads
+from turnout.store.feed import Delta, Wanted
+from turnout.store.query.window_rows import DeltaQueries
+from turnout.store.query.windows import Positions, split_name
+
+log = logging.getLogger(__name__)
+
+Deltas = Mapping[Position, Delta | None]
+"""What led to each position of a table; None where that was not collected."""
+
+MAX_DELTAS = 200
+"""Changes that wait to be applied; with more than that the table is read again."""
+
+LEAST_PAUSE_SECONDS = 0.1
+"""Between two states of a subject: they are sent at most ten times a second."""
+
+RESTS = 4
+"""How many times as long as it took to compute an answer, it is not computed again."""
+
+_STORE_AWAY_SECONDS = 1.0
+
+T = TypeVar("T")
+
+
+class Readers:
+    """Reads of the store, the bytes held for clients, and turns at merging changes and computing answers.
+
+    `changes` counts the changes that are kept for clients, apart: rows that wait must not push them out.
+    """
+
+    def __init__(self, reads: Reads, held: HeldBytes, changes: HeldBytes) -> None:
+        self.reads = reads
+        self.held = held
+        self.changes = changes
+        self.queries = DeltaQueries()
+        self.windows: WindowMerger[Any] = WindowMerger(self.queries)
+        self.large_windows: WindowMerger[Any] = WindowMerger(self.queries, large=True)
+        self.summaries = SummaryMerger()
+        self.histories = Histories()
+        self.recomputation = Recomputation(reads)
+        self._snapshot_turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def snapshot_turn(self, client: str) -> asyncio.Lock:
+        """The turn of a client at whole tables: it has one read of them at a time."""
+        return self._snapshot_turns.setdefault(client, asyncio.Lock())
+
+
+class Shared:
+    """One subject with its subscriptions, each with the position that its client has. Used on the event loop.
+
+    The subject is a table, as clients name it (`users_ui`, `users_ui@7`); a SELECT has None.
+    """
+
+    resume_seconds = 0.0
+    """How long it goes on after the last subscription ended: that client may come back."""
+
+    pause_seconds = 0.0
+    """How long it rests after each step."""
+
+    def __init__(self, subject: str | None, readers: Readers, ended: Callable[[], None]) -> None:
+        self.subject = subject
+        self.table: str | None = None
+        """The name of the table, without a generation."""
+        self.generation: int | None = None
+        """The generation that the subject names."""
+        if subject is not None:
+            self.table, self.generation = split_name(subject)
+        self.position: Position | None = None
+        """How far its subscriptions have been sent; None before the first read."""
+        self._readers = readers
+        self._ended = ended
+        self._subscriptions: dict[Subscription, Position | None] = {}
+        self._table_position: Position | None = None
+        self._deltas: dict[Position, Delta | None] = {}
+        self._woken = asyncio.Event()
+        self._woken.set()
+        self._task = asyncio.ensure_future(self._follow())
+
+    @property
+    def wanted(self) -> Wanted | None:
+        """The columns that its deltas must have; None where it needs no deltas."""
+        raise NotImplementedError
+
+    def join(self, subscription: Subscription, seen: Position | None) -> None:
+        """Add a subscription of a client that has what `seen` says."""
+        raise NotImplementedError
+
+    async def _advance(self) -> None:
+        """Bring the subscriptions to where the table is."""
+        raise NotImplementedError
+
+    def leave(self, subscription: Subscription) -> bool:
+        """Remove a subscription; whether others remain."""
+        self._subscriptions.pop(subscription, None)
+        return bool(self._subscriptions)
+
+    def close(self) -> None:
+        self._task.cancel()
+
+    def notify(self, positions: Positions, deltas: Mapping[str, Deltas]) -> None:
+        """Take the positions of all tables, and what led there, by table."""
+        if self.subject is not None and self.table is not None:
+            self._table_moved(positions.of(self.subject), deltas.get(self.table, {}))
+
+    def _table_moved(self, position: Position, deltas: Deltas) -> None:
+        # Also what leads beyond the position: it was committed after that was read. Not the deltas of other
+        # generations, which would only pile up.
+        known = {**self._deltas, **deltas}
+        self._deltas = {at: delta for at, delta in known.items() if at.generation == position.generation}
+        if len(self._deltas) > MAX_DELTAS:
+            self._deltas.clear()
+        self._table_position = position
+        if not self._is_current():
+            self._woken.set()
+
+    def _known_deltas(self, since: Position, columns: Collection[str]) -> list[Delta]:
+        """What led from `since` to where the table is; empty where a step, or a column of it, is not known."""
+        now, generation = self._table_position, since.generation
+        if now is None or now.generation != generation:
+            return []
+        steps = [Position(generation, version) for version in range(since.version + 1, now.version + 1)]
+        known = [delta for step in steps if (delta := self._deltas.get(step)) is not None and delta.tells(columns)]
+        return known if len(known) == len(steps) else []
+
+    def _drop_deltas(self, upto: Position) -> None:
+        """Drop the changes that lead no further than a position; later ones still have to be merged."""
+        self._deltas = {at: delta for at, delta in self._deltas.items() if at > upto}
+
+    def _is_current(self) -> bool:
+        """Whether subscribers have the newest version that is known. A read can be newer than the last notification."""
+        if self.position is None or self._table_position is None:
+            return False
+        return self.position.reaches(self._table_position)
+
+    def _charge(self, size: int) -> None:
+        """Charge the bytes to each client; end the subscriptions of a client over its limit."""
+        held = self._readers.held
+        for client in clients_of(self._subscriptions):
+            held.keep(client, self, size)
+            if not held.has_room(client):
+                for lost in [known for known in self._subscriptions if known.client == client]:
+                    lost.replace("error", problem_body(held.too_much()))
+                    del self._subscriptions[lost]
+                held.keep(client, self, 0)
+        if not self._subscriptions:
+            self._ended()
+
+    async def _follow(self) -> None:
+        try:
+            while True:
+                await self._woken.wait()
+                self._woken.clear()
+                await retried(self._advance, f"{self.subject or 'a SELECT'} cannot be followed")
+                await asyncio.sleep(self.pause_seconds)
+        except TurnoutError as error:
+            # Mostly its generation was retired, or a table or a column is gone.
+            for subscription in self._subscriptions:
+                subscription.replace("error", problem_body(self._explained(error)))
+            self._ended()
+
+    def _explained(self, error: TurnoutError) -> TurnoutError:
+        """The error for subscribers: a table that was read before and is not known any more is gone."""
+        table_is_gone = error.code == "unknown_table" and self.generation is None and self._was_read()
+        return table_gone(self.table, error.hint) if table_is_gone and self.table else error
+
+    def _was_read(self) -> bool:
+        """Whether the table was there when it was subscribed to."""
+        return self.position is not None
+
+
+class SharedState(Shared):
+    """A subject of which each subscription gets only the newest state."""
+
+    _answered = False
+
+    def join(self, subscription: Subscription, seen: Position | None) -> None:
+        self._subscriptions[subscription] = seen
+        if self._answered:
+            self._send_to(subscription)
+            self._charge(self._size)
+
+    async def _advance(self) -> None:
+        if self._answered and self._is_current():
+            return
+        if await self._renew():
+            self._answered = True
+            for subscription in self._subscriptions:
+                self._send_to(subscription)
+            # Without a subscription it is kept for a client that may come back.
+            if self._subscriptions:
+                self._charge(self._size)
+
+    async def _renew(self) -> bool:
+        """Bring the state to where the table is; whether a client would see a difference."""
+        raise NotImplementedError
+
+    def _send_to(self, subscription: Subscription) -> None:
+        raise NotImplementedError
+
+    @property
+    def _size(self) -> int:
+        """The bytes that are held."""
+        raise NotImplementedError
+
+
+class SharedComputed(SharedState):
+    """An answer that is computed of whole tables, once for all who ask the same, and again when these changed."""
+
+    pause_seconds = LEAST_PAUSE_SECONDS
+    _took_seconds = 0.0
+
+    async def _compute(self, work: Callable[[Reading], T], *, large: bool, sliced: bool = False) -> T:
+        def timed(store: Reading) -> T:
+            began = time.perf_counter()
+            try:
+                return work(store)
+            finally:
+                self._took_seconds = time.perf_counter() - began
+                self.pause_seconds = max(LEAST_PAUSE_SECONDS, RESTS * self._took_seconds)
+
+        clients = clients_of(self._subscriptions)
+        if not self._answered:
+            # The first answer has the place of a client, as any other read of it.
+            return await self._readers.reads.run(clients, timed, large=large, sliced=sliced)
+        client = min(clients, default="")
+        return await self._readers.recomputation.run(client, timed, large=large, last_seconds=self._took_seconds)
+
+
+def table_gone(table: str, hint: str) -> TurnoutError:
+    return TurnoutError("table_gone", f"the table {table} is gone: the configuration has it no more", hint, status=404)
+
+
+def clients_of(subscriptions: Iterable[Subscription]) -> set[str]:
+    """The clients that a read is for."""
+    return {subscription.client for subscription in subscriptions}
+
+
+async def retried(work: Callable[[], Awaitable[T]], fault: str) -> T:
+    """Do `work`, again while the store is away. Any other failure is a TurnoutError; `fault` is for the log."""
+    while True:
+        try:
+            return await work()
+        except TurnoutError as error:
+            if error.code != "store_unavailable":
+                raise
+            await asyncio.sleep(_STORE_AWAY_SECONDS)
+        except Exception as error:
+            log.exception("%s", fault)
+            raise TurnoutError(
+                code="internal_error",
+                message="the server failed on this subscription",
+                hint="subscribe again; its log has the details",
+            ) from error

@@ -1,0 +1,168 @@
+"""The records that bring a sink's topic to what is shown now, made in SQL from one moment of the store.
+
+While the sink keeps up they are the changed rows of one batch. Otherwise, and after a swap, they are the difference
+between what the topic holds and the whole table. Either way a row that is in the topic as it is shown is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import duckdb
+
+from turnout.kafka.clients import Header
+from turnout.plan.position import Position
+from turnout.plan.sql_text import quoted
+from turnout.sink.row_json import record_key_sql, record_value_sql
+from turnout.sink.topic_state import RecordSet
+from turnout.store.database import PUBLISHED, scalar
+from turnout.store.identity import ROW
+from turnout.store.outgoing import BOOK, relation
+from turnout_client.column_types import ColumnType
+
+_COLUMNS = """
+SELECT column_name, data_type FROM duckdb_columns() WHERE database_name = current_database() AND schema_name = ?
+AND table_name = ? AND column_name NOT LIKE '\\_%' ESCAPE '\\' ORDER BY column_index
+"""
+_OFFSETS = """
+SELECT coalesce(nullif(offsets, '{{}}'), (SELECT start_offsets FROM turnout.generations WHERE generation = ?), '{{}}')
+FROM {schema}.progress
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedTable:
+    """A table of the published generation at one moment."""
+
+    position: Position
+    table: str
+    key: str
+    columns: Mapping[str, ColumnType]
+    offsets: str
+    """Where the sources are read up to, as JSON."""
+    since: int | None
+    """Changes after this version are all kept, or those of none."""
+
+    @property
+    def schema(self) -> str:
+        return f"g{self.position.generation}"
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """How far a sink is behind: versions of its table, and rows, about."""
+
+    versions: int
+    rows: int
+
+
+Encode = Callable[[str | None, str | None], tuple[bytes | str | None, list[Header]]]
+"""From a row as JSON and its fingerprint: the value of its record, and its headers; None is a row that is gone."""
+
+
+class Values(Protocol):
+    """Makes the values of a sink's records, in the form of the sink."""
+
+    @property
+    def needs_fingerprint(self) -> bool:
+        """Whether the value does not tell the row's fingerprint."""
+
+    def encoder(self, table: PublishedTable) -> Encode: ...
+
+
+class JsonValues:
+    """The JSON of the row as it is."""
+
+    needs_fingerprint = False
+
+    def encoder(self, table: PublishedTable) -> Encode:
+        return lambda text, _: (text, [])
+
+
+def published_table(cursor: duckdb.DuckDBPyConnection, table: str) -> PublishedTable | None:
+    """The table in this transaction; None where the published generation has none of that name."""
+    generation = scalar(cursor, PUBLISHED)
+    schema = f"g{generation}"
+    found = cursor.execute(_COLUMNS, [schema, table]).fetchall() if generation else []
+    if not found:
+        return None
+    columns = {name: ColumnType.parse(ColumnType.from_duckdb(kind)) for name, kind in found}
+    book = f"SELECT key, since, upto FROM {schema}.{BOOK} WHERE name = ?"
+    [(key, since, upto)] = cursor.execute(book, [table]).fetchall()
+    version = scalar(cursor, f"SELECT version FROM {schema}.versions WHERE name = ?", [table])
+    [(offsets,)] = cursor.execute(_OFFSETS.format(schema=schema), [generation]).fetchall()
+    position = Position(generation, version)
+    return PublishedTable(position, table, key, columns, offsets, since if upto == version else None)
+
+
+def is_published(cursor: duckdb.DuckDBPyConnection, table: str, written: Position) -> bool:
+    """Whether `written` is the published state of the table. Quick: it is asked after every commit of the store."""
+    if scalar(cursor, PUBLISHED) != written.generation or not written.generation:
+        return False
+    version = f"SELECT version FROM g{written.generation}.versions WHERE name = ?"
+    return scalar(cursor, version, [table]) == written.version
+
+
+def keeps_up(now: PublishedTable, written: Position) -> bool:
+    """Whether all changes since `written` are kept."""
+    return written.generation == now.position.generation and now.since is not None and now.since <= written.version
+
+
+def lag(cursor: duckdb.DuckDBPyConnection, table: str, written: Position) -> Lag:
+    """How much waits; where a difference has to be made, all rows of the table."""
+    now = published_table(cursor, table)
+    if now is None or now.position == written:
+        return Lag(0, 0)
+    same = now.position.generation == written.generation
+    versions = max(1, now.position.version - (written.version if same else 0))
+    if keeps_up(now, written):
+        rows = f"{relation(now.schema, table)} WHERE _version > {written.version}"
+    else:
+        rows = f"main.{quoted(table)}"
+    return Lag(versions, scalar(cursor, f"SELECT count(*) FROM {rows}"))
+
+
+def make_records(
+    cursor: duckdb.DuckDBPyConnection, now: PublishedTable, written: Position, state: str, form: str
+) -> RecordSet:
+    """The records that bring the topic from `written` to the table; `state` is the relation of what the topic holds."""
+    records = RecordSet(cursor)
+    key = record_key_sql(now.key, now.columns[now.key])
+    value = record_value_sql(now.columns)
+    printed = f"md5_number({fingerprinted('value', form)})"
+    if keeps_up(now, written):
+        rows = f"{relation(now.schema, now.table)} WHERE _version > {written.version}"
+        newest = f"QUALIFY row_number() OVER (PARTITION BY {ROW} ORDER BY _version DESC) = 1"
+        # A row that went and came again is written in any case: its tombstone may be in the topic already.
+        fresh = (
+            f"SELECT {key} AS record, CASE WHEN NOT _gone THEN {value} END AS value, "
+            f"bool_or(_gone) OVER (PARTITION BY {ROW}) AND NOT _gone AS again FROM {rows} {newest}"
+        )
+        cursor.execute(
+            f"CREATE OR REPLACE TEMP TABLE _fresh AS "
+            f"SELECT *, md5_number_lower(record) AS id, {printed} AS fingerprint FROM ({fresh})"
+        )
+        known = f"SELECT record, fingerprint AS known FROM {state} WHERE id IN (SELECT id FROM _fresh)"
+        cursor.execute(
+            f"CREATE OR REPLACE TEMP TABLE {records.relation} AS SELECT record, id, value, fingerprint FROM _fresh "
+            f"LEFT JOIN ({known}) USING (record) WHERE again OR fingerprint IS DISTINCT FROM known"
+        )
+        cursor.execute("DROP TABLE _fresh")
+    else:
+        table = f"main.{quoted(now.table)}"
+        rows = f"SELECT *, {printed} AS fingerprint FROM (SELECT {key} AS record, {value} AS value FROM {table})"
+        cursor.execute(
+            f"CREATE OR REPLACE TEMP TABLE {records.relation} AS "
+            f"SELECT record, md5_number_lower(record) AS id, value, now.fingerprint FROM ({rows}) AS now "
+            f"LEFT JOIN {state} AS was USING (record) WHERE now.fingerprint IS DISTINCT FROM was.fingerprint"
+        )
+        gone = f"record NOT IN (SELECT {key} FROM {table})"
+        cursor.execute(f"INSERT INTO {records.relation} SELECT record, id, NULL, NULL FROM {state} WHERE {gone}")
+    return records
+
+
+def fingerprinted(value: str, form: str) -> str:
+    """The SQL of what a fingerprint is made of: a row that is written in another form is another record."""
+    return value if form == "json" else f"'{form}:' || {value}"

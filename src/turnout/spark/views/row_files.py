@@ -1,0 +1,115 @@
+"""How rows of the store come to Spark's tasks: by files that tasks can read, or as broadcasts.
+
+The store writes the rows of a view as Parquet files. Tasks read them where they are if they see the folder (a local
+master, a shared path), or from a copy at a URL; otherwise their rows are sent (`sent_rows`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark import cloudpickle
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+from pyspark.sql.udf import UserDefinedFunction
+from pyspark.util import PythonEvalType
+
+from turnout.spark.jvm.checkpoints import Folder, LocalFolder, SparkFolder
+from turnout.spark.jvm.cluster import runs_here
+from turnout.spark.jvm.session import VIEW_FILES, scratch
+from turnout.spark.views import sent_rows
+
+cloudpickle.register_pickle_by_value(sent_rows)  # type: ignore[no-untyped-call]
+
+FEW_BYTES = 16 << 20
+"""Up to this size rows go to another machine as a part of the task's message."""
+
+Frame = Callable[[SparkSession, Sequence[Path]], AbstractContextManager[DataFrame]]
+"""Makes a frame of Parquet files, for tasks anywhere, for a block."""
+
+
+@contextlib.contextmanager
+def view_folder(session: SparkSession, checkpoint: Folder, *, shared: bool) -> Iterator[tuple[Path, Frame]]:
+    """Give a folder of this machine for Parquet files of the store, and what makes a frame of them; for a block.
+
+    The folder is inside the checkpoint, so that nothing outlives a crash. `shared` where executors see it by its path.
+    """
+    target = checkpoint.below(VIEW_FILES)
+    if isinstance(target, SparkFolder):
+        local = LocalFolder(scratch(session) / VIEW_FILES).below(checkpoint.name)
+        frame: Frame = partial(copied_files, target)
+    else:
+        local = target
+        frame = read_parquet if shared or runs_here(session) else sent_files
+    try:
+        target.clear()
+        local.clear()
+        yield local.path, frame
+    finally:
+        local.remove()
+        target.remove()
+
+
+@contextlib.contextmanager
+def read_parquet(session: SparkSession, files: Sequence[Path]) -> Iterator[DataFrame]:
+    """Make a frame of files that tasks see by the same path."""
+    yield _reader(session, files).parquet(*(str(file) for file in files))
+
+
+@contextlib.contextmanager
+def copied_files(target: SparkFolder, session: SparkSession, files: Sequence[Path]) -> Iterator[DataFrame]:
+    """Make a frame of files that are copied to where tasks reach them by a URL."""
+    copies = [target.copy_in(file, f"{uuid.uuid4().hex}.parquet") for file in files]
+    yield _reader(session, files).parquet(*copies)
+
+
+@contextlib.contextmanager
+def sent_files(session: SparkSession, files: Sequence[Path]) -> Iterator[DataFrame]:
+    """Make a frame of files that only the driver sees: their rows are sent."""
+    # The names of their folders are no column.
+    with _sent(session, pq.read_table([str(file) for file in files], partitioning=None)) as frame:
+        yield frame
+
+
+@contextlib.contextmanager
+def frame_of(session: SparkSession, rows: pa.Table) -> Iterator[DataFrame]:
+    """Make a frame of rows of this process, for tasks anywhere."""
+    if rows.nbytes <= FEW_BYTES or runs_here(session):
+        # Spark takes an empty batch for the end: rows after an empty chunk would be lost.
+        yield session.createDataFrame(rows.combine_chunks())
+    else:
+        with _sent(session, rows) as frame:
+            yield frame
+
+
+def _reader(session: SparkSession, files: Sequence[Path]) -> DataFrameReader:
+    """A reader that knows the schema of the files: Spark would run a job to find out."""
+    return session.read.schema(from_arrow_schema(pq.read_schema(files[0]), prefer_timestamp_ntz=False))
+
+
+@contextlib.contextmanager
+def _sent(session: SparkSession, rows: pa.Table) -> Iterator[DataFrame]:
+    """Make a frame of rows that are sent apart from the task that takes them."""
+    schema = from_arrow_schema(rows.schema, prefer_timestamp_ntz=False)
+    value = session.sparkContext.broadcast(sent_rows.packed(rows))
+    try:
+        yield _mapped(session.range(0, 1, 1, 1), sent_rows.reader(value), schema)
+    finally:
+        value.destroy()
+
+
+def _mapped(frame: DataFrame, reader: Callable[..., Iterator[pa.RecordBatch]], schema: StructType) -> DataFrame:
+    """Do what `frame.mapInArrow` does, which wants pandas to be installed, although neither it nor we use it."""
+    function = UserDefinedFunction(reader, schema, evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
+    column: Any = function(*(frame[name] for name in frame.columns))
+    java: Any = frame
+    return DataFrame(java._jdf.mapInArrow(column._jc, False, None), frame.sparkSession)

@@ -1,0 +1,315 @@
+"""The source rows that one batch concerns, in memory: those that arrive, those that go, those stored of touched keys.
+
+Each table is searched once: row ids by a scan of eight-byte hashes, then the rows. What was stored, what arrives and
+what goes together tell what is there afterwards, so nothing is looked up again. The rows are in Arrow and not in
+temporary tables, which take longer to make than most batches take otherwise; `SourceRelations` names them for SQL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from turnout.plan.joins import newest_sql, partition_newest_sql
+from turnout.plan.sql_text import quoted
+from turnout.plan.tables import SourceTable, ViewTable
+
+KEPT = ("_id", "_ts", "_hash")
+"""The hidden columns that every row of a source has, besides the hashes of columns that chains join by."""
+
+Mask = npt.NDArray[np.bool_]
+Hashes = npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRelations:
+    """The names under which the SQL of a batch finds the rows of one source."""
+
+    source: str
+
+    @property
+    def arriving(self) -> str:
+        """The rows of the batch."""
+        return self._name("arriving")
+
+    @property
+    def evicted(self) -> str:
+        """The oldest rows beyond `max_rows`, of those stored and those arriving."""
+        return self._name("evicted")
+
+    @property
+    def replaced(self) -> str:
+        """With `rows: latest`: the stored rows of keys that the batch updates."""
+        return self._name("replaced")
+
+    @property
+    def replacing(self) -> str:
+        """With `rows: latest`: the rows that take the place of `replaced`."""
+        return self._name("replacing")
+
+    def _name(self, role: str) -> str:
+        return quoted(f"_{role}_{self.source}")
+
+
+def keys_relation(view: ViewTable) -> str:
+    """The relation with the hashes of the keys whose rows in `view` the batch touches."""
+    return quoted(f"_keys_{view.table}")
+
+
+@dataclass(frozen=True, slots=True)
+class TouchedRows:
+    """The rows of a source that have a touched key: which were shown before the batch, and which are after it."""
+
+    rows: pa.Table
+    before: Mask
+    after: Mask
+    keyless_gone: int
+    """How many more were shown before: of rows without a key only those that arrive are among `rows`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShownChange:
+    """The shown rows that a batch takes from a source, with the columns that chains need, and those that it brings."""
+
+    gone: pa.Table
+    came: pa.Table
+
+
+class BatchRows:
+    """The rows of one batch, by source and view."""
+
+    def __init__(self, cursor: duckdb.DuckDBPyConnection, table: Callable[[str], str]) -> None:
+        self._cursor = cursor
+        self._table = table
+        self._arriving: dict[str, pa.Table] = {}
+        self._evicted: dict[str, pa.Table] = {}
+        self._gone: dict[str, pa.Table] = {}
+        self._keyless_gone: dict[str, int] = {}
+        self._keys: dict[str, pa.Array] = {}
+        self._stored: dict[str, pa.Table] = {}
+        self._replacing: dict[str, pa.Table] = {}
+        self._touched: dict[str, TouchedRows] = {}
+        self._changes: dict[str, ShownChange] = {}
+
+    def collect_arriving(
+        self, coming: Sequence[tuple[SourceTable, pa.Table]], ids: Callable[[SourceTable], str]
+    ) -> None:
+        """Take the rows that arrive for some sources; `ids` is the SQL of a row's `_id`, from that of its record.
+
+        SQL knows them as they came, and with `_hash` only where it works on them: each name costs half a statement.
+        """
+        queries = []
+        most = max(len(source.hashed) for source, _ in coming)
+        for source, rows in coming:
+            arriving = SourceRelations(source.source).arriving
+            self._register(arriving, rows)
+            hashes = [*hashes_sql(source), *(f"NULL AS _hash_{n}" for n in range(len(source.hashed) + 1, most + 1))]
+            queries.append(f"SELECT {ids(source)} AS _id, {', '.join(hashes)} FROM {arriving}")
+        # In the order of the rows, which DuckDB keeps.
+        numbered, at = self._arrow(" UNION ALL ".join(queries)), 0
+        for source, rows in coming:
+            own, at = numbered.slice(at, rows.num_rows), at + rows.num_rows
+            names = [*source.columns, "_id", "_ts", *(["_deleted"] if source.latest else [])]
+            rows = rows.select(names).set_column(len(source.columns), "_id", own["_id"])
+            for name in hash_names(source):
+                rows = rows.append_column(name, own[name])
+            self._arriving[source.source] = rows
+            if source.latest or source.max_rows is not None:
+                self._register(SourceRelations(source.source).arriving, rows)
+
+    def collect_evicted(self, source: SourceTable) -> int:
+        """Find the oldest rows beyond `max_rows`, of those stored and those arriving; return how many they are."""
+        if source.max_rows is None:
+            return 0
+        relations = SourceRelations(source.source)
+        table, coming = self._table(source.table), self._arriving[source.source]
+        stored = self._cursor.execute(f"SELECT count(*) FROM {table}").fetchone()
+        excess = (stored[0] if stored else 0) + coming.num_rows - source.max_rows
+        if excess <= 0:
+            return 0
+        names = ", ".join(["_id", *map(quoted, (source.key, *source.hashed)), *hash_names(source)])
+        every = f"SELECT {names}, _ts FROM {table} UNION ALL SELECT {names}, _ts FROM {relations.arriving}"
+        going = self._arrow(f"SELECT {names} FROM ({every}) ORDER BY _ts, _id LIMIT {excess}")
+        self._evicted[source.source] = going
+        self._register(relations.evicted, going)
+        old = self._gone[source.source] = going.filter(pc.invert(pc.is_in(going["_id"], coming["_id"])))
+        self._keyless_gone[source.source] = old[source.key].null_count
+        self._arriving[source.source] = coming.filter(pc.invert(pc.is_in(coming["_id"], going["_id"])))
+        self._register(relations.arriving, self._arriving[source.source])
+        return int(excess)
+
+    def evicts(self, source: SourceTable) -> bool:
+        """Whether rows of a source go because there are too many."""
+        return source.source in self._evicted
+
+    def collect_keys(self, view: ViewTable) -> None:
+        """Find the keys whose view rows change; a null key only where one row of it is shown (`rows: latest`)."""
+        hashes = []
+        for source in view.sources:
+            nulls = source.latest and source is view.left and view.shows_null_keys
+            for rows in (self._arriving[source.source], self._evicted.get(source.source)):
+                if rows is not None:
+                    keyed = rows if nulls or not rows[view.key].null_count else rows.filter(pc.is_valid(rows[view.key]))
+                    hashes += keyed["_hash"].chunks
+        self._keys[view.table] = pc.unique(pa.chunked_array(hashes, pa.uint64()))
+        # DuckDB takes a millisecond less to begin with numbers of numpy than with those of Arrow.
+        self._register(keys_relation(view), {"_hash": self._keys[view.table].to_numpy()})
+
+    def look_up(self, source: SourceTable, views: Sequence[ViewTable]) -> None:
+        """Read the stored rows of all keys that these views need; with `rows: latest` also those of arriving keys."""
+        relations = SourceRelations(source.source)
+        keys = [keys_relation(view) for view in views if source in view.sources]
+        keys += [relations.arriving] if source.latest else []
+        if not keys:
+            return
+        table = self._table(source.table)
+        hashes = keys[0] if len(keys) == 1 else f"({' UNION ALL '.join(f'SELECT _hash FROM {name}' for name in keys)})"
+        hidden = ["_id", "_ts", *hash_names(source), *(["_deleted", "_shown", "rowid AS _at"] if source.latest else [])]
+        stored = self._arrow(f"SELECT {columns_of(source, *hidden)} FROM {table} WHERE {has_key_in(hashes, table)}")
+        self._stored[source.source] = stored
+        if source.latest:
+            # Not by SQL: DuckDB hands conditions on hashes to Arrow as numbers that it has no room for.
+            again = pc.is_in(stored["_hash"], self._arriving[source.source]["_hash"])
+            self._register(relations.replaced, stored.filter(again))
+
+    def take_newest(self, source: SourceTable) -> None:
+        """With `rows: latest`: choose the rows that take the place of the stored ones, with `_shown`."""
+        relations = SourceRelations(source.source)
+        every = (
+            f"(SELECT * EXCLUDE (_shown, _at) FROM {relations.replaced} UNION ALL BY NAME FROM {relations.arriving})"
+        )
+        self._replacing[source.source] = self._arrow(
+            f"WITH kept AS MATERIALIZED (SELECT * EXCLUDE (_nth) FROM ({partition_newest_sql(every, source.key)})), "
+            f"winners AS ({newest_sql('kept', source.key)}) "
+            f"SELECT *, NOT _deleted AND _id IN (SELECT _id FROM winners) AS _shown FROM kept"
+        )
+        self._register(relations.replacing, self._replacing[source.source])
+
+    def change(self, source: SourceTable) -> ShownChange:
+        """The shown rows that go and come, once all sources are loaded."""
+        if (known := self._changes.get(source.source)) is not None:
+            return known
+        names = ["_id", source.key, *source.hashed, *hash_names(source)]
+        came = self._arriving[source.source]
+        gone = self._gone.get(source.source, came.slice(0, 0))
+        if source.latest:
+            stored, replacing = self._stored[source.source], self._replacing[source.source]
+            stored, came = stored.filter(stored["_shown"]), replacing.filter(replacing["_shown"])
+            again = pc.is_in(stored["_hash"], replacing["_hash"])
+            gone = stored.filter(pc.and_(again, pc.invert(pc.is_in(stored["_id"], came["_id"]))))
+            came = came.filter(pc.invert(pc.is_in(came["_id"], stored["_id"])))
+        every = [*source.columns, "_id", "_ts", *hash_names(source)]
+        change = self._changes[source.source] = ShownChange(gone.select(names), came.select(every))
+        return change
+
+    def touched(self, source: SourceTable) -> TouchedRows:
+        """The rows of the touched keys; once those of all sources are looked up."""
+        if (known := self._touched.get(source.source)) is not None:
+            return known
+        stored, arriving = self._stored[source.source], self._arriving[source.source]
+        names = [*source.columns, *KEPT]
+        came = self._replacing[source.source] if source.latest else arriving
+        rows = pa.concat_tables([stored.select(names), came.select(names).cast(stored.select(names).schema)])
+        shown = stored["_shown"] if source.latest else pa.repeat(True, stored.num_rows)
+        stays = shown
+        if source.latest:
+            stays = pc.and_not(shown, pc.is_in(stored["_hash"], arriving["_hash"]))
+        elif self.evicts(source):
+            stays = pc.invert(pc.is_in(stored["_id"], self._evicted[source.source]["_id"]))
+        comes = came["_shown"] if source.latest else pa.repeat(True, came.num_rows)
+        before = np.concatenate([_mask(shown), np.zeros(came.num_rows, bool)])
+        after = np.concatenate([_mask(stays), _mask(comes)])
+        touched = TouchedRows(rows, before, after, self._keyless_gone.get(source.source, 0))
+        self._touched[source.source] = touched
+        return touched
+
+    def key_hashes(self, view: ViewTable) -> Hashes:
+        """The hashes of the keys whose view rows may change."""
+        hashes: Hashes = self._keys[view.table].to_numpy()
+        return hashes
+
+    def seen_by(self, view: ViewTable, source: SourceTable) -> Mask:
+        """Mark the rows of `touched` that this view sees after the batch, of the keys that it touches."""
+        touched = self.touched(source)
+        seen = pc.is_in(touched.rows["_hash"], self._keys[view.table])
+        if source is view.left and not source.latest and view.shows_null_keys:
+            # Those that arrive, each with a row of its own; others are not looked up.
+            seen = pc.or_(seen, pc.is_null(touched.rows[view.key]))
+        return touched.after & _mask(seen)
+
+    def _register(self, name: str, rows: pa.Table | dict[str, Hashes]) -> None:
+        # By the name as it is without quotes.
+        self._cursor.register(name[1:-1].replace('""', '"'), rows)
+
+    def _arrow(self, sql: str) -> pa.Table:
+        return self._cursor.execute(sql).to_arrow_table()
+
+
+def holds(column: pa.ChunkedArray, values: pa.Array) -> Mask:
+    """Mark the rows of a column that have one of these values."""
+    return _mask(pc.is_in(column, values.cast(column.type)))
+
+
+def _mask(values: pa.ChunkedArray | pa.Array) -> Mask:
+    array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    mask: Mask = array.to_numpy(zero_copy_only=False)
+    return mask
+
+
+def chosen(rows: pa.Table | pa.ChunkedArray, mask: Mask) -> pa.Table | pa.ChunkedArray:
+    """The rows of a mask; the rows themselves where these are all."""
+    return rows if mask.all() else rows.filter(pa.array(mask))
+
+
+def has_key_in(keys: str, table: str) -> str:
+    """The condition that a row of `table` belongs to one of `keys`.
+
+    By hash alone: rows of another key with the same hash are then worked out anew too, which changes nothing. Row ids
+    come first, because they need a scan of eight bytes a row: 4 ms in 1M rows, where all columns take 30.
+    """
+    return f"rowid IN (SELECT rowid FROM {table} WHERE _hash IN (SELECT _hash FROM {keys}))"
+
+
+def hash_sql(key: str) -> str:
+    """A hash of a key; null keys share one. Another version of DuckDB may have another: see `GenerationTables`."""
+    return f"hash(CAST({key} AS VARCHAR))"
+
+
+def shown_sql(source: SourceTable, table: str, columns: str = "*") -> str:
+    """The rows of a source that are shown: with `rows: latest`, not those that newer ones cover."""
+    return f"SELECT {columns} FROM {table}" + (" WHERE _shown" if source.latest else "")
+
+
+def stored_sql(source: SourceTable, rows: str, ids: str) -> str:
+    """Rows as they came, in the form in which they are stored."""
+    return f"SELECT {columns_of(source, f'{ids} AS _id', '_ts', *hashes_sql(source))} FROM {rows}"
+
+
+def hash_names(source: SourceTable) -> list[str]:
+    """The hidden columns with hashes: of the key, then of what chains join by."""
+    return [source.hash_name(column) for column in (source.key, *source.hashed)]
+
+
+def hashes_sql(source: SourceTable) -> list[str]:
+    """The SQL of the columns of `hash_names`."""
+    return [f"{hash_sql(quoted(c))} AS {source.hash_name(c)}" for c in (source.key, *source.hashed)]
+
+
+def hashes_of(source: SourceTable, rows: pa.Table, column: str) -> Hashes:
+    """The hashes of the values of a column; null has none."""
+    hashes = rows[source.hash_name(column)]
+    if rows[column].null_count:
+        hashes = hashes.filter(pc.is_valid(rows[column]))
+    found: Hashes = pc.unique(hashes).to_numpy()
+    return found
+
+
+def columns_of(source: SourceTable, *hidden: str) -> str:
+    """The declared columns of a source, and some hidden ones, for a SELECT."""
+    return ", ".join([*(quoted(column) for column in source.columns), *hidden])

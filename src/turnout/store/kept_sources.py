@@ -1,0 +1,71 @@
+"""Kept sources: a new generation copies rows of the published one instead of reading them from Kafka again.
+
+Three users are shown and the join changes from `left` to `inner`. The tables of generation 8 are made, and in the same
+transaction get the three rows of `g7.users_ui`, the faults of the topic, and the offset after the last record that
+generation 7 has stored. Generation 8 reads on from there. Rows that are hidden are copied too: with `rows: latest` they
+decide which row of a key is the newest. Nothing is shared by the two generations.
+
+A topic that was deleted and made anew while generation 7 read it is another one: it is read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import duckdb
+
+from turnout.plan.sql_text import quoted
+from turnout.plan.tables import SourceTable
+from turnout.store.batch_rows import hash_names, hashes_sql
+from turnout.store.database import scalar
+from turnout.store.generation_tables import GenerationTables
+
+_FAULT_COLUMNS = '_id, ts, topic, "partition", "offset", field, reason, value'
+
+
+def kept_rows(published: GenerationTables, topics: Collection[str]) -> dict[str, int]:
+    """Count the rows of each source of these topics that a new generation would take over."""
+    with published.database.read() as cursor:
+        return {source.source: _shown_rows(cursor, published, source) for source in _sources(published, topics)}
+
+
+def copy_sources(
+    cursor: duckdb.DuckDBPyConnection, published: GenerationTables, new: GenerationTables, topics: Collection[str]
+) -> dict[str, int]:
+    """Copy rows and faults of these topics inside the caller's transaction; return how many rows each source shows.
+
+    `new` has its empty tables. Hashes are computed again: views of `new` may look rows up by other columns.
+    """
+    rows: dict[str, int] = {}
+    before = {source.source: source for source in _sources(published, topics)}
+    for source in _sources(new, topics):
+        _copy_rows(cursor, source, published.table(before[source.source].table), new.table(source.table))
+        rows[source.source] = _shown_rows(cursor, new, source)
+    cursor.execute(
+        f"INSERT INTO {new.schema}.bad_records ({_FAULT_COLUMNS}) SELECT {_FAULT_COLUMNS} "
+        f"FROM {published.schema}.bad_records WHERE topic IN (SELECT unnest(?::VARCHAR[])) ORDER BY rowid",
+        [list(topics)],
+    )
+    return rows
+
+
+def topics_made_anew(published: GenerationTables) -> set[str]:
+    """The topics that were deleted while the published generation read them."""
+    with published.database.read() as cursor:
+        return {topic for (topic,) in cursor.execute(f"SELECT DISTINCT topic FROM {published.schema}.lives").fetchall()}
+
+
+def _sources(tables: GenerationTables, topics: Collection[str]) -> list[SourceTable]:
+    return [source for source in tables.layout.sources if source.topic in topics]
+
+
+def _copy_rows(cursor: duckdb.DuckDBPyConnection, source: SourceTable, old: str, new: str) -> None:
+    hidden = ["_id", "_ts", *(["_deleted", "_shown"] if source.latest else [])]
+    kept = [*map(quoted, source.columns), *hidden]
+    columns = ", ".join([*kept, *hash_names(source)])
+    cursor.execute(f"INSERT INTO {new} ({columns}) SELECT {', '.join([*kept, *hashes_sql(source)])} FROM {old}")
+
+
+def _shown_rows(cursor: duckdb.DuckDBPyConnection, tables: GenerationTables, source: SourceTable) -> int:
+    shown = " WHERE _shown" if source.latest else ""
+    return scalar(cursor, f"SELECT count(*) FROM {tables.table(source.table)}{shown}")
