@@ -393,14 +393,15 @@ def copied_in_the_transaction_that_publishes(data: Path, copy: Path) -> Iterator
     """The data folder as a kill leaves it here. Spark may begin to read meanwhile: its temporary files come and go."""
     publish = GenerationTables.publish
 
-    def copy_if_there(source: str, target: str) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            shutil.copy2(source, target)
-
     def publish_and_copy(tables: GenerationTables, cursor: Any) -> None:
         publish(tables, cursor)
-        # A transaction that fails is tried again.
-        shutil.copytree(data, copy, copy_function=copy_if_there, dirs_exist_ok=True)
+        # A transaction that fails is tried again. A folder that has gone has no files: os.walk passes over it.
+        for folder, _, names in os.walk(data):
+            target = copy / Path(folder).relative_to(data)
+            target.mkdir(parents=True, exist_ok=True)
+            for name in names:
+                with contextlib.suppress(FileNotFoundError):
+                    shutil.copy2(Path(folder, name), target / name)
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(GenerationTables, "publish", publish_and_copy)
