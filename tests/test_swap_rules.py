@@ -311,7 +311,11 @@ def test_line_gives_every_message_exactly_one_outcome(queue: list[ParsedMessage]
     for message, outcome in zip(queue, line.outcomes, strict=True):
         if isinstance(message, ControlRejected):
             assert outcome is Outcome.REJECTED
-        elif message.expected_generation is None and message.action not in (Action.PUBLISH, Action.DISCARD):
+        elif (
+            isinstance(message, ControlMessage)
+            and message.expected_generation is None
+            and message.action not in (Action.PUBLISH, Action.DISCARD)
+        ):
             assert outcome is not Outcome.REJECTED
         if outcome is Outcome.CANDIDATE:
             assert isinstance(message, ControlMessage) and not message.publish

@@ -57,7 +57,7 @@ def send(turnout: ServedTurnout, path: str = "control", **message: Any) -> dict[
     return answer
 
 
-def outcome(turnout: ServedTurnout, path: str = "control", **message: Any) -> tuple[str, int]:
+def outcome(turnout: ServedTurnout, path: str = "control", **message: Any) -> tuple[Any, int]:
     answer = send(turnout, path, **message)
     return answer.get("outcome", answer.get("error")), answer.get("generation", 0)
 
@@ -175,7 +175,7 @@ def test_candidate_outlives_restarts_and_ends_with_its_time(names: Names, spark:
 def test_control_topic_of_a_new_folder_publishes_only_what_was_published(
     names: Names, spark: SparkSession, tmp_path: Path
 ) -> None:
-    messages = [
+    messages: list[dict[str, Any]] = [
         {"usersTopic": names.users3, "publish": False},
         {"usersTopic": names.users2, "publish": False},
         {"action": "publish"},
