@@ -77,7 +77,7 @@ ELSEWHERE = {
     "test_generation_tables.py": "store/batch_rows store/batches store/tracked_writes store/views/join_keys "
     "store/views/joined store/views/parts store/views/view_rows",
     "test_query_windows.py": "store/database",
-    "test_where.py": "store/query/values",
+    "test_where.py": "plan/filter_values",
     "test_control_queue.py": "swap/health",
     "test_joins.py": "plan/sql_text",
     "test_errors.py": "errors client/errors",
