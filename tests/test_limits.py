@@ -32,6 +32,7 @@ from serving import HTTP, SECONDS, STATUS, Steering, patient, serving
 from turnout.config import load
 from turnout.errors import TurnoutError
 from turnout.plan.position import Position
+from turnout.plan.where import MAX_VALUES
 from turnout.serve import connections
 from turnout.serve.access import Access
 from turnout.serve.app import Services, create_app
@@ -45,7 +46,6 @@ from turnout.serve.live.outbox import ROOM_SECONDS, Outbox, Subscription
 from turnout.serve.live.shared import Readers
 from turnout.serve.reads import Reads
 from turnout.store.feed import Commit
-from turnout.store.query.where import MAX_VALUES
 from turnout.store.query.window_rows import TrackedWindow, track_window
 from turnout.store.query.windows import Positions, Window
 from turnout.swap.health import Readiness

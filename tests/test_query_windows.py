@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from turnout.errors import TurnoutError
+from turnout.plan.where import parse_sort, parse_terms
 from turnout.store.database import Database
-from turnout.store.query.where import parse_sort, parse_terms
 from turnout.store.query.window_rows import track_window
 from turnout.store.query.windows import Column, Window, list_tables, open_window, read_window
 

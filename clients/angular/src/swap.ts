@@ -7,16 +7,10 @@ import {
   type Outcome,
   type Progress,
   type Swap,
-  TurnoutError,
+  type TurnoutError,
 } from "@turnout/client";
+import { asTurnoutError, type SwapState } from "@turnout/client/frameworks";
 import { Turnout } from "./turnout";
-
-/** What became of the last question of this service. */
-export type SwapState =
-  | { readonly state: "idle" }
-  | { readonly state: "running" }
-  | { readonly state: "done"; readonly outcome: Outcome }
-  | { readonly state: "failed"; readonly error: TurnoutError };
 
 @Injectable()
 export class TurnoutSwap {
@@ -81,10 +75,4 @@ export class TurnoutSwap {
       throw error;
     }
   }
-}
-
-function asTurnoutError(cause: unknown): never {
-  if (cause instanceof TurnoutError) throw cause;
-  const hint = "the server goes on with it: its status and history tell what becomes of it";
-  throw new TurnoutError({ code: "not_awaited", message: `the answer was not awaited: ${String(cause)}`, hint }, null, { cause });
 }
