@@ -30,6 +30,7 @@ from websockets.sync.client import connect as connect_socket
 from serving import SECONDS, STATUS, serving, small_store
 from turnout.config import Settings, load
 from turnout.config.server import ServerSettings
+from turnout.config.values import is_loopback
 from turnout.errors import ConfigError, TurnoutError
 from turnout.plan.control import ApplyRequest, ControlMessage, Outcome
 from turnout.serve import bodies, connections
@@ -37,7 +38,6 @@ from turnout.serve.access import Access, Gate, identity_of, subprotocol_of
 from turnout.serve.app import Services, create_app
 from turnout.serve.connections import OpenConnections
 from turnout.serve.limits import Buckets, Rate, Rates, Viewers, client_of
-from turnout.serve.origins import is_loopback
 from turnout.store.database import Database
 from turnout.store.ledger import MessageRecord
 from turnout.swap.control_queue import QueuedMessage, Reply

@@ -22,6 +22,8 @@ from turnout.serve.schemas import Error
 
 SCHEMAS = "#/components/schemas/"
 _CONFIG_FILE = {"type": "object", "description": "turnout.yaml; its settings are in docs/reference/configuration.md"}
+# What a call can answer that is not for everybody.
+_CLOSED = ("unauthorized", "forbidden", "issuer_unreachable")
 
 
 def document(
@@ -58,7 +60,7 @@ def _operation(route: CallRoute, closed: bool) -> dict[str, Any]:
         {"name": name, "in": "query", "description": meaning, "schema": schema}
         for name, schema, meaning in call.parameters
     ]
-    codes = (*call.codes, "unauthorized") if closed else call.codes
+    codes = dict.fromkeys([*call.codes, *(_CLOSED if closed else ())])
     operation: dict[str, Any] = {
         "operationId": route.operation,
         "summary": route.summary,
