@@ -30,13 +30,16 @@ export function showTimeline({ columns, rows }: Pick<Rows, "columns" | "rows">):
   return entries;
 }
 
+export const publishedOf = (entries: readonly Entry[]): string | null => entries.find(wasPublished)?.to ?? null;
+
 export interface Previous {
   plan: string | null;
   generation: number | null;
 }
 
+// A candidate is built, and published by another entry or never.
 function wasPublished(entry: Entry): boolean {
-  return entry.outcome !== "failed" && entry.outcome !== "cancelled";
+  return entry.outcome === "applied" || entry.outcome === "rolled_back";
 }
 
 // What a rollback would go back to. An apply that needed no generation is no plan of its own.
@@ -55,15 +58,17 @@ export function undoneOf(entries: readonly Entry[]): Set<Entry> {
   return new Set(published.filter((_, i) => published[i - 1]?.outcome === "rolled_back"));
 }
 
+const SAID: Record<string, string> = { rolled_back: "rollback", candidate: "for review" };
+
 function line(entry: Entry, isPublished: boolean, isUndone: boolean): HTMLElement {
-  const failed = !wasPublished(entry);
+  const failed = entry.outcome === "failed" || entry.outcome === "cancelled";
   const made = element("li", isPublished ? "published" : "");
   made.dataset["outcome"] = isUndone ? "undone" : entry.outcome;
   const title = element("strong", "", failed ? "Not published" : `Generation ${entry.generation}`);
-  const said = entry.outcome === "rolled_back" ? "rollback" : entry.outcome.replaceAll("_", " ");
+  const said = SAID[entry.outcome] ?? entry.outcome.replaceAll("_", " ");
   const outcome = element("span", "tag", isUndone ? "rolled back" : said);
   made.append(element("div", "title", title, outcome, moment(entry.ts)), element("p", "what", whatChanged(entry)));
-  if (failed && entry.detail) made.append(element("p", "why", entry.detail));
+  if ((failed || entry.outcome === "discarded") && entry.detail) made.append(element("p", "why", entry.detail));
   const request = entry.requestId ? ` (${entry.requestId})` : "";
   made.append(element("p", "more", `by ${entry.requester ?? "-"}${request}, ${duration(entry)}`));
   return made;
