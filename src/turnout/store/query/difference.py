@@ -16,14 +16,14 @@ import duckdb
 import pyarrow as pa
 
 from turnout.errors import TurnoutError
+from turnout.plan.filter_values import show
 from turnout.plan.nearest import suggestion
 from turnout.plan.position import Position
 from turnout.plan.sql_text import quoted
+from turnout.plan.where import compile_sort, compile_where, known_column
 from turnout.store.database import Readable
 from turnout.store.identity import ROW
 from turnout.store.outgoing import BOOK
-from turnout.store.query.values import show
-from turnout.store.query.where import compile_sort, compile_where, known_column
 from turnout.store.query.windows import STREAM_BATCH_ROWS, Snapshot, StoredTable, Window, collected, open_snapshot
 from turnout.store.row_json import json_sql
 from turnout_client.column_types import ColumnType

@@ -18,14 +18,14 @@ import duckdb
 import pyarrow as pa
 
 from turnout.errors import TurnoutError
+from turnout.plan.filter_values import show
 from turnout.plan.nearest import suggestion
 from turnout.plan.position import Position
 from turnout.plan.sql_text import quoted
 from turnout.plan.tables import BOOKS_OF_GENERATION, RESERVED
+from turnout.plan.where import SortKey, Term, compile_sort, compile_where, known_column
 from turnout.store import identity
 from turnout.store.database import Readable, published_generations, scalar
-from turnout.store.query.values import show
-from turnout.store.query.where import SortKey, Term, compile_sort, compile_where, known_column
 from turnout_client.column_types import ColumnType
 
 log = logging.getLogger(__name__)
@@ -34,6 +34,7 @@ _ROWID = "_rowid"
 _OF_GENERATION = re.compile(r"(.+)@([0-9]{1,9})", re.ASCII | re.DOTALL)
 STREAM_BATCH_ROWS = 50_000
 _COUNTED_ROWS = 2_000
+_PIECE_BYTES = 1_000_000
 _CATALOG = """
 SELECT schema_name, table_name, column_name, data_type FROM duckdb_columns()
 WHERE database_name = current_database() AND NOT internal ORDER BY schema_name, table_name, column_index
@@ -205,7 +206,10 @@ def collected(
     most = store.max_bytes if window.limit is not None else None
     if most is None and counted is None:
         return selected.to_arrow_table()
-    reader, batches, rows, size = selected.to_arrow_reader(_COUNTED_ROWS), [], 0, 0
+    reader = selected.to_arrow_reader(_COUNTED_ROWS)
+    pieces: list[pa.RecordBatch] = []
+    batches: list[pa.RecordBatch] = []
+    rows = size = 0
     for batch in reader:
         rows, size = rows + batch.num_rows, size + batch.nbytes
         if counted is not None:
@@ -217,7 +221,22 @@ def collected(
                 hint="ask for fewer rows or columns, or for a file: format=arrow",
             )
         batches.append(batch)
-    return pa.Table.from_batches(batches, reader.schema)
+        if sum(waiting.nbytes for waiting in batches) > _PIECE_BYTES:
+            pieces.append(_copied(batches))
+            batches.clear()
+    if batches:
+        pieces.append(_copied(batches))
+    return pa.Table.from_batches(pieces, reader.schema)
+
+
+def _copied(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """One batch with memory for just its rows: what DuckDB hands over has room for far more.
+
+    The memory is the C library's: Arrow's own pool keeps what another thread freed.
+    """
+    pool = pa.system_memory_pool()
+    columns = zip(*(batch.columns for batch in batches), strict=True)
+    return pa.RecordBatch.from_arrays([pa.concat_arrays(column, pool) for column in columns], schema=batches[0].schema)
 
 
 @contextmanager
@@ -272,9 +291,8 @@ class Snapshot:
             own = f"g{self.published}"
             return self._described(name, own if (own, name) in self._catalog else "turnout", name, self.published)
         plain, number = split_name(name)
-        # Only a name that is also a table: clients do not read a generation's bookkeeping.
-        if number is not None and ("main", plain) in self._catalog and (f"g{number}", plain) in self._catalog:
-            return self._described(name, f"g{number}", plain, number)
+        if number is not None and (found := self.of_generation(plain, number)) is not None:
+            return found
         raise self._unknown(name)
 
     @property
@@ -283,11 +301,14 @@ class Snapshot:
         return sorted({int(schema[1:]) for schema, _ in self._catalog if re.fullmatch("g[0-9]+", schema)})
 
     def of_generation(self, name: str, generation: int) -> StoredTable | None:
-        """The table of a source, of a view or of faults in a generation, published or not; None where it has none."""
-        schema = f"g{generation}"  # books of outgoing rows have a colon in their names
+        """A table of a generation, published or not; None where it has none of that name.
+
+        Clients do not read the bookkeeping: the books of outgoing rows have a colon in their names.
+        """
+        schema = f"g{generation}"
         if (schema, name) not in self._catalog or name in BOOKS_OF_GENERATION or ":" in name:
             return None
-        return self._described(name, schema, name, generation)
+        return self._described(f"{name}@{generation}", schema, name, generation)
 
     def prepare(self, window: Window) -> tuple[StoredTable, int]:
         """The window's table and the number of rows that its `where` keeps, everything else checked."""
