@@ -19,6 +19,7 @@ from turnout.errors import TurnoutError
 from turnout.plan.filter_values import show
 from turnout.serve.limits import Hold
 from turnout.serve.reads import Reading
+from turnout.store.query.difference import DifferenceResult
 from turnout.store.query.sql import SqlResult
 from turnout.store.query.summary_read import SummaryResult
 from turnout.store.query.windows import Window, WindowResult, open_window
@@ -76,6 +77,34 @@ def result_json(result: WindowResult | SummaryResult) -> bytes:
     values = {field.name: getattr(result, field.name) for field in fields(result)}
     tables = {name: json_rows(value) for name, value in values.items() if isinstance(value, pa.Table)}
     return json_object({name: value for name, value in values.items() if name not in tables}, **tables)
+
+
+def difference_json(result: DifferenceResult) -> bytes:
+    """A difference as it is answered and sent."""
+    fields = {
+        "table": result.table,
+        "from": result.before,
+        "to": result.after,
+        "counts": result.counts,
+        "total": result.total,
+        "key": result.key,
+        "columns": result.columns,
+        "columnsOnlyIn": {"from": result.only_from, "to": result.only_to},
+        "missing": result.missing,
+        "sinks": [{"sink": sink, "records": records} for sink, records in result.sinks.items()],
+    }
+    names = [column.name for column in result.columns]
+
+    def items(columns: list[list[Any]]) -> list[Any]:
+        changes, *values = columns
+        sides = values[: len(names)], values[len(names) :]
+        olds, news = ([dict(zip(names, row, strict=True)) for row in zip(*side, strict=True)] for side in sides)
+        return [
+            {"change": change, "from": None if change == "added" else old, "to": None if change == "removed" else new}
+            for change, old, new in zip(changes, olds, news, strict=True)
+        ]
+
+    return json_object(fields, rows=json_list(result.rows, items))
 
 
 def sql_fields(result: SqlResult) -> dict[str, Any]:
