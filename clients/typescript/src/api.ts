@@ -1,6 +1,7 @@
 // The HTTP calls: reading tables once, and asking for a change. What is live is connection.ts.
 
 import { errorOf, TurnoutError } from "./errors.js";
+import type { DifferenceOptions, TableDifference } from "./difference.js";
 import type { ColumnInfo, Term } from "./messages.js";
 import type { SummaryOptions } from "./computed.js";
 import type { AnyRow } from "./rows.js";
@@ -269,6 +270,10 @@ export class Api {
     return this.call(`/api/tables/${encodeURIComponent(table)}/summary${query(options)}`);
   }
 
+  difference({ table, ...options }: DifferenceOptions): Promise<TableDifference> {
+    return this.call(`/api/tables/${encodeURIComponent(table)}/difference${query(options)}`);
+  }
+
   sql<Row>(sql: string, { limit, signal }: SqlOptions): Promise<SqlRows<Row>> {
     return this.post("/api/sql", limit === undefined ? { sql } : { sql, limit }, signal ? { signal } : {});
   }
@@ -345,9 +350,9 @@ export class Api {
   }
 }
 
-function query(options: RowsOptions & Pick<SummaryOptions, "by" | "values">): string {
+function query(options: RowsOptions & Pick<SummaryOptions, "by" | "values"> & Pick<DifferenceOptions, "from" | "to">): string {
   const parameters = new URLSearchParams();
-  for (const name of ["columns", "by", "values", "sort", "offset", "limit"] as const) {
+  for (const name of ["from", "to", "columns", "by", "values", "sort", "offset", "limit"] as const) {
     const value = options[name];
     for (const item of Array.isArray(value) ? value : [value]) {
       if (item !== undefined) parameters.append(name, String(item));

@@ -26,6 +26,7 @@ import {
   SummarySubscription,
 } from "./computed.js";
 import { type Answer, Connection, type ConnectionState, safely, type SocketMaker, type Subscriber } from "./connection.js";
+import { type DifferenceCallbacks, type DifferenceOptions, DifferenceSubscription, type TableDifference } from "./difference.js";
 import type { TurnoutError } from "./errors.js";
 import type { ClientMessage } from "./messages.js";
 import { type ChangesOptions, type MirrorCallbacks, TableMirror } from "./mirror.js";
@@ -110,6 +111,11 @@ export class TurnoutClient {
     return new SqlSubscription<Row>(this.live, { live: true, ...options }, callbacks);
   }
 
+  /** What differs in a table between two generations, now and whenever it changes. */
+  liveDifference(options: DifferenceOptions, callbacks: DifferenceCallbacks = {}): DifferenceSubscription {
+    return new DifferenceSubscription(this.live, options, callbacks);
+  }
+
   /** The status, now and about once a second. Gives the function that ends this. */
   onStatus(listener: (status: Status) => void): () => void {
     return this.statusFeed.listen(listener);
@@ -128,6 +134,11 @@ export class TurnoutClient {
   /** Groups of a table's rows: `summary({ table: "final_ui", by: "accountType", values: "count,sum(balance)" })`. */
   summary<Group = AnyRow>(options: Omit<SummaryOptions, "history">): Promise<Summary<Group>> {
     return this.api.summary(options);
+  }
+
+  /** What differs in a table between two generations; without `from` and `to`, between what is shown and the candidate. */
+  difference(options: DifferenceOptions): Promise<TableDifference> {
+    return this.api.difference(options);
   }
 
   /** The rows of one SELECT over the tables. */

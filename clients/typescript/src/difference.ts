@@ -3,7 +3,10 @@
 import type { RowsOptions } from "./api.js";
 import type { Answer, Connection, Subscriber } from "./connection.js";
 import { type TurnoutError, unheard } from "./errors.js";
-import type { ClientMessage, TableDifference } from "./messages.js";
+import type { ClientMessage, DifferenceNow } from "./messages.js";
+
+/** What differs, of one moment. `counts`, `total` and `columns` tell of all rows that `where` keeps, `rows` has some of them. */
+export type TableDifference = Omit<DifferenceNow, "type" | "id">;
 
 /** Which difference. Without `from` and `to`: between what is shown and the candidate. */
 export interface DifferenceOptions extends Omit<RowsOptions, "columns"> {

@@ -15,6 +15,7 @@ export {
   type SummaryOptions,
   type SummaryPast,
 } from "./computed.js";
+export { DifferenceSubscription, type DifferenceCallbacks, type DifferenceOptions, type TableDifference } from "./difference.js";
 export { TableMirror, type ChangesOptions, type MirrorCallbacks, type MirrorChange } from "./mirror.js";
 export type { ConnectionState, Socket, SocketMaker } from "./connection.js";
 export type {

@@ -6,10 +6,10 @@ import { button, byId, element, fit, say, setText } from "./dom";
 import { count, number } from "./format";
 import { problemText } from "./problem";
 import { compareQuality, type Quality } from "./quality";
-import { askedFor, badText, emptyReview, endOf, figuresOf, mostChanged, signed, timeLeft, type Review } from "./review";
+import { askedFor, badText, emptyReview, endOf, figuresOf, madeBy, mostChanged, signed, timeLeft, type BadGroup, type Review } from "./review";
 import { ReviewRows } from "./review-rows";
 import { grouped } from "./tables";
-import { publishedOf, type Entry } from "./timeline";
+import { brokenGuards, publishedOf, type Entry } from "./timeline";
 import { sortText } from "./where";
 
 const TICK_MS = 1000;
@@ -18,6 +18,8 @@ const MOST_ROWS = 1000;
 const TYPING_MS = 350;
 const COLUMNS_NAMED = 3;
 const MOST_REASONS = 50;
+
+const FIGURES = ["now", "candidate", "added", "removed", "changed", "columns that change most"];
 
 export interface ReviewEvents {
   onReview(): void;
@@ -40,6 +42,8 @@ export class ReviewPane {
   private status: Status | null = null;
   // The candidate that is looked at. When it is none any more it stays here, so that its end can be told.
   private candidate: Candidate | null = null;
+  // The generation that it is compared with: the one that was published when it was opened.
+  private beside = 0;
   private isOpen = false;
   private isViewer = true;
   private away = false;
@@ -118,6 +122,10 @@ export class ReviewPane {
     byId("review-scroll").focus();
   }
 
+  private get generations(): { from: number; to: number } {
+    return { from: this.beside, to: this.candidate?.generation ?? 0 };
+  }
+
   private get isCurrent(): boolean {
     return this.candidate !== null && this.status?.candidate?.generation === this.candidate.generation;
   }
@@ -135,6 +143,7 @@ export class ReviewPane {
         say(text);
       }
       this.candidate = now;
+      this.beside = status.generation;
       this.ask();
     }
     this.showStanding();
@@ -167,17 +176,17 @@ export class ReviewPane {
   }
 
   private showAsked(candidate: Candidate): void {
-    const lines = askedFor(candidate, this.entries, publishedOf(this.entries));
-    const items = fit(byId("review-asked"), lines.length, () => element("li"));
-    lines.forEach((text, i) => setText(items[i]!, text));
+    showLines("review-asked", askedFor(candidate, this.entries, publishedOf(this.entries)));
+    const broken = brokenGuards(madeBy(candidate, this.entries));
+    showLines("review-guards", broken);
+    byId("review-guards").hidden = broken.length === 0;
   }
 
   private showTime(): void {
     const { candidate, status } = this;
     if (!this.isOpen || !candidate || !status) return;
-    const skew = typeof status.time === "string" ? 0 : 0;
-    const beside = `beside generation ${status.generation}`;
-    setText(byId("review-note"), this.isCurrent ? `${beside}, ${timeLeft(candidate, Date.now() + skew)}` : "");
+    const beside = `beside generation ${this.beside}`;
+    setText(byId("review-note"), this.isCurrent ? `${beside}, ${timeLeft(candidate, Date.now())}` : "");
   }
 
   // Not `disabled`: the button that was pressed keeps the focus.
@@ -191,17 +200,19 @@ export class ReviewPane {
   }
 
   // Only what is seen: when another candidate has come since, it is refused.
-  private async decide(action: "publish" | "discard"): Promise<void> {
+  private async decide(action: "publish" | "discard", force = false): Promise<void> {
     const { candidate } = this;
     if (!candidate || this.busy || this.away || this.isViewer) return;
     this.busy = true;
     this.showButtons();
     showSaid("waiting", action === "publish" ? "Publishing" : "Discarding");
     try {
-      await this.client[action]({ expectedGeneration: candidate.generation });
+      await this.client[action]({ expectedGeneration: candidate.generation, ...(force ? { force } : {}) });
       showSaid(null);
     } catch (error) {
-      showSaid("bad", `It was not ${action === "publish" ? "published" : "discarded"}`, element("p", "", problemText(error)));
+      const isGuard = error instanceof TurnoutError && error.code === "guard_broken";
+      const anyway = isGuard ? [button("button", "Publish all the same", () => void this.decide("publish", true))] : [];
+      showSaid("bad", `It was not ${action === "publish" ? "published" : "discarded"}`, element("p", "", problemText(error)), ...anyway);
     }
     this.busy = false;
     this.follow();
@@ -217,7 +228,7 @@ export class ReviewPane {
     if (!this.tables.includes(this.review.table)) this.review = { ...this.review, table: this.tables[0] ?? "" };
     this.subs = this.tables.map((table) =>
       this.client.liveDifference(
-        { table, limit: 0 },
+        { ...this.generations, table, limit: 0 },
         { onDifference: (found) => this.showFound(table, found), onError: (error) => this.showFound(table, error) },
       ),
     );
@@ -235,7 +246,8 @@ export class ReviewPane {
   }
 
   private showFound(table: string, found: TableDifference | TurnoutError): void {
-    if (found instanceof TurnoutError && !this.isCurrent) return;
+    // A generation that has just gone: the status says so next, and the figures of before stay.
+    if (found instanceof TurnoutError && this.found.has(table)) return;
     this.found.set(table, found);
     this.showFigures();
     this.showSinks();
@@ -250,7 +262,9 @@ export class ReviewPane {
     const choose = button("", "", () => this.change({ table: choose.dataset["table"] ?? "" }));
     const head = element("th", "", choose);
     head.scope = "row";
-    return element("tr", "", head, ...Array.from({ length: 6 }, () => element("td")));
+    const cells = FIGURES.map(() => element("td"));
+    cells.forEach((cell, i) => (cell.dataset["label"] = FIGURES[i]));
+    return element("tr", "", head, ...cells);
   }
 
   private showLine(line: HTMLTableRowElement, table: string): void {
@@ -274,8 +288,7 @@ export class ReviewPane {
   private showSinks(): void {
     const found = [...this.found.values()].flatMap((one) => (one instanceof TurnoutError ? [] : one.sinks));
     byId("review-sinks-card").hidden = found.length === 0;
-    const items = fit(byId("review-sinks"), found.length, () => element("li"));
-    found.forEach(({ sink, records }, i) => setText(items[i]!, `${sink}: ${count(records, "record")}`));
+    showLines("review-sinks", found.map(({ sink, records }) => `${sink}: ${count(records, "record")}`));
   }
 
   private askQuality(): void {
@@ -292,13 +305,9 @@ export class ReviewPane {
 
   private askBad(): void {
     const asked = { table: `bad_records@${this.candidate?.generation}`, by: ["topic", "reason"], sort: "-count", limit: MOST_REASONS };
-    const show = (lines: string[]): void => {
-      const items = fit(byId("review-bad"), lines.length, () => element("li"));
-      lines.forEach((text, i) => setText(items[i]!, text));
-    };
-    show([]);
-    const onRows = (groups: readonly { topic: string; reason: string; count: number }[]): void => show(badText(groups));
-    this.subs.push(this.client.liveSummary<{ topic: string; reason: string; count: number }>(asked, { onRows, onError: () => undefined }));
+    showLines("review-bad", []);
+    const onRows = (groups: readonly BadGroup[]): void => showLines("review-bad", badText(groups));
+    this.subs.push(this.client.liveSummary<BadGroup>(asked, { onRows, onError: () => undefined }));
   }
 
   // -- the rows of one table
@@ -328,11 +337,11 @@ export class ReviewPane {
     if (!table || !this.isCurrent) return;
     // Which change a row has is looked at here: more rows are asked for where only some are wanted.
     const limit = change === null ? this.limit : MOST_ROWS;
-    const asked = { table, where: where ? [where] : [], sort: sortText(sort), limit };
+    const asked = { ...this.generations, table, where: where ? [where] : [], sort: sortText(sort), limit };
     if (this.chosen) return this.chosen.move(asked);
     this.chosen = this.client.liveDifference(asked, {
       onDifference: (found) => this.showRows(found),
-      onError: (error) => this.isCurrent && this.showProblem(error),
+      onError: (error) => error.code !== "unknown_generation" && this.showProblem(error),
     });
   }
 
@@ -360,6 +369,11 @@ function columnsText(found: TableDifference): string {
   const gone = from.map((name) => `${name} goes`);
   const come = to.map((name) => `${name} is new`);
   return [...named, ...rest, ...gone, ...come].join(", ") || "none";
+}
+
+function showLines(id: string, lines: readonly string[]): void {
+  const items = fit(byId(id), lines.length, () => element("li"));
+  lines.forEach((text, i) => setText(items[i]!, text));
 }
 
 function showSaid(kind: string | null, title = "", ...content: Node[]): void {

@@ -3,7 +3,7 @@
 
 import type { Candidate, DifferenceRow, Status, TableDifference } from "@turnout/client";
 import { age, count, number, type Value } from "./format";
-import { whatChanged, type Entry } from "./timeline";
+import { brokenGuards, whatChanged, type Entry } from "./timeline";
 import type { SortKey } from "./where";
 
 export type Change = DifferenceRow["change"];
@@ -54,15 +54,21 @@ export interface Pair {
   changed: boolean;
 }
 
-export function pairOf({ change, from, to }: TableDifferenceRow, column: string): Pair {
+export function pairOf({ change, from, to }: DifferenceRow, column: string): Pair {
   const [before, after] = [from?.[column] as Value, to?.[column] as Value];
   return { from: before, to: after, changed: change === "changed" && JSON.stringify(before) !== JSON.stringify(after) };
 }
 
+// The line of the history that says how it was made.
+export function madeBy({ generation }: Candidate, entries: readonly Entry[]): Entry | undefined {
+  return entries.find((entry) => entry.generation === generation && entry.outcome === "candidate");
+}
+
 // What the message asked for, one line for each thing that it changes.
 export function askedFor(candidate: Candidate, entries: readonly Entry[], published: string | null): string[] {
-  const made = entries.find(({ generation, outcome }) => generation === candidate.generation && outcome === "candidate");
-  const told = whatChanged({ from: made?.from ?? published, to: candidate.plan, detail: made?.detail ?? null });
+  const made = madeBy(candidate, entries);
+  const detail = brokenGuards(made).length ? null : (made?.detail ?? null);
+  const told = whatChanged({ from: made?.from ?? published, to: candidate.plan, detail });
   return told.split(", ").filter(Boolean);
 }
 
@@ -79,7 +85,13 @@ export function endOf(gone: Candidate, status: Status, entries: readonly Entry[]
 }
 
 // The bad records of a candidate, a line for each topic, the most frequent reason first.
-export function badText(groups: readonly { topic: string; reason: string; count: number }[]): string[] {
+export interface BadGroup {
+  topic: string;
+  reason: string;
+  count: number;
+}
+
+export function badText(groups: readonly BadGroup[]): string[] {
   const topics = [...new Set(groups.map(({ topic }) => topic))];
   const lines = topics.map((topic) => {
     const own = groups.filter((group) => group.topic === topic);

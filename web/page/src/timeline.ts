@@ -61,17 +61,28 @@ export function undoneOf(entries: readonly Entry[]): Set<Entry> {
 const SAID: Record<string, string> = { rolled_back: "rollback", candidate: "for review" };
 
 function line(entry: Entry, isPublished: boolean, isUndone: boolean): HTMLElement {
-  const failed = entry.outcome === "failed" || entry.outcome === "cancelled";
+  const waits = entry.outcome === "candidate";
+  const failed = !wasPublished(entry) && !waits;
   const made = element("li", isPublished ? "published" : "");
   made.dataset["outcome"] = isUndone ? "undone" : entry.outcome;
-  const title = element("strong", "", failed ? "Not published" : `Generation ${entry.generation}`);
+  const isBuilt = !failed || entry.outcome === "discarded";
+  const title = element("strong", "", isBuilt ? `Generation ${entry.generation}` : "Not published");
   const said = SAID[entry.outcome] ?? entry.outcome.replaceAll("_", " ");
   const outcome = element("span", "tag", isUndone ? "rolled back" : said);
   made.append(element("div", "title", title, outcome, moment(entry.ts)), element("p", "what", whatChanged(entry)));
-  if ((failed || entry.outcome === "discarded") && entry.detail) made.append(element("p", "why", entry.detail));
+  if ((failed || isBroken(entry)) && entry.detail) made.append(element("p", "why", entry.detail));
   const request = entry.requestId ? ` (${entry.requestId})` : "";
   made.append(element("p", "more", `by ${entry.requester ?? "-"}${request}, ${duration(entry)}`));
   return made;
+}
+
+// A candidate that became one because it breaks guards; `detail` has each with both figures.
+const BROKEN = "it breaks guards: ";
+
+const isBroken = ({ outcome, detail }: Entry): boolean => outcome === "candidate" && (detail ?? "").startsWith(BROKEN);
+
+export function brokenGuards(entry: Entry | undefined): string[] {
+  return entry && isBroken(entry) ? entry.detail!.slice(BROKEN.length).split("; ") : [];
 }
 
 function moment(ts: string): HTMLElement {
