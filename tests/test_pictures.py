@@ -6,6 +6,8 @@ import ast
 import re
 from pathlib import Path
 
+from pictures import drawings
+
 ROOT = Path(__file__).parent.parent
 PAGES = [
     *ROOT.glob("*.md"),
@@ -38,4 +40,8 @@ def test_every_picture_of_the_docs_is_made_by_a_script_and_is_there() -> None:
 
 
 def test_every_picture_file_is_shown() -> None:
-    assert set((ROOT / "docs").rglob("*.png")) == shown()
+    assert {*(ROOT / "docs").rglob("*.png"), *(ROOT / "docs").rglob("*.svg")} == shown()
+
+
+def test_drawings_are_what_their_script_draws() -> None:
+    assert {file: file.read_text("utf-8") for file in drawings.drawn()} == drawings.drawn()
