@@ -21,6 +21,8 @@ import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -34,6 +36,7 @@ from turnout import config
 from turnout.cli import app
 from turnout.cli.output import cell, printable
 from turnout.cli.summary import bar
+from turnout.cli.types import interfaces
 from turnout.config import sent
 from turnout.errors import TurnoutError
 from turnout.local.demo import banner, settings
@@ -59,6 +62,7 @@ COMMANDS = [
     "rollback",
     "cancel",
     "apply",
+    "types",
     "topic",
 ]
 NOBODY = "http://127.0.0.1:1"
@@ -296,6 +300,31 @@ def test_many_rows_pass_through_in_little_memory() -> None:
             megabytes = int(done.stderr.read()) / 1024
     assert count == batches * 10_000
     assert megabytes < 400
+
+
+def test_types_are_interfaces_of_the_tables(url: str) -> None:
+    shown = turnout("types", "--url", url)
+    assert shown.exit_code == 0, shown.output
+    assert "export interface UsersUi {\n  userId: string | null;\n" in shown.stdout
+    assert "  age: number | null; // int64\n" in shown.stdout
+    assert "  users_ui: UsersUi;\n" in shown.stdout
+    assert turnout("types", "--url", NOBODY).exit_code == 1
+
+
+@given(st.dictionaries(st.text(min_size=1), st.dictionaries(st.text(), st.sampled_from(["int64", "json"]))))
+def test_types_of_odd_names_have_a_line_for_each_name(tables: dict[str, dict[str, str]]) -> None:
+    listed = [
+        {"name": name, "columns": [{"name": column, "type": kind} for column, kind in columns.items()]}
+        for name, columns in tables.items()
+    ]
+    text = interfaces(listed)
+    declared = re.findall(r"^export interface ([A-Za-z][A-Za-z0-9_]*) \{\n((?:  .*;.*\n)*)\}$", text, re.MULTILINE)
+    assert len({name for name, _ in declared}) == len(tables) + 1 == text.count("\n}")
+    lines = [re.findall(r"^  (.+): (.+?);(?: // int64)?$", body, re.MULTILINE) for _, body in declared]
+    named = [[(json.loads(key) if key[0] == '"' else key, kind) for key, kind in of] for of in lines]
+    kinds = {"int64": "number | null", "json": "unknown"}
+    assert named[:-1] == [[(column, kinds[kind]) for column, kind in of.items()] for of in tables.values()]
+    assert named[-1] == list(zip(tables, [name for name, _ in declared], strict=False))
 
 
 def completed(url: str, shell: str, words: str) -> list[str]:

@@ -13,10 +13,10 @@ from lengths import ORDERS_EXAMPLES
 from test_live import settings_of
 from turnout.errors import TurnoutError
 from turnout.plan.joins import Join
+from turnout.plan.where import parse_sort, parse_terms
 from turnout.store.database import Database
 from turnout.store.query import kept_orders
 from turnout.store.query.kept_orders import KeptOrders
-from turnout.store.query.where import parse_sort, parse_terms
 from turnout.store.query.window_rows import track_window
 from turnout.store.query.windows import Window, WindowResult, read_window
 

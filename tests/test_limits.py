@@ -32,6 +32,7 @@ from serving import HTTP, SECONDS, STATUS, Steering, patient, serving
 from turnout.config import load
 from turnout.errors import TurnoutError
 from turnout.plan.position import Position
+from turnout.plan.where import MAX_VALUES
 from turnout.serve.access import Access
 from turnout.serve.app import Services, create_app
 from turnout.serve.connections import OpenConnections
@@ -42,7 +43,6 @@ from turnout.serve.live.hub import MAX_COMMITS, Hub
 from turnout.serve.live.shared import Readers
 from turnout.serve.reads import Reads
 from turnout.store.feed import Commit
-from turnout.store.query.where import MAX_VALUES
 from turnout.store.query.window_rows import TrackedWindow, track_window
 from turnout.store.query.windows import Positions, Window
 from turnout.swap.health import Readiness

@@ -17,7 +17,7 @@ TESTS = Path(__file__).parent
 ELSEWHERE = {
     # Commands, as people call them.
     "test_cli.py": "cli/app cli/broker cli/demo cli/history cli/init cli/options cli/output cli/prepare cli/run "
-    "cli/apply cli/completion cli/progress cli/rows cli/sql cli/status cli/summary cli/swap cli/tables",
+    "cli/apply cli/completion cli/progress cli/rows cli/sql cli/status cli/summary cli/swap cli/tables cli/types",
     "test_configuration.py": "store/config_history",
     "live/test_applies.py": "serve/config_api",
     "live/test_check.py": "preflight/clusters preflight/machine",
@@ -77,7 +77,7 @@ ELSEWHERE = {
     "test_generation_tables.py": "store/batch_rows store/batches store/tracked_writes store/views/join_keys "
     "store/views/joined store/views/parts store/views/view_rows",
     "test_query_windows.py": "store/database",
-    "test_where.py": "store/query/values",
+    "test_where.py": "plan/filter_values",
     "test_control_queue.py": "swap/health",
     "test_joins.py": "plan/sql_text",
     "test_errors.py": "errors client/errors",

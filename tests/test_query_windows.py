@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from turnout.errors import TurnoutError
+from turnout.plan.where import parse_sort, parse_terms
 from turnout.store.database import Database
-from turnout.store.query.where import parse_sort, parse_terms
 from turnout.store.query.windows import Column, Window, list_tables, open_window, read_window
 
 

@@ -19,12 +19,12 @@ from filling import Filling
 from lengths import SUMMARY_EXAMPLES
 from turnout.config import Settings
 from turnout.errors import TurnoutError
+from turnout.plan.where import SortKey, parse_terms
 from turnout.serve.formats import result_json
 from turnout.store.database import Database
 from turnout.store.query import summary_read
 from turnout.store.query.summary import Group, Summary, Value, parse_by, parse_order, parse_values
 from turnout.store.query.summary_read import read_summary
-from turnout.store.query.where import SortKey, parse_terms
 from turnout.store.query.windows import Window, read_window
 
 COLUMNS = {

@@ -14,11 +14,11 @@ from following import Socket
 from serving import application, serving
 from turnout.plan.joins import Join
 from turnout.plan.position import Position
+from turnout.plan.where import parse_terms
 from turnout.serve.live import history_samples, summary_history
 from turnout.serve.live.summary_history import MAX_LEFT, MAX_LEFT_BY_CLIENT, Histories
 from turnout.store.query.summary import Summary, parse_by, parse_order
 from turnout.store.query.summary_read import read_summary
-from turnout.store.query.where import parse_terms
 from turnout.store.query.windows import count_rows, read_positions
 from turnout.testing import wait_until
 from turnout_client.messages import SummaryGroups, SummaryHistory

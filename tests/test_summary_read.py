@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from filling import Filling
 from lengths import KEPT_EXAMPLES, MERGES
 from turnout.config import Settings
+from turnout.plan.where import parse_terms
 from turnout.store.database import Database
 from turnout.store.feed import Commit, Delta
 from turnout.store.query import summary_merge, summary_read, summary_sql
@@ -29,7 +30,6 @@ from turnout.store.query.summary_read import (
     wanted,
 )
 from turnout.store.query.summary_sql import MOST_KEPT
-from turnout.store.query.where import parse_terms
 
 TABLE = "users_ui"
 COLUMNS = {

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from turnout.errors import TurnoutError
-from turnout.store.query.where import (
+from turnout.plan.where import (
     MAX_VALUES,
     Op,
     SortKey,

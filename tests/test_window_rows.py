@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from lengths import EXAMPLES
 from turnout.plan.sql_text import quoted
+from turnout.plan.where import ANY_COLUMN, Op, SortKey, Term, compile_sort, compile_where
 from turnout.store.feed import Delta
 from turnout.store.identity import ROW
-from turnout.store.query.where import ANY_COLUMN, Op, SortKey, Term, compile_sort, compile_where
 from turnout.store.query.window_rows import KEY, DeltaQueries, Held, Order, hold
 from turnout.store.query.windows import Window
 from turnout_client.column_types import ColumnType

@@ -29,6 +29,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from code_blocks import blocks, module
 from filling import Filling
 from serving import HTTP, SECONDS, Steering, application, serving
+from turnout.cli.types import interfaces
 from turnout.config import Role
 from turnout.plan.control import Outcome
 from turnout.plan.control_parsing import parse_message
@@ -336,6 +337,33 @@ def test_client_gives_its_token_and_says_when_it_is_refused(filling: Filling, bu
             assert running.of("connection", state="refused")[0]["code"] == "unauthorized"
             running.wait(lambda: len(running.of("error")) == 3)
             assert running.of("rows") == []
+
+
+def test_types_of_tables_compile_and_are_those_of_rows(filling: Filling, built_client: Path, tmp_path: Path) -> None:
+    names = ['a"b', "a'b", "class", "2nd", "*/", "\\u0041", "ü ✓", "__proto__", "line\nbreak", "constructor"]
+    odd = [{"name": name, "columns": [{"name": one, "type": "date"} for one in names]} for name in names]
+    with serving(application(filling.database)) as url:
+        tables = HTTP.get(f"{url}/api/tables").json()["tables"]
+    (tmp_path / "tables.ts").write_text(interfaces([*tables, *odd]))
+    (tmp_path / "used.ts").write_text(_TYPED)
+    settings = {
+        "extends": str(ROOT / "tsconfig.base.json"),
+        "compilerOptions": {"noEmit": True, "paths": {"@turnout/client": [str(built_client / "index.d.ts")]}},
+    }
+    (tmp_path / "tsconfig.json").write_text(json.dumps(settings))
+    node(tmp_path, ROOT / "node_modules" / "typescript" / "bin" / "tsc", "-p", ".")
+
+
+_TYPED = """import { connect } from "@turnout/client";
+import type { FinalUi, Tables } from "./tables.js";
+
+type Same<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
+const same: [Same<Tables["final_ui"], FinalUi>, Same<FinalUi["age"], number | null>] = [true, true];
+const odd: Same<Tables["*/"]["line\\nbreak"], string | null> = true;
+const [row] = connect().window<FinalUi>({ table: "final_ui" }).rows;
+// @ts-expect-error: a column that the table does not have
+console.log(same, odd, row?.accountType?.length, row?.agee);
+"""
 
 
 # -- the Angular example

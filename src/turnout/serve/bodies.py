@@ -8,7 +8,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect, Request
 
 from turnout.errors import TurnoutError
-from turnout.store.query.values import show
+from turnout.plan.filter_values import show
 
 M = TypeVar("M", bound=BaseModel)
 

@@ -16,11 +16,11 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pa_parquet
 
 from turnout.errors import TurnoutError
+from turnout.plan.filter_values import show
 from turnout.serve.limits import Hold
 from turnout.serve.reads import Reading
 from turnout.store.query.sql import SqlResult
 from turnout.store.query.summary_read import SummaryResult
-from turnout.store.query.values import show
 from turnout.store.query.windows import Window, WindowResult, open_window
 from turnout_client.arrow_columns import is_plain, is_time, iso_texts
 

@@ -15,7 +15,7 @@ from starlette.datastructures import Headers
 from starlette.types import Scope
 
 from turnout.errors import TurnoutError
-from turnout.store.query.values import show
+from turnout.plan.filter_values import show
 
 _PORTS = {"http": 80, "https": 443}
 _PREFLIGHT_SECONDS = 600

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 from starlette.datastructures import QueryParams
 
 from turnout.errors import TurnoutError
+from turnout.plan.filter_values import show
+from turnout.plan.where import parse_columns, parse_sort, parse_terms
 from turnout.serve.formats import Export, Format
 from turnout.store.query import summary
 from turnout.store.query.summary_read import MAX_GROUPS
-from turnout.store.query.values import show
-from turnout.store.query.where import parse_columns, parse_sort, parse_terms
 from turnout.store.query.windows import Window
 
 DEFAULT_ROWS = 100

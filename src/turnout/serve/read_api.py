@@ -14,6 +14,7 @@ from turnout.config import Settings
 from turnout.config.server import ServerSettings
 from turnout.errors import ERRORS, TurnoutError
 from turnout.plan.control import ApplyRequest
+from turnout.plan.where import MAX_SMALL_FILTER, weight
 from turnout.serve import metrics, schemas
 from turnout.serve.access import IDENTITY
 from turnout.serve.formats import Format, result_json, window_file
@@ -24,7 +25,6 @@ from turnout.serve.responses import Answers, json_response
 from turnout.serve.rounds import Threads
 from turnout.serve.routes import FILE, READING, Call
 from turnout.store.database import Database, Readable
-from turnout.store.query.where import MAX_SMALL_FILTER, weight
 from turnout.store.query.windows import Window, list_tables, newest_record, read_window, store_faults
 from turnout.swap.control_queue import QueuedMessage
 from turnout.swap.health import Readiness, Subject

@@ -15,10 +15,10 @@ from starlette.routing import Match, Route
 from starlette.types import Receive, Scope, Send
 
 from turnout.errors import TurnoutError
+from turnout.plan.filter_values import show
 from turnout.serve.formats import TableFile, to_json
 from turnout.serve.limits import HeldBytes, Hold, TooOften, caller
 from turnout.serve.reads import Reading, Reads, cancelled
-from turnout.store.query.values import show
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

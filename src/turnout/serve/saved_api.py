@@ -8,13 +8,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from turnout.errors import TurnoutError
+from turnout.plan.filter_values import show
 from turnout.serve import bodies
 from turnout.serve.formats import json_object
 from turnout.serve.responses import Answers, json_response
 from turnout.serve.routes import READING, Call
 from turnout.serve.schemas import Removed, SavedBody, SavedView, SavedViews
 from turnout.store.database import Database
-from turnout.store.query.values import show
 from turnout.store.saved_views import list_saved, read_view, remove_view, save_view
 
 MAX_VIEW_BYTES = 16 * 1024

@@ -10,8 +10,8 @@ from collections.abc import Collection
 
 from turnout.plan.sql_text import quoted
 from turnout.plan.tables import SourceTable
+from turnout.plan.where import ROW as ROW
 
-ROW = "_row"
 BAD_RECORD = "md5(concat_ws('|', topic, _id, field, reason))"
 QUALITY = "view"
 WITHOUT_ORDER = frozenset({"bad_records"})

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from turnout.errors import TurnoutError
+from turnout.plan.filter_values import show
 from turnout.store.database import Database, Readable
-from turnout.store.query.values import show
 from turnout.store.query.windows import store_faults
 
 MAX_SAVED = 200

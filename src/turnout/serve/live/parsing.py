@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pydantic import BaseModel, ValidationError
 
 from turnout.errors import TurnoutError
+from turnout.plan.where import Term, parse_columns, parse_sort, parse_terms
 from turnout.serve.limits import Buckets, Rate
 from turnout.serve.rounds import Threads
 from turnout.store.query.summary import Summary, parse_by, parse_order, parse_values
-from turnout.store.query.where import Term, parse_columns, parse_sort, parse_terms
 from turnout.store.query.windows import Window
 from turnout_client.messages import (
     ChangesRequest,

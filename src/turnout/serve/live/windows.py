@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from turnout.plan.position import Position
+from turnout.plan.where import MAX_SMALL_FILTER, weight
 from turnout.serve.formats import json_object, rows_json, to_json
 from turnout.serve.live.outbox import Subscription, current_body
 from turnout.serve.live.shared import LEAST_PAUSE_SECONDS, Readers, SharedState, clients_of
@@ -19,7 +20,6 @@ from turnout.serve.live.turns import WindowChanges
 from turnout.serve.reads import Reading
 from turnout.store.feed import Wanted
 from turnout.store.identity import ROW, WITHOUT_ORDER
-from turnout.store.query.where import MAX_SMALL_FILTER, weight
 from turnout.store.query.window_rows import (
     MAX_HELD_ROWS,
     SPARE_ROWS,

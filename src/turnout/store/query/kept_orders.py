@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from turnout.errors import TurnoutError
 from turnout.plan.tables import SHOWN_OF_GENERATION, SHOWN_OF_STORE
+from turnout.plan.where import MAX_SMALL_FILTER, known_column, weight
 from turnout.store.database import PUBLISHED, Readable
 from turnout.store.feed import Commit, Delta, Feed, Wanted
 from turnout.store.identity import ROW
-from turnout.store.query.where import MAX_SMALL_FILTER, known_column, weight
 from turnout.store.query.window_rows import (
     KEY,
     MAX_HELD_ROWS,

@@ -19,12 +19,12 @@ import duckdb
 import pyarrow as pa
 
 from turnout.errors import TurnoutError
+from turnout.plan.filter_values import show
 from turnout.plan.nearest import suggestion
 from turnout.plan.sql_text import quoted
 from turnout.store.database import Readable
 from turnout.store.query.sql_process import ProcessEndedError, ProcessIdleError, process
 from turnout.store.query.sql_worker import locked
-from turnout.store.query.values import show
 from turnout.store.query.windows import Column, Snapshot, open_snapshot
 from turnout_client.column_types import ColumnType
 

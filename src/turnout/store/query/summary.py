@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from turnout.errors import TurnoutError
+from turnout.plan.filter_values import show
 from turnout.plan.nearest import suggestion
-from turnout.store.query.values import show
-from turnout.store.query.where import MAX_SMALL_FILTER, SortKey, Term, read_name, weight
+from turnout.plan.where import MAX_SMALL_FILTER, SortKey, Term, read_name, weight
 
 MAX_BY = 3
 MAX_VALUES = 20

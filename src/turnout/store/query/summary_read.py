@@ -19,13 +19,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from turnout.plan.position import Position
+from turnout.plan.where import term_columns
 from turnout.store.database import Readable, registered
 from turnout.store.feed import MAX_DELTA_ROWS, Delta, Wanted
 from turnout.store.identity import ROW
 from turnout.store.query.summary import RECORD_TIME, Summary, bad
 from turnout.store.query.summary_merge import NUMBER, Merge, merged_together
 from turnout.store.query.summary_sql import RECORD_MS, SIGN, TOTAL, Statement, compile_summary
-from turnout.store.query.where import term_columns
 from turnout.store.query.window_rows import wanted_columns
 from turnout.store.query.windows import Column, open_snapshot
 

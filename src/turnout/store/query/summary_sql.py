@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from turnout.errors import TurnoutError
+from turnout.plan.filter_values import show
 from turnout.plan.nearest import suggestion
 from turnout.plan.sql_text import quoted
 from turnout.plan.times import FIRST_MICROSECOND, LAST_DAY, moment_sql
+from turnout.plan.where import compile_where
 from turnout.store.query.summary import BY_HINT, PERCENTILES, RECORD_TIME, UNIT_SECONDS, Group, Summary, Value, bad
-from turnout.store.query.values import show
-from turnout.store.query.where import compile_where
 from turnout_client.column_types import ColumnType
 
 RECORD_MS = "_ts"

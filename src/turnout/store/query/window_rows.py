@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from turnout.plan.sql_text import quoted
+from turnout.plan.where import ANY_COLUMN, Term, compile_key, compile_where, term_columns
 from turnout.store.database import Readable, registered
 from turnout.store.feed import Delta, Wanted
 from turnout.store.identity import ROW, ties
-from turnout.store.query.where import ANY_COLUMN, Term, compile_key, compile_where, term_columns
 from turnout.store.query.windows import Window, WindowResult, chosen_columns, collected, open_snapshot
 from turnout_client.column_types import ColumnType
 

@@ -18,14 +18,14 @@ import duckdb
 import pyarrow as pa
 
 from turnout.errors import TurnoutError
+from turnout.plan.filter_values import show
 from turnout.plan.nearest import suggestion
 from turnout.plan.position import Position
 from turnout.plan.sql_text import quoted
 from turnout.plan.tables import RESERVED
+from turnout.plan.where import SortKey, Term, compile_sort, compile_where, known_column
 from turnout.store import identity
 from turnout.store.database import PUBLISHED, Readable, scalar
-from turnout.store.query.values import show
-from turnout.store.query.where import SortKey, Term, compile_sort, compile_where, known_column
 from turnout_client.column_types import ColumnType
 
 log = logging.getLogger(__name__)

@@ -1,7 +1,7 @@
 """The filter and sort language of tables: `column operator value` terms and column lists, never SQL.
 
 Owns their texts, their structured form and the SQL they become: names are looked up among a table's columns
-and quoted, values travel as parameters only. How a value is read is `values.py`; `windows.py` runs the SQL.
+and quoted, values travel as parameters only. How a value is read is `filter_values.py`; `store` runs the SQL.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from enum import StrEnum
 import orjson
 
 from turnout.errors import TurnoutError
+from turnout.plan.filter_values import parse_value, show
 from turnout.plan.nearest import suggestion
 from turnout.plan.sql_text import quoted
-from turnout.store.identity import ROW
-from turnout.store.query.values import parse_value, show
 from turnout_client.column_types import ColumnType
+
+ROW = "_row"
+"""The hidden column of a row's identity; `store/identity.py` says what that is."""
 
 MAX_TERMS = 100
 MAX_VALUES = 5_000
