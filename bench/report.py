@@ -308,7 +308,7 @@ def _capacity(results: Results) -> Iterator[Row]:
 def headlines(document: Results) -> str:
     """The five rows of the README: Turnout beside Deephaven as shipped, each ratio above 1 where Turnout is better."""
     measures, name = document["measures"], f"Deephaven {document['versions'].get('Deephaven', '')}".strip()
-    lines = [
+    lines: list[tuple[str, ...]] = [
         (text, show(statistics.median(own)), show(statistics.median(other)), _times_better(own, other))
         for text, show, own, other in _compared(measures)
     ]
