@@ -9,16 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from filling import Filling
+from lengths import DIFFERENCE_EXAMPLES
 from turnout.config import Settings
+from turnout.errors import TurnoutError
 from turnout.plan.joins import Join
+from turnout.plan.where import parse_sort, parse_terms
 from turnout.store.database import Database
+from turnout.store.outgoing import SinkPosition
 from turnout.store.query import difference
-from turnout.store.query.difference import Difference, DifferenceResult, read_difference
+from turnout.store.query.difference import Difference, DifferenceResult, open_difference, read_difference
 from turnout.store.query.windows import Window, read_window
+from turnout.store.row_json import record_key_sql, record_value_sql
+from turnout_client.column_types import ColumnType
 
 Row = Mapping[str, Any]
 Pair = tuple[str, Row | None, Row | None]
@@ -46,14 +52,22 @@ class Pairs:
         self.filling = Filling(self.database)
         self.numbers = (0, 0)
 
-    def make(self, old: Mapping[str, Any], new: Mapping[str, Any], *joins: Join, **sections: Any) -> None:
-        """Publish a generation, and make another beside it, of other settings where sections are given."""
+    def make(
+        self,
+        old: Mapping[str, Any],
+        new: Mapping[str, Any],
+        *joins: Join,
+        settings: Settings | None = None,
+        same_places: bool = False,
+    ) -> None:
+        """Publish a generation, and make another beside it, whose records may have the same places in Kafka."""
         for number in filter(None, self.numbers):
             self.filling.drop(number)
-        self.filling.settings = Settings()
+        self.filling.settings, self.filling._offset = Settings(), 0
         self.filling.swap(joins[0] if joins else Join.LEFT, **old)
         first = self._number()
-        self.filling.settings = Settings(**sections) if sections else self.filling.settings
+        self.filling.settings = settings or self.filling.settings
+        self.filling._offset = 0 if same_places else self.filling._offset
         self.filling.generation(joins[-1] if joins else Join.LEFT)
         self.filling.batch(**new)
         self.numbers = first, self._number()
@@ -155,6 +169,7 @@ def bag(pairs: Sequence[Pair]) -> Counter[Any]:
     return Counter((change, cells(old), cells(new)) for change, old, new in pairs)
 
 
+@settings(max_examples=DIFFERENCE_EXAMPLES)
 @given(old=RECORDS, new=RECORDS, joins=st.tuples(JOINS, JOINS), most=st.sampled_from([2, 8]))
 def test_difference_is_that_of_a_plain_comparison(
     pairs: Pairs, old: Mapping[str, Any], new: Mapping[str, Any], joins: tuple[Join, Join], most: int
@@ -174,3 +189,152 @@ def test_difference_is_that_of_a_plain_comparison(
             assert [c.changed for c in found.columns] == [
                 sum((o or ())[at] != (n or ())[at] for o, n in changed) for at in range(len(names))
             ]
+
+
+def records_of(pairs: Pairs, table: str) -> list[dict[str, str]]:
+    """What a topic holds that a sink has brought to the table of each generation: key -> value."""
+    assert pairs.filling.tables is not None
+    key = pairs.filling.tables.layout.key(table)
+    found = []
+    for number in pairs.numbers:
+        columns = read_window(pairs.database, Window(f"{table}@{number}", limit=0)).columns
+        kinds = {column.name: ColumnType.parse(column.type) for column in columns}
+        sql = f"SELECT {record_key_sql(key, kinds[key])}, {record_value_sql(kinds)} FROM g{number}.{table}"
+        with pairs.database.read() as cursor:
+            found.append(dict(cursor.execute(sql).fetchall()))
+    return found
+
+
+def records_of_swap(pairs: Pairs, table: str) -> int:
+    """How many records bring a topic from the one table to the other."""
+    old, new = records_of(pairs, table)
+    return len(old.keys() - new.keys()) + sum(old.get(key) != value for key, value in new.items())
+
+
+@settings(max_examples=DIFFERENCE_EXAMPLES)
+@given(old=RECORDS, new=RECORDS, join=JOINS, shift=st.booleans())
+def test_sinks_of_a_difference_count_the_records_that_a_swap_writes(
+    pairs: Pairs, old: Mapping[str, Any], new: Mapping[str, Any], join: Join, shift: bool
+) -> None:
+    pairs.make(old, new, Join.LEFT, join, same_places=not shift)
+    for table in ("users_ui", "final_ui"):
+        pairs.database.sinks.put("out", SinkPosition(table, 100))
+        assert pairs.compare(table).sinks == {"out": records_of_swap(pairs, table)}
+    assert pairs.compare("users_ui").sinks == {}
+    pairs.database.sinks.remove("out")
+
+
+USER = {"userId": "a", "name": "x", "email": None, "age": 1}
+
+
+@settings(max_examples=DIFFERENCE_EXAMPLES)
+@given(old=RECORDS, new=RECORDS, page=st.integers(1, 5))
+def test_where_keeps_what_either_side_fulfils_and_pages_follow_the_sort(
+    pairs: Pairs, old: Mapping[str, Any], new: Mapping[str, Any], page: int
+) -> None:
+    pairs.make(old, new)
+    whole = pairs.compare("final_ui")
+    where, sort = parse_terms("age = 1"), parse_sort("-age,name")
+    found = pairs.compare("final_ui", where=where, sort=sort)
+    kept = [pair for pair in pairs_of(whole) if any(side is not None and side["age"] == 1 for side in pair[1:])]
+    assert bag(pairs_of(found)) == bag(kept)
+    assert found.total == len(kept) == sum(found.counts[change] for change in ("added", "removed", "changed"))
+    before, _ = pairs.rows("final_ui")
+    old_ones = [row for row in before if row["age"] == 1]
+    gone = [pair for pair in pairs_of(whole) if pair[1] is not None and pair[1]["age"] == 1]
+    assert found.counts["same"] == len(old_ones) - len(gone)
+    shown = [new or old or {} for _, old, new in pairs_of(found)]
+    assert [row["age"] for row in shown] == sorted((row["age"] for row in shown), key=lambda a: (a is None, -(a or 0)))
+    pages = [
+        pairs.compare("final_ui", where=where, sort=sort, offset=start, limit=page)
+        for start in range(0, max(1, found.total), page)
+    ]
+    assert [one.counts for one in pages] == [found.counts] * len(pages)
+    assert [list(map(cells, pair[1:])) for one in pages for pair in pairs_of(one)] == [
+        list(map(cells, pair[1:])) for pair in pairs_of(found)
+    ]
+
+
+def of_users(key: str, columns: Mapping[str, str]) -> Settings:
+    """Settings of one source."""
+    users = {"topic": "users", "table": "users_ui", "key": key, "columns": columns}
+    return Settings.model_validate({"sources": {"users": users}, "views": {}})
+
+
+def test_tables_with_other_columns_are_compared_by_those_that_both_have(pairs: Pairs) -> None:
+    columns = {"userId": "string", "name": "string", "age": "string", "city": "string"}
+    other = of_users("userId", columns)
+    pairs.make({"users": [USER]}, {"users": [{"userId": "a", "name": "y", "age": "1", "city": "Ulm"}]}, settings=other)
+    pairs.database.sinks.put("out", SinkPosition("users_ui", 100))
+    found = pairs.compare("users_ui")
+    pairs.database.sinks.remove("out")
+    assert [(column.name, column.changed) for column in found.columns] == [("userId", 0), ("name", 1)]
+    assert (found.only_from, found.only_to) == (("email", "age"), ("age", "city"))
+    assert pairs_of(found) == [("changed", {"userId": "a", "name": "x"}, {"userId": "a", "name": "y"})]
+    assert found.sinks == {"out": 2}  # a row with other columns, from another place in Kafka: one goes, one comes
+
+
+def test_table_of_one_generation_alone_is_all_added_or_all_removed(pairs: Pairs) -> None:
+    without = Settings.model_validate({"views": {}})
+    pairs.make({"users": [USER]}, {"users": [USER]}, settings=without)
+    found = pairs.compare("final_ui")
+    assert (found.missing, found.counts["removed"], found.total) == ("to", 1, 1)
+    assert (found.before.version, found.after.version) == (1, 0)
+    back = read_difference(pairs.database, Difference(Window("final_ui"), *reversed(pairs.numbers)))
+    assert (back.missing, back.counts["added"], back.total) == ("from", 1, 1)
+
+
+def test_tables_without_a_common_key_or_column_say_so(pairs: Pairs) -> None:
+    pairs.make(
+        {"users": [USER]},
+        {"users": [{"name": "x", "n": "a"}]},
+        settings=of_users("n", {"name": "string", "n": "string"}),
+    )
+    found = pairs.compare("users_ui")
+    assert (found.key, found.counts) == (("name",), {"added": 0, "removed": 0, "changed": 0, "same": 1})
+    pairs.make({"users": [USER]}, {"users": [{"n": "a"}]}, settings=of_users("n", {"n": "string"}))
+    with pytest.raises(TurnoutError, match="no column in common") as raised:
+        pairs.compare("users_ui")
+    assert raised.value.code == "bad_parameter"
+
+
+@pytest.mark.parametrize(
+    ("table", "numbers", "code"),
+    [
+        ("nothing", (1, 2), "unknown_table"),
+        ("versions", (1, 2), "unknown_table"),
+        ("outgoing:users_ui", (1, 2), "unknown_table"),
+        ("swaps", (1, 2), "unknown_table"),
+        ("users_ui@1", (1, 2), "unknown_table"),
+        ("users_ui", (1, 9), "unknown_generation"),
+        ("users_ui", (9, 2), "unknown_generation"),
+        ("users_ui", (1, 1), "bad_parameter"),
+        ("users_ui", (None, None), "no_candidate"),
+        ("users_ui", (2, None), "no_candidate"),
+    ],
+)
+def test_wrong_questions_are_told(
+    tmp_path: Path, table: str, numbers: tuple[int | None, int | None], code: str
+) -> None:
+    database = Database.open(tmp_path)
+    try:
+        filling = Filling(database)
+        filling.swap(users=[USER])
+        filling.generation()
+        with pytest.raises(TurnoutError) as raised:
+            read_difference(database, Difference(Window(table), *numbers))
+    finally:
+        database.close()
+    assert raised.value.code == code
+    assert raised.value.hint
+
+
+def test_candidate_is_compared_with_what_is_shown(pairs: Pairs) -> None:
+    pairs.make({"users": [USER]}, {"users": [USER, {**USER, "userId": "b"}]})
+    with pairs.database.write() as cursor:
+        cursor.execute("UPDATE turnout.published SET candidate = ?", [pairs.numbers[1]])
+    found = read_difference(pairs.database, Difference(Window("users_ui")))
+    assert found.positions == pairs.compare("users_ui").positions
+    assert found.counts == {"added": 1, "removed": 0, "changed": 0, "same": 1}
+    with open_difference(pairs.database, Difference(Window("users_ui"))) as opened:
+        assert opened.rows.read_all() == found.rows

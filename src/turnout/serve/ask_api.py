@@ -18,6 +18,7 @@ from turnout.serve.formats import (
     Export,
     Format,
     TableFile,
+    difference_body,
     difference_json,
     json_object,
     json_rows,
@@ -85,9 +86,12 @@ class AskApi:
         export, asked = difference_of(request.path_params["name"], request.query_params)
         if export.kind is not Format.JSON:
             return await self._answers.file(request, lambda store, hold: _difference_file(store, asked, export, hold))
-        return await self._answers.json(
-            request, lambda store: difference_json(read_difference(store, asked)), large=True
-        )
+
+        def read(store: Reading) -> bytes:
+            found = read_difference(store, asked)
+            return difference_json(found.table, found.positions, difference_body(found))
+
+        return await self._answers.json(request, read, large=True)
 
     @Call(
         "/api/sql",

@@ -17,6 +17,7 @@ import pyarrow.parquet as pa_parquet
 
 from turnout.errors import TurnoutError
 from turnout.plan.filter_values import show
+from turnout.plan.position import Position
 from turnout.serve.limits import Hold
 from turnout.serve.reads import Reading
 from turnout.store.query.difference import DifferenceResult
@@ -79,12 +80,15 @@ def result_json(result: WindowResult | SummaryResult) -> bytes:
     return json_object({name: value for name, value in values.items() if name not in tables}, **tables)
 
 
-def difference_json(result: DifferenceResult) -> bytes:
-    """A difference as it is answered and sent."""
+def difference_json(table: str, positions: tuple[Position, Position], body: bytes) -> bytes:
+    """A difference as it is answered and sent; `body` is the rest of it."""
+    before, after = positions
+    return json_object({"table": table, "from": before, "to": after})[:-1] + b"," + body[1:]
+
+
+def difference_body(result: DifferenceResult) -> bytes:
+    """What is the same for as long as nobody would see a change: all but the positions."""
     fields = {
-        "table": result.table,
-        "from": result.before,
-        "to": result.after,
         "counts": result.counts,
         "total": result.total,
         "key": result.key,

@@ -49,6 +49,11 @@ class Difference:
     from_generation: int | None = None
     to_generation: int | None = None
 
+    def generations(self, published: int, candidate: int | None) -> tuple[int, int | None]:
+        """What is compared while these are published and the candidate."""
+        before, after = self.from_generation, self.to_generation
+        return published if before is None else before, candidate if after is None else after
+
 
 @dataclass(frozen=True, slots=True)
 class ComparedColumn:
@@ -285,8 +290,7 @@ def _equal(one: str, other: str, columns: Sequence[str]) -> str:
 
 def _generations(snapshot: Snapshot, asked: Difference) -> tuple[int, int]:
     """The numbers of the two generations, which live."""
-    before = snapshot.published if asked.from_generation is None else asked.from_generation
-    after = snapshot.candidate if asked.to_generation is None else asked.to_generation
+    before, after = asked.generations(snapshot.published, snapshot.candidate)
     living = ", ".join(map(str, snapshot.living))
     if after is None:
         hint = f"build one by a message with `publish: false`, or name a generation as `to` (living: {living})"
