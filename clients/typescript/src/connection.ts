@@ -195,6 +195,7 @@ export class Connection {
         return this.problem(message);
       case "rows":
       case "summary":
+      case "difference":
       case "current":
       case "snapshot":
       case "changes":

@@ -145,7 +145,7 @@ function openSql(given: SqlText | null, byUser = given === null): void {
 function openReview(given: Review, byUser = false): void {
   showTab("review");
   review.open(given);
-  list.choose(null);
+  list.choose("");
   showAddress(byUser);
 }
 

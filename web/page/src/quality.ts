@@ -23,21 +23,25 @@ const MATCHED: Bars[] = [
   ["Right rows with a match", ({ rightRows, unmatchedRight }) => rightRows - unmatchedRight, ({ rightRows }) => rightRows],
 ];
 
-// The joins of two generations, each view beside itself; one that a generation lacks is told so.
+// The joins of two generations, each view beside itself.
 export function compareQuality(panel: HTMLElement, now: readonly Quality[], then: readonly Quality[]): void {
   const views = [...new Set([...now, ...then].map(({ view }) => view))];
-  panel.replaceChildren(
-    ...views.map((view) => {
-      const sides = [now, then].map((found) => found.find((quality) => quality.view === view));
-      const bars = MATCHED.flatMap(([label, part, whole]) =>
-        sides.map((quality, i) => {
-          const side = i === 0 ? "now" : "candidate";
-          return quality ? bar(`${label}, ${side}`, part(quality), whole(quality)) : element("p", "quiet", `${label}, ${side}: no such view`);
-        }),
-      );
-      return element("div", "compared", element("h4", "", view), ...bars);
-    }),
-  );
+  const heads = ["", "now", "candidate"].map((text) => element("th", "", text));
+  for (const head of heads) head.scope = "col";
+  const lines = views.flatMap((view) => {
+    const sides = [now, then].map((found) => found.find((quality) => quality.view === view));
+    return MATCHED.map(([label, part, whole]) => {
+      const name = element("th", "", views.length > 1 ? `${view}: ${label.toLowerCase()}` : label);
+      name.scope = "row";
+      const cells = sides.map((quality) => element("td", "", ...(quality ? share(part(quality), whole(quality)) : ["no such view"])));
+      return element("tr", "", name, ...cells);
+    });
+  });
+  panel.replaceChildren(element("table", "compared", element("thead", "", element("tr", "", ...heads)), element("tbody", "", ...lines)));
+}
+
+function share(part: number, whole: number): HTMLElement[] {
+  return [element("strong", "", percent(part, whole)), element("small", "quiet", `${number(part)} of ${number(whole)}`)];
 }
 
 export function showQuality(panel: HTMLElement, { columns, rows }: Pick<Rows, "columns" | "rows">): void {

@@ -13,13 +13,14 @@ import { brokenGuards, publishedOf, type Entry } from "./timeline";
 import { sortText } from "./where";
 
 const TICK_MS = 1000;
+const NONE_MS = 1500;
 const FIRST_ROWS = 100;
 const MOST_ROWS = 1000;
 const TYPING_MS = 350;
 const COLUMNS_NAMED = 3;
 const MOST_REASONS = 50;
 
-const FIGURES = ["now", "candidate", "added", "removed", "changed", "columns that change most"];
+const FIGURES = ["now", "candidate", "added", "removed", "changed", "columns that change"];
 
 export interface ReviewEvents {
   onReview(): void;
@@ -45,6 +46,7 @@ export class ReviewPane {
   // The generation that it is compared with: the one that was published when it was opened.
   private beside = 0;
   private isOpen = false;
+  private openedAt = 0;
   private isViewer = true;
   private away = false;
   private busy = false;
@@ -69,7 +71,7 @@ export class ReviewPane {
     });
     byId("review-publish").addEventListener("click", () => void this.decide("publish"));
     byId("review-discard").addEventListener("click", () => void this.decide("discard"));
-    setInterval(() => this.showTime(), TICK_MS);
+    setInterval(() => this.isOpen && (this.candidate ? this.showTime() : this.showStanding()), TICK_MS);
   }
 
   open(review: Review): void {
@@ -78,6 +80,7 @@ export class ReviewPane {
     this.review = review;
     this.where.value = review.where;
     if (!wasOpen) {
+      this.openedAt = performance.now();
       this.candidate = null;
       showSaid(null);
       this.follow();
@@ -142,6 +145,7 @@ export class ReviewPane {
         showSaid("waiting", text);
         say(text);
       }
+      if (!before) showSaid(null);
       this.candidate = now;
       this.beside = status.generation;
       this.ask();
@@ -158,7 +162,8 @@ export class ReviewPane {
     this.showButtons();
     this.showTime();
     if (!status) return;
-    if (!candidate) return this.showNone();
+    // One that was just built shows in the next status.
+    if (!candidate) return performance.now() < this.openedAt + NONE_MS ? undefined : this.showNone();
     if (this.isCurrent) return this.showAsked(candidate);
     this.end();
     const { kind, text } = endOf(candidate, status, this.entries);
@@ -222,6 +227,7 @@ export class ReviewPane {
 
   private ask(): void {
     this.end();
+    if (!this.tables.length) return; // they come next, and ask again
     this.found.clear();
     this.rows.clear();
     this.limit = FIRST_ROWS;

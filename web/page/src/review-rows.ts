@@ -79,7 +79,11 @@ export class ReviewRows {
     const order = this.sort[at];
     made.setAttribute("aria-sort", !order ? "none" : order.descending ? "descending" : "ascending");
     const sign = order ? ` ${order.descending ? "▼" : "▲"}${this.sort.length > 1 ? at + 1 : ""}` : "";
-    const sorts = button("", name, (event) => this.events.onSort(nextSort(this.sort, name, event.shiftKey || event.ctrlKey)));
+    const sorts = button("", name, (event) => {
+      // At once: the next click may come before the rows.
+      this.sort = nextSort(this.sort, name, event.shiftKey || event.ctrlKey);
+      this.events.onSort(this.sort);
+    });
     sorts.dataset["sorts"] = name;
     if (isKey) sorts.append(element("small", "key-mark", "key"));
     if (sign) sorts.append(element("span", "head-order", sign));

@@ -96,7 +96,8 @@ export function badText(groups: readonly BadGroup[]): string[] {
   const lines = topics.map((topic) => {
     const own = groups.filter((group) => group.topic === topic);
     const all = own.reduce((sum, group) => sum + group.count, 0);
-    return `${topic}: ${count(all, "bad record")} (${own.map((group) => `${group.reason}: ${number(group.count)}`).join("; ")})`;
+    const reasons = own.map((group) => (own.length > 1 ? `${group.reason}: ${number(group.count)}` : group.reason));
+    return `${topic}: ${count(all, "bad record")} (${reasons.join("; ")})`;
   });
   return lines.length ? lines : ["None: every record of its topics could be read."];
 }

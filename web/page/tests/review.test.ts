@@ -76,6 +76,6 @@ test("bad records are told by topic, with their reasons", () => {
     { topic: "accounts", reason: "not an object", count: 1 },
     { topic: "users2", reason: "null value", count: 4 },
   ];
-  expect(badText(groups)).toEqual(["users2: 12 bad records (not valid JSON: 8; null value: 4)", "accounts: 1 bad record (not an object: 1)"]);
+  expect(badText(groups)).toEqual(["users2: 12 bad records (not valid JSON: 8; null value: 4)", "accounts: 1 bad record (not an object)"]);
   expect(badText([])).toEqual(["None: every record of its topics could be read."]);
 });
