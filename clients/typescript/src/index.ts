@@ -35,5 +35,8 @@ export type {
   TableRows,
   Token,
   TopicExample,
+  Why,
+  WhyQuestion,
+  WhyRecord,
 } from "./api.js";
 export * from "./messages.js";
