@@ -14,7 +14,7 @@ import oracle
 from fed import places
 from lengths import WHY_EXAMPLES
 from oracle import Kept, Sent, Source
-from reasons import Fed, Met, place, reason_of, rows_told
+from reasons import Fed, Met, joined, place, reason_of, rows_told
 from turnout.config import Settings, parse
 from turnout.errors import TurnoutError
 from turnout.plan.joins import Duplicates, Join
@@ -182,3 +182,68 @@ def compare_source(fed: Fed, told: Told, name: str, key: str) -> None:
     for row in answer.rows:
         assert len(row.records) == (row.row is not None)
         assert {record.place: str(record.reason) for record in row.others} == others
+
+
+@st.composite
+def chains(draw: st.DrawFn) -> list[Met]:
+    """Two steps, the second of them by a column of the first source or of the second."""
+    joins = st.sampled_from([Join.LEFT, Join.INNER, Join.SEMI, Join.ANTI])
+    every = st.sampled_from(list(Duplicates))
+    first = Met(0, draw(st.sampled_from(["id", "x"])), draw(st.sampled_from(["id", "y"])), draw(joins), draw(every))
+    lefts = [(0, "id"), (0, "x"), *([(1, "y")] if first.join in (Join.LEFT, Join.INNER) else [])]
+    left, column = draw(st.sampled_from(lefts))
+    return [first, Met(left, column, draw(st.sampled_from(["id", "z"])), draw(joins), draw(every))]
+
+
+@settings(max_examples=WHY_EXAMPLES)
+@given(
+    records=sent(),
+    rows=st.fixed_dictionaries({name: st.sampled_from(["all", "latest"]) for name in SOURCES}),
+    steps=chains(),
+)
+def test_records_of_a_row_of_a_chain_are_those_of_a_plain_computation(
+    records: list[Sent], rows: dict[str, str], steps: list[Met]
+) -> None:
+    configured_steps = [
+        {
+            "right": right,
+            "on": {"left": step.left_on, "right": step.right_on},
+            "join": step.join.value,
+            "duplicates": step.duplicates.value,
+        }
+        for right, step in zip(SOURCES[1:], steps, strict=True)
+    ]
+    told = Told(records, rows)
+    every = joined(told.shown["users"], [told.shown[name] for name in SOURCES[1:]], steps)
+    chosen = {place(kept) for row in every for kept in row if kept is not None}
+    with tempfile.TemporaryDirectory() as folder:
+        database = Database.open(Path(folder))
+        fed = Fed(database, configured(rows, {"chain": {"left": "users", "steps": configured_steps}}), steps[0].join)
+        fed.feed(records)
+        for key in ("a", "b"):
+            expected = [row for row in every if row[0] is not None and row[0].row["id"] == key]
+            lefts = told.reasons("users", "id", key, takes_newest=False)
+            lefts = {at: reason for at, reason in lefts.items() if at not in chosen}
+            answer = why(fed, "chain", key)
+            assert (answer.total if answer else 0) == len(expected)
+            if answer is None:
+                assert not lefts
+                continue
+            if not expected:
+                assert {one.place: str(one.reason) for one in answer.rows[0].others} == lefts
+                continue
+            by_places = {tuple(kept and place(kept) for kept in row): row for row in expected}
+            for row in answer.rows:
+                places = {one.source: one.place for one in row.records}
+                kept = by_places[tuple(places.get(name) for name in SOURCES)]
+                others = dict(lefts)
+                for step, name, match in zip(steps, SOURCES[1:], kept[1:], strict=True):
+                    left = kept[step.left]
+                    value = left.row[step.left_on] if left is not None else None
+                    if value is not None:
+                        newest = not step.pairs or (step.join is Join.SEMI and match is not None)
+                        others |= told.reasons(name, step.right_on, value, takes_newest=newest)
+                assert {one.place: str(one.reason) for one in row.others} == {
+                    at: reason for at, reason in others.items() if at not in chosen
+                }
+        database.close()

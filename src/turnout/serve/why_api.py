@@ -4,6 +4,7 @@ The store is read as for any other call (`reads.py`). Kafka is asked on threads 
 a time, and it never holds up an answer for long.
 """
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -35,7 +36,13 @@ class KafkaTurns(Rounds[str, Callable[[], bytes], bytes]):
         self._threads = Threads(_ASKING, "why")
 
     async def _ask(self, questions: Sequence[Callable[[], bytes]]) -> list[bytes]:
-        return [await self._threads.run(question) for question in questions]
+        [question] = questions
+        asked = asyncio.ensure_future(self._threads.run(question))
+        try:
+            await asyncio.wait([asked])
+        except asyncio.CancelledError:  # the client has gone; its thread has not
+            await asyncio.wait([asked])
+        return [asked.result()]
 
 
 @dataclass(frozen=True, slots=True)
