@@ -47,6 +47,7 @@ ELSEWHERE = {
     "live/test_sinks.py": "sink/failures sink/sink sink/topic_reader sink/topic_state sink/topic_writer "
     "sink/avro_values store/outgoing",
     # Parts that only a real Kafka, Spark or process can show.
+    "live/test_explainer.py": "cli/why",
     "live/test_formats.py": "schemas/record_decoder",
     "live/test_catching_up.py": "kafka/end_watch",
     "live/test_bulk.py": "spark/read/in_tasks",

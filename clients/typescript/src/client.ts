@@ -15,6 +15,8 @@ import {
   type TableRows,
   type Token,
   type TopicExample,
+  type Why,
+  type WhyQuestion,
 } from "./api.js";
 import {
   type ComputedCallbacks,
@@ -128,6 +130,11 @@ export class TurnoutClient {
   /** Groups of a table's rows: `summary({ table: "final_ui", by: "accountType", values: "count,sum(balance)" })`. */
   summary<Group = AnyRow>(options: Omit<SummaryOptions, "history">): Promise<Summary<Group>> {
     return this.api.summary(options);
+  }
+
+  /** Why rows are there: `why("final_ui", { key: "u7" })`. */
+  why(table: string, question: WhyQuestion): Promise<Why> {
+    return this.api.why(table, question);
   }
 
   /** The rows of one SELECT over the tables. */

@@ -164,7 +164,7 @@ class Table:
         self._http = http
         self._live = live
         path = f"/api/tables/{quote(name, safe='@')}"
-        self._path, self._summary_path = f"{path}/rows", f"{path}/summary"
+        self._path, self._summary_path, self._why_path = f"{path}/rows", f"{path}/summary", f"{path}/why"
         self.name = name
 
     def __repr__(self) -> str:
@@ -188,6 +188,15 @@ class Table:
         """Groups of the rows, of one moment: `by="accountType"`, `values="count,sum(balance)"`."""
         asked: SummaryOptions = {"by": by, "values": values, "where": where, "sort": sort, "limit": limit}
         return event_of(Summary, self._http.get(self._summary_path, query_of(asked, SummaryOptions)))
+
+    def why(self, *, row: str | None = None, key: object = None, place: tuple[str, int, int] | None = None) -> Json:
+        """The records that a row is made of (`row` is its id), or the rows of a key, and those that were not chosen.
+
+        `place` is topic, partition and offset of a row of `bad_records`.
+        """
+        names = ("row", "key", "topic", "partition", "offset")
+        given = zip(names, (row, key, *(place or (None,) * 3)), strict=True)
+        return self._http.get(self._why_path, [(name, str(value)) for name, value in given if value is not None])
 
     @property
     def schema(self) -> dict[str, str]:

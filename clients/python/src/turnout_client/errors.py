@@ -62,6 +62,7 @@ ERRORS: Mapping[str, ErrorCode] = {
         "use localhost, or add the site to `server.allowed_origins`",
     ),
     "unknown_table": ErrorCode(404, "no table of that name, or its generation is gone", "take a name from the hint"),
+    "unknown_row": ErrorCode(404, "no row of that id or key, now", "read the table again: it may have changed"),
     "unknown_saved": ErrorCode(404, "no saved view of that name", "`GET /api/saved` lists them"),
     "not_found": ErrorCode(404, "the path is wrong", "docs/reference/http.md lists the calls"),
     "method_not_allowed": ErrorCode(405, "the method is wrong", "take one of the header `Allow`"),
