@@ -244,11 +244,11 @@ class GuardSettings(Section):
     """What a new generation must show, compared with what is shown; see docs/how-to/review.md#guards."""
 
     min_rows: Percent | None = None
-    """Of the rows that each view shows, how many there must be at least: `50%`."""
+    """The least rows that each view must have, of those that it shows now, such as `50%`."""
     min_matched: Percent | None = None
-    """The share of left rows that match, of each view: at least so much of the share that is shown."""
+    """The least share of left rows that must match in each view, of the share that matches now."""
     max_bad: Percent | None = None
-    """Of the records that the new generation has read, how many may have faults."""
+    """The most records that may have faults, of those that the new generation has read."""
     on_break: OnBreak = OnBreak.REJECT
     """`reject` removes a generation that breaks a guard, `review` makes it a candidate."""
     watch: bool = False
