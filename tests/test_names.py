@@ -54,6 +54,7 @@ ELSEWHERE = {
     "live/test_inbox.py": "kafka/acknowledgements",
     "test_readers.py": "spark/read/through_jvm",
     "live/test_keeping.py": "swap/kept_topics",
+    "live/test_guarded_swaps.py": "store/guard_figures",
     "live/test_swaps.py": "kafka/lag spark/jvm/java_errors swap/generations swap/orchestrator swap/swaps",
     "live/test_sources.py": "spark/read/live",
     "live/test_exactness.py": "spark/views/sent_rows spark/writing store/join_quality",

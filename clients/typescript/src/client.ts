@@ -199,7 +199,7 @@ export class TurnoutClient {
 
   /** Publish the candidate; `expectedGeneration` is the candidate's. Throws `no_candidate` when there is none. */
   publish(
-    message: Pick<ControlMessage, "requestId" | "expectedGeneration"> = {},
+    message: Pick<ControlMessage, "requestId" | "expectedGeneration" | "force"> = {},
     options: ControlOptions = {},
   ): Promise<Outcome> {
     return this.api.act("publish", message, options);

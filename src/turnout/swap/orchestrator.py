@@ -237,8 +237,10 @@ class Orchestrator:
         if self._lifecycle.live is None:
             self._await_control()
             swaps.publish_first()
-        elif self.queue.waiting():
-            swaps.decide()
+        else:
+            swaps.watch()
+            if self.queue.waiting():
+                swaps.decide()
         self._health.good(Subject.STEP)
 
     def _failed_step(self, error: Exception) -> None:

@@ -122,7 +122,7 @@ class Client:
         return self._http.send("/api/cancel", message or {}, wait)
 
     def publish(self, message: Mapping[str, Any] | None = None, *, wait: bool = True) -> Json:
-        """Publish the candidate; `message` may have `requestId` and `expectedGeneration`, which is the candidate's."""
+        """Publish the candidate; `message` may have `requestId`, `force` and `expectedGeneration`, the candidate's."""
         return self._http.send("/api/publish", message or {}, wait)
 
     def discard(self, message: Mapping[str, Any] | None = None, *, wait: bool = True) -> Json:
@@ -139,7 +139,13 @@ class Client:
         return found
 
     def apply(
-        self, text: str, *, dry_run: bool = False, request_id: str | None = None, expected_generation: int | None = None
+        self,
+        text: str,
+        *,
+        dry_run: bool = False,
+        request_id: str | None = None,
+        expected_generation: int | None = None,
+        force: bool = False,
     ) -> Json:
         """Put another configuration (YAML) in force, or say what it would change.
 
@@ -147,7 +153,8 @@ class Client:
         """
         given = {"requestId": request_id, "expectedGeneration": expected_generation}
         query = {name: value for name, value in given.items() if value is not None}
-        return self._http.put_yaml("/api/config", text, query | ({"dryRun": "true"} if dry_run else {}))
+        flags = {name: "true" for name, value in {"dryRun": dry_run, "force": force}.items() if value}
+        return self._http.put_yaml("/api/config", text, query | flags)
 
 
 class Table:

@@ -74,6 +74,11 @@ ERRORS: Mapping[str, ErrorCode] = {
         "look at what is there now, and decide again",
     ),
     "nothing_to_cancel": ErrorCode(409, "no build is under way, or it is the first one", "read the status again"),
+    "guard_broken": ErrorCode(
+        409,
+        "what was built breaks one of `swap.guards`; the published generation goes on",
+        "look at the figures in the message; `force` passes over the guards",
+    ),
     "no_candidate": ErrorCode(
         409, "there is no candidate to compare, publish or discard", 'make one by a change with `"publish": false`'
     ),
