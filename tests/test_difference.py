@@ -94,7 +94,7 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pairs]:
 def pairs_of(found: DifferenceResult) -> list[Pair]:
     """The rows as they are answered: change, old row, new row."""
     names = [column.name for column in found.columns]
-    pairs = []
+    pairs: list[Pair] = []
     for row in found.rows.to_pylist():
         change = row["change"]
         old = None if change == "added" else {name: row[f"from.{name}"] for name in names}
@@ -121,7 +121,7 @@ def sortable(rows: Sequence[Row]) -> list[Row]:
     return sorted(rows, key=lambda row: [(null, nan, 0 if null else value) for null, nan, value in order(row)])
 
 
-def plain_difference(old: list[Row], new: list[Row], key: Sequence[str]) -> tuple[list[Pair], int]:
+def plain_difference(old: Sequence[Row], new: Sequence[Row], key: Sequence[str]) -> tuple[list[Pair], int]:
     """All changes, and how many rows are the same, without SQL."""
     groups: dict[tuple[Any, ...], tuple[list[Row], list[Row]]] = defaultdict(lambda: ([], []))
     for side, rows in enumerate((old, new)):

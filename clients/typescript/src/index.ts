@@ -37,5 +37,8 @@ export type {
   TableRows,
   Token,
   TopicExample,
+  Why,
+  WhyQuestion,
+  WhyRecord,
 } from "./api.js";
 export * from "./messages.js";

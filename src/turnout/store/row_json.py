@@ -29,6 +29,11 @@ def json_sql(column: str, kind: ColumnType) -> str:
     return _JSON[kind.family](column)
 
 
+def equal_in_json(kind: ColumnType) -> bool:
+    """Whether values are equal where their JSON is; floats have NaN and -0.0."""
+    return _JSON[kind.family] not in (_double, _float)
+
+
 def _as_it_is(column: str) -> str:
     return column
 

@@ -31,6 +31,7 @@ import "./chart.css";
 import "./ask.css";
 import "./example.css";
 import "./review.css";
+import "./why.css";
 import "./page.css";
 
 const TABLES_MS = 2000;

@@ -25,7 +25,7 @@ from turnout.store.database import Readable
 from turnout.store.identity import ROW
 from turnout.store.outgoing import BOOK
 from turnout.store.query.windows import STREAM_BATCH_ROWS, Snapshot, StoredTable, Window, collected, open_snapshot
-from turnout.store.row_json import json_sql
+from turnout.store.row_json import equal_in_json, json_sql
 from turnout_client.column_types import ColumnType
 
 MAX_ALIKE = 8
@@ -266,7 +266,7 @@ class _Comparison:
     def _record_cell(self, old: str, new: str) -> tuple[str, str]:
         """The SQL of a cell in both tables, which is equal where its JSON is."""
         names, kinds = (quoted(old), quoted(new)), (self._tables[0].columns[old], self._tables[1].columns[new])
-        if kinds[0] == kinds[1] and kinds[0].family not in ("float", "double"):  # these have NaN and -0.0
+        if kinds[0] == kinds[1] and equal_in_json(kinds[0]):
             return names
         first, second = (f"CAST(to_json({json_sql(*one)}) AS VARCHAR)" for one in zip(names, kinds, strict=True))
         return first, second

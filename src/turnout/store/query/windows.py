@@ -303,10 +303,10 @@ class Snapshot:
     def of_generation(self, name: str, generation: int) -> StoredTable | None:
         """A table of a generation, published or not; None where it has none of that name.
 
-        Clients do not read the bookkeeping: the books of outgoing rows have a colon in their names.
+        Clients do not read a generation's bookkeeping.
         """
         schema = f"g{generation}"
-        if (schema, name) not in self._catalog or name in BOOKS_OF_GENERATION or ":" in name:
+        if (schema, name) not in self._catalog or name.partition(":")[0] in BOOKS_OF_GENERATION:
             return None
         return self._described(f"{name}@{generation}", schema, name, generation)
 
