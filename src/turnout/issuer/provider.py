@@ -126,15 +126,15 @@ class IdentityProvider:
             raise _refused("it is an ID token, and an access token is wanted")
         return claims
 
-    def signed_in(self, token: str, nonce: str | None) -> Claims:
-        """The claims of an ID token that the token endpoint gave."""
+    def signed_in(self, token: str, nonce: str, *, renewed: bool) -> Claims:
+        """The claims of an ID token that the token endpoint gave; one that is `renewed` need not repeat the nonce."""
         claims, client = self._signed(token), self.settings.client_id
         self._check(claims, {client})
         audiences = claims["aud"]
         several = isinstance(audiences, list) and len(audiences) > 1
         if claims.get("azp", None if several else client) != client:
             raise _refused(_WRONG["azp"])
-        if nonce is not None and claims.get("nonce") != nonce:
+        if claims.get("nonce", nonce if renewed else None) != nonce:
             raise _refused(_WRONG["nonce"])
         return claims
 
@@ -173,7 +173,7 @@ class IdentityProvider:
 
     # -- what it is asked for
 
-    async def authorization_url(self, redirect: str, state: str, nonce: str, verifier: str) -> str:
+    async def authorization_url(self, redirect: str, state: str, nonce: str, verifier: str, *, again: bool) -> str:
         """The address that a browser is sent to, to sign in."""
         digest = hashlib.sha256(verifier.encode()).digest()
         asked = {
@@ -185,6 +185,7 @@ class IdentityProvider:
             "nonce": nonce,
             "code_challenge": base64.urlsafe_b64encode(digest).decode().rstrip("="),
             "code_challenge_method": "S256",
+            **({"prompt": "login"} if again else {}),
         }
         return _with_query((await self.metadata())["authorization_endpoint"], asked)
 
