@@ -67,9 +67,14 @@ ERRORS: Mapping[str, ErrorCode] = {
     "method_not_allowed": ErrorCode(405, "the method is wrong", "take one of the header `Allow`"),
     "request_timeout": ErrorCode(408, "the body took longer than 30 s", "send it faster"),
     "generation_conflict": ErrorCode(
-        409, "`expectedGeneration` is not the published generation", "look at what is published now, and decide again"
+        409,
+        "`expectedGeneration` is not the published generation, or, to publish or discard, not the candidate's",
+        "look at what is there now, and decide again",
     ),
     "nothing_to_cancel": ErrorCode(409, "no build is under way, or it is the first one", "read the status again"),
+    "no_candidate": ErrorCode(
+        409, "there is no candidate to publish or to discard", 'make one by a change with `"publish": false`'
+    ),
     "message_too_large": ErrorCode(
         413, "a control message of more than 256 KiB, or another body of more than 512 KiB", "send less"
     ),
