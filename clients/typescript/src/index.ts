@@ -36,5 +36,6 @@ export type {
   TableRows,
   Token,
   TopicExample,
+  WhoAmI,
 } from "./api.js";
 export * from "./messages.js";
