@@ -25,8 +25,6 @@ export interface WhoAmI {
   role: "viewer" | "operator";
   /** A browser's session, a token of the issuer, one of the file, or none where the server asks for nothing. */
   by: "session" | "issuer" | "token" | "none";
-  /** When a token of the issuer expires. */
-  until: string | null;
 }
 
 export interface TableInfo {

@@ -211,18 +211,15 @@ class Access:
     async def ended(self, scope: Scope) -> str:
         """Wait until an admitted sender is let in no more, and return why; for ever where that cannot come."""
         identity, login = identity_of(scope), self.login
-        person = identity.person
-        while person is None or login is None:
+        while login is None or identity.person is None:
             await asyncio.sleep(_LONG_SECONDS)
-        while identity.session is None:
-            if login.is_over(person):
-                return "the token has expired"
+        while True:
+            person = await login.renewed(identity.session) if identity.session else identity.person
+            if person is None or login.is_over(person):
+                return f"the {'session' if identity.session else 'token'} has ended"
+            if person.role is not identity.role:
+                return f"the role is {person.role} now"
             await asyncio.sleep(_LOOK_SECONDS)
-        while (now := await login.renewed(identity.session)) is not None:
-            if now.role is not identity.role:
-                return f"the role is {now.role} now"
-            await asyncio.sleep(_LOOK_SECONDS)
-        return "the session has ended"
 
     def _identify(self, scope: Scope, headers: Headers) -> Identity | None:
         if self._tokens is None:
@@ -250,7 +247,7 @@ class Access:
         try:
             person = login.bearer(token)
         except ForgedTokenError as error:
-            raise self._wrong(client_of(scope), error) from None
+            raise self.wrong(client_of(scope), error) from None
         except TurnoutError:
             self._count(self._reads, scope, None)
             raise
@@ -274,21 +271,23 @@ class Access:
         """
         visit = (client, identity.name) if identity else None
         if visit not in self._welcome:
-            self._check_guessing(client)
+            self.check_guessing(client)
         if identity is None or visit is None:
-            raise self._wrong(client, _unauthorized("the token is not known here"))
+            raise self.wrong(client, _unauthorized("the token is not known here"))
         self._welcome[visit] = None
         self._welcome.move_to_end(visit)
         if len(self._welcome) > _REMEMBERED:
             self._welcome.popitem(last=False)
         return identity
 
-    def _wrong(self, client: str, error: TurnoutError) -> TurnoutError:
-        self._check_guessing(client)
+    def wrong(self, client: str, error: TurnoutError) -> TurnoutError:
+        """Count a wrong token or a sign-in that failed; the error to answer."""
+        self.check_guessing(client)
         self._wrong_tokens.take(client)
         return error
 
-    def _check_guessing(self, client: str) -> None:
+    def check_guessing(self, client: str) -> None:
+        """Refuse an address from which too many wrong tokens came: TooOften."""
         wait = self._wrong_tokens.wait_seconds(client)
         if wait:
             raise TooOften("too many wrong tokens came from this address", wait)
@@ -434,7 +433,7 @@ def check_operator(scope: Scope, what: str) -> None:
 
 
 def _only_looks(identity: Identity, what: str) -> TurnoutError:
-    return TurnoutError("forbidden", f"{identity}: {what}", "use the token of an operator")
+    return TurnoutError("forbidden", f"{identity}: {what}", "ask an operator, or use the token of one")
 
 
 def _unauthorized(message: str) -> TurnoutError:

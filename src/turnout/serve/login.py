@@ -174,7 +174,7 @@ class Login:
             return back
         log.info("%s signed out", session.person.requester)
         try:
-            return await self.provider.logout_url(session.id_token, back) or back
+            return await self.provider.logout_url(session.id_token, back)
         except TurnoutError:
             return back
 

@@ -8,7 +8,6 @@ import re
 import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from starlette.requests import Request
@@ -18,6 +17,7 @@ from starlette.routing import Route
 from turnout.errors import TurnoutError
 from turnout.plan.filter_values import show
 from turnout.serve.access import SIGN_IN_SECONDS, Access, cookie_name, identity_of, session_of
+from turnout.serve.limits import client_of
 from turnout.serve.origins import Site
 from turnout.serve.responses import content_security_policy, error_response, json_response
 from turnout.serve.routes import Call
@@ -55,16 +55,8 @@ class LoginApi:
         identity = identity_of(request.scope)
         person = identity.person
         by = "session" if identity.session else "issuer" if person else "token" if self._access.wants_token else "none"
-        until = datetime.fromtimestamp(min(person.until, 2**37), UTC).isoformat() if person and by == "issuer" else None
-        return json_response(
-            {
-                "name": person.name if person else identity.name,
-                "subject": person.subject if person else None,
-                "role": identity.role,
-                "by": by,
-                "until": until,
-            }
-        )
+        name, subject = (person.name, person.subject) if person else (identity.name, None)
+        return json_response({"name": name, "subject": subject, "role": identity.role, "by": by})
 
     @Call("/logout", SignedOut, method="POST")
     async def sign_out(self, request: Request) -> Response:
@@ -95,8 +87,12 @@ class LoginApi:
     async def _finish(self, request: Request) -> Response:
         login = self._access.login
         assert login is not None
-        browser = request.cookies.get(cookie_name(request.scope, "browser"), "")
-        secret, page = await login.finish(browser, request.query_params)
+        browser, client = request.cookies.get(cookie_name(request.scope, "browser"), ""), client_of(request.scope)
+        self._access.check_guessing(client)
+        try:
+            secret, page = await login.finish(browser, request.query_params)
+        except TurnoutError as error:
+            raise self._access.wrong(client, error) from None
         if (before := session_of(request.scope)) is not None:
             login.forget(before)
         response = _redirect(page)

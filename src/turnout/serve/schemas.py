@@ -67,8 +67,6 @@ class WhoAmI(Answer):
     role: Role
     by: Literal["session", "issuer", "token", "none"]
     """How the sender is known: a browser's session, a token of the issuer, one of the file; `none` without `access`."""
-    until: datetime | None
-    """When a token of the issuer expires."""
 
 
 class SignedOut(Answer):
