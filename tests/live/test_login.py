@@ -26,6 +26,8 @@ from websockets.sync.client import connect as connect_socket
 from serving import SECONDS
 from signing_in import PEOPLE, SECRET, TOKEN, LoginSite, login_site, unsigned, with_signature
 from test_access import error_of
+from turnout.errors import ConfigError
+from turnout.issuer.provider import IdentityProvider
 from turnout.preflight.machine import check_issuer
 from turnout.serve.limits import Rate, Rates
 from turnout_client.messages import CloseCode
@@ -604,6 +606,23 @@ def test_proxy_with_tls_makes_cookies_secure(site: LoginSite) -> None:
         site.sign_in(browser, "ada-1", "/login?next=/api/me")
         assert browser.get("/api/me").status_code == 200
         error_of(browser.get("/api/me", headers=headers), 401, "unauthorized")
+
+
+def test_sign_ins_that_fail_are_counted_as_wrong_tokens_are(tmp_path: Path) -> None:
+    """Or anybody could have this server ask the issuer as often as it answers."""
+    rates = Rates(Rate(1e6, 10**6), Rate(1e6, 10**6), Rate(0.001, 3))
+    with login_site(tmp_path, rates) as site, site.browser() as browser:
+        callback = httpx.URL(callback_of(site, browser)).copy_set_param("code", "made-up")
+        for _ in range(3):
+            refused_sign_in(browser.get(str(callback), headers=JSON), "invalid_grant")
+        error_of(browser.get(str(callback), headers=JSON), 429, "too_many_requests")
+        assert site.get(token=site.provider.token()).status_code == 200, "who has a right token goes on"
+
+
+def test_file_of_an_authority_that_cannot_be_read_is_a_fault_of_the_configuration(site: LoginSite) -> None:
+    settings = site.login.provider.settings.model_copy(update={"ca_file": Path("/nowhere.pem")})
+    with pytest.raises(ConfigError, match=r"access.oidc.ca_file: cannot be read \(No such file"):
+        IdentityProvider(settings)
 
 
 def test_limits_count_for_each_subject(tmp_path: Path) -> None:
