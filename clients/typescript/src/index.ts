@@ -37,5 +37,8 @@ export type {
   Token,
   TopicExample,
   WhoAmI,
+  Why,
+  WhyQuestion,
+  WhyRecord,
 } from "./api.js";
 export * from "./messages.js";
