@@ -30,6 +30,7 @@ from turnout.errors import ConfigError
 from turnout.issuer.provider import IdentityProvider
 from turnout.preflight.machine import check_issuer
 from turnout.serve.limits import Rate, Rates
+from turnout.testing import wait_until
 from turnout_client.messages import CloseCode
 
 OTHER_KEY = ECKey.generate_key("P-256")
@@ -431,15 +432,12 @@ def test_sign_in_leads_back_to_where_somebody_was(site: LoginSite, browser: http
 
 
 def test_session_is_new_at_each_sign_in_and_the_one_before_has_ended(site: LoginSite, browser: httpx.Client) -> None:
-    planted = {f"turnout-session-{site.port}": "planted-by-somebody-else"}
-    browser.cookies.update(planted)
+    planted = "planted-by-somebody-else"
+    browser.cookies.set(f"turnout-session-{site.port}", planted, domain="127.0.0.1", path="/")
     site.sign_in(browser, "ada-1", "/login?next=/api/me")
-    name = next(iter(planted))
-    first = (
-        browser.cookies.get(name, domain="127.0.0.1") or [c.value for c in browser.cookies.jar if c.name == name][-1]
-    )
-    assert first != planted[name]
-    error_of(site.get(Cookie=f"{name}={planted[name]}"), 401, "unauthorized")
+    name, first = session_cookie(browser)
+    assert first != planted
+    error_of(site.get(Cookie=f"{name}={planted}"), 401, "unauthorized")
     assert site.get(Cookie=f"{name}={first}").status_code == 200
     answer = browser.get(callback_of(site, browser))
     (second,) = [text for text in answer.headers.get_list("set-cookie") if "session-" in text]
@@ -503,6 +501,8 @@ def test_session_is_renewed_by_a_refresh_token_and_nothing_is_interrupted(
             with ThreadPoolExecutor(8) as pool:
                 answers = pool.map(lambda _: site.get("/api/me", Cookie="=".join(session_cookie(browser))), range(8))
                 assert [answer.status_code for answer in answers] == [200] * 8
+            # It logs a token after it has given it.
+            wait_until(provider.refreshed, what="the renewal")
             assert provider.refreshed() == 1, "all who wait share one request"
             socket.send(json.dumps({"type": "status", "id": "s"}))
             assert [json.loads(socket.recv(SECONDS))["type"] for _ in range(2)] == ["hello", "status"]
