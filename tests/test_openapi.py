@@ -128,8 +128,8 @@ def test_call_answers_as_the_document_says(told: Any, method: str, path: str) ->
     ask(told[path][method], positive=True)
 
 
-# A DELETE, and a GET of a saved view, takes any text as its name and nothing else, and a logout nothing at all: there is
-# nothing to make wrong.
+# A DELETE, and a GET of a saved view, takes any text as its name and nothing else, and a logout nothing at all:
+# there is nothing to make wrong.
 @pytest.mark.parametrize(
     ("method", "path"),
     [
