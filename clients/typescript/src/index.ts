@@ -41,6 +41,7 @@ export type {
   TableRows,
   Token,
   TopicExample,
+  WhoAmI,
   Why,
   WhyQuestion,
   WhyRecord,
