@@ -17,7 +17,8 @@ TESTS = Path(__file__).parent
 ELSEWHERE = {
     # Commands, as people call them.
     "test_cli.py": "cli/app cli/broker cli/demo cli/history cli/init cli/options cli/output cli/prepare cli/run "
-    "cli/apply cli/completion cli/progress cli/rows cli/sql cli/status cli/summary cli/swap cli/tables cli/types",
+    "cli/apply cli/completion cli/difference cli/progress cli/rows cli/sql cli/status cli/summary cli/swap cli/tables "
+    "cli/types",
     "test_configuration.py": "store/config_history",
     "live/test_applies.py": "serve/config_api",
     "live/test_check.py": "preflight/clusters preflight/machine",
@@ -64,7 +65,7 @@ ELSEWHERE = {
     "live/test_chains.py": "plan/chains store/views/chain_steps store/views/chain_trace store/views/chained",
     # The server over real sockets.
     # People of an identity provider.
-    "live/test_login.py": "issuer/provider",
+    "live/test_login.py": "issuer/provider serve/login_api",
     "test_access.py": "serve/bodies serve/connections serve/origins serve/strict_requests",
     "test_summaries.py": "serve/live/selects",
     "test_summary_history.py": "serve/live/history_samples",

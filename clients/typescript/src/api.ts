@@ -1,8 +1,7 @@
 // The HTTP calls: reading tables once, and asking for a change. What is live is connection.ts.
 
 import { errorOf, TurnoutError } from "./errors.js";
-import type { DifferenceOptions, TableDifference } from "./difference.js";
-import type { ColumnInfo, Term } from "./messages.js";
+import type { ColumnInfo, DifferenceNow, DifferenceRow, Term } from "./messages.js";
 import type { SummaryOptions } from "./computed.js";
 import type { AnyRow } from "./rows.js";
 
@@ -16,6 +15,16 @@ export interface RowsOptions {
   sort?: string | string[];
   offset?: number;
   limit?: number;
+}
+
+/** Who the server takes us for. */
+export interface WhoAmI {
+  name: string;
+  /** `sub` of the identity provider. */
+  subject: string | null;
+  role: "viewer" | "operator";
+  /** A browser's session, a token of the issuer, one of the file, or none where the server asks for nothing. */
+  by: "session" | "issuer" | "token" | "none";
 }
 
 export interface TableInfo {
@@ -46,6 +55,26 @@ export interface Summary<Group = AnyRow> {
   groups: Group[];
   /** All groups, not only those of this answer. */
   total: number;
+}
+
+/** Which difference of a table: without generations, between what is shown and the candidate. */
+export interface DifferenceOptions extends Omit<RowsOptions, "columns"> {
+  table: string;
+  /** A generation. */
+  from?: number;
+  to?: number;
+}
+
+/** What differs in a table between two generations, as of one moment. */
+export interface Difference<Row = AnyRow> extends Omit<DifferenceNow, "type" | "id" | "rows"> {
+  rows: ChangedRow<Row>[];
+}
+
+/** A row before and after; `from` is null where it was added, `to` where it was removed. */
+export interface ChangedRow<Row = AnyRow> {
+  change: DifferenceRow["change"];
+  from: Row | null;
+  to: Row | null;
 }
 
 /** The rows of a SELECT, as of one moment. */
@@ -320,13 +349,13 @@ export class Api {
     return this.call(`/api/tables/${encodeURIComponent(table)}/summary${query(options)}`);
   }
 
-  difference({ table, ...options }: DifferenceOptions): Promise<TableDifference> {
-    return this.call(`/api/tables/${encodeURIComponent(table)}/difference${query(options)}`);
-  }
-
   why(table: string, question: WhyQuestion): Promise<Why> {
     const asked = Object.entries(question).map(([name, value]) => [name, String(value)]);
     return this.call(`/api/tables/${encodeURIComponent(table)}/why?${new URLSearchParams(asked)}`);
+  }
+
+  difference<Row>({ table, ...options }: DifferenceOptions): Promise<Difference<Row>> {
+    return this.call(`/api/tables/${encodeURIComponent(table)}/difference${query(options)}`);
   }
 
   sql<Row>(sql: string, { limit, signal }: SqlOptions): Promise<SqlRows<Row>> {
@@ -343,6 +372,10 @@ export class Api {
 
   async unsave(name: string): Promise<void> {
     await this.call(`/api/saved/${encodeURIComponent(name)}`, this.sent("DELETE"));
+  }
+
+  me(): Promise<WhoAmI> {
+    return this.call("/api/me");
   }
 
   status(): Promise<Status> {

@@ -1,8 +1,11 @@
 import {
   type Access,
   Api,
+  type ChangedRow,
   type ControlMessage,
   type ControlOptions,
+  type Difference,
+  type DifferenceOptions,
   type Outcome,
   type RowsOptions,
   type SavedView,
@@ -15,11 +18,14 @@ import {
   type TableRows,
   type Token,
   type TopicExample,
+  type WhoAmI,
   type Why,
   type WhyQuestion,
 } from "./api.js";
 import {
   type ComputedCallbacks,
+  type DifferenceInfo,
+  DifferenceSubscription,
   type SqlInfo,
   type SqlSubscribeOptions,
   SqlSubscription,
@@ -28,7 +34,6 @@ import {
   SummarySubscription,
 } from "./computed.js";
 import { type Answer, Connection, type ConnectionState, safely, type SocketMaker, type Subscriber } from "./connection.js";
-import { type DifferenceCallbacks, type DifferenceOptions, DifferenceSubscription, type TableDifference } from "./difference.js";
 import type { TurnoutError } from "./errors.js";
 import type { ClientMessage } from "./messages.js";
 import { type ChangesOptions, type MirrorCallbacks, TableMirror } from "./mirror.js";
@@ -105,17 +110,20 @@ export class TurnoutClient {
     return new SummarySubscription<Group>(this.live, options, callbacks);
   }
 
+  /** What differs in a table between two generations, now and when it changed, at most once a second. */
+  liveDifference<Row = AnyRow>(
+    options: DifferenceOptions,
+    callbacks: ComputedCallbacks<ChangedRow<Row>, DifferenceInfo> = {},
+  ): DifferenceSubscription<Row> {
+    return new DifferenceSubscription<Row>(this.live, options, callbacks);
+  }
+
   /** The rows of a SELECT, now and, with `live`, whenever a table that it names changed. */
   liveSql<Row = AnyRow>(
     options: SqlSubscribeOptions,
     callbacks: ComputedCallbacks<Row, SqlInfo> = {},
   ): SqlSubscription<Row> {
     return new SqlSubscription<Row>(this.live, { live: true, ...options }, callbacks);
-  }
-
-  /** What differs in a table between two generations, now and whenever it changes. */
-  liveDifference(options: DifferenceOptions, callbacks: DifferenceCallbacks = {}): DifferenceSubscription {
-    return new DifferenceSubscription(this.live, options, callbacks);
   }
 
   /** The status, now and about once a second. Gives the function that ends this. */
@@ -138,14 +146,14 @@ export class TurnoutClient {
     return this.api.summary(options);
   }
 
-  /** What differs in a table between two generations; without `from` and `to`, between what is shown and the candidate. */
-  difference(options: DifferenceOptions): Promise<TableDifference> {
-    return this.api.difference(options);
-  }
-
   /** Why rows are there: `why("final_ui", { key: "u7" })`. */
   why(table: string, question: WhyQuestion): Promise<Why> {
     return this.api.why(table, question);
+  }
+
+  /** What differs in a table between two generations; without these, what publishing the candidate would change. */
+  difference<Row = AnyRow>(options: DifferenceOptions): Promise<Difference<Row>> {
+    return this.api.difference(options);
   }
 
   /** The rows of one SELECT over the tables. */
@@ -166,6 +174,11 @@ export class TurnoutClient {
   /** Remove a view; for operators. */
   unsave(name: string): Promise<void> {
     return this.api.unsave(name);
+  }
+
+  /** Who the server takes us for: name, role, and by what. */
+  me(): Promise<WhoAmI> {
+    return this.api.me();
   }
 
   status(): Promise<Status> {

@@ -5,23 +5,27 @@ export { TurnoutError } from "./errors.js";
 export { rowId, type AnyRow } from "./rows.js";
 export { WindowSubscription, type WindowCallbacks, type WindowInfo, type WindowOptions, type WindowStep } from "./window.js";
 export {
+  DifferenceSubscription,
   SqlSubscription,
   SummarySubscription,
   type ComputedCallbacks,
   type ComputedStep,
+  type DifferenceInfo,
   type SqlInfo,
   type SqlSubscribeOptions,
   type SummaryInfo,
   type SummaryOptions,
   type SummaryPast,
 } from "./computed.js";
-export { DifferenceSubscription, type DifferenceCallbacks, type DifferenceOptions, type TableDifference } from "./difference.js";
 export { TableMirror, type ChangesOptions, type MirrorCallbacks, type MirrorChange } from "./mirror.js";
 export type { ConnectionState, Socket, SocketMaker } from "./connection.js";
 export type {
   Candidate,
+  ChangedRow,
   ControlMessage,
   ControlOptions,
+  Difference,
+  DifferenceOptions,
   DryRunReport,
   Outcome,
   Progress,
@@ -37,6 +41,7 @@ export type {
   TableRows,
   Token,
   TopicExample,
+  WhoAmI,
   Why,
   WhyQuestion,
   WhyRecord,

@@ -1,7 +1,7 @@
 // The review of a candidate: what would change if it were published, live, and the two buttons that decide. What the
 // figures and texts are is in review.ts, the rows side by side in review-rows.ts.
 
-import { TurnoutError, type Candidate, type DifferenceSubscription, type Status, type TableDifference, type TableInfo, type TurnoutClient } from "@turnout/client";
+import { TurnoutError, type Candidate, type Difference, type DifferenceSubscription, type Status, type TableInfo, type TurnoutClient } from "@turnout/client";
 import { button, byId, element, fit, say, setText } from "./dom";
 import { count, number } from "./format";
 import { problemText } from "./problem";
@@ -34,7 +34,7 @@ export class ReviewPane {
   private readonly events: ReviewEvents;
   private readonly rows: ReviewRows;
   private readonly where = byId<HTMLInputElement>("review-where");
-  private readonly found = new Map<string, TableDifference | TurnoutError>();
+  private readonly found = new Map<string, Difference | TurnoutError>();
   private subs: { close(): void }[] = [];
   // The rows of the table that was chosen; `subs` has the figures of all.
   private chosen: DifferenceSubscription | null = null;
@@ -235,7 +235,7 @@ export class ReviewPane {
     this.subs = this.tables.map((table) =>
       this.client.liveDifference(
         { ...this.generations, table, limit: 0 },
-        { onDifference: (found) => this.showFound(table, found), onError: (error) => this.showFound(table, error) },
+        { onRows: (rows, info) => this.showFound(table, { ...info, rows: [...rows] }), onError: (error) => this.showFound(table, error) },
       ),
     );
     this.askQuality();
@@ -251,7 +251,7 @@ export class ReviewPane {
     this.chosen = null;
   }
 
-  private showFound(table: string, found: TableDifference | TurnoutError): void {
+  private showFound(table: string, found: Difference | TurnoutError): void {
     // A generation that has just gone: the status says so next, and the figures of before stay.
     if (found instanceof TurnoutError && this.found.has(table)) return;
     this.found.set(table, found);
@@ -346,12 +346,12 @@ export class ReviewPane {
     const asked = { ...this.generations, table, where: where ? [where] : [], sort: sortText(sort), limit };
     if (this.chosen) return this.chosen.move(asked);
     this.chosen = this.client.liveDifference(asked, {
-      onDifference: (found) => this.showRows(found),
+      onRows: (rows, info) => this.showRows({ ...info, rows: [...rows] }),
       onError: (error) => error.code !== "unknown_generation" && this.showProblem(error),
     });
   }
 
-  private showRows(found: TableDifference): void {
+  private showRows(found: Difference): void {
     if (found.table !== this.review.table) return;
     this.showProblem(null);
     this.rows.show(found, this.review);
@@ -366,7 +366,7 @@ export class ReviewPane {
 }
 
 // The columns that change most; those that only one side has are no less of a change.
-function columnsText(found: TableDifference): string {
+function columnsText(found: Difference): string {
   if (found.missing) return found.missing === "from" ? "a new table" : "the table goes";
   const changed = mostChanged(found);
   const named = changed.slice(0, COLUMNS_NAMED).map(({ name, changed: rows }) => `${name} ${number(rows)}`);

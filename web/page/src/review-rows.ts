@@ -1,7 +1,7 @@
 // The rows of a review, side by side: each cell of a changed row has what it was and what it would be. A plain table: at
 // most a thousand rows are shown, and the figures above tell of all.
 
-import type { ColumnInfo, DifferenceRow, TableDifference } from "@turnout/client";
+import type { ChangedRow, ColumnInfo, Difference } from "@turnout/client";
 import { isNumeric } from "./column-types";
 import { button, byId, element, setText } from "./dom";
 import { decimalsOf, number, numberText, valueText, type Value } from "./format";
@@ -42,7 +42,7 @@ export class ReviewRows {
   }
 
   // What was drawn is left alone where nothing has changed: somebody may be selecting text in it.
-  show(found: TableDifference, { change, sort }: Review): void {
+  show(found: Difference, { change, sort }: Review): void {
     this.sort = sort;
     const { counts, total } = found;
     for (const [kind, figure] of this.counts) setText(figure, number(kind === null ? total : counts[kind]));
@@ -92,7 +92,7 @@ export class ReviewRows {
   }
 }
 
-function line(row: DifferenceRow, columns: readonly ColumnInfo[]): HTMLElement {
+function line(row: ChangedRow, columns: readonly ColumnInfo[]): HTMLElement {
   const made = element("tr", `is-${row.change}`, element("td", "", element("span", "tag", row.change)));
   for (const { name, type } of columns) {
     const { from, to, changed } = pairOf(row, name);

@@ -1,12 +1,12 @@
 // What a review tells: the figures of a candidate beside those of what is shown, its rows side by side, and what became
 // of it. Pure.
 
-import type { Candidate, DifferenceRow, Status, TableDifference } from "@turnout/client";
+import type { Candidate, ChangedRow, Difference, Status } from "@turnout/client";
 import { age, count, number, type Value } from "./format";
 import { brokenGuards, whatChanged, type Entry } from "./timeline";
 import type { SortKey } from "./where";
 
-export type Change = DifferenceRow["change"];
+export type Change = ChangedRow["change"];
 
 // Which rows are shown side by side, and in which order.
 export interface Review {
@@ -26,7 +26,7 @@ export interface Figures {
   changed: number;
 }
 
-export function figuresOf({ counts: { added, removed, changed, same } }: TableDifference): Figures {
+export function figuresOf({ counts: { added, removed, changed, same } }: Difference): Figures {
   return { before: removed + changed + same, after: added + changed + same, added, removed, changed };
 }
 
@@ -36,7 +36,7 @@ export function signed(value: number): string {
 }
 
 // The columns that change, the one that changes most first.
-export function mostChanged({ columns }: TableDifference): { name: string; changed: number }[] {
+export function mostChanged({ columns }: Difference): { name: string; changed: number }[] {
   return columns.filter(({ changed }) => changed > 0).sort((one, other) => other.changed - one.changed);
 }
 
@@ -54,7 +54,7 @@ export interface Pair {
   changed: boolean;
 }
 
-export function pairOf({ change, from, to }: DifferenceRow, column: string): Pair {
+export function pairOf({ change, from, to }: ChangedRow, column: string): Pair {
   const [before, after] = [from?.[column] as Value, to?.[column] as Value];
   return { from: before, to: after, changed: change === "changed" && JSON.stringify(before) !== JSON.stringify(after) };
 }

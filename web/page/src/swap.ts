@@ -19,7 +19,7 @@ const TITLES: Record<string, string> = {
   cancelled: "Cancelled",
   candidate: "Built for review",
 };
-const VIEWER = "Your token may look, not change anything. Swaps need a token with the role operator.";
+const VIEWER = "You may look, not change anything. Swaps need the role operator.";
 
 type Control = HTMLInputElement | HTMLSelectElement;
 

@@ -1,10 +1,10 @@
 import { expect, test } from "vitest";
-import type { Candidate, DifferenceRow, Status, TableDifference } from "@turnout/client";
+import type { Candidate, ChangedRow, Difference, Status } from "@turnout/client";
 import { askedFor, badText, endOf, figuresOf, mostChanged, pairOf, shownText, signed, timeLeft } from "../src/review";
 import { previousOf, publishedOf, type Entry } from "../src/timeline";
 
 const candidate: Candidate = { generation: 9, plan: "users=users2 accounts=accounts join=inner", since: "2026-01-01T08:00:00Z", expiresAt: "2026-01-01T09:00:00Z" };
-const found: TableDifference = {
+const found: Difference = {
   table: "final_ui",
   from: { generation: 7, version: 4 },
   to: { generation: 9, version: 2 },
@@ -36,7 +36,7 @@ test("the columns that change most come first, and others not at all", () => {
 });
 
 test("a cell is marked where both rows are there and differ", () => {
-  const row: DifferenceRow = { change: "changed", from: { a: 1, b: null, c: [1] }, to: { a: 2, b: null, c: [1] } };
+  const row: ChangedRow = { change: "changed", from: { a: 1, b: null, c: [1] }, to: { a: 2, b: null, c: [1] } };
   expect(["a", "b", "c"].map((name) => pairOf(row, name).changed)).toEqual([true, false, false]);
   expect(pairOf({ change: "added", from: null, to: { a: 2 } }, "a")).toEqual({ from: undefined, to: 2, changed: false });
 });
