@@ -74,9 +74,10 @@ class Reviewed(Steering):
 
     def note(self, generation: int, before: str | None, after: str, outcome: str, detail: str = "") -> None:
         """A line of the history."""
-        of = {"requester": "ops", "request_id": None, "control_offset": None, "outcome": outcome, "detail": detail}
+        of: dict[str, Any] = {"requester": "ops", "request_id": None, "control_offset": None}
+        swap = SwapRecord(generation=generation, before=before or "", after=after, outcome=outcome, detail=detail, **of)
         with self.database.write() as cursor:
-            self.ledger.add_swap(cursor, SwapRecord(generation=generation, before=before or "", after=after, **of))
+            self.ledger.add_swap(cursor, swap)
 
     def status(self) -> dict[str, Any]:
         times = {"since": "2026-01-01T00:00:00Z", "expiresAt": self.expires.isoformat().replace("+00:00", "Z")}
