@@ -92,6 +92,9 @@ class Steering:
     def topics(self) -> list[str]:
         return ["users"]
 
+    def test_alert(self, name: str) -> None:
+        raise NotImplementedError
+
     def example(self, topic: str, records: int) -> dict[str, Any]:
         return {"topic": topic, "looked": records}
 

@@ -60,6 +60,8 @@ class Orchestrator(Protocol):
 
     def apply(self, request: ApplyRequest, requester: str) -> QueuedMessage: ...
 
+    def test_alert(self, name: str) -> None: ...
+
 
 @dataclass(slots=True)
 class Services:

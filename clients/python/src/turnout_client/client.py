@@ -121,6 +121,10 @@ class Client:
         """End the build under way; `message` may have `requestId` and `expectedGeneration`."""
         return self._http.send("/api/cancel", message or {}, wait)
 
+    def test_alert(self, name: str) -> Json:
+        """Send a sample event to the target of an alert, and wait until it has arrived."""
+        return self._http.send(f"/api/alerts/{quote(name, safe='')}/test", {}, True)
+
     def config(self) -> str:
         """The configuration in force, as YAML; secrets are ***."""
         return self._http.text("/api/config")
