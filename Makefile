@@ -12,10 +12,11 @@ NPM := PATH="$(CURDIR)/$(BIN):$$PATH" npm
 WEB_STAMP := node_modules/.installed
 CLIENT := clients/typescript/dist/index.js
 PAGE := src/turnout/serve/static/index.html
+REACT := clients/react/dist/index.js
 ANGULAR := clients/angular/dist/package.json
 ANGULAR_STAMP := clients/angular/node_modules/.installed
 WEB_VERSION := $(shell sed -n 's/^  "version": "\(.*\)",/\1/p' clients/typescript/package.json)
-WEB_PACKAGES := dist/turnout-client-$(WEB_VERSION).tgz dist/turnout-angular-$(WEB_VERSION).tgz
+WEB_PACKAGES := $(foreach name,client angular react,dist/turnout-$(name)-$(WEB_VERSION).tgz)
 web_sources = $(shell find $(1) -type f -not -path '*/node_modules/*' -not -path '*/dist/*' -not -path '*/tests/*' 2>/dev/null)
 # How many tests run at the same time: live ones wait for processes more than they compute, fast ones compute.
 WORKERS ?= 4
@@ -80,13 +81,17 @@ $(PREPARED): src/turnout/java/jars.lock $(STAMP) | java
 	@touch $(PREPARED)
 
 # As with pip: the lock's hashes decide. ~/.npmrc may say where packages come from. Another clone's are linked, not unpacked again.
-$(WEB_STAMP): package-lock.json package.json clients/typescript/package.json web/page/package.json .npmrc $(STAMP)
+$(WEB_STAMP): package-lock.json package.json clients/typescript/package.json clients/react/package.json web/page/package.json examples/react/package.json .npmrc $(STAMP)
 	$(call step,Node packages (package-lock.json),$(BIN)/python scripts/node_packages.py .)
 	@touch $(WEB_STAMP)
 
 $(CLIENT): $(call web_sources,clients/typescript) tsconfig.base.json $(WEB_STAMP)
 	$(call step,Build of the TypeScript client,$(NPM) run --silent build --workspace clients/typescript)
 	@touch $(CLIENT)
+
+$(REACT): $(call web_sources,clients/react) $(CLIENT)
+	$(call step,Build of the React package,$(NPM) run --silent build --workspace clients/react)
+	@touch $(REACT)
 
 page: $(if $(wildcard web/page/index.html),$(PAGE)) ## build the web page into the package
 
@@ -103,13 +108,16 @@ $(ANGULAR): $(call web_sources,clients/angular) $(CLIENT) $(ANGULAR_STAMP)
 	$(call step,Build of the Angular package,cd clients/angular && $(NPM) run --silent build >node_modules/.build.log 2>&1 || { cat node_modules/.build.log; false; })
 	@touch $(ANGULAR)
 
-packages: $(WEB_PACKAGES) ## dist/*.tgz: the TypeScript client and the Angular package, for npm install
+packages: $(WEB_PACKAGES) ## dist/*.tgz: the TypeScript client and the packages for Angular and React, for npm install
 
 dist/turnout-client-$(WEB_VERSION).tgz: $(CLIENT)
 	@mkdir -p dist && $(NPM) pack --silent --pack-destination dist ./clients/typescript
 
 dist/turnout-angular-$(WEB_VERSION).tgz: $(ANGULAR)
 	@mkdir -p dist && $(NPM) pack --silent --pack-destination dist ./clients/angular/dist
+
+dist/turnout-react-$(WEB_VERSION).tgz: $(REACT)
+	@mkdir -p dist && $(NPM) pack --silent --pack-destination dist ./clients/react
 
 types: $(WEB_STAMP) ## write the TypeScript that follows from turnout_client: messages and column types
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python scripts/generate_types.py
@@ -175,7 +183,7 @@ test: $(STAMP) java browser ## what a change must pass: lint and the audit, then
 test-fast: $(STAMP) page ## the tests without a broker, Spark and a browser: about a minute
 	$(PYTEST) -n $(FAST_WORKERS) --ignore tests/live --ignore tests/browser $(ARGS)
 
-test-web: $(CLIENT) ## the tests of the web parts alone
+test-web: $(REACT) ## the tests of the web parts alone
 	$(call step,Tests of the web parts,$(NPM) test --silent)
 
 test-angular: $(ANGULAR) $(WEB_STAMP) ## the tests of the Angular package
@@ -201,7 +209,7 @@ faketime:
 soak: setup ## half an hour of load, swaps, viewers and faults, then nothing may have grown (ARGS="--minutes 2")
 	PYTHONPATH=tests $(BIN)/python -m soak $(ARGS)
 
-lint: $(STAMP) $(CLIENT) ## ruff, mypy and tsc
+lint: $(STAMP) $(REACT) ## ruff, mypy and tsc
 	$(call step,Lint,$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(MYPY) && $(NPM) run --silent check)
 
 audit: $(WEB_STAMP) ## known vulnerabilities of what is shipped; skipped where no service answers
@@ -235,7 +243,7 @@ $(DOCS_STAMP): docs/site/requirements.lock $(STAMP)
 docs: $(DOCS_STAMP) ## build the documentation site into the package: served under /docs
 	$(call step,Documentation site,NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict -f docs/site/mkdocs.yml)
 
-release: $(STAMP) page docs $(ANGULAR) ## dist/: wheels, sdists, npm packages, the site, a bill of materials, checksums
+release: $(STAMP) page docs $(ANGULAR) $(REACT) ## dist/: wheels, sdists, npm packages, the site, a bill of materials, checksums
 	rm -rf dist && mkdir dist
 	$(call step,Wheels and sdists,$(BIN)/python -m hatchling build && cd clients/python && ../../$(BIN)/python -m hatchling build --directory ../../dist)
 	$(call step,npm packages,$(MAKE) --no-print-directory packages >/dev/null)
@@ -249,6 +257,6 @@ bench: setup ## measure, beside the peers (bench/README.md; ARGS="--only latency
 
 clean: ## remove what make made; data folders stay
 	rm -rf .venv dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .test-many
-	rm -rf src/turnout/serve/static src/turnout/serve/site node_modules clients/typescript/dist clients/angular/node_modules clients/angular/dist
+	rm -rf src/turnout/serve/static src/turnout/serve/site node_modules clients/typescript/dist clients/react/dist examples/react/dist clients/angular/node_modules clients/angular/dist
 	rm -rf examples/angular/node_modules examples/angular/dist examples/angular/.angular tests/oidc/node_modules
 	find src clients tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -34,8 +34,13 @@ class Hook:
 
 @contextmanager
 def hooked(port: int = 0, context: ssl.SSLContext | None = None, hook: Hook | None = None) -> Iterator[Hook]:
-    """Listen on loopback until the block ends."""
-    hook = hook or Hook()
+    """Listen on loopback until the block ends; `hook` is one that goes on."""
+    with listening(hook or Hook(), port, context) as one:
+        yield one
+
+
+@contextmanager
+def listening(hook: Hook, port: int, context: ssl.SSLContext | None) -> Iterator[Hook]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:

@@ -24,7 +24,7 @@ from turnout.plan.control_parsing import parse_message
 from turnout.serve import schemas
 from turnout_client import messages
 
-RUN = {"yaml", "json", "python", "console", "sh", "ts", "html"}
+RUN = {"yaml", "json", "python", "console", "sh", "ts", "tsx", "html"}
 """The languages whose blocks tests run."""
 
 SHELL = {"cd", "cp", "echo", "export", "mkdir", ".", "python"}

@@ -29,9 +29,10 @@ ROOMS = {
     "alert": "config plan kafka store sink",
     "spark": "config plan java kafka decode schemas store",
     "swap": "config plan kafka schemas example store sink alert spark",
-    "serve": "config plan store swap",
+    "issuer": "config",
+    "serve": "config plan store swap issuer",
     "local": "config plan java kafka",
-    "preflight": "config plan java kafka schemas sink alert spark",
+    "preflight": "config plan java kafka issuer schemas sink alert spark",
     "cli": "config plan java kafka example spark local preflight",
 }
 # At the top: what all may import, and what stands above all rooms.

@@ -47,6 +47,7 @@ def test_sent_command_is_refused_and_not_run(tmp_path: Path) -> None:
         {"kafka": {"properties": {"client.id": command}}},
         {"spark": {"conf": {"spark.x": command}}},
         {"access": {"tokens": [{"name": "a", "role": "viewer", "token": command}]}},
+        {"access": {"oidc": {"client_secret": command}}},
         {"control": {"kafka": auth(command)["kafka"]}},
     ):
         assert "a reference (" in refused(in_force(tmp_path), document)
@@ -196,8 +197,8 @@ def test_secret_header_goes_to_no_other_address(tmp_path: Path, header: Any) -> 
     if header in ("***", "Bearer ${OPS_TOKEN}"):
         assert "another address gets no secret of the file in force" in refused(configuration, sent)
     plain = alerting(webhook="https://attacker.example/", headers={"Authorization": "mine"})
-    [address, value] = configuration.proposed(yaml.safe_dump(plain)).changes
-    assert (address.before, address.after, value.before, value.after) == ("***",) * 4
+    [target, value] = configuration.proposed(yaml.safe_dump(plain)).changes
+    assert (target.before, target.after, value.before, value.after) == ("***",) * 4
 
 
 def test_merge_keys_are_bounded_before_they_are_merged(tmp_path: Path) -> None:

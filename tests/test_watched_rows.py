@@ -41,7 +41,8 @@ def account(number: int, balance: float | None) -> dict[str, Any]:
 
 def table_of_events(database: Database) -> list[dict[str, Any]]:
     with database.read() as cursor:
-        return cursor.execute("FROM turnout.alerts ORDER BY _id").to_arrow_table().to_pylist()
+        rows: list[dict[str, Any]] = cursor.execute("FROM turnout.alerts ORDER BY _id").to_arrow_table().to_pylist()
+        return rows
 
 
 def told(database: Database, after: int = 0) -> list[tuple[str, str | None]]:

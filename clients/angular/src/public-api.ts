@@ -2,7 +2,7 @@
 
 export * from "@turnout/client";
 export { provideTurnout, type TurnoutOptions } from "./provide";
-export type { TurnoutConnection } from "./connection";
+export type { SwapState, TurnoutConnection } from "@turnout/client/frameworks";
 export type { LiveRows, LiveStep, Reactive } from "./live";
 export { Turnout } from "./turnout";
-export { TurnoutSwap, type SwapState } from "./swap";
+export { TurnoutSwap } from "./swap";

@@ -2,21 +2,16 @@
 
 import { computed, DestroyRef, inject, Injectable, type Signal, signal } from "@angular/core";
 import {
+  type Candidate,
   type ControlMessage,
   type ControlOptions,
   type Outcome,
   type Progress,
   type Swap,
-  TurnoutError,
+  type TurnoutError,
 } from "@turnout/client";
+import { asTurnoutError, type SwapState } from "@turnout/client/frameworks";
 import { Turnout } from "./turnout";
-
-/** What became of the last question of this service. */
-export type SwapState =
-  | { readonly state: "idle" }
-  | { readonly state: "running" }
-  | { readonly state: "done"; readonly outcome: Outcome }
-  | { readonly state: "failed"; readonly error: TurnoutError };
 
 @Injectable()
 export class TurnoutSwap {
@@ -29,6 +24,8 @@ export class TurnoutSwap {
   readonly state = this.stateNow.asReadonly();
   /** What is built now, whoever asked for it; null when nothing is. */
   readonly progress: Signal<Progress | null> = computed(() => this.turnout.status()?.progress ?? null);
+  /** The generation that waits to be published; null without one. */
+  readonly candidate: Signal<Candidate | null> = computed(() => this.turnout.status()?.candidate ?? null);
   /** Whether the server takes swaps from this client. */
   readonly allowed: Signal<boolean> = computed(() => {
     const connection = this.turnout.connection();
@@ -52,6 +49,22 @@ export class TurnoutSwap {
     options: ControlOptions = {},
   ): Promise<Outcome> {
     return this.ask((wait) => this.turnout.client.rollback(message, wait), options);
+  }
+
+  /** Publish the candidate; `expectedGeneration` is the candidate's. */
+  publish(
+    message: Pick<ControlMessage, "requestId" | "expectedGeneration"> = {},
+    options: ControlOptions = {},
+  ): Promise<Outcome> {
+    return this.ask((wait) => this.turnout.client.publish(message, wait), options);
+  }
+
+  /** Remove the candidate; `expectedGeneration` is the candidate's. */
+  discard(
+    message: Pick<ControlMessage, "requestId" | "expectedGeneration"> = {},
+    options: ControlOptions = {},
+  ): Promise<Outcome> {
+    return this.ask((wait) => this.turnout.client.discard(message, wait), options);
   }
 
   async loadTopics(): Promise<readonly string[]> {
@@ -81,10 +94,4 @@ export class TurnoutSwap {
       throw error;
     }
   }
-}
-
-function asTurnoutError(cause: unknown): never {
-  if (cause instanceof TurnoutError) throw cause;
-  const hint = "the server goes on with it: its status and history tell what becomes of it";
-  throw new TurnoutError({ code: "not_awaited", message: `the answer was not awaited: ${String(cause)}`, hint }, null, { cause });
 }

@@ -32,8 +32,8 @@ import {
   type WindowInfo,
   type WindowOptions,
 } from "@turnout/client";
+import { nextConnection, type TurnoutConnection } from "@turnout/client/frameworks";
 import { BehaviorSubject, EMPTY, Observable, ReplaySubject } from "rxjs";
-import { nextConnection, type TurnoutConnection } from "./connection";
 import { type Callbacks, liveRows, type LiveRows, type LiveStep, noRows, type Open, type Reactive } from "./live";
 
 @Injectable()

@@ -15,7 +15,7 @@ from turnout.config.alert_checks import alert_faults
 from turnout.config.auth import RegistrySettings, auth_faults, registry_faults, rendered_names
 from turnout.config.chain_checks import ANY_TYPE, chain_faults, differ
 from turnout.config.config_errors import Faults, SettingPath
-from turnout.config.server import AccessSettings
+from turnout.config.server import AccessSettings, oidc_faults
 from turnout.config.settings import (
     AlertSettings,
     ControlSettings,
@@ -145,7 +145,7 @@ def _named(kind: str, names: Sequence[tuple[SettingPath, str]]) -> Faults:
     first: dict[str, SettingPath] = {}
     for path, name in names:
         if not _NAME.fullmatch(name):
-            yield path, f"{name!r} is not a {kind} name (a letter, then letters, digits and _); choose another"
+            yield path, f"{name!r} is not {'an' if kind == 'alert' else 'a'} {kind} name (a letter, then letters, digits and _); choose another"
         elif name.lower() in first:
             other = ".".join(map(str, first[name.lower()]))
             yield path, f"the {kind} name '{name}' is used by {other} already (case does not matter); choose another"
@@ -349,8 +349,10 @@ def _kafka(path: SettingPath, kafka: KafkaSettings) -> Faults:
 
 
 def _access(access: AccessSettings) -> Faults:
-    if not access.tokens:
+    if not access.tokens and access.oidc is None:
         yield ("access", "tokens"), "there is none, so nobody could connect; add one or remove access"
+    if access.oidc is not None:
+        yield from oidc_faults(("access", "oidc"), access.oidc)
     names: set[str] = set()
     values: list[tuple[SettingPath, str]] = []
     for place, token in enumerate(access.tokens):

@@ -125,6 +125,14 @@ class Client:
         """Send a sample event to the target of an alert, and wait until it has arrived."""
         return self._http.send(f"/api/alerts/{quote(name, safe='')}/test", {}, True)
 
+    def publish(self, message: Mapping[str, Any] | None = None, *, wait: bool = True) -> Json:
+        """Publish the candidate; `message` may have `requestId` and `expectedGeneration`, which is the candidate's."""
+        return self._http.send("/api/publish", message or {}, wait)
+
+    def discard(self, message: Mapping[str, Any] | None = None, *, wait: bool = True) -> Json:
+        """Remove the candidate; `message` may have `requestId` and `expectedGeneration`, which is the candidate's."""
+        return self._http.send("/api/discard", message or {}, wait)
+
     def config(self) -> str:
         """The configuration in force, as YAML; secrets are ***."""
         return self._http.text("/api/config")
