@@ -145,7 +145,9 @@ def _named(kind: str, names: Sequence[tuple[SettingPath, str]]) -> Faults:
     first: dict[str, SettingPath] = {}
     for path, name in names:
         if not _NAME.fullmatch(name):
-            yield path, f"{name!r} is not {'an' if kind == 'alert' else 'a'} {kind} name (a letter, then letters, digits and _); choose another"
+            article = "an" if kind == "alert" else "a"
+            rule = "a letter, then letters, digits and _"
+            yield path, f"{name!r} is not {article} {kind} name ({rule}); choose another"
         elif name.lower() in first:
             other = ".".join(map(str, first[name.lower()]))
             yield path, f"the {kind} name '{name}' is used by {other} already (case does not matter); choose another"
