@@ -95,6 +95,10 @@ class Steering:
     def test_alert(self, name: str) -> None:
         raise NotImplementedError
 
+    @property
+    def explainer(self) -> Any:
+        raise NotImplementedError
+
     def example(self, topic: str, records: int) -> dict[str, Any]:
         return {"topic": topic, "looked": records}
 

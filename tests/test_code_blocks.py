@@ -64,6 +64,7 @@ SHAPES: Mapping[str, Callable[[str], object]] = {
     "outcome": model(schemas.Decided),
     "outcome of a file": model(schemas.Applied),
     "example of a topic": model(schemas.Example),
+    "reasons of rows": model(schemas.Why),
     "control message": control_message,
     "line of the log": line_of_the_log,
     "body of a webhook": body_of_a_webhook,

@@ -80,6 +80,10 @@ class FakeOrchestrator:
     def test_alert(self, name: str) -> None:
         raise NotImplementedError
 
+    @property
+    def explainer(self) -> Any:
+        raise NotImplementedError
+
     def example(self, topic: str, records: int) -> dict[str, Any]:
         return {"topic": topic, "looked": records}
 

@@ -11,6 +11,7 @@ from turnout.plan.filter_values import show
 from turnout.plan.where import parse_columns, parse_sort, parse_terms
 from turnout.serve.formats import Export, Format
 from turnout.store.query import summary
+from turnout.store.query.row_records import WhyQuestion
 from turnout.store.query.summary_read import MAX_GROUPS
 from turnout.store.query.windows import Window
 
@@ -84,12 +85,22 @@ OF_EXAMPLES = (
         f"How many of the newest records to look at. Default: {DEFAULT_EXAMPLE_RECORDS}.",
     ),
 )
+OF_WHY = (
+    Parameter("row", {"type": "string"}, "The id of the row, as `WS /api/live` has it (`ids`) and a sink (`id`)."),
+    Parameter("key", {"type": "string"}, "A key: its rows, ten at most, or its records where it has none."),
+    Parameter(
+        "topic", {"type": "string"}, "With `partition` and `offset`, in place of the two: a row of `bad_records`."
+    ),
+    Parameter("partition", _WHOLE, "See `topic`."),
+    Parameter("offset", _WHOLE, "See `topic`."),
+)
 OF_MESSAGES = (Parameter("wait", _FLAG, "`false`: answer 202 as soon as the message is kept. Default: `true`."),)
 OF_APPLIES = (
     Parameter("dryRun", _FLAG, "`true`: say what would change, and change nothing. Default: `false`."),
     *OF_MESSAGES,
     Parameter("requestId", {"type": "string"}, "A name for this request, which is shown with its outcome."),
     Parameter("expectedGeneration", _WHOLE, "Only while this generation is published."),
+    Parameter("force", _FLAG, "`true`: pass over `swap.guards`. Default: `false`."),
 )
 
 
@@ -132,6 +143,17 @@ def summary_of(table: str, query: QueryParams) -> tuple[Export, summary.Summary]
         sort=summary.parse_order(query.getlist("sort")),
         limit=MAX_GROUPS if limit is None else limit,
     )
+
+
+def why_of(table: str, query: QueryParams) -> WhyQuestion:
+    """The rows that a query string asks for."""
+    given = sorted(name for name in query if name in {parameter.name for parameter in OF_WHY})
+    if given not in (["row"], ["key"], ["offset", "partition", "topic"]):
+        got = ", ".join(given) or "nothing"
+        hint = "give row=ID, or key=VALUE, or topic, partition and offset of a bad record"
+        raise TurnoutError("bad_parameter", f"row: which row is asked for is not clear from {got}", hint)
+    place = (query.get("topic", ""), whole(query, "partition", 0) or 0, whole(query, "offset", 0) or 0)
+    return WhyQuestion(table, query.get("row"), query.get("key"), place if "topic" in query else None)
 
 
 def records_of(query: QueryParams) -> int:

@@ -60,6 +60,7 @@ CREATE TABLE IF NOT EXISTS turnout.applies AS
     FROM (SELECT _id, TRY_CAST(raw AS JSON) AS fields FROM turnout.control_raw
         WHERE outcome IS NULL AND detail IS NULL AND "partition" IS NULL AND starts_with(raw, '{"action": "apply"'))
     WHERE fields ->> 'config' IS NOT NULL;
+ALTER TABLE turnout.applies ADD COLUMN IF NOT EXISTS force BOOLEAN DEFAULT false;
 CREATE TABLE IF NOT EXISTS turnout.control_places (
     _id BIGINT, "partition" INTEGER, "offset" BIGINT, milliseconds BIGINT);
 CREATE TABLE IF NOT EXISTS turnout.saved_views (name VARCHAR, view VARCHAR);

@@ -62,6 +62,7 @@ ERRORS: Mapping[str, ErrorCode] = {
         "use localhost, or add the site to `server.allowed_origins`",
     ),
     "unknown_table": ErrorCode(404, "no table of that name, or its generation is gone", "take a name from the hint"),
+    "unknown_row": ErrorCode(404, "no row of that id or key, now", "read the table again: it may have changed"),
     "unknown_saved": ErrorCode(404, "no saved view of that name", "`GET /api/saved` lists them"),
     "unknown_alert": ErrorCode(404, "no alert of that name", "take a name from the hint"),
     "not_found": ErrorCode(404, "the path is wrong", "docs/reference/http.md lists the calls"),
@@ -73,6 +74,11 @@ ERRORS: Mapping[str, ErrorCode] = {
         "look at what is there now, and decide again",
     ),
     "nothing_to_cancel": ErrorCode(409, "no build is under way, or it is the first one", "read the status again"),
+    "guard_broken": ErrorCode(
+        409,
+        "what was built breaks one of `swap.guards`; the published generation goes on",
+        "look at the figures in the message; `force` passes over the guards",
+    ),
     "no_candidate": ErrorCode(
         409, "there is no candidate to publish or to discard", 'make one by a change with `"publish": false`'
     ),

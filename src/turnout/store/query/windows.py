@@ -22,7 +22,7 @@ from turnout.plan.filter_values import show
 from turnout.plan.nearest import suggestion
 from turnout.plan.position import Position
 from turnout.plan.sql_text import quoted
-from turnout.plan.tables import RESERVED
+from turnout.plan.tables import BOOKS_OF_GENERATION, RESERVED
 from turnout.plan.where import SortKey, Term, compile_sort, compile_where, known_column
 from turnout.store import identity
 from turnout.store.database import PUBLISHED, Readable, scalar
@@ -289,8 +289,9 @@ class Snapshot:
             own = f"g{self.published}"
             return self._described(name, own if (own, name) in self._catalog else "turnout", name, self.published)
         plain, number = split_name(name)
-        # Only a name that is also a table: clients do not read a generation's bookkeeping.
-        if number is not None and ("main", plain) in self._catalog and (f"g{number}", plain) in self._catalog:
+        # A candidate can have tables that are not shown yet. Clients do not read a generation's bookkeeping.
+        is_book = plain.partition(":")[0] in BOOKS_OF_GENERATION
+        if number is not None and not is_book and (f"g{number}", plain) in self._catalog:
             return self._described(name, f"g{number}", plain, number)
         raise self._unknown(name)
 
