@@ -221,6 +221,19 @@ def test_events_go_together_up_to_a_size(filling: Filling, monkeypatch: pytest.M
     assert together == [["u1"], ["u2", "u3"], ["u4"]]
 
 
+def test_events_of_rows_that_are_gone_go_together_with_others(filling: Filling) -> None:
+    rows = WatchedRows("old", AlertSettings(table="users_ui", where="age > 5", to=LOG), filling.database)
+    filling.swap(users=[user(number, age=9) for number in range(3)])
+    rows.step()
+    filling.swap(users=[user(7, age=9)])
+    rows.step()
+    waiting = Events(filling.database).waiting("old")
+    assert sorted((one.event, one.content["row"] is None) for one in waiting) == [
+        ("entered", False),
+        *[("left", True)] * 3,
+    ]
+
+
 def test_event_has_an_id_that_no_other_store_gives(filling: Filling, tmp_path: Path) -> None:
     first, database = Events(filling.database), Database.open(tmp_path / "other")
     other = Events(database)

@@ -71,7 +71,9 @@ class Events:
 
     def waiting(self, alert: str) -> list[AlertEvent]:
         """The oldest events that are not delivered yet, as many as go together."""
-        few = f'sum(strlen("row")) OVER (ORDER BY _id) <= {MAX_TOGETHER_BYTES} OR row_number() OVER (ORDER BY _id) = 1'
+        # A row that is gone has no bytes: the sum of nulls alone would be null, and its event passed over.
+        bytes_so_far = 'sum(coalesce(strlen("row"), 0)) OVER (ORDER BY _id)'
+        few = f"{bytes_so_far} <= {MAX_TOGETHER_BYTES} OR row_number() OVER (ORDER BY _id) = 1"
         moment = "strftime(ts AT TIME ZONE 'UTC', '%Y-%m-%dT%H:%M:%S.%gZ')"
         with self._database.read() as cursor:
             rows = cursor.execute(

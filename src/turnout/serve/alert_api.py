@@ -1,6 +1,7 @@
 """The HTTP call that tries an alert: a sample to its target. What alerts there are is in the status."""
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -9,10 +10,17 @@ from turnout.serve.read_api import Services
 from turnout.serve.responses import json_response
 from turnout.serve.rounds import Threads
 from turnout.serve.routes import Call
-from turnout.serve.schemas import AlertTested
+from turnout.serve.schemas import Answer
 
 # A target may be slow to fail; only these threads wait for that.
 _TESTING = 2
+
+
+class AlertTested(Answer):
+    """A sample that has arrived."""
+
+    alert: str
+    outcome: Literal["delivered"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -261,13 +261,6 @@ class AlertEntry(Answer):
     lastDelivered: str | None  # noqa: N815
 
 
-class AlertTested(Answer):
-    """A sample that has arrived."""
-
-    alert: str
-    outcome: Literal["delivered"]
-
-
 class LeftOutKeys(Answer):
     """A view, or a step of a chain as `view.right`, that keys are left out of, and the first ten of them."""
 
