@@ -18,11 +18,11 @@ from turnout.plan.position import NOTHING, Position
 from turnout.plan.sql_text import quoted
 from turnout.plan.where import compile_where, parse_terms
 from turnout.sink.records import PublishedTable, is_published, keeps_up, published_table
-from turnout.sink.row_json import record_key_sql, record_value_sql
 from turnout.sink.topic_state import moment
 from turnout.store.database import Database, registered
 from turnout.store.identity import ROW
 from turnout.store.outgoing import SinkPosition, relation
+from turnout.store.row_json import record_key_sql, record_value_sql
 
 MAX_KEPT_CHANGES = 200_000
 """Changed rows of batches that wait for an alert; beyond, it is brought up to date by the difference."""
