@@ -53,6 +53,7 @@ SHAPES: Mapping[str, Callable[[str], object]] = {
     "error": model(schemas.Error),
     "rows": model(schemas.RowsAnswer),
     "groups": model(schemas.Groups),
+    "difference": model(messages.TableDifference),
     "rows of SQL": model(schemas.SqlAnswer),
     "outcome": model(schemas.Decided),
     "outcome of a file": model(schemas.Applied),

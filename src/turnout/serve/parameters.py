@@ -11,6 +11,7 @@ from turnout.plan.filter_values import show
 from turnout.plan.where import parse_columns, parse_sort, parse_terms
 from turnout.serve.formats import Export, Format
 from turnout.store.query import summary
+from turnout.store.query.difference import Difference
 from turnout.store.query.row_records import WhyQuestion
 from turnout.store.query.summary_read import MAX_GROUPS
 from turnout.store.query.windows import Window
@@ -78,6 +79,11 @@ OF_SUMMARIES = (
     Parameter("limit", _WHOLE, _LIMIT.format(what="Groups", most=summary.MAX_LIMIT, default=summary.DEFAULT_LIMIT)),
     *_FILE,
 )
+OF_DIFFERENCES = (
+    Parameter("from", _WHOLE, "The generation to compare. Default: the one that is published."),
+    Parameter("to", _WHOLE, "The generation to compare it with. Default: the candidate."),
+    *(parameter for parameter in OF_WINDOWS if parameter.name != "columns"),
+)
 OF_EXAMPLES = (
     Parameter(
         "records",
@@ -129,6 +135,12 @@ def window_of(table: str, query: QueryParams) -> tuple[Export, Window]:
         offset=whole(query, "offset", 0) or 0,
         limit=limit,
     )
+
+
+def difference_of(table: str, query: QueryParams) -> tuple[Export, Difference]:
+    """The difference and the format that a query string asks for."""
+    export, window = window_of(table, query)
+    return export, Difference(window, whole(query, "from", None), whole(query, "to", None))
 
 
 def summary_of(table: str, query: QueryParams) -> tuple[Export, summary.Summary]:

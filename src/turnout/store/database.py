@@ -94,6 +94,10 @@ class Readable(Protocol):
     def max_bytes(self) -> int | None:
         """The most bytes of a window's rows; None for any number."""
 
+    @property
+    def sinks(self) -> SinkPositions:
+        """The sinks that run."""
+
     def read(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
         """One snapshot: all that is read inside is of one moment."""
 
@@ -223,6 +227,12 @@ def registered(connection: duckdb.DuckDBPyConnection, **tables: pa.Table) -> Ite
     finally:
         for name in tables:
             connection.unregister(name)
+
+
+def published_generations(cursor: duckdb.DuckDBPyConnection) -> tuple[int, int | None]:
+    """What is published, and the candidate that waits to be."""
+    [(published, candidate)] = cursor.execute("SELECT generation, candidate FROM turnout.published").fetchall()
+    return published, candidate
 
 
 def next_version(cursor: duckdb.DuckDBPyConnection, schema: str, *tables: str) -> dict[str, int]:
