@@ -347,10 +347,13 @@ def test_why_is_answered_for_operators_viewers_and_the_command_line(
         assert (record["key"], record["value"], bad["key"]) == ("bad", "no json", None)
         assert record["headers"] == [{"name": "trace", "value": "t1"}]
 
-        assert operator.control({"joinType": "inner", "requestId": "r1"})["outcome"] == "applied"
-        message = operator.table("final_ui").why(key="u7")["message"]
+        asked = {"joinType": "inner", "requestId": "r1", "publish": False}
+        assert operator.control(asked)["outcome"] == "candidate"
+        message = operator.table("final_ui@2").why(key="u7")["message"]
         assert (message["requester"], message["requestId"]) == ("operator", "r1")
-        assert json.loads(message["raw"]) == {"joinType": "inner", "requestId": "r1"}
+        assert json.loads(message["raw"]) == asked
+        assert operator.control({"action": "publish"})["outcome"] == "applied"
+        assert operator.table("final_ui").why(key="u7")["message"] == message, "what made it, not what published it"
 
         with pytest.raises(TurnoutError, match="no record of the key 'u99'") as unknown:
             operator.table("final_ui").why(key="u99")
