@@ -22,6 +22,7 @@ from code_blocks import NOT_RUN, ROOT, SECRET, Block, blocks, commands, configur
 from turnout.cli import app
 from turnout.plan.control_parsing import parse_message
 from turnout.serve import schemas
+from turnout.serve.example_api import Example
 from turnout_client import messages
 
 RUN = {"yaml", "json", "python", "console", "sh", "ts", "tsx", "html"}
@@ -43,6 +44,13 @@ def line_of_the_log(text: str) -> None:
     assert set(line) <= {"ts", "level", "msg", "logger", "generation", "requestId", "error"}
 
 
+def body_of_a_webhook(text: str) -> None:
+    body = json.loads(text)
+    assert list(body) == ["id", "alert", "table", "where", "events"]
+    for event in body["events"]:
+        assert sorted(event) == ["alert", "event", "id", "key", "row", "rowId", "ts"]
+
+
 def model(kind: type[BaseModel]) -> Callable[[str], object]:
     return lambda text: kind.model_validate_json(text)
 
@@ -57,10 +65,11 @@ SHAPES: Mapping[str, Callable[[str], object]] = {
     "rows of SQL": model(schemas.SqlAnswer),
     "outcome": model(schemas.Decided),
     "outcome of a file": model(schemas.Applied),
-    "example of a topic": model(schemas.Example),
+    "example of a topic": model(Example),
     "reasons of rows": model(schemas.Why),
     "control message": control_message,
     "line of the log": line_of_the_log,
+    "body of a webhook": body_of_a_webhook,
 }
 
 
