@@ -32,7 +32,8 @@ POD = FILES["Deployment"]["spec"]["template"]["spec"]
 
 def instruction(name: str) -> str:
     """What the last instruction of that name says."""
-    return re.findall(rf"^{name} +(.*)$", CONTAINERFILE, re.MULTILINE)[-1]
+    found: list[str] = re.findall(rf"^{name} +(.*)$", CONTAINERFILE, re.MULTILINE)
+    return found[-1]
 
 
 def image_environment() -> dict[str, str]:

@@ -45,7 +45,7 @@ class Images:
     def call(self, *arguments: str) -> str:
         done = subprocess.run([*self.builder, *arguments], capture_output=True, text=True, **ending_with_us())
         assert done.returncode == 0, done.stderr
-        return done.stdout.strip()
+        return str(done.stdout.strip())
 
     def make_base(self) -> str:
         """An image with Debian, Python and the certificates of this machine."""
@@ -75,7 +75,7 @@ class Images:
             yield log
             assert process.poll() is None, log.read_text()
         finally:
-            [turnout] = [one for one in psutil.Process(process.pid).children(recursive=True) if _is_turnout(one)]
+            turnout = next(one for one in psutil.Process(process.pid).children(recursive=True) if _is_turnout(one))
             assert turnout.uids().real == int(USER.split(":")[0])
             turnout.send_signal(signal.SIGTERM)
             process.wait(patience())
@@ -83,7 +83,8 @@ class Images:
 
 def _is_turnout(process: psutil.Process) -> bool:
     """Whether it is the command itself: not what buildah starts around it, nor its own processes."""
-    return process.cmdline()[1:2] == ["/opt/turnout/bin/turnout"]
+    command = process.cmdline()
+    return command[1:2] == ["/opt/turnout/bin/turnout"] and "python" in command[0]
 
 
 @pytest.fixture(scope="module")
@@ -171,7 +172,7 @@ def test_run_shows_the_same_rows_when_it_is_started_again_on_its_volume(images: 
                 page = httpx.get(url, timeout=patience()).text
                 assert "<html" in page
         assert shown[0] == shown[1]
-        assert [row["userId"] for row in shown[0]] == sorted(user["userId"] for user in users)
+        assert {row["userId"] for row in shown[0]} == {user["userId"] for user in users}
         assert (volume / "turnout").stat().st_mode & 0o777 == 0o700
     finally:
         broker.stop()

@@ -17,6 +17,16 @@ export interface RowsOptions {
   limit?: number;
 }
 
+/** Who the server takes us for. */
+export interface WhoAmI {
+  name: string;
+  /** `sub` of the identity provider. */
+  subject: string | null;
+  role: "viewer" | "operator";
+  /** A browser's session, a token of the issuer, one of the file, or none where the server asks for nothing. */
+  by: "session" | "issuer" | "token" | "none";
+}
+
 export interface TableInfo {
   name: string;
   columns: ColumnInfo[];
@@ -61,6 +71,54 @@ export interface SqlOptions {
   signal?: AbortSignal;
 }
 
+/** Which rows are meant: one by its id, those of a key, or a bad record by its place. */
+export type WhyQuestion =
+  | { row: string }
+  | { key: string | number | boolean }
+  | { topic: string; partition: number; offset: number };
+
+/** A record. `key`, `headers` and `value` are null where they were not read: viewers do not get them. */
+export interface WhyRecord {
+  source: string;
+  topic: string;
+  partition: number;
+  offset: number;
+  timestamp: string;
+  /** Null where a row has the record. */
+  reason: "older" | "other partition is newer" | "tombstone" | "no match" | null;
+  key: string | null;
+  headers: { name: string; value: string | null }[] | null;
+  value: string | null;
+  bytes: number | null;
+  clipped: boolean;
+  /** Whether Kafka has the record no more; null where it was not asked. */
+  gone: boolean | null;
+}
+
+/** The records that rows are made of, and those of the same key that were not chosen. */
+export interface Why {
+  table: string;
+  generation: number;
+  version: number;
+  /** The column of the key; null for `bad_records`. */
+  key: string | null;
+  /** The control message that made the generation; its requester is `configuration` where the file did. */
+  message: {
+    requester: string;
+    requestId: string | null;
+    ts: string;
+    partition: number | null;
+    offset: number | null;
+    raw: string | null;
+  } | null;
+  /** The rows of the key, also those that are not told. */
+  total: number;
+  /** `row` is null for a key that has no row. */
+  rows: { row: string | null; records: WhyRecord[]; others: WhyRecord[]; complete: boolean }[];
+  /** What is missing, and why. */
+  notes: string[];
+}
+
 /** A name for a table with a filter, a sort, columns and a chart, or for a SELECT, kept by the server. */
 export interface SavedView {
   name: string;
@@ -87,6 +145,15 @@ export interface Progress {
   percent: number | null;
   /** About how long it will take; null while that is not known. */
   secondsLeft?: number | null;
+}
+
+/** The generation that waits to be published; its tables are `NAME@generation`. */
+export interface Candidate {
+  generation: number;
+  plan: string;
+  since: string;
+  /** When it is discarded if nobody publishes it. */
+  expiresAt: string;
 }
 
 /** A table that is written to a topic: how far, and what waits. */
@@ -119,6 +186,7 @@ export interface Status {
   records?: number;
   recordsPerSecond?: number;
   progress?: Progress | null;
+  candidate?: Candidate | null;
   lingering?: number[];
   sinks?: SinkStatus[];
   ready?: boolean;
@@ -157,7 +225,11 @@ export interface ControlMessage {
   start?: unknown;
   expectedGeneration?: number;
   dryRun?: boolean;
-  action?: "rollback" | "cancel";
+  /** False: build a candidate, which `publish` or `discard` ends. */
+  publish?: boolean;
+  /** True: pass over the guards. */
+  force?: boolean;
+  action?: "rollback" | "cancel" | "publish" | "discard";
   [sourceTopic: `${string}Topic`]: string;
 }
 
@@ -196,7 +268,7 @@ export interface TopicExample {
 export interface Outcome {
   requestId: string | null;
   /** Null: the message was taken, but has no outcome yet. It shows in `control_raw` under its requestId. */
-  outcome: "applied" | "unchanged" | "superseded" | "rolled_back" | "cancelled" | null;
+  outcome: "applied" | "unchanged" | "superseded" | "rolled_back" | "cancelled" | "candidate" | null;
   detail?: string;
   generation?: number;
   /** The number of a message that has no outcome yet. */
@@ -257,6 +329,11 @@ export class Api {
     return this.call(`/api/tables/${encodeURIComponent(table)}/summary${query(options)}`);
   }
 
+  why(table: string, question: WhyQuestion): Promise<Why> {
+    const asked = Object.entries(question).map(([name, value]) => [name, String(value)]);
+    return this.call(`/api/tables/${encodeURIComponent(table)}/why?${new URLSearchParams(asked)}`);
+  }
+
   sql<Row>(sql: string, { limit, signal }: SqlOptions): Promise<SqlRows<Row>> {
     return this.post("/api/sql", limit === undefined ? { sql } : { sql, limit }, signal ? { signal } : {});
   }
@@ -271,6 +348,10 @@ export class Api {
 
   async unsave(name: string): Promise<void> {
     await this.call(`/api/saved/${encodeURIComponent(name)}`, this.sent("DELETE"));
+  }
+
+  me(): Promise<WhoAmI> {
+    return this.call("/api/me");
   }
 
   status(): Promise<Status> {
@@ -293,12 +374,12 @@ export class Api {
     return this.post("/api/control", message, options);
   }
 
-  rollback(message: object, options: ControlOptions): Promise<Outcome> {
-    return this.post("/api/rollback", message, options);
-  }
-
-  cancel(message: object, options: ControlOptions): Promise<Outcome> {
-    return this.post("/api/cancel", message, options);
+  act(
+    action: "rollback" | "cancel" | "publish" | "discard",
+    message: object,
+    options: ControlOptions,
+  ): Promise<Outcome> {
+    return this.post(`/api/${action}`, message, options);
   }
 
   private post<Answer>(path: string, body: object, { wait, signal }: ControlOptions): Promise<Answer> {

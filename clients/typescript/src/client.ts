@@ -15,6 +15,9 @@ import {
   type TableRows,
   type Token,
   type TopicExample,
+  type WhoAmI,
+  type Why,
+  type WhyQuestion,
 } from "./api.js";
 import {
   type ComputedCallbacks,
@@ -130,6 +133,11 @@ export class TurnoutClient {
     return this.api.summary(options);
   }
 
+  /** Why rows are there: `why("final_ui", { key: "u7" })`. */
+  why(table: string, question: WhyQuestion): Promise<Why> {
+    return this.api.why(table, question);
+  }
+
   /** The rows of one SELECT over the tables. */
   sql<Row = AnyRow>(sql: string, options: SqlOptions = {}): Promise<SqlRows<Row>> {
     return this.api.sql(sql, options);
@@ -148,6 +156,11 @@ export class TurnoutClient {
   /** Remove a view; for operators. */
   unsave(name: string): Promise<void> {
     return this.api.unsave(name);
+  }
+
+  /** Who the server takes us for: name, role, and by what. */
+  me(): Promise<WhoAmI> {
+    return this.api.me();
   }
 
   status(): Promise<Status> {
@@ -179,7 +192,7 @@ export class TurnoutClient {
     message: Pick<ControlMessage, "requestId" | "expectedGeneration" | "dryRun"> = {},
     options: ControlOptions = {},
   ): Promise<Outcome> {
-    return this.api.rollback(message, options);
+    return this.api.act("rollback", message, options);
   }
 
   /** End the build under way; its message has the outcome `cancelled`. Throws `nothing_to_cancel` when there is none. */
@@ -187,7 +200,23 @@ export class TurnoutClient {
     message: Pick<ControlMessage, "requestId" | "expectedGeneration"> = {},
     options: ControlOptions = {},
   ): Promise<Outcome> {
-    return this.api.cancel(message, options);
+    return this.api.act("cancel", message, options);
+  }
+
+  /** Publish the candidate; `expectedGeneration` is the candidate's. Throws `no_candidate` when there is none. */
+  publish(
+    message: Pick<ControlMessage, "requestId" | "expectedGeneration" | "force"> = {},
+    options: ControlOptions = {},
+  ): Promise<Outcome> {
+    return this.api.act("publish", message, options);
+  }
+
+  /** Remove the candidate; `expectedGeneration` is the candidate's. Throws `no_candidate` when there is none. */
+  discard(
+    message: Pick<ControlMessage, "requestId" | "expectedGeneration"> = {},
+    options: ControlOptions = {},
+  ): Promise<Outcome> {
+    return this.api.act("discard", message, options);
   }
 }
 

@@ -18,6 +18,7 @@ export {
 export { TableMirror, type ChangesOptions, type MirrorCallbacks, type MirrorChange } from "./mirror.js";
 export type { ConnectionState, Socket, SocketMaker } from "./connection.js";
 export type {
+  Candidate,
   ControlMessage,
   ControlOptions,
   DryRunReport,
@@ -35,5 +36,9 @@ export type {
   TableRows,
   Token,
   TopicExample,
+  WhoAmI,
+  Why,
+  WhyQuestion,
+  WhyRecord,
 } from "./api.js";
 export * from "./messages.js";

@@ -41,19 +41,21 @@ from turnout.serve.live.endpoint import Live
 from turnout.serve.live.history_samples import HistorySamples
 from turnout.serve.live.hub import Hub
 from turnout.serve.live.shared import Readers
+from turnout.serve.login_api import LoginApi
 from turnout.serve.openapi import document
 from turnout.serve.read_api import STOPPING, Api, Services
 from turnout.serve.reads import Reads
 from turnout.serve.responses import Answers, content_security_policy, on_any_error, on_http_error, on_turnout_error
 from turnout.serve.routes import Call, CallRoute, routes_of
 from turnout.serve.saved_api import SavedApi
+from turnout.serve.why_api import WhyApi
 from turnout_client.messages import MAX_MESSAGE_BYTES
 
 __all__ = ["Server", "Services", "create_app"]
 
 _STATIC = Path(__file__).parent / "static"
 _SITE = Path(__file__).parent / "site"
-_NONCE = "__CSP_NONCE__"
+_NONCE, _LOGIN = "__CSP_NONCE__", "__LOGIN__"
 # The event loop accepts so many in one go, and does nothing else meanwhile.
 _BACKLOG = 256
 # After each send to a viewer the event loop waits so long for its turn while another thread works: with Python's 5 ms,
@@ -85,7 +87,7 @@ def create_app(
     hub = Hub(services.database, services.status, readers)
     samples = HistorySamples(reads, readers.histories)
     viewers = Viewers(limits)
-    control = ControlApi(services)
+    control, login = ControlApi(services), LoginApi(access)
 
     def adopt(settings: Settings) -> None:
         services.adopt(settings)
@@ -98,16 +100,19 @@ def create_app(
     calls = [
         *routes_of(Api(services, viewers, reads, answers)),
         *routes_of(AskApi(answers, lambda: services.limits, access.check_sql)),
+        *routes_of(WhyApi(services, answers)),
         *routes_of(SavedApi(services.database, answers)),
         *routes_of(control),
         *routes_of(ConfigApi(services, control, configuration, answers, access.check_apply)),
         *routes_of(ExampleApi(services)),
-        CallRoute(_page(static / "index.html", services)),
+        *routes_of(login),
+        CallRoute(_page(static / "index.html", services, access)),
     ]
     app = Starlette(
         routes=[
             *calls,
             _description(calls, services, access),
+            *login.routes(),
             WebSocketRoute("/api/live", Live(hub, services.database.identity(), viewers, access).connect),
             WebSocketRoute("/{path:path}", _no_socket),
             Mount("/static", _Static(directory=static, check_dir=False)),
@@ -144,7 +149,7 @@ def _description(calls: list[CallRoute], services: Services, access: Access) -> 
     return route
 
 
-def _page(file: Path, services: Services) -> Callable[[Request], Awaitable[Response]]:
+def _page(file: Path, services: Services, access: Access) -> Callable[[Request], Awaitable[Response]]:
     """The page itself. Browsers ask for it each time, so that it never asks for parts of an older build."""
 
     @Call("/", "text/html", errors=("page_not_built",))
@@ -163,7 +168,8 @@ def _page(file: Path, services: Services) -> Callable[[Request], Awaitable[Respo
         ancestors = " ".join(services.limits.embed_origins) if embedded else ""
         policy = content_security_policy(f"'self' 'nonce-{nonce}'", ancestors or "'none'")
         headers = {"Cache-Control": "no-cache", "Content-Security-Policy": policy}
-        return HTMLResponse(html.replace(_NONCE, nonce), headers=headers)
+        html = html.replace(_NONCE, nonce).replace(_LOGIN, "yes" if access.login else "no")
+        return HTMLResponse(html, headers=headers)
 
     return page
 

@@ -9,10 +9,12 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from turnout.config import Format as SourceFormat
+from turnout.config import Role
 from turnout.config.changes import Needs
 from turnout.plan.control import Outcome
 from turnout.plan.joins import Join
 from turnout.serve.formats import Format
+from turnout.store.query.row_records import Reason
 from turnout.store.query.sql import DEFAULT_ROWS, MAX_CHARACTERS, MAX_ROWS
 from turnout.swap.build_progress import BuildStep
 from turnout_client.messages import ColumnInfo, ErrorInfo, Text, Texts, Where
@@ -55,6 +57,24 @@ class SavedBody(Body):
     """As for rows, as a list."""
     chart: dict[str, Any] | None = None
     """Any JSON object: the page's own business."""
+
+
+class WhoAmI(Answer):
+    """Who the server takes a sender for."""
+
+    name: str
+    subject: str | None
+    """`sub` of the identity provider."""
+    role: Role
+    by: Literal["session", "issuer", "token", "none"]
+    """How the sender is known: a browser's session, a token of the issuer, one of the file; `none` without `access`."""
+
+
+class SignedOut(Answer):
+    """The end of a session."""
+
+    url: str
+    """Where a browser goes next: the issuer ends its own session there, where it can."""
 
 
 class Error(Answer):
@@ -106,6 +126,69 @@ class SqlAnswer(_OfOneMoment):
     rows: list[dict[str, Any]]
 
 
+class WhyHeader(Answer):
+    name: str
+    value: str | None
+
+
+class WhyRecord(Answer):
+    """A record. `key`, `headers` and `value` are null where they were not read: viewers do not get them."""
+
+    source: str
+    topic: str
+    partition: int
+    offset: int
+    timestamp: str
+    reason: Reason | None
+    """Why it is in no row; null where it is in one."""
+    key: str | None
+    headers: list[WhyHeader] | None
+    value: str | None
+    """As text, or as `base64:...` where it is none; the first 10,000 characters."""
+    bytes: int | None
+    """The size of the value."""
+    clipped: bool
+    """Whether the value is longer."""
+    gone: bool | None
+    """Whether Kafka has the record no more; null where it was not asked."""
+
+
+class WhyRow(Answer):
+    """A row and its records; `row` is null for a key that has no row."""
+
+    row: str | None
+    records: list[WhyRecord]
+    others: list[WhyRecord]
+    complete: bool
+    """Whether `others` has all records of the key that were not chosen."""
+
+
+class WhyMessage(Answer):
+    """A control message; its `requester` is `configuration` where the file alone made the generation."""
+
+    requester: str
+    requestId: str | None  # noqa: N815
+    ts: datetime
+    partition: int | None
+    offset: int | None
+    raw: str | None
+
+
+class Why(Answer):
+    """Rows with their records; `total` counts all rows of the key, `notes` say what is missing."""
+
+    table: str
+    generation: int
+    version: int
+    key: str | None
+    """The column of the key; null for `bad_records`."""
+    message: WhyMessage | None
+    """The control message that made the generation; null where it is not known any more."""
+    total: int
+    rows: list[WhyRow]
+    notes: list[str]
+
+
 class SavedView(SavedBody):
     """A saved view, under its name."""
 
@@ -139,6 +222,16 @@ class BuildProgress(Answer):
     """About how long it will take; null while that is not known."""
     sources: dict[str, dict[str, int]]
     """For each source the rows that are `kept` and the records to `read`."""
+
+
+class CandidateEntry(Answer):
+    """The generation that waits to be published; its tables are `NAME@9`."""
+
+    generation: int
+    plan: str
+    since: datetime
+    expiresAt: datetime  # noqa: N815 - as it is sent
+    """When it is discarded if nobody publishes it."""
 
 
 class SinkEntry(Answer):
@@ -201,6 +294,8 @@ class Status(Answer):
     """A build under way, else null: `generation`, `state`, `plan`, `step` (`validating`, `reading`, `views`,
     `publishing`), `records` (stored), `recordsToRead` (when the build began), `lag` (left to read), `percent` (of the
     whole build, estimated between two reports of the store), `secondsLeft` (about; null while it is not known)."""
+    candidate: CandidateEntry | None
+    """The candidate, else null: `generation`, `plan`, `since`, `expiresAt`; see docs/how-to/review.md."""
     lingering: list[int]
     """Generations that a rollback can still take at once."""
     sinks: list[SinkEntry]
@@ -313,7 +408,14 @@ class Decided(Answer):
     """The outcome of a control message; `report` where it was a dry run. What is rejected or failed is an error."""
 
     requestId: str | None  # noqa: N815
-    outcome: Literal[Outcome.APPLIED, Outcome.UNCHANGED, Outcome.SUPERSEDED, Outcome.ROLLED_BACK, Outcome.CANCELLED]
+    outcome: Literal[
+        Outcome.APPLIED,
+        Outcome.UNCHANGED,
+        Outcome.SUPERSEDED,
+        Outcome.ROLLED_BACK,
+        Outcome.CANCELLED,
+        Outcome.CANDIDATE,
+    ]
     detail: str
     generation: int
     report: Report | None = None
@@ -334,7 +436,7 @@ class Applied(Answer):
     A dry run tells in `records` how many each source would read, and in `sources` also how many rows it would keep.
     """
 
-    outcome: Literal[Outcome.APPLIED, Outcome.UNCHANGED, Outcome.CANCELLED]
+    outcome: Literal[Outcome.APPLIED, Outcome.UNCHANGED, Outcome.CANCELLED, Outcome.CANDIDATE]
     generation: int
     detail: str
     requestId: str | None  # noqa: N815

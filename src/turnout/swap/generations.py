@@ -25,6 +25,7 @@ from turnout.kafka.security import java_properties
 from turnout.kafka.topics import Topics
 from turnout.logs import about
 from turnout.plan.control import clipped
+from turnout.plan.guards import BrokenGuard, broken_guards
 from turnout.plan.offsets import Lost, Offsets
 from turnout.plan.plan import Plan
 from turnout.plan.swap_rules import SwapState
@@ -38,8 +39,9 @@ from turnout.spark.views.own_sql import check_own_views
 from turnout.spark.writing import BatchReport, Reading
 from turnout.store.database import give_back
 from turnout.store.generation_tables import GenerationTables
+from turnout.store.guard_figures import figures
 from turnout.store.kept_sources import topics_made_anew
-from turnout.store.ledger import GenerationRecord, Ledger
+from turnout.store.ledger import CandidateRecord, GenerationRecord, Ledger
 from turnout.store.query.windows import newest_record
 from turnout.swap.build_progress import BuildProgress
 from turnout.swap.health import Say
@@ -79,6 +81,8 @@ class Generation:
         self.lingering_since = 0.0
         self.origins: Mapping[str, SourceOrigin] = {}
         """Where the rows of each source came from; empty after a restart."""
+        self.candidacy: CandidateRecord | None = None
+        """Since when it is a candidate, if it is one or was one."""
         self.waiting = False
         """Whether its query has ended, to be restarted at `restart_at`."""
         self.restarts = 0
@@ -297,7 +301,7 @@ class Generations:
         ends before the offset that was read.
         """
         record = self.ledger.generations().get(self.ledger.published()[0])
-        if record is None or not (settings := self._settings_of(record)):
+        if record is None or not (settings := self.settings_of(record)):
             return KeptTopics()
         topics = unchanged_topics((settings, record.plan), (self.configuration.of(plan), plan))
         tables = self._tables(record)
@@ -306,13 +310,28 @@ class Generations:
         anew = kept.offsets().made_anew(self._ends(sorted(topics)))
         return replace(kept, topics=kept.topics - {topic for topic, _ in anew.next}) if anew else kept
 
-    def _settings_of(self, record: GenerationRecord) -> Settings | None:
+    def settings_of(self, record: GenerationRecord) -> Settings | None:
         """The settings that the tables of a generation were made by; None where they are not known any more."""
         try:
             settings = self.configuration.of(record.plan)
         except ConfigError:
             return None
         return settings if layout_signature(settings) == record.layout else None
+
+    def broken_guards(self, before: Generation, after: Generation) -> list[BrokenGuard]:
+        """Compare two living generations by the guards in force, as they are at this moment; count what is broken."""
+        guards = self.configuration.settings.swap.guards
+        if guards is None:
+            return []
+        with self.ledger.database.read() as cursor:
+            old, new = (figures(cursor, one.tables, self._from_latest(one.plan)) for one in (before, after))
+        broken = broken_guards(guards.limits, old, new)
+        self._counters.guards_broken(one.guard for one in broken)
+        return broken
+
+    def _from_latest(self, plan: Plan) -> set[str]:
+        starts = starts_of(self.configuration.of(plan), plan)
+        return {topic for topic, start in starts.items() if start.kind == "latest"}
 
     def resume(self, record: GenerationRecord) -> Generation:
         """A generation of the store, after a restart."""
@@ -367,13 +386,13 @@ class Generations:
         self._checkpoints.below(f"g{number}").remove()
         give_back()
 
-    def clear_all_but(self, kept: int) -> list[int]:
+    def clear_all_but(self, *kept: int) -> list[int]:
         """Remove all other generations, which a crash or a stop left behind; returns their numbers."""
         with self.ledger.database.read() as cursor:
             rows = cursor.execute("SELECT schema_name FROM duckdb_schemas() WHERE schema_name ~ '^g[0-9]+$'").fetchall()
         numbers = {int(name[1:]) for (name,) in rows}
         numbers |= {int(name[1:]) for name in self._checkpoints.names() if name[1:].isdigit()}
-        stale = sorted(numbers - {kept})
+        stale = sorted(numbers.difference(kept))
         for number in stale:
             self.clear(number)
         return [number for number in stale if number]

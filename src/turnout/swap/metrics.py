@@ -3,7 +3,7 @@
 `serve/metrics.py` writes them for Prometheus, and `make reference` what each means to docs/reference/metrics.md.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -31,7 +31,10 @@ METRICS: Mapping[str, Definition] = {
     "turnout_trouble": Definition("gauge", "1 for the code that `/readyz` answers; absent while ready", ("code",)),
     "turnout_published_generation": Definition("gauge", "the number of the published generation; 0 before the first"),
     "turnout_generations": Definition(
-        "gauge", "living generations: `live`, `lingering`, and the states of a build", ("state",)
+        "gauge", "living generations: `live`, `lingering`, `candidate`, and the states of a build", ("state",)
+    ),
+    "turnout_candidate_generation": Definition(
+        "gauge", "the number of the generation that waits to be published; absent without one"
     ),
     "turnout_building_percent": Definition("gauge", "how much of a build is done; absent while nothing is built"),
     "turnout_records_total": Definition(
@@ -73,7 +76,13 @@ METRICS: Mapping[str, Definition] = {
     ),
     "turnout_control_waiting": Definition("gauge", "control messages without an outcome yet"),
     "turnout_swaps_total": Definition(
-        "counter", "swaps since the store was made: `applied`, `rolled_back`, `failed`, `cancelled`", ("outcome",)
+        "counter",
+        "swaps since the store was made: `applied`, `rolled_back`, `failed`, `cancelled`, `rejected` (by a guard); "
+        "candidates that were made (`candidate`), and `discarded`",
+        ("outcome",),
+    ),
+    "turnout_guards_broken_total": Definition(
+        "counter", "guards that a generation broke, since this process started; see `swap.guards`", ("guard",)
     ),
     "turnout_swap_seconds": Definition(
         "summary",
@@ -122,6 +131,9 @@ class Counters:
         self._batches = Histogram(*_described("turnout_batch_seconds"), buckets=_SECONDS, registry=None)
         self._bad = Counter(*_described("turnout_bad_records_total"), registry=None)
         self._evicted = Counter(*_described("turnout_evicted_rows_total"), registry=None)
+        self._guards = Counter(*_described("turnout_guards_broken_total"), registry=None)
+        for guard in ("min_rows", "min_matched", "max_bad"):
+            self._guards.labels(guard)
         for phase in ("catching_up", "live"):
             self._batches.labels(phase)
 
@@ -132,8 +144,12 @@ class Counters:
         for table, count in evicted.items():
             self._evicted.labels(table).inc(count)
 
+    def guards_broken(self, guards: Iterable[str]) -> None:
+        for guard in guards:
+            self._guards.labels(guard).inc()
+
     def collectors(self) -> list[Collector]:
-        return [self._batches, self._bad, self._evicted]
+        return [self._batches, self._bad, self._evicted, self._guards]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +163,7 @@ class Metrics:
     """How many records each living generation has read."""
     generations: Mapping[str, int] = field(default_factory=dict)
     """How many there are of each state."""
+    candidate: int | None = None
     building_percent: float | None = None
     lags: Mapping[tuple[str, int], int] = field(default_factory=dict)
     """How far the published generation is behind each partition, as last measured."""

@@ -9,20 +9,24 @@ from functools import partial
 from typing import Any
 
 from turnout.config.configuration import Configuration
+from turnout.config.settings import OnBreak
 from turnout.errors import ConfigError, TurnoutError
 from turnout.logs import about
 from turnout.plan.control import Action, ApplyRequest, ControlMessage, ControlRejected, Outcome, resolve
+from turnout.plan.guards import BrokenGuard
 from turnout.plan.plan import Plan
 from turnout.plan.swap_rules import Decision, Effect, SwapState, Verdict, decide, interrupt, replay
+from turnout.plan.times import now_milliseconds
 from turnout.spark.jvm.engine import is_gone
 from turnout.store.config_history import as_json
 from turnout.store.database import is_store_failure
 from turnout.swap.applies import Apply, apply_of
 from turnout.swap.builder import Builder, Cancelled
 from turnout.swap.control_queue import ControlQueue, QueuedMessage, Reply
+from turnout.swap.generations import Generation
 from turnout.swap.health import Say
 from turnout.swap.lifecycle import Lifecycle
-from turnout.swap.publisher import Publisher
+from turnout.swap.publisher import GUARD_BROKEN, Publisher
 
 _LOGGED_CHARS = 500
 _NO_CHANGE = Verdict(Outcome.UNCHANGED, "no change")
@@ -51,7 +55,9 @@ class Swaps:
     def publish_first(self) -> None:
         """Build what the configuration and the control topic together ask for, and publish it."""
         messages = self._queue.waiting()
-        decision = replay([message.parsed for message in messages], self._publisher.plan)
+        decision = replay(
+            [message.parsed for message in messages], self._publisher.plan, partial(self._expired, messages)
+        )
         check = partial(self._check, len(messages), decision.plan)
         with self._builder.under_way(decision.plan):
             try:
@@ -64,6 +70,12 @@ class Swaps:
             generation = self._builder.build(decision.plan, decision.read, first=True, check=check)
         self._publisher.publish(generation, messages, decision, Outcome.APPLIED)
 
+    def _expired(self, messages: Sequence[QueuedMessage], made: int, asked: int) -> bool:
+        """Whether a message came when the time of the candidate that another had asked for was over."""
+        now, seconds = now_milliseconds(), self._configuration.settings.swap.candidate_seconds
+        first, second = (messages[index].record.timestamp_ms or now for index in (made, asked))
+        return second - first >= 1000 * seconds
+
     def _fault_without_messages(self) -> str:
         """The fault of the plan without any message: no message is rejected for that one."""
         try:
@@ -75,8 +87,7 @@ class Swaps:
     def decide(self) -> None:
         """Decide the next messages that can be decided together, and do what they ask for."""
         waiting = self._queue.waiting()
-        published = self._publisher.plan, self._publisher.number, self._publisher.previous
-        decision = decide([message.parsed for message in waiting], *published)
+        decision = decide([message.parsed for message in waiting], self._publisher.standing)
         messages = waiting[: len(decision.verdicts)]
         self._log(dict(zip(messages, decision.verdicts, strict=True)))
         if decision.effect is Effect.NONE:
@@ -89,8 +100,13 @@ class Swaps:
                     self._rollback(messages, decision)
                 elif decision.effect is Effect.APPLY:
                     self._apply(messages[0], decision)
+                elif decision.effect is Effect.PUBLISH:
+                    self._publish_candidate(messages[0], decision)
+                elif decision.effect is Effect.DISCARD:
+                    self._publisher.discard(f"discarded by {messages[0].record.requester}", messages[0])
                 else:
-                    self._swap(messages, decision, Outcome.APPLIED)
+                    candidate = decision.effect is Effect.CANDIDATE
+                    self._swap(messages, decision, Outcome.CANDIDATE if candidate else Outcome.APPLIED)
 
     def _log(self, decided: Mapping[QueuedMessage, Verdict]) -> None:
         for message, verdict in decided.items():
@@ -201,14 +217,8 @@ class Swaps:
     def _rollback(self, messages: Sequence[QueuedMessage], decision: Decision) -> None:
         """Return to the previous plan: at once while its generation lingers, else by a build."""
         plan = decision.plan
-        if faults := self._queue.rules.faults(plan.topics.values()):
-            message, hint = faults[0]
-            self._reject(messages[0], TurnoutError("bad_control", message, hint))
-            return
-        try:
-            self._configuration.of(plan)
-        except ConfigError as error:
-            self._reject(messages[0], TurnoutError("config_invalid", error.message, "apply a file instead"))
+        if error := self._fault_of(plan):
+            self._reject(messages[0], error)
             return
         lingering = [g for g in self._lifecycle.lingering if g.plan == plan and g.query is not None and g.query.running]
         if not lingering:
@@ -218,6 +228,65 @@ class Swaps:
         generation.build_seconds = generation.catch_up_seconds = 0.0  # this time it took none
         self._publisher.publish(generation, messages, decision, Outcome.ROLLED_BACK)
 
+    def _fault_of(self, plan: Plan) -> TurnoutError | None:
+        """Why a plan of before cannot be published any more: the rules or the file have changed since."""
+        if faults := self._queue.rules.faults(plan.topics.values()):
+            message, hint = faults[0]
+            return TurnoutError("bad_control", message, hint)
+        try:
+            self._configuration.of(plan)
+        except ConfigError as error:
+            return TurnoutError("config_invalid", error.message, "apply a file instead")
+        return None
+
+    def _publish_candidate(self, message: QueuedMessage, decision: Decision) -> None:
+        """Publish the candidate at once, with the file that it was built by, if an apply made it."""
+        candidate = self._lifecycle.candidate
+        assert candidate is not None and candidate.candidacy is not None
+        config, apply = candidate.candidacy.config, None
+        try:
+            if config is not None:
+                apply = apply_of(self._configuration, ApplyRequest(config), self._publisher.plan)
+            elif fault := self._fault_of(candidate.plan):
+                raise fault
+        except TurnoutError as error:
+            self._reject(message, error)
+            return
+        broken = self._broken_guards(message, candidate)
+        if broken:
+            self._publisher.fail([message], decision, _guard_broken(broken), apply)
+        else:
+            self._publish(candidate, [message], decision, apply)
+
+    def _broken_guards(self, asker: QueuedMessage, generation: Generation) -> list[BrokenGuard]:
+        """The guards that a generation breaks, unless the message passes over them."""
+        live = self._lifecycle.live
+        return [] if live is None or _forces(asker) else self._builder.broken_guards(live, generation)
+
+    def _publish(
+        self,
+        generation: Generation,
+        messages: Sequence[QueuedMessage],
+        decision: Decision,
+        apply: Apply | None = None,
+    ) -> None:
+        """Publish a generation that breaks no guard, and have it watched if that is configured."""
+        old = self._lifecycle.live
+        self._publisher.publish(generation, messages, decision, Outcome.APPLIED, apply)
+        guards = self._configuration.settings.swap.guards
+        if guards is not None and guards.watch and not _forces(messages[decision.asker or 0]):
+            self._lifecycle.watched = old
+
+    def watch(self) -> None:
+        """Look at the guards again when the linger time ends; publish the generation before if one is broken."""
+        old, live = self._lifecycle.end_of_watch(), self._lifecycle.live
+        if old is None or live is None or not (broken := self._builder.broken_guards(old, live)):
+            return
+        why = f"generation {live.number} breaks guards: {'; '.join(map(str, broken))}"
+        old.build_seconds = old.catch_up_seconds = 0.0  # this time it took none
+        self._say("ERROR", f"{why}; generation {old.number} is published again")
+        self._publisher.publish(old, (), Decision((), old.plan), Outcome.ROLLED_BACK, why=why)
+
     def _swap(
         self,
         messages: Sequence[QueuedMessage],
@@ -225,16 +294,29 @@ class Swaps:
         outcome: Outcome,
         apply: Apply | None = None,
     ) -> None:
-        """Build the plan beside the published generation, and publish it; a failure changes nothing."""
+        """Build the plan beside the published generation, and publish it, or keep it as the candidate.
+
+        A failure changes nothing.
+        """
         plan, validated = decision.plan, False
-        check = partial(self._check, len(messages), plan)
+        check = partial(self._check, len(messages), plan, publishes=outcome is not Outcome.CANDIDATE)
+        broken: list[BrokenGuard] = []
+        guards = self._configuration.settings.swap.guards
+        refuses = guards is not None and guards.on_break is OnBreak.REJECT and outcome is not Outcome.CANDIDATE
+
+        def guard(generation: Generation) -> None:
+            if outcome is not Outcome.ROLLED_BACK:
+                broken.extend(self._broken_guards(messages[decision.asker or 0], generation))
+            if broken and refuses:
+                raise _guard_broken(broken)
+
         try:
             with self._builder.under_way(plan):
                 self._publisher.set_state(SwapState.VALIDATING)
                 check()
                 self._builder.validate(plan, check)
                 validated = True
-                generation = self._builder.build(plan, decision.read, first=False, check=check)
+                generation = self._builder.build(plan, decision.read, first=False, check=check, guard=guard)
         except BuildEnded as ended:
             self._publisher.cancel(messages, decision, ended.by, apply)
         except TurnoutError as error:
@@ -247,21 +329,36 @@ class Swaps:
             else:
                 self._turn_down(messages, decision, error, apply)
         else:
-            self._publisher.publish(generation, messages, decision, outcome, apply)
+            if broken or outcome is Outcome.CANDIDATE:
+                self._publisher.keep_candidate(generation, messages, decision, apply, broken)
+            elif outcome is Outcome.ROLLED_BACK:
+                self._publisher.publish(generation, messages, decision, outcome, apply)
+            else:
+                self._publish(generation, messages, decision, apply)
 
-    def _check(self, building: int, plan: Plan) -> None:
+    def _check(self, building: int, plan: Plan, *, publishes: bool = True) -> None:
         """Decide cancels and a rollback that wait behind the first `building` messages, whose plan is built.
 
         BuildEnded if they end the build. Their outcomes are then written together with those of the build.
         """
         waiting = self._queue.waiting()[building:]
-        verdicts = interrupt([message.parsed for message in waiting], plan, self._publisher.number)
+        parsed = [message.parsed for message in waiting]
+        verdicts = interrupt(parsed, plan, self._publisher.number, publishes=publishes)
         decided = {waiting[index]: verdict for index, verdict in verdicts.items()}
-        self._log(decided)
+        self._log({message: verdict for message, verdict in decided.items() if verdict.outcome is not None})
         if any(verdict.outcome is not Outcome.REJECTED for verdict in decided.values()):
             raise BuildEnded(decided)
         if decided:
             self._publisher.unchanged(list(decided), list(decided.values()))
+
+
+def _forces(message: QueuedMessage) -> bool:
+    return isinstance(message.parsed, ControlMessage | ApplyRequest) and message.parsed.force
+
+
+def _guard_broken(broken: Sequence[BrokenGuard]) -> TurnoutError:
+    hint = "look at the topics; force passes over the guards, and swap.guards has their limits"
+    return TurnoutError(GUARD_BROKEN, "; ".join(map(str, broken)), hint)
 
 
 def _is_temporary(error: TurnoutError) -> bool:
