@@ -93,6 +93,15 @@ class ApplyAccess(StrEnum):
     ALL = "all"
 
 
+class McpAccess(StrEnum):
+    """What agents may do over MCP, each level with those before it."""
+
+    OFF = "off"
+    READ = "read"
+    PROPOSE = "propose"
+    PUBLISH = "publish"
+
+
 # YAML reads a bare `off` as false.
 _off = BeforeValidator(lambda given: "off" if given is False else given)
 
@@ -108,3 +117,6 @@ class AccessSettings(Section):
     apply: Annotated[ApplyAccess, _off] = ApplyAccess.TABLES
     """What operators may change by `turnout apply`: `tables` (sources, columns, views by joins, sinks, limits), `all`
     (also `sql` of views, and `control.topics`), or nothing (`off`); see docs/how-to/access.md#who-may-do-what."""
+    mcp: Annotated[McpAccess, _off] = McpAccess.PROPOSE
+    """What agents may do over MCP: nothing (`off`), `read`, `propose` (an operator's token builds candidates, which a
+    person publishes), or `publish`; see docs/how-to/mcp.md."""
