@@ -1,4 +1,5 @@
-"""A real OpenID provider (oidc-provider, on Node) in a process of its own: Kafka clients get signed tokens from it."""
+"""A real OpenID provider (oidc-provider, on Node) in a process of its own: Kafka clients get signed tokens from it, and
+people sign in at it."""
 
 from __future__ import annotations
 
@@ -9,6 +10,9 @@ import subprocess
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import quote
+
+import httpx
 
 from certificates import Authority
 from ending import ending_with_us
@@ -18,6 +22,8 @@ from turnout.testing import patience, wait_until
 FOLDER = Path(__file__).parent / "oidc"
 AUDIENCE = "urn:turnout:kafka"
 SCOPE = "kafka"
+API = "urn:turnout:api"
+"""The audience of tokens that programs get for a Turnout."""
 
 
 class OpenIdProvider:
@@ -52,8 +58,9 @@ class OpenIdProvider:
         """How many tokens have been given out, over all lives."""
         return self._log.read_text().count('"issued"') if self._log.exists() else 0
 
-    def start(self) -> None:
-        options: dict[str, Any] = {
+    def options(self) -> dict[str, Any]:
+        """What `server.mjs` reads."""
+        return {
             "port": self._port,
             "httpsPort": self._https_port,
             "certificate": str(self._certificate.file),
@@ -64,6 +71,8 @@ class OpenIdProvider:
             "scope": SCOPE,
             "seconds": self._seconds,
         }
+
+    def start(self) -> None:
         install()
         with self._log.open("ab") as log:
             begun = log.tell()
@@ -76,7 +85,7 @@ class OpenIdProvider:
                 **ending_with_us(),
             )
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(options).encode())
+        self._process.stdin.write(json.dumps(self.options()).encode())
         self._process.stdin.close()
         wait_until(lambda: b"ready" in self._log.read_bytes()[begun:], what="the OpenID provider")
 
@@ -94,6 +103,59 @@ class OpenIdProvider:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+class LoginProvider(OpenIdProvider):
+    """An issuer at which people sign in to a Turnout at `page`, and programs get tokens for it.
+
+    It has a name, so that it is another site than a Turnout at 127.0.0.1.
+    """
+
+    def __init__(self, folder: Path, client: str, secret: str, page: str, people: dict[str, Any]) -> None:
+        super().__init__(folder, client, secret, token_seconds=600)
+        self.page, self.people = page, people
+        self.client_claims: dict[str, Any] = {}
+        self.refresh, self.id_token_seconds, self.lives = False, 3600, 1
+
+    @property
+    def issuer(self) -> str:
+        return f"http://localhost:{self._port}"
+
+    @property
+    def signing_key(self) -> str:
+        """The private key, as PEM."""
+        return self._signing.key_file.read_text()
+
+    @property
+    def kid(self) -> str:
+        return f"key-{self.lives}"
+
+    def renew_key(self) -> None:
+        """Start anew with another key; nobody is signed in there any more."""
+        self.stop()
+        self.lives += 1
+        self._signing = self.authority.issue(f"signing-{self.lives}")
+        self.start()
+
+    def refreshed(self) -> int:
+        """How many refresh tokens were taken, over all lives."""
+        return self._log.read_text().count('"refreshed"')
+
+    def token(self, **asked: str) -> str:
+        """An access token of the client itself, as a program gets it."""
+        answer = httpx.post(
+            self.plain_token_endpoint,
+            data={"grant_type": "client_credentials", "scope": SCOPE, **asked},
+            auth=(self.client, quote(self._secret, safe="")),
+            timeout=patience(),
+        )
+        return str(answer.json()["access_token"])
+
+    def options(self) -> dict[str, Any]:
+        client = {"id": self.client, "secret": self._secret, "claims": self.client_claims}
+        more = {"host": "localhost", "httpsPort": 0, "kid": self.kid, "people": self.people, "page": self.page}
+        lengths = {"refresh": self.refresh, "idTokenSeconds": self.id_token_seconds}
+        return super().options() | more | lengths | {"clients": [client], "audience": API}
 
 
 def node() -> str:

@@ -30,6 +30,7 @@ from websockets.sync.client import connect as connect_socket
 from serving import SECONDS, STATUS, serving, small_store
 from turnout.config import Settings, load
 from turnout.config.server import ServerSettings
+from turnout.config.values import is_loopback
 from turnout.errors import ConfigError, TurnoutError
 from turnout.plan.control import ApplyRequest, ControlMessage, Outcome
 from turnout.serve import bodies, connections
@@ -37,7 +38,6 @@ from turnout.serve.access import Access, Gate, identity_of, subprotocol_of
 from turnout.serve.app import Services, create_app
 from turnout.serve.connections import OpenConnections
 from turnout.serve.limits import Buckets, Rate, Rates, Viewers, client_of
-from turnout.serve.origins import is_loopback
 from turnout.store.database import Database
 from turnout.store.ledger import MessageRecord
 from turnout.swap.control_queue import QueuedMessage, Reply
@@ -246,7 +246,7 @@ def test_path_that_looks_public_shows_nothing(protected: Site, path: str) -> Non
     assert b"usersTopic" not in body
 
 
-@pytest.mark.parametrize("path", ["/api/control", "/api/rollback", "/api/cancel"])
+@pytest.mark.parametrize("path", ["/api/control", "/api/rollback", "/api/cancel", "/api/publish", "/api/discard"])
 def test_viewer_may_not_steer(protected: Site, path: str) -> None:
     error = error_of(protected.post(WALL, path), 403, "forbidden")
     assert "wall" in error["message"]
@@ -358,7 +358,13 @@ def test_secrets_are_in_no_log_and_no_answer(tmp_path: Path, caplog: pytest.LogC
             for path in ("/", "/api/status", "/api/tables", "/api/swaps", "/api/topics", TABLE, f"/nope?token={token}"):
                 answer = running.get(path, token)
                 seen += [answer.text, str(answer.headers)]
-            for path in ("/api/control", "/api/rollback", "/api/cancel", f"/api/control?token={token}"):
+            for path in (
+                "/api/control",
+                "/api/rollback",
+                "/api/publish",
+                "/api/discard",
+                f"/api/control?token={token}",
+            ):
                 seen.append(running.post(token, path).text)
             seen.append(str(refusal(running.url, token=token, path=f"/api/nope?token={token}")))
         for table in ("orchestrator_logs", "control_raw", "swaps", "orchestrator_status"):
@@ -734,7 +740,7 @@ TEN_MEGABYTES = 10 * 1024 * 1024
 
 
 def test_large_body_is_refused(open_site: Site) -> None:
-    for path in ("/api/control", "/api/rollback", "/api/cancel"):
+    for path in ("/api/control", "/api/rollback", "/api/cancel", "/api/publish", "/api/discard"):
         error_of(open_site.http.post(path, content=b" " * TEN_MEGABYTES), 413, "message_too_large")
         pieces = (b" " * 65_536 for _ in range(TEN_MEGABYTES // 65_536))
         error_of(open_site.http.post(path, content=pieces), 413, "message_too_large")

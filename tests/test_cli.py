@@ -61,6 +61,8 @@ COMMANDS = [
     "swap",
     "rollback",
     "cancel",
+    "publish",
+    "discard",
     "apply",
     "types",
     "topic",
@@ -101,7 +103,7 @@ class Control:
         return JSONResponse(self.answer[1], self.answer[0])
 
     def app(self) -> Starlette:
-        paths = ("/api/control", "/api/rollback", "/api/cancel", "/api/config")
+        paths = ("/api/control", "/api/rollback", "/api/cancel", "/api/publish", "/api/discard", "/api/config")
         routes = [Route(path, self.take, methods=["POST", "PUT"]) for path in paths]
         return Starlette(routes=[*routes, Route("/api/status", self.status), Route("/api/swaps", self.swaps)])
 
@@ -620,7 +622,7 @@ def test_tables_fit_80_columns(url: str) -> None:
     assert "orchestrator_logs" in shown
 
 
-@pytest.mark.parametrize("command", ["rollback", "cancel"])
+@pytest.mark.parametrize("command", ["rollback", "cancel", "publish", "discard"])
 def test_action_sends_what_was_given(control: tuple[Control, str], command: str) -> None:
     server, address = control
     given = ("--request-id", "undo", "--expected-generation", "7")

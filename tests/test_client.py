@@ -81,7 +81,7 @@ def echoing() -> Iterator[str]:
     routes = [
         Route("/api/control", echo, methods=["POST"]),
         Route("/api/rollback", echo, methods=["POST"]),
-        Route("/api/cancel", echo, methods=["POST"]),
+        *(Route(f"/api/{action}", echo, methods=["POST"]) for action in ("cancel", "publish", "discard")),
         Route("/api/status", no_turnout),
     ]
     with serving(Starlette(routes=routes)) as url:
@@ -169,7 +169,8 @@ def test_control_sends_the_message_and_the_token(echoing: str) -> None:
         }
         assert client.control({}, wait=False)["query"] == {"wait": "false"}
         assert client.rollback({"requestId": "r"})["sent"] == {"requestId": "r"}
-        assert client.cancel({"requestId": "c"})["sent"] == {"requestId": "c"}
+        for action in (client.cancel, client.publish, client.discard):
+            assert action({"requestId": "c"})["sent"] == {"requestId": "c"}
 
 
 def test_conflict_is_an_error_with_its_status(echoing: str) -> None:

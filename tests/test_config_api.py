@@ -154,6 +154,7 @@ def test_access_says_what_operators_may_change(database: Database, mode: str, co
         before | {"views": before["views"] | own(script, "more")},
         before | {"control": {"topics": ["*"]}},
     ]
+    own_issuer = {"issuer": "https://evil.example", "client_id": "c", "client_secret": "s", "roles": {"operator": "a"}}
     with serving(app) as url:
         for document, code in zip(sent, codes, strict=True):
             head = {"Authorization": f"Bearer {OPERATOR}"}
@@ -161,6 +162,9 @@ def test_access_says_what_operators_may_change(database: Database, mode: str, co
             outcome = "unchanged" if code == 200 else "rejected"
             assert (answer.status_code, answer.json()["outcome"]) == (code, outcome), answer.text
             assert code == 200 or answer.json()["error"]["code"] == "forbidden"
+        taken_over = before | {"access": before["access"] | {"oidc": own_issuer}}
+        answer = HTTP.put(f"{url}/api/config", content=yaml.safe_dump(taken_over), headers=head)
+        assert answer.json()["error"]["code"] == ("forbidden" if mode == "off" else "restart_needed"), answer.text
 
 
 def test_file_that_runs_a_command_is_refused_before_it_is_run(url: str, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from turnout.config.changes import NEEDS, Change, Needs, compare, needs_of
 from turnout.config.config_errors import SettingPath, annotation_at, is_model, plain
 
 TOKEN = "sixteen-letters-or-more"
+OIDC = {"issuer": "https://id.example", "client_id": "c", "client_secret": "s", "roles": {"operator": ["ops"]}}
 SOURCE = {"topic": "orders", "table": "orders_ui", "key": "id", "columns": {"id": "string", "amount": "int64"}}
 
 
@@ -96,6 +97,14 @@ def test_setting_that_is_not_in_the_table_is_a_fault() -> None:
             [
                 ("access.tokens[0].role", "operator", "viewer", "restart"),
                 ("access.tokens[0].token", "***", "***", "restart"),
+            ],
+        ),
+        (
+            {"access": {"oidc": OIDC}},
+            {"access": {"oidc": OIDC | {"client_secret": "another", "roles": {"operator": ["ops", "all"]}}}},
+            [
+                ("access.oidc.client_secret", "***", "***", "restart"),
+                ("access.oidc.roles.operator", ["ops"], ["ops", "all"], "restart"),
             ],
         ),
         (

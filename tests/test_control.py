@@ -98,6 +98,12 @@ def test_message_nan_as_text_takes_the_current_topic_and_join(name: str, value: 
         pytest.param({"dryRun": False}, ControlMessage(), id="no dry run"),
         pytest.param({"action": " RollBack "}, ControlMessage(action=Action.ROLLBACK), id="rollback"),
         pytest.param({"action": "CANCEL"}, ControlMessage(action=Action.CANCEL), id="cancel"),
+        pytest.param({"action": " Publish "}, ControlMessage(action=Action.PUBLISH), id="publish the candidate"),
+        pytest.param({"action": "discard"}, ControlMessage(action=Action.DISCARD), id="discard"),
+        pytest.param(
+            {"joinType": "inner", "publish": False}, ControlMessage(join=Join.INNER, publish=False), id="candidate"
+        ),
+        pytest.param({"publish": None, "joinType": "inner"}, ControlMessage(join=Join.INNER), id="no publish"),
         pytest.param(
             {"action": "rollback", "usersTopic": "", "joinType": None},
             ControlMessage(action=Action.ROLLBACK),
@@ -140,7 +146,7 @@ def test_message_unknown_field_is_ignored_with_the_one_meant(name: str, meant: s
 def test_message_unknown_field_far_from_all_names_the_known_ones() -> None:
     (warning,) = parsed(zzz=1).warnings
     assert warning.endswith(
-        "(known: usersTopic, accountsTopic, joinType, requestId, start, expectedGeneration, dryRun, action)"
+        "(known: usersTopic, accountsTopic, joinType, requestId, start, expectedGeneration, dryRun, publish, action)"
     )
 
 
@@ -217,13 +223,19 @@ REJECTIONS = [
     pytest.param(b'{"expectedGeneration": "7"}', "'7' is not a generation", "", id="generation text"),
     pytest.param(b'{"dryRun": "true"}', "dryRun: a string", "true or false", id="dry run text"),
     pytest.param(b'{"dryRun": 1}', "dryRun: a number", "", id="dry run number"),
-    pytest.param(b'{"action": "restart"}', "'restart' is not known (known: rollback, cancel)", "", id="action"),
+    pytest.param(
+        b'{"action": "restart"}', "'restart' is not known (known: rollback, cancel, publish, discard)", "", id="action"
+    ),
     pytest.param(b'{"action": 1}', "action: a number is not known", "", id="action number"),
     pytest.param(b'{"action": "rollback", "usersTopic": "x"}', "a rollback takes no", "alone", id="rollback topic"),
     pytest.param(b'{"action": "rollback", "joinType": "left"}', "a rollback takes no", "", id="rollback join"),
     pytest.param(b'{"action": "rollback", "start": "latest"}', "a rollback takes no", "", id="rollback start"),
     pytest.param(b'{"action": "cancel", "usersTopic": "x"}', "a cancel takes no topics", "alone", id="cancel topic"),
     pytest.param(b'{"action": "cancel", "dryRun": true}', "a cancel takes no dryRun", "alone", id="cancel dry run"),
+    pytest.param(b'{"action": "publish", "dryRun": true}', "a publish takes no dryRun", "alone", id="publish dry run"),
+    pytest.param(b'{"action": "discard", "joinType": "left"}', "a discard takes no topics", "alone", id="discard join"),
+    pytest.param(b'{"action": "rollback", "publish": false}', "start or publish", "alone", id="rollback for review"),
+    pytest.param(b'{"publish": "no"}', "a string instead of true or false", "publish as true", id="publish as text"),
 ]
 
 
@@ -262,7 +274,8 @@ def test_rejection_text_can_always_be_written() -> None:
 
 
 ODD_TEXT = st.one_of(
-    st.text(), st.sampled_from(["nan", "left", "inner", "rollback", "cancel", "earliest", "\ud800", "u2", "a b", ""])
+    st.text(),
+    st.sampled_from(["nan", "left", "inner", "rollback", "cancel", "publish", "earliest", "\ud800", "u2", "a b", ""]),
 )
 ODD_JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | ODD_TEXT,
@@ -369,7 +382,16 @@ def test_expected_generation_that_does_not_hold_is_a_conflict(expected: int) -> 
 
 
 def test_outcome_names_are_pinned() -> None:
-    assert [*Outcome] == ["applied", "unchanged", "rejected", "failed", "superseded", "rolled_back", "cancelled"]
+    assert [*Outcome] == [
+        "applied",
+        "unchanged",
+        "rejected",
+        "failed",
+        "superseded",
+        "rolled_back",
+        "cancelled",
+        "candidate",
+    ]
 
 
 @pytest.mark.parametrize(

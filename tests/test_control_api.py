@@ -263,7 +263,7 @@ def test_waiting_place_of_a_client_that_left_is_free_again(
 def test_body_that_is_too_large_is_refused(client: TestClient, desk: FakeDesk) -> None:
     fits = json.dumps({"x": "a" * (256 * 1024 - 9)})
     assert client.post("/api/control", content=fits).status_code == 200
-    for path in ("/api/control", "/api/rollback", "/api/cancel"):
+    for path in ("/api/control", "/api/rollback", "/api/cancel", "/api/publish", "/api/discard"):
         error_of(client.post(path, content=fits + " "), 413, "message_too_large")
     assert len(desk.tickets) == 1
 
@@ -288,7 +288,10 @@ def test_requester_is_what_the_client_calls_itself(
 
 
 @pytest.mark.parametrize("body", [b"", b"  ", b"{}"])
-@pytest.mark.parametrize(("action", "outcome"), [("rollback", Outcome.ROLLED_BACK), ("cancel", Outcome.APPLIED)])
+@pytest.mark.parametrize(
+    ("action", "outcome"),
+    [("rollback", Outcome.ROLLED_BACK), *((name, Outcome.APPLIED) for name in ("cancel", "publish", "discard"))],
+)
 def test_action_is_a_control_message(
     client: TestClient, desk: FakeDesk, action: str, outcome: Outcome, body: bytes
 ) -> None:
@@ -298,7 +301,7 @@ def test_action_is_a_control_message(
     assert json.loads(desk.tickets[0].record.raw or "") == {"action": action}
 
 
-@pytest.mark.parametrize("action", ["rollback", "cancel"])
+@pytest.mark.parametrize("action", ["rollback", "cancel", "publish", "discard"])
 def test_action_takes_request_and_generation(client: TestClient, desk: FakeDesk, action: str) -> None:
     client.post(f"/api/{action}?wait=false", json={"requestId": "undo", "expectedGeneration": 7, "action": "change"})
     assert json.loads(desk.tickets[0].record.raw or "") == {
@@ -309,7 +312,7 @@ def test_action_takes_request_and_generation(client: TestClient, desk: FakeDesk,
 
 
 @pytest.mark.parametrize("body", [b"[]", b"{", b"7", b"\xff", b"[" * 100_000])
-@pytest.mark.parametrize("action", ["rollback", "cancel"])
+@pytest.mark.parametrize("action", ["rollback", "cancel", "publish", "discard"])
 def test_action_with_another_body_is_never_something_else(
     client: TestClient, desk: FakeDesk, action: str, body: bytes
 ) -> None:
@@ -317,7 +320,7 @@ def test_action_with_another_body_is_never_something_else(
     assert desk.tickets == []
 
 
-@pytest.mark.parametrize("action", ["rollback", "cancel"])
+@pytest.mark.parametrize("action", ["rollback", "cancel", "publish", "discard"])
 def test_action_refuses_topics(client: TestClient, action: str) -> None:
     error = error_of(client.post(f"/api/{action}", json={"usersTopic": "users2"}), 422, "bad_control")
     assert f"{action} takes no topics" in error["message"]
@@ -329,7 +332,7 @@ def test_cancel_with_nothing_to_cancel_is_a_conflict(client: TestClient, desk: F
     assert error_of(client.post("/api/cancel"), 409, "nothing_to_cancel")["message"] == "no build is under way"
 
 
-@pytest.mark.parametrize("path", ["/api/control", "/api/rollback", "/api/cancel"])
+@pytest.mark.parametrize("path", ["/api/control", "/api/rollback", "/api/cancel", "/api/publish", "/api/discard"])
 @pytest.mark.parametrize(
     "origin",
     [

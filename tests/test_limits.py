@@ -33,13 +33,16 @@ from turnout.config import load
 from turnout.errors import TurnoutError
 from turnout.plan.position import Position
 from turnout.plan.where import MAX_VALUES
+from turnout.serve import connections
 from turnout.serve.access import Access
 from turnout.serve.app import Services, create_app
 from turnout.serve.connections import OpenConnections
+from turnout.serve.formats import to_json
 from turnout.serve.limits import Buckets, HeldBytes, Rate
 from turnout.serve.live import parsing
 from turnout.serve.live.changes import ChangeHistory, SharedChanges
 from turnout.serve.live.hub import MAX_COMMITS, Hub
+from turnout.serve.live.outbox import ROOM_SECONDS, Outbox, Subscription
 from turnout.serve.live.shared import Readers
 from turnout.serve.reads import Reads
 from turnout.store.feed import Commit
@@ -330,6 +333,50 @@ def test_changes_that_nobody_reads_stay_within_the_memory_of_their_client(
     assert most < 2_000_000 + len(columns) * 600_000, "a quarter, and the newest of each"
 
 
+def test_message_counts_until_it_was_sent_and_others_of_its_client_wait() -> None:
+    held, body, sent = HeldBytes(1_000_000, ""), to_json({"rows": "x" * 200_000}), []
+
+    async def play() -> None:
+        read = asyncio.Event()
+
+        async def send_text(text: str) -> None:
+            sent.append(text)
+            await read.wait()
+
+        outboxes = [Outbox("a", held) for _ in range(3)]
+        sending = [asyncio.ensure_future(outbox.send(send_text)) for outbox in outboxes]
+        for outbox in outboxes:
+            Subscription(outbox, "w").replace("rows", body)
+        await asyncio.sleep(3 * ROOM_SECONDS)
+        assert len(sent) == 1
+        assert held.of("a") > 600_000, "the body, its text, and what the connection holds"
+        read.set()
+        while len(sent) < 3 or held.of("a"):
+            await asyncio.sleep(ROOM_SECONDS)
+        for task in sending:
+            task.cancel()
+
+    asyncio.run(play())
+
+
+def test_message_is_sent_when_its_client_has_read_it(filling: Filling, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("turnout.serve.connections.SLOW_SECONDS", SECONDS)
+    filling.batch(users=[user(number, 10_000) for number in range(60)])
+    send, unread = connections.Socket.send, []
+
+    async def noted(connection: connections.Socket, message: Any) -> None:
+        await send(connection, message)
+        unread.append(connection.transport.get_write_buffer_size())
+
+    monkeypatch.setattr(connections.Socket, "send", noted)
+    with serving(app(filling), send_buffer=50_000) as url, Socket(url) as live:
+        for number in range(4):
+            live.send(type="window", id=str(number), table="users_ui", offset=number, limit=60)
+        assert all(isinstance(live.receive(), WindowRows) for _ in range(4))
+        wait_until(lambda: len(unread) > 4, what="hello and four windows")
+    assert max(unread) <= 64 * 1024, "each has 600 kB"
+
+
 def test_windows_of_one_client_have_so_many_bytes(filling: Filling) -> None:
     filling.batch(users=[user(number, 10_000) for number in range(60)])
     with serving(app(filling, max_held_megabytes_per_client=3)) as url, Socket(url) as live:
@@ -561,7 +608,8 @@ def test_uvicorn_has_the_parts_that_are_extended_and_no_other_series_is_taken() 
     )
     for name in ("cycle", "transport", "loop", "scope", "client", "connections", "flow", "conn"):
         assert any(re.match(rf"{name}\b", part) for part in http), name
-    for name in ("queue", "conn", "transport", "loop", "handshake_complete", "handshake_initiated", "close_sent"):
+    handshake = ("handshake_complete", "handshake_initiated")
+    for name in ("queue", "conn", "transport", "loop", *handshake, "close_sent", "writable"):
         assert any(re.match(rf"{name}\b", part) for part in websocket), name
     assert "self._receive_buffer = ReceiveBuffer()" in inspect.getsource(h11.Connection)
     pinned = (Path(__file__).parents[1] / "pyproject.toml").read_text()

@@ -40,6 +40,7 @@ def test_close_codes_are_fixed() -> None:
     assert {code.name: code.value for code in CloseCode} == {
         "TOO_LARGE": 1009,
         "STOPPING": 1012,
+        "SIGNED_OUT": 4401,
         "SLOW": 4408,
         "TOO_MANY_MESSAGES": 4429,
     }

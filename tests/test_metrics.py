@@ -43,6 +43,7 @@ class Measured(Steering):
             published=1,
             records={1: 1000, 2: 40},
             generations={"live": 1, "catching_up": 1},
+            candidate=9,
             building_percent=40.0,
             lags={("users", 0): 3, ("users", 1): 0},
             kafka_answers=False,

@@ -80,7 +80,14 @@ class Steered(Configured):
     queue = DecidingQueue()
 
     def status(self) -> dict[str, Any]:
-        more = {"start": "latest", "records": 3, "recordsPerSecond": 0.5, "progress": None, "lingering": []}
+        more = {
+            "start": "latest",
+            "records": 3,
+            "recordsPerSecond": 0.5,
+            "progress": None,
+            "lingering": [],
+            "candidate": None,
+        }
         more |= {"sinks": [SINK], "leftOut": [{"view": "final_ui", "keys": 1, "first": ["hot"]}]}
         return {**STATUS, **more, "sources": SOURCES, "joins": list(Join), "ready": True, "reason": "published"}
 

@@ -70,13 +70,19 @@ def test_every_secret_is_hidden_from_the_log(tmp_path: Path) -> None:
                     {"name": "ops", "role": "operator", "token": "token-of-ops-000000"},
                     {"name": "wall", "role": "viewer", "token_file": tmp_path / "wall.txt"},
                     {"name": "gone", "role": "viewer", "token_file": tmp_path / "gone.txt"},
-                ]
+                ],
+                "oidc": {
+                    "issuer": "https://id.example",
+                    "client_id": "me",
+                    "client_secret": "login secret",
+                    "roles": {"viewer": "all"},
+                },
             },
             "spark": {"conf": {"spark.hadoop.fs.azure.account.key.x": "azure-secret", "spark.app.name": "turnout"}},
         }
     )
-    sent = [base64.b64encode(text).decode() for text in (b"u:p", b"c:oauth-secret")]
+    sent = [base64.b64encode(text).decode() for text in (b"u:p", b"c:oauth-secret", b"me:login%20secret")]
     assert hidden_texts(settings) == {
-        *("kafka-secret", "property-secret", "control-secret", "p", "oauth-secret", "azure-secret"),
+        *("kafka-secret", "property-secret", "control-secret", "p", "oauth-secret", "azure-secret", "login secret"),
         *("token-of-the-wall", "token-of-ops-000000", *sent),
     }

@@ -5,11 +5,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from turnout.errors import TurnoutError
 from turnout.plan.where import parse_sort, parse_terms
 from turnout.store.database import Database
+from turnout.store.query.window_rows import track_window
 from turnout.store.query.windows import Column, Window, list_tables, open_window, read_window
 
 
@@ -212,3 +214,19 @@ def test_window_is_of_one_moment_while_generations_are_published(own_database: D
     finally:
         done.set()
         writer.join()
+
+
+def test_whole_table_has_memory_for_its_rows_and_no_more(tmp_path: Path) -> None:
+    told: list[int] = []
+    database, pool = Database.open(tmp_path), pa.system_memory_pool()
+    add_generation(database, 1, users=30_000)
+    publish(database, 1)
+    before = pool.bytes_allocated()
+    tracked = track_window(database, Window("users_ui"), told.append)
+    size = tracked.rows.nbytes
+    assert size <= pool.bytes_allocated() - before < 1.02 * size
+    assert told[-1] == pytest.approx(size, rel=0.1), "what is counted is what is there"
+    rows = tracked.rows.num_rows
+    del tracked
+    assert (rows, pool.bytes_allocated()) == (29_999, before)
+    database.close()

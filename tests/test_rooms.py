@@ -28,9 +28,10 @@ ROOMS = {
     "sink": "config plan kafka schemas store",
     "spark": "config plan java kafka decode schemas store",
     "swap": "config plan kafka schemas example store sink spark",
-    "serve": "config plan store swap",
+    "issuer": "config",
+    "serve": "config plan store swap issuer",
     "local": "config plan java kafka",
-    "preflight": "config plan java kafka schemas sink spark",
+    "preflight": "config plan java kafka issuer schemas sink spark",
     "cli": "config plan java kafka example spark local preflight",
 }
 # At the top: what all may import, and what stands above all rooms.

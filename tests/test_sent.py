@@ -47,6 +47,7 @@ def test_sent_command_is_refused_and_not_run(tmp_path: Path) -> None:
         {"kafka": {"properties": {"client.id": command}}},
         {"spark": {"conf": {"spark.x": command}}},
         {"access": {"tokens": [{"name": "a", "role": "viewer", "token": command}]}},
+        {"access": {"oidc": {"client_secret": command}}},
         {"control": {"kafka": auth(command)["kafka"]}},
     ):
         assert "a reference (" in refused(in_force(tmp_path), document)

@@ -15,6 +15,7 @@ from turnout.plan.swap_rules import (
     Decision,
     Effect,
     ParsedMessage,
+    Standing,
     decide,
     interrupt,
     replay,
@@ -111,13 +112,13 @@ def expecting(action: Action, generation: int) -> ControlMessage:
     ],
 )
 def test_batch_decides_each_message(queue: list[ParsedMessage], outcomes: str, work: Effect) -> None:
-    batch = decide(queue, CURRENT, generation=4, previous=BEFORE)
+    batch = decide(queue, Standing(CURRENT, 4, BEFORE))
     assert [verdict.outcome or "carrier" for verdict in batch.verdicts] == outcomes.split()
     assert batch.effect is work
 
 
 def test_cancel_without_a_build_says_so() -> None:
-    (verdict,) = decide([CANCEL], CURRENT, 4).verdicts
+    (verdict,) = decide([CANCEL], Standing(CURRENT, 4)).verdicts
     assert verdict.error is not None
     assert (verdict.error.code, verdict.error.status) == ("nothing_to_cancel", 409)
     assert verdict.reason == "no build is under way; send a rollback to undo what is published"
@@ -177,19 +178,19 @@ def test_first_build_is_ended_by_nothing() -> None:
 
 
 def test_batch_aims_at_the_combined_plan() -> None:
-    batch = decide([users("u2"), INNER, NOTHING], CURRENT, 4)
+    batch = decide([users("u2"), INNER, NOTHING], Standing(CURRENT, 4))
     assert batch.plan == Plan({"users": "u2", "accounts": "accounts"}, {"final_ui": Join.INNER})
     assert batch.asker == 1
 
 
 def test_batch_rollback_aims_at_the_previous_plan() -> None:
-    assert decide([BACK], CURRENT, 4, BEFORE).plan == BEFORE
+    assert decide([BACK], Standing(CURRENT, 4, BEFORE)).plan == BEFORE
     dry = ControlMessage(action=Action.ROLLBACK, dry_run=True)
-    assert [decide([dry], CURRENT, 4, previous).plan for previous in (BEFORE, None)] == [BEFORE, CURRENT]
+    assert [decide([dry], Standing(CURRENT, 4, previous)).plan for previous in (BEFORE, None)] == [BEFORE, CURRENT]
 
 
 def test_batch_rollback_without_a_previous_plan_is_rejected() -> None:
-    (verdict,) = decide([BACK], CURRENT, 4, previous=None).verdicts
+    (verdict,) = decide([BACK], Standing(CURRENT, 4)).verdicts
     assert verdict.error is not None
     assert (verdict.error.code, verdict.error.status) == ("nothing_to_roll_back", 422)
 
@@ -197,33 +198,33 @@ def test_batch_rollback_without_a_previous_plan_is_rejected() -> None:
 def test_batch_reads_the_sources_for_which_a_message_names_a_start() -> None:
     earliest = Start("earliest")
     some, every = ControlMessage(starts={"users": earliest}), ControlMessage(start=earliest)
-    assert decide([INNER], CURRENT, 4).read == frozenset()
-    assert decide([some, INNER], CURRENT, 4).read == {"users"}
-    assert decide([some, every], CURRENT, 4).read == {"users", "accounts"}
+    assert decide([INNER], Standing(CURRENT, 4)).read == frozenset()
+    assert decide([some, INNER], Standing(CURRENT, 4)).read == {"users"}
+    assert decide([some, every], Standing(CURRENT, 4)).read == {"users", "accounts"}
     # A start that changes nothing asks for nothing.
-    assert decide([ControlMessage(start=CURRENT.start), INNER], CURRENT, 4).read == frozenset()
+    assert decide([ControlMessage(start=CURRENT.start), INNER], Standing(CURRENT, 4)).read == frozenset()
     assert replay([some, INNER], CURRENT).read == {"users"}
 
 
 def test_batch_dry_run_aims_at_what_it_would_build() -> None:
-    assert decide([DRY], CURRENT, 4).plan.topics["users"] == "dry"
+    assert decide([DRY], Standing(CURRENT, 4)).plan.topics["users"] == "dry"
 
 
 def test_batch_rejection_keeps_its_error() -> None:
-    (verdict,) = decide([BAD], CURRENT, 4).verdicts
+    (verdict,) = decide([BAD], Standing(CURRENT, 4)).verdicts
     assert verdict.error is BAD
     assert verdict.reason == "bad; do better"
 
 
 def test_batch_conflict_has_its_own_error() -> None:
-    (verdict,) = decide([users("u2", 9)], CURRENT, 4).verdicts
+    (verdict,) = decide([users("u2", 9)], Standing(CURRENT, 4)).verdicts
     assert verdict.error is not None
     assert (verdict.error.code, verdict.error.status) == ("generation_conflict", 409)
 
 
 def test_batch_without_an_invalid_carrier_is_decided_again() -> None:
-    assert decide([users("u2"), users("bad")], CURRENT, 4).asker == 1
-    again = decide([users("u2"), BAD], CURRENT, 4)
+    assert decide([users("u2"), users("bad")], Standing(CURRENT, 4)).asker == 1
+    again = decide([users("u2"), BAD], Standing(CURRENT, 4))
     assert (again.asker, again.plan.topics["users"]) == (0, "u2")
 
 
@@ -247,6 +248,18 @@ BACKS = st.builds(
 )
 
 
+CANDIDATE = 9
+REVIEWS = st.builds(
+    ControlMessage,
+    topics=st.dictionaries(st.just("accounts"), st.sampled_from(["a1", "a2"])),
+    publish=st.just(False),
+) | st.builds(
+    ControlMessage,
+    action=st.sampled_from([Action.PUBLISH, Action.DISCARD]),
+    expected_generation=st.sampled_from([None, CANDIDATE]),
+)
+
+
 class Line:
     """Works through a queue as the orchestrator does; each piece of work succeeds or fails as told."""
 
@@ -256,11 +269,13 @@ class Line:
         self.batches: list[Decision] = []
         self.history = [BEFORE, CURRENT]
         self.generation = 0
+        self.candidate: Plan | None = None
         self._fates = itertools.cycle(fates)
 
     def run(self) -> "Line":
         while len(self.outcomes) < len(self.queue):
-            batch = decide(self.queue[len(self.outcomes) :], self.history[-1], self.generation, self.history[-2])
+            standing = Standing(self.history[-1], self.generation, self.history[-2], self.candidate, CANDIDATE)
+            batch = decide(self.queue[len(self.outcomes) :], standing)
             assert batch.verdicts, "a queue that is not empty always moves on"
             carried = [place for place, verdict in enumerate(batch.verdicts) if verdict.outcome is None]
             assert carried == ([] if batch.effect is Effect.NONE else [batch.asker])
@@ -272,15 +287,22 @@ class Line:
     def _perform(self, batch: Decision) -> Outcome:
         if batch.effect in (Effect.NONE, Effect.DRY_RUN):
             return Outcome.UNCHANGED
+        if batch.effect is Effect.DISCARD:
+            self.candidate = None
+            return Outcome.APPLIED
         if not next(self._fates):
             return Outcome.FAILED
+        if batch.effect is Effect.CANDIDATE:
+            self.candidate = batch.plan
+            return Outcome.CANDIDATE
         self.generation += 1
+        self.candidate = None
         self.history.append(batch.plan)
         return Outcome.ROLLED_BACK if batch.effect is Effect.ROLLBACK else Outcome.APPLIED
 
 
 @given(
-    st.lists(CHANGES | ANY | BACKS | st.just(BAD), max_size=12),
+    st.lists(CHANGES | ANY | BACKS | REVIEWS | st.just(BAD), max_size=12),
     st.lists(st.booleans(), min_size=1, max_size=4),
 )
 def test_line_gives_every_message_exactly_one_outcome(queue: list[ParsedMessage], fates: list[bool]) -> None:
@@ -289,11 +311,48 @@ def test_line_gives_every_message_exactly_one_outcome(queue: list[ParsedMessage]
     for message, outcome in zip(queue, line.outcomes, strict=True):
         if isinstance(message, ControlRejected):
             assert outcome is Outcome.REJECTED
-        elif message.expected_generation is None:
+        elif (
+            isinstance(message, ControlMessage)
+            and message.expected_generation is None
+            and message.action not in (Action.PUBLISH, Action.DISCARD)
+        ):
             assert outcome is not Outcome.REJECTED
+        if outcome is Outcome.CANDIDATE:
+            assert isinstance(message, ControlMessage) and not message.publish
         if outcome is Outcome.ROLLED_BACK:
             assert isinstance(message, ControlMessage)
             assert message.action is Action.ROLLBACK
+
+
+def one_by_one(queue: Sequence[ParsedMessage]) -> tuple[Plan, Plan | None]:
+    """What is published and what is the candidate after each message was followed alone."""
+    plan, candidate = CURRENT, None
+    for message in queue:
+        if isinstance(message, (ControlRejected, ApplyRequest)) or message.dry_run:
+            continue
+        if message.action is Action.PUBLISH:
+            plan, candidate = candidate or plan, None
+        elif message.action is Action.DISCARD:
+            candidate = None
+        elif (after := resolve(message, plan)) != plan:
+            plan, candidate = (after, None) if message.publish else (plan, after)
+    return plan, candidate
+
+
+@given(st.lists(REVIEWS | st.integers(0, 99) | st.just(BAD) | st.just(DRY) | st.just(NOTHING), max_size=12))
+def test_line_keeps_candidates_as_one_by_one(drawn: list[ParsedMessage | int]) -> None:
+    # No change leads back to a plan before it: then nothing is built, and a candidate stays.
+    queue = [users(f"u{index}") if isinstance(one, int) else one for index, one in enumerate(drawn)]
+    line = Line(queue, [True]).run()
+    assert (line.history[-1], line.candidate) == one_by_one(queue)
+
+
+@given(st.lists(CHANGES | REVIEWS, max_size=12), st.integers(0, 12))
+def test_failed_build_leaves_plan_and_candidate(queue: list[ParsedMessage], fails_from: int) -> None:
+    line = Line(queue, [index < fails_from for index in range(13)]).run()
+    made = [batch for batch in line.batches if batch.effect in (Effect.BUILD, Effect.CANDIDATE, Effect.PUBLISH)]
+    published = [CURRENT, *(batch.plan for batch in made[:fails_from] if batch.effect is not Effect.CANDIDATE)]
+    assert line.history[1:] == published
 
 
 @given(st.lists(CHANGES | st.just(BAD) | st.just(DRY), max_size=12))
@@ -346,7 +405,7 @@ class InterruptedLine:
         while waiting := [index for index in range(len(self.queue)) if index not in self.outcomes]:
             previous, current = self.published[-2:]
             generation = len(self.published) - 1
-            batch = decide([self.queue[index] for index in waiting], current, generation, previous)
+            batch = decide([self.queue[index] for index in waiting], Standing(current, generation, previous))
             batched, behind = waiting[: len(batch.verdicts)], waiting[len(batch.verdicts) :]
             done = Outcome.UNCHANGED
             if batch.effect in (Effect.BUILD, Effect.ROLLBACK):
@@ -385,6 +444,95 @@ def test_interrupted_line_gives_every_message_exactly_one_outcome(queue: list[Pa
             made += outcome is Outcome.APPLIED
     backs = sum(outcome is Outcome.ROLLED_BACK for outcome in line.outcomes.values())
     assert made <= len(line.published) - 2 <= made + backs, "what was cancelled is never published"
+
+
+def review(topic: str) -> ControlMessage:
+    return ControlMessage({"users": topic}, publish=False)
+
+
+PUBLISH = ControlMessage(action=Action.PUBLISH)
+DISCARD = ControlMessage(action=Action.DISCARD)
+
+
+@pytest.mark.parametrize(
+    ("queue", "outcomes", "work", "topic"),
+    [
+        pytest.param([review("u2")], "carrier", Effect.CANDIDATE, "u2", id="one"),
+        pytest.param([review("users")], "unchanged", Effect.NONE, "users", id="no change"),
+        pytest.param([review("c")], "unchanged", Effect.NONE, "users", id="the candidate already"),
+        pytest.param([review("u2"), review("c")], "superseded carrier", Effect.CANDIDATE, "c", id="again"),
+        pytest.param([review("u2"), users("u3")], "superseded carrier", Effect.BUILD, "u3", id="then a change"),
+        pytest.param([users("u3"), review("u2")], "carrier", Effect.BUILD, "u3", id="waits for a change"),
+        pytest.param([review("u2"), NOTHING], "carrier unchanged", Effect.CANDIDATE, "u2", id="then nothing"),
+        pytest.param([review("u2"), PUBLISH], "carrier", Effect.CANDIDATE, "u2", id="publish waits"),
+        pytest.param([review("u2"), users("u3", 4)], "superseded carrier", Effect.BUILD, "u3", id="expected"),
+        pytest.param([PUBLISH, INNER], "carrier", Effect.PUBLISH, "c", id="publish"),
+        pytest.param([DISCARD, INNER], "carrier", Effect.DISCARD, "c", id="discard"),
+        pytest.param([expecting(Action.PUBLISH, CANDIDATE)], "carrier", Effect.PUBLISH, "c", id="this one"),
+        pytest.param([expecting(Action.PUBLISH, 4)], "rejected", Effect.NONE, "users", id="another"),
+        pytest.param([expecting(Action.DISCARD, 8)], "rejected", Effect.NONE, "users", id="discard another"),
+    ],
+)
+def test_batch_with_candidates(queue: list[ParsedMessage], outcomes: str, work: Effect, topic: str) -> None:
+    candidate = CURRENT.with_(topics={"users": "c"})
+    batch = decide(queue, Standing(CURRENT, 4, BEFORE, candidate, CANDIDATE))
+    assert [verdict.outcome or "carrier" for verdict in batch.verdicts] == outcomes.split()
+    assert (batch.effect, batch.plan.topics["users"]) == (work, topic)
+
+
+@pytest.mark.parametrize("message", [PUBLISH, DISCARD, expecting(Action.PUBLISH, 4)])
+def test_batch_without_a_candidate_says_so(message: ControlMessage) -> None:
+    (verdict,) = decide([message], Standing(CURRENT, 4)).verdicts
+    assert verdict.error is not None
+    assert (verdict.error.code, verdict.error.status) == ("no_candidate", 409)
+    assert '"publish": false' in verdict.error.hint
+
+
+def test_candidate_does_not_read_what_the_one_before_it_asked_for() -> None:
+    earliest = ControlMessage({"users": "u2"}, start=Start("earliest"), publish=False)
+    assert decide([earliest, review("u3")], Standing(CURRENT, 4)).read == frozenset()
+
+
+def test_rollback_ends_the_build_of_a_candidate_and_is_decided_after_it() -> None:
+    verdicts = interrupt([NOTHING, BACK, CANCEL], BUILT, 4, publishes=False)
+    assert {index: verdict.outcome for index, verdict in verdicts.items()} == {1: None, 2: "applied"}
+
+
+@pytest.mark.parametrize(
+    ("queue", "topic", "asker"),
+    [
+        pytest.param([review("u2")], "users", None, id="never published"),
+        pytest.param([review("u2"), PUBLISH], "u2", 1, id="published"),
+        pytest.param([review("u2"), DISCARD, PUBLISH], "users", None, id="discarded"),
+        pytest.param([review("u2"), review("u3"), PUBLISH], "u3", 2, id="replaced"),
+        pytest.param([review("u2"), users("u3"), PUBLISH], "u3", 1, id="replaced by a change"),
+        pytest.param([review("u2"), review("u3"), CANCEL, PUBLISH], "u2", 3, id="the second was cancelled"),
+        pytest.param([users("u3"), review("u2"), BACK, PUBLISH], "users", 2, id="replaced by a rollback"),
+        pytest.param([review("u2"), PUBLISH, BACK], "users", 2, id="rolled back"),
+    ],
+)
+def test_replay_publishes_a_candidate_only_where_a_message_did(
+    queue: list[ParsedMessage], topic: str, asker: int | None
+) -> None:
+    batch = replay(queue, CURRENT)
+    assert (batch.plan.topics["users"], batch.asker, batch.effect) == (topic, asker, Effect.BUILD)
+    assert [index for index, verdict in enumerate(batch.verdicts) if verdict.outcome is None] == (
+        [] if asker is None else [asker]
+    )
+
+
+@given(st.lists(REVIEWS | CHANGES | st.just(BAD) | st.just(DRY), max_size=12))
+def test_replay_ends_at_the_plan_of_one_by_one(queue: list[ParsedMessage]) -> None:
+    assert replay(queue, CURRENT).plan == one_by_one(queue)[0]
+
+
+def test_replay_does_not_publish_a_candidate_whose_time_was_over() -> None:
+    times = [0, 70, 10, 100]
+    batch = replay(
+        [review("u2"), PUBLISH, review("u3"), PUBLISH], CURRENT, lambda made, asked: times[asked] - times[made] >= 60
+    )
+    assert (batch.plan, batch.asker) == (CURRENT, None)
+    assert [verdict.outcome for verdict in batch.verdicts] == ["superseded", "rejected", "superseded", "rejected"]
 
 
 def test_replay_takes_back_the_change_right_before_a_cancel() -> None:

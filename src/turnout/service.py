@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from turnout.config import Settings, sent
+from turnout.config.values import is_loopback
 from turnout.errors import TurnoutError
 from turnout.schemas.source_schemas import schemas_of
 from turnout.serve.access import Access
 from turnout.serve.app import Server, create_app
 from turnout.serve.connections import OpenConnections, allow_open_files
-from turnout.serve.origins import is_loopback
 from turnout.serve.read_api import Services
 from turnout.spark.jvm.engine import Engine
 from turnout.store.database import Database

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from looking import visiting
+from looking import PHONE, visiting
 from playwright.sync_api import Browser, Page, expect
 
 from filling import filled
@@ -69,4 +69,26 @@ def test_sql_opened_while_the_server_is_away_has_its_editor_when_it_is_back(brow
             editor.click()
             page.keyboard.press("Control+Enter")
             expect(page.locator("#sql-total")).to_have_text("2 rows")
+            tab.close()
+
+
+def test_header_of_a_phone_stays_in_one_line_and_what_is_said_can_be_read(browser: Browser, tmp_path: Path) -> None:
+    height = "document.querySelector('#top').getBoundingClientRect().height"
+    with filled(tmp_path) as filling, ExitStack() as tab:
+        with serving(application(filling.database)) as url:
+            visit = tab.enter_context(visiting(browser, url, viewport=PHONE, has_touch=True, is_mobile=True))
+            page = visit.open("#table=final_ui")
+            visit.wait_for_rows("u")
+            before = page.evaluate(height)
+        expect(page.locator("#banner")).to_contain_text("does not answer")
+        assert page.evaluate(height) == before
+        page.locator("#tables [data-table='users_ui']").click()
+        empty = page.locator("#empty")
+        expect(empty).to_contain_text("show here when the server answers again")
+        assert empty.evaluate(
+            "(e) => [e, e.parentElement, e.closest('.body')].map((x) => getComputedStyle(x).opacity)"
+        ) == ["1", "1", "1"]
+        with serving(application(filling.database), port=urlsplit(url).port or 0):
+            try_now(page)
+            visit.wait_for_rows("u")
             tab.close()

@@ -31,6 +31,19 @@ _MARKED = """() => {
 _COLOURS = """() => Object.fromEntries([...document.querySelectorAll("#chart-legend li")]
   .map((item) => [item.querySelector("span").textContent, item.dataset.line]))"""
 
+# No new numbers come: what is drawn already takes the colours of another theme, too.
+BARS_HAVE_THEIR_COLOUR = """() => {
+  const canvas = document.querySelector("#chart-plot canvas");
+  const pen = new OffscreenCanvas(1, 1).getContext("2d");
+  pen.fillStyle = getComputedStyle(document.documentElement).getPropertyValue("--chart-1");
+  pen.fillRect(0, 0, 1, 1);
+  const [red, green, blue] = pen.getImageData(0, 0, 1, 1).data;
+  const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+  let painted = 0;
+  for (let i = 0; i < data.length; i += 4) painted += data[i] === red && data[i + 1] === green && data[i + 2] === blue;
+  return painted > 100;
+}"""
+
 
 @pytest.fixture(scope="module")
 def site(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
@@ -212,6 +225,7 @@ def test_chart_is_readable_in_both_themes_and_fits_a_phone(site: Asked) -> None:
                 "document.querySelector('#chart-plot').getBoundingClientRect().height > 90", "room for the chart"
             )
             visit.wait_for("document.querySelector('#grid').getBoundingClientRect().height > 120", "room for the rows")
+            visit.wait_for(BARS_HAVE_THEIR_COLOUR, "bars in the colour of the theme")
 
 
 # -- saved views

@@ -1,7 +1,9 @@
-// A real OpenID provider on loopback: signed access tokens for Kafka clients, by the client credentials grant.
+// A real OpenID provider on loopback: signed access tokens by the client credentials grant, for Kafka clients and for
+// programs that call Turnout, and the sign-in of people.
 //
-// Standard input: one JSON object {port, httpsPort, certificate, key, signingKey, clients: [{id, secret}], audience,
-// scope, seconds}. Standard output: "ready", then one JSON line for each token that was issued.
+// Standard input: one JSON object {host, port, httpsPort, certificate, key, signingKey, kid, clients: [{id, secret,
+// groups}], audience, scope, seconds, people: {id: claims}, page, refresh, idTokenSeconds}. Standard output: "ready",
+// then one JSON line for each token that was issued.
 
 import { readFileSync } from 'node:fs';
 import http from 'node:http';
@@ -11,10 +13,13 @@ import { text } from 'node:stream/consumers';
 import { Provider } from 'oidc-provider';
 
 const options = JSON.parse(await text(process.stdin));
-const issuer = `http://127.0.0.1:${options.port}`;
+const issuer = `http://${options.host ?? '127.0.0.1'}:${options.port}`;
 // A file, so that tokens of an earlier life stay good: brokers keep the keys that they know.
 const signingKey = createPrivateKey(readFileSync(options.signingKey));
-const signing = { ...signingKey.export({ format: 'jwk' }), use: 'sig', alg: 'ES256', kid: 'turnout-test' };
+const kid = options.kid ?? 'turnout-test';
+const signing = { ...signingKey.export({ format: 'jwk' }), use: 'sig', alg: 'ES256', kid };
+const people = options.people ?? {};
+const byClient = (ctx) => ctx.oidc.params?.grant_type === 'client_credentials';
 
 const provider = new Provider(issuer, {
   jwks: { keys: [signing] },
@@ -23,21 +28,41 @@ const provider = new Provider(issuer, {
     client_id: id,
     client_secret: secret,
     id_token_signed_response_alg: 'ES256',
-    grant_types: ['client_credentials'],
-    response_types: [],
-    redirect_uris: [],
+    ...(options.page
+      ? {
+          grant_types: ['client_credentials', 'authorization_code', 'refresh_token'],
+          response_types: ['code'],
+          redirect_uris: [`${options.page}/login/callback`],
+          post_logout_redirect_uris: [`${options.page}/`],
+        }
+      : { grant_types: ['client_credentials'], response_types: [], redirect_uris: [] }),
   })),
-  scopes: [options.scope],
+  scopes: ['openid', 'offline_access', options.scope],
+  // As the standard has it, claims of scopes are told by the userinfo endpoint, not by the ID token.
+  claims: { openid: ['sub', 'groups'], profile: ['name'] },
+  pkce: { required: () => true },
+  ttl: { IdToken: options.idTokenSeconds ?? 3600 },
+  issueRefreshToken: async () => Boolean(options.refresh),
+  findAccount: (ctx, id) => ({ accountId: id, claims: async () => ({ sub: id, ...people[id] }) }),
+  // Nobody is asked for consent.
+  loadExistingGrant: async (ctx) => {
+    const { client, session } = ctx.oidc;
+    const grant = new ctx.oidc.provider.Grant({ clientId: client.clientId, accountId: session.accountId });
+    grant.addOIDCScope('openid profile email offline_access');
+    await grant.save();
+    return grant;
+  },
+  extraTokenClaims: (ctx, token) => options.clients.find(({ id }) => id === token.clientId)?.claims,
   features: {
-    devInteractions: { enabled: false },
+    devInteractions: { enabled: Boolean(options.page) },
     clientCredentials: { enabled: true },
     resourceIndicators: {
       enabled: true,
-      defaultResource: () => options.audience,
-      useGrantedResource: () => true,
-      getResourceServerInfo: () => ({
+      defaultResource: (ctx) => (byClient(ctx) ? options.audience : undefined),
+      useGrantedResource: (ctx) => byClient(ctx),
+      getResourceServerInfo: (ctx, resource) => ({
         scope: options.scope,
-        audience: options.audience,
+        audience: resource,
         accessTokenTTL: options.seconds,
         accessTokenFormat: 'jwt',
         jwt: { sign: { alg: 'ES256' } },
@@ -48,8 +73,11 @@ const provider = new Provider(issuer, {
 
 const say = (line) => process.stdout.write(`${JSON.stringify(line)}\n`);
 provider.on('client_credentials.issued', (token) => say({ issued: token.clientId }));
-provider.on('grant.error', (ctx, error) => say({ refused: error.error }));
-provider.on('server_error', (ctx, error) => say({ failed: String(error) }));
+provider.on('refresh_token.consumed', (token) => say({ refreshed: token.accountId }));
+provider.on('grant.error', (ctx, error) => say({ refused: error.error, why: error.error_detail }));
+provider.on('authorization.error', (ctx, error) => say({ refused: error.error, why: error.error_description }));
+provider.on('userinfo.error', (ctx, error) => say({ refused: error.error, why: error.error_detail }));
+provider.on('server_error', (ctx, error) => say({ failed: String(error.stack ?? error) }));
 
 const listening = [http.createServer(provider.callback()).listen(options.port, '127.0.0.1')];
 if (options.httpsPort) {

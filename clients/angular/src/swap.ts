@@ -2,6 +2,7 @@
 
 import { computed, DestroyRef, inject, Injectable, type Signal, signal } from "@angular/core";
 import {
+  type Candidate,
   type ControlMessage,
   type ControlOptions,
   type Outcome,
@@ -23,6 +24,8 @@ export class TurnoutSwap {
   readonly state = this.stateNow.asReadonly();
   /** What is built now, whoever asked for it; null when nothing is. */
   readonly progress: Signal<Progress | null> = computed(() => this.turnout.status()?.progress ?? null);
+  /** The generation that waits to be published; null without one. */
+  readonly candidate: Signal<Candidate | null> = computed(() => this.turnout.status()?.candidate ?? null);
   /** Whether the server takes swaps from this client. */
   readonly allowed: Signal<boolean> = computed(() => {
     const connection = this.turnout.connection();
@@ -46,6 +49,22 @@ export class TurnoutSwap {
     options: ControlOptions = {},
   ): Promise<Outcome> {
     return this.ask((wait) => this.turnout.client.rollback(message, wait), options);
+  }
+
+  /** Publish the candidate; `expectedGeneration` is the candidate's. */
+  publish(
+    message: Pick<ControlMessage, "requestId" | "expectedGeneration"> = {},
+    options: ControlOptions = {},
+  ): Promise<Outcome> {
+    return this.ask((wait) => this.turnout.client.publish(message, wait), options);
+  }
+
+  /** Remove the candidate; `expectedGeneration` is the candidate's. */
+  discard(
+    message: Pick<ControlMessage, "requestId" | "expectedGeneration"> = {},
+    options: ControlOptions = {},
+  ): Promise<Outcome> {
+    return this.ask((wait) => this.turnout.client.discard(message, wait), options);
   }
 
   async loadTopics(): Promise<readonly string[]> {

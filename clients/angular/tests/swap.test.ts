@@ -30,6 +30,9 @@ test("swap answers with the outcome, and its state tells", async () => {
   expect(call!.headers["x-turnout-client"]).toBe("angular");
   await swaps.rollback({ expectedGeneration: 2 });
   expect(server.calls[1]!.url).toBe("/api/rollback");
+  await swaps.publish({ expectedGeneration: 3 });
+  await swaps.discard();
+  expect(server.calls.slice(2).map(({ url }) => url)).toEqual(["/api/publish", "/api/discard"]);
 });
 
 test("swap that is refused is an error of the one shape, thrown and in its state", async () => {
@@ -59,7 +62,10 @@ test("topics, progress and leave come from the server", async () => {
   expect(swaps.topics()).toEqual(["users", "users2"]);
   const { id } = await server.hears("status");
   const progress = { generation: 2, state: "catching_up", plan: {}, records: 5, lag: 5, percent: 50 };
-  server.send({ type: "status", id, status: { generation: 1, state: "live", joinType: "left", progress } });
+  const candidate = { generation: 9, plan: "users=u2", since: "2026-01-01T00:00:00Z", expiresAt: "2026-01-01T01:00:00Z" };
+  expect(swaps.candidate()).toBeNull();
+  server.send({ type: "status", id, status: { generation: 1, state: "live", joinType: "left", progress, candidate } });
   await until(() => swaps.progress() !== null);
+  expect(swaps.candidate()).toEqual(candidate);
   expect([swaps.progress()?.percent, swaps.allowed()]).toEqual([50, true]);
 });

@@ -89,6 +89,15 @@ export interface Progress {
   secondsLeft?: number | null;
 }
 
+/** The generation that waits to be published; its tables are `NAME@generation`. */
+export interface Candidate {
+  generation: number;
+  plan: string;
+  since: string;
+  /** When it is discarded if nobody publishes it. */
+  expiresAt: string;
+}
+
 /** A table that is written to a topic: how far, and what waits. */
 export interface SinkStatus {
   name: string;
@@ -119,6 +128,7 @@ export interface Status {
   records?: number;
   recordsPerSecond?: number;
   progress?: Progress | null;
+  candidate?: Candidate | null;
   lingering?: number[];
   sinks?: SinkStatus[];
   ready?: boolean;
@@ -157,7 +167,9 @@ export interface ControlMessage {
   start?: unknown;
   expectedGeneration?: number;
   dryRun?: boolean;
-  action?: "rollback" | "cancel";
+  /** False: build a candidate, which `publish` or `discard` ends. */
+  publish?: boolean;
+  action?: "rollback" | "cancel" | "publish" | "discard";
   [sourceTopic: `${string}Topic`]: string;
 }
 
@@ -196,7 +208,7 @@ export interface TopicExample {
 export interface Outcome {
   requestId: string | null;
   /** Null: the message was taken, but has no outcome yet. It shows in `control_raw` under its requestId. */
-  outcome: "applied" | "unchanged" | "superseded" | "rolled_back" | "cancelled" | null;
+  outcome: "applied" | "unchanged" | "superseded" | "rolled_back" | "cancelled" | "candidate" | null;
   detail?: string;
   generation?: number;
   /** The number of a message that has no outcome yet. */
@@ -293,12 +305,12 @@ export class Api {
     return this.post("/api/control", message, options);
   }
 
-  rollback(message: object, options: ControlOptions): Promise<Outcome> {
-    return this.post("/api/rollback", message, options);
-  }
-
-  cancel(message: object, options: ControlOptions): Promise<Outcome> {
-    return this.post("/api/cancel", message, options);
+  act(
+    action: "rollback" | "cancel" | "publish" | "discard",
+    message: object,
+    options: ControlOptions,
+  ): Promise<Outcome> {
+    return this.post(`/api/${action}`, message, options);
   }
 
   private post<Answer>(path: string, body: object, { wait, signal }: ControlOptions): Promise<Answer> {

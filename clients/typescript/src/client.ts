@@ -179,7 +179,7 @@ export class TurnoutClient {
     message: Pick<ControlMessage, "requestId" | "expectedGeneration" | "dryRun"> = {},
     options: ControlOptions = {},
   ): Promise<Outcome> {
-    return this.api.rollback(message, options);
+    return this.api.act("rollback", message, options);
   }
 
   /** End the build under way; its message has the outcome `cancelled`. Throws `nothing_to_cancel` when there is none. */
@@ -187,7 +187,23 @@ export class TurnoutClient {
     message: Pick<ControlMessage, "requestId" | "expectedGeneration"> = {},
     options: ControlOptions = {},
   ): Promise<Outcome> {
-    return this.api.cancel(message, options);
+    return this.api.act("cancel", message, options);
+  }
+
+  /** Publish the candidate; `expectedGeneration` is the candidate's. Throws `no_candidate` when there is none. */
+  publish(
+    message: Pick<ControlMessage, "requestId" | "expectedGeneration"> = {},
+    options: ControlOptions = {},
+  ): Promise<Outcome> {
+    return this.api.act("publish", message, options);
+  }
+
+  /** Remove the candidate; `expectedGeneration` is the candidate's. Throws `no_candidate` when there is none. */
+  discard(
+    message: Pick<ControlMessage, "requestId" | "expectedGeneration"> = {},
+    options: ControlOptions = {},
+  ): Promise<Outcome> {
+    return this.api.act("discard", message, options);
   }
 }
 

@@ -18,6 +18,7 @@ export {
 export { TableMirror, type ChangesOptions, type MirrorCallbacks, type MirrorChange } from "./mirror.js";
 export type { ConnectionState, Socket, SocketMaker } from "./connection.js";
 export type {
+  Candidate,
   ControlMessage,
   ControlOptions,
   DryRunReport,

@@ -14,6 +14,7 @@ export const SNAPSHOT_PART_ROWS = 50000;
 export const CloseCode = {
   TOO_LARGE: 1009,
   STOPPING: 1012,
+  SIGNED_OUT: 4401,
   SLOW: 4408,
   TOO_MANY_MESSAGES: 4429,
 } as const;

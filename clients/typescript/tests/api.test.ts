@@ -34,11 +34,15 @@ test("control sends the message, under the client's name", async () => {
   await client.control({ usersTopic: "users" }, { wait: false });
   await client.rollback({ expectedGeneration: 2 });
   await client.cancel();
+  await client.publish({ expectedGeneration: 3 });
+  await client.discard();
   expect(server.calls.map((call) => [call.method, call.url, JSON.parse(call.body)])).toEqual([
     ["POST", "/api/control", { usersTopic: "users2", joinType: "inner" }],
     ["POST", "/api/control?wait=false", { usersTopic: "users" }],
     ["POST", "/api/rollback", { expectedGeneration: 2 }],
     ["POST", "/api/cancel", {}],
+    ["POST", "/api/publish", { expectedGeneration: 3 }],
+    ["POST", "/api/discard", {}],
   ]);
   expect(server.calls[0]!.headers).toMatchObject({ "content-type": "application/json", "x-turnout-client": "dashboard" });
 });

@@ -11,7 +11,7 @@ if "_TURNOUT_COMPLETE" in os.environ:  # a Ctrl-C while a shell completes ends i
 
 from turnout.cli.app import app
 
-# Importing a module adds its command, `swap` also `rollback` and `cancel`; `turnout --help` lists them in this order.
+# Importing a module adds its command, `swap` also those of actions; `turnout --help` lists them in this order.
 # isort: off
 from turnout.cli import demo, run, init, check, prepare, broker, tables, status, history  # noqa: F401
 from turnout.cli import rows, watch, summary, sql, swap, apply, types, mcp, topic  # noqa: F401

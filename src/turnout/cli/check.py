@@ -20,9 +20,9 @@ def check(config: options.Config = "turnout.yaml", json: options.Json = False) -
     """Check the file, Kafka, topics, records, Java and folders; say what is wrong and what to do.
 
     Lists all faults of the file with their lines, then checks Java, the data folder, the port, Spark, the schema
-    registry, Kafka (for data and for control), and every topic: does it exist, how many partitions and records does it
-    have, do its newest records fit the declared columns. It changes nothing. Exit code 1 when something would keep
-    `turnout run` from working.
+    registry, the identity provider, Kafka (for data and for control), and every topic: does it exist, how many
+    partitions and records does it have, do its newest records fit the declared columns. It changes nothing. Exit code 1
+    when something would keep `turnout run` from working.
 
     For each cluster it shows the properties of both Kafka clients with secrets masked, tries each step of a connection
     (name, port, TLS, token endpoint), and connects with librdkafka and, for the data, with the Java client that Spark

@@ -13,7 +13,13 @@ from turnout.errors import ConfigError, TurnoutError
 from turnout_client.column_types import ColumnType
 
 _PIPED_WIDTH = 200
-OUTCOME_STYLES = {"applied": "green", "rolled_back": "green", "failed": "red", "rejected": "red"}
+OUTCOME_STYLES = {
+    "applied": "green",
+    "rolled_back": "green",
+    "candidate": "cyan",
+    "failed": "red",
+    "rejected": "red",
+}
 
 
 def print_error(error: TurnoutError, *, as_json: bool) -> None:

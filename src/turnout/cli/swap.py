@@ -1,4 +1,4 @@
-"""`swap`, `rollback` and `cancel`: send a control message to a running server, and print its outcome."""
+"""`swap`, `rollback`, `cancel`, `publish` and `discard`: send a control message to a running server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,12 @@ BAD_OUTCOMES = frozenset({"rejected", "failed", "superseded", "cancelled"})
 
 ExpectedOption = Annotated[
     int | None,
-    typer.Option("--expected-generation", min=0, help="Only while this generation is published.", show_default=False),
+    typer.Option(
+        "--expected-generation",
+        min=0,
+        help="Only while this generation is published; to publish or discard it, is the candidate.",
+        show_default=False,
+    ),
 ]
 RequestOption = Annotated[
     str, typer.Option("--request-id", help="Your name for this request, shown with its outcome.", show_default=False)
@@ -36,6 +41,7 @@ NoWaitOption = Annotated[bool, typer.Option("--no-wait", help="Return when the r
         "turnout swap --topic users=users2 --topic accounts=accounts2 --join inner",
         "turnout swap --topic users=users2 --start earliest --dry-run",
         "turnout swap --join left --expected-generation 7 --request-id deploy-42",
+        "turnout swap --topic users=users2 --review",
     )
 )
 def swap(
@@ -73,6 +79,9 @@ def swap(
     ] = "",
     expected_generation: ExpectedOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be built; nothing changes.")] = False,
+    review: Annotated[
+        bool, typer.Option("--review", help="Build a candidate, which turnout publish or turnout discard ends.")
+    ] = False,
     request_id: RequestOption = "",
     no_wait: NoWaitOption = False,
     url: options.Url = options.DEFAULT_URL,
@@ -93,48 +102,67 @@ def swap(
         raise typer.BadParameter("nothing to change: give --topic, --join or --start")
     if dry_run:
         message["dryRun"] = True
+    if review:
+        message["publish"] = False
     message |= _request(request_id, expected_generation)
     with options.connected(url, token) as client:
-        answer = _sent(client, "swap", lambda: client.control(message, wait=not no_wait), json, wait=not no_wait)
-        _finish(answer, json, wait=not no_wait)
+        _send(client, "swap", lambda: client.control(message, wait=not no_wait), json, wait=not no_wait)
 
 
-@app.command(epilog=examples("turnout rollback", "turnout rollback --expected-generation 7"))
-def rollback(
-    expected_generation: ExpectedOption = None,
-    request_id: RequestOption = "",
-    no_wait: NoWaitOption = False,
-    url: options.Url = options.DEFAULT_URL,
-    token: options.Token = "",
-    json: options.Json = False,
-) -> None:
+def _add_action(name: str, help_text: str, *commands: str) -> None:
+    """Add the command of an action: it has no options but those of every message."""
+
+    def command(
+        expected_generation: ExpectedOption = None,
+        request_id: RequestOption = "",
+        no_wait: NoWaitOption = False,
+        url: options.Url = options.DEFAULT_URL,
+        token: options.Token = "",
+        json: options.Json = False,
+    ) -> None:
+        with options.connected(url, token) as client:
+            request = _request(request_id, expected_generation)
+            _send(client, name, lambda: getattr(client, name)(request, wait=not no_wait), json, wait=not no_wait)
+
+    app.command(name, help=help_text, epilog=examples(*commands))(command)
+
+
+_add_action(
+    "rollback",
     """Go back to the previous plan.
 
     Immediate while its generation is still running (`swap.linger_seconds`), an ordinary build after that. During a
     build it ends the build.
-    """
-    with options.connected(url, token) as client:
-        request = _request(request_id, expected_generation)
-        answer = _sent(client, "rollback", lambda: client.rollback(request, wait=not no_wait), json, wait=not no_wait)
-        _finish(answer, json, wait=not no_wait)
-
-
-@app.command(epilog=examples("turnout cancel"))
-def cancel(
-    expected_generation: ExpectedOption = None,
-    request_id: RequestOption = "",
-    no_wait: NoWaitOption = False,
-    url: options.Url = options.DEFAULT_URL,
-    token: options.Token = "",
-    json: options.Json = False,
-) -> None:
+    """,
+    "turnout rollback",
+    "turnout rollback --expected-generation 7",
+)
+_add_action(
+    "cancel",
     """End the build under way; the published tables stay as they are.
 
     Exit code 1 when no build is under way.
-    """
-    with options.connected(url, token) as client:
-        answer = dict(client.cancel(_request(request_id, expected_generation), wait=not no_wait))
-        _finish(answer, json, wait=not no_wait)
+    """,
+    "turnout cancel",
+)
+_add_action(
+    "publish",
+    """Publish the candidate that `turnout swap --review` has made.
+
+    At once, in one moment for all viewers. Exit code 1 when there is no candidate. `--expected-generation` is the
+    candidate's.
+    """,
+    "turnout publish",
+    "turnout publish --expected-generation 9",
+)
+_add_action(
+    "discard",
+    """Remove the candidate; the published tables stay as they are.
+
+    Exit code 1 when there is no candidate. `--expected-generation` is the candidate's.
+    """,
+    "turnout discard",
+)
 
 
 def _source_topic(text: str) -> tuple[str, str]:
@@ -157,8 +185,22 @@ def _request(request_id: str, expected_generation: int | None) -> dict[str, Any]
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _sent(client: Client, what: str, send: Callable[[], dict[str, Any]], json: bool, *, wait: bool) -> dict[str, Any]:
-    return follow(client, what, send, as_json=json) if wait else send()
+def _send(client: Client, what: str, send: Callable[[], dict[str, Any]], json: bool, *, wait: bool) -> None:
+    """Send a message, show the progress of its build, and print its outcome."""
+    answer = follow(client, what, send, as_json=json) if wait else send()
+    outcome = answer.get("outcome")
+    if wait and outcome is None:
+        raise TurnoutError(
+            code="outcome_pending",
+            message="the server took the request, but its outcome did not come in time",
+            hint="look at turnout status, and at the last row of turnout history",
+        )
+    if json:
+        output.print_json(answer)
+    else:
+        _print(answer)
+    if outcome in BAD_OUTCOMES:
+        raise typer.Exit(1)
 
 
 def _print(answer: Mapping[str, Any]) -> None:
@@ -201,19 +243,3 @@ def origin_text(origin: Mapping[str, int]) -> str:
     if "kept" not in origin:
         return read if origin else ""
     return f"{origin['kept']:,} rows kept" + (f", {read}" if origin.get("read") else "")
-
-
-def _finish(answer: Mapping[str, Any], json: bool, *, wait: bool) -> None:
-    outcome = answer.get("outcome")
-    if wait and outcome is None:
-        raise TurnoutError(
-            code="outcome_pending",
-            message="the server took the request, but its outcome did not come in time",
-            hint="look at turnout status, and at the last row of turnout history",
-        )
-    if json:
-        output.print_json(answer)
-    else:
-        _print(answer)
-    if outcome in BAD_OUTCOMES:
-        raise typer.Exit(1)

@@ -59,7 +59,7 @@ class Mechanism(StrEnum):
     OAUTHBEARER = "OAUTHBEARER"
 
 
-def _url(example: str, instead: str) -> AfterValidator:
+def url(example: str, instead: str) -> AfterValidator:
     """A URL without a user in it: it goes on command lines and into messages, where no secret may be."""
 
     def check(text: str) -> str:
@@ -90,7 +90,7 @@ def _extensions(given: dict[str, str]) -> dict[str, str]:
 class OAuthSettings(Section):
     """The OpenID provider that gives tokens, by the client credentials grant."""
 
-    token_endpoint: Annotated[str, _url("https://login.example.com/oauth2/token", "client_id and client_secret")]
+    token_endpoint: Annotated[str, url("https://login.example.com/oauth2/token", "client_id and client_secret")]
     """The OpenID provider's token endpoint, a URL."""
     client_id: str
     """The name of the client there."""
@@ -181,7 +181,7 @@ class RegistrySettings(Section):
 
     url: Annotated[
         str,
-        _url("https://registry.example.com", "auth.username and auth.password"),
+        url("https://registry.example.com", "auth.username and auth.password"),
         AfterValidator(lambda url: url.rstrip("/")),
     ]
     """The address of the registry, with the path of Confluent's interface, such as `http://registry:8080/apis/ccompat/v7`."""

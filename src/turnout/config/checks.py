@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from turnout.config.auth import RegistrySettings, auth_faults, registry_faults, rendered_names
 from turnout.config.chain_checks import ANY_TYPE, chain_faults, differ
 from turnout.config.config_errors import Faults, SettingPath
-from turnout.config.server import AccessSettings
+from turnout.config.server import AccessSettings, oidc_faults
 from turnout.config.settings import (
     ControlSettings,
     Format,
@@ -341,8 +341,10 @@ def _kafka(path: SettingPath, kafka: KafkaSettings) -> Faults:
 
 
 def _access(access: AccessSettings) -> Faults:
-    if not access.tokens:
+    if not access.tokens and access.oidc is None:
         yield ("access", "tokens"), "there is none, so nobody could connect; add one or remove access"
+    if access.oidc is not None:
+        yield from oidc_faults(("access", "oidc"), access.oidc)
     names: set[str] = set()
     values: list[tuple[SettingPath, str]] = []
     for place, token in enumerate(access.tokens):

@@ -15,6 +15,7 @@ import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from pydantic import BaseModel, SecretStr
 
@@ -205,7 +206,7 @@ def _one_line_less(text: str) -> str:
 
 
 def hidden_texts(settings: Settings) -> set[str]:
-    """The secrets of Kafka, the registry, Spark and the tokens, those in files too, in every form that is sent."""
+    """Every secret of the settings, those in files too, in every form that is sent."""
     found = secrets_of(settings)
     if settings.origin is not None:
         found |= set(_fetched_texts(settings.origin))
@@ -213,6 +214,8 @@ def hidden_texts(settings: Settings) -> set[str]:
     pairs = [(auth.username, auth.password)] if auth else []
     if auth and auth.oauth:
         pairs.append((auth.oauth.client_id, auth.oauth.client_secret))
+    if settings.access and (oidc := settings.access.oidc):
+        pairs.append((quote(oidc.client_id, safe=""), SecretStr(quote(oidc.client_secret.get_secret_value(), safe=""))))
     sent = {f"{name or ''}:{secret.get_secret_value()}" for name, secret in pairs if secret is not None}
     return found | {base64.b64encode(pair.encode()).decode() for pair in sent}
 

@@ -2,10 +2,24 @@
 
 from enum import StrEnum
 from typing import Annotated, Self
+from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, SecretStr, model_validator
 
-from turnout.config.values import Located, MemorySize, Network, NonEmpty, Origin, Seconds, Section, Whole
+from turnout.config.auth import url
+from turnout.config.config_errors import Faults, SettingPath
+from turnout.config.values import (
+    Located,
+    MemorySize,
+    Names,
+    Network,
+    NonEmpty,
+    Origin,
+    Seconds,
+    Section,
+    Whole,
+    is_loopback,
+)
 
 
 class Role(StrEnum):
@@ -77,6 +91,36 @@ class TokenSettings(Section):
     """Instead of `token`: a file that has it, read at the start."""
 
 
+class RoleSettings(Section):
+    """The people of an identity provider who may connect, by one claim of their tokens."""
+
+    claim: NonEmpty = "groups"
+    """The claim that says it: text or a list of texts; `realm_access.roles` for one inside another."""
+    operator: Names = ()
+    """The values of the claim that make somebody an operator."""
+    viewer: Names = ()
+    """The values that make somebody a viewer, who has none of an operator's."""
+
+
+class OidcSettings(Section):
+    """The OpenID provider by which people sign in, and whose bearer tokens are taken."""
+
+    issuer: Annotated[str, url("https://login.example.com/realms/main", "client_id and client_secret")]
+    """The issuer's URL, as its tokens and its discovery document write it; `https`, or `http` on this machine."""
+    client_id: NonEmpty
+    """The name of this server there; tokens must be for it."""
+    client_secret: SecretStr
+    """Its secret, such as `"${NAME}"` or `{file: PATH}`."""
+    roles: RoleSettings
+    """Who is an operator and who a viewer; anybody else is refused."""
+    scope: NonEmpty = "openid profile email"
+    """What is asked for at a sign-in; `offline_access` or `groups` where the issuer wants them."""
+    audience: Names = ()
+    """Further audiences that bearer tokens may be for, such as `api://turnout`; `client_id` always is one."""
+    ca_file: Located | None = None
+    """PEM file of the authority that signed the issuer's certificate; without it, the system's."""
+
+
 class SqlAccess(StrEnum):
     """The roles that may send SELECTs of their own."""
 
@@ -107,10 +151,12 @@ _off = BeforeValidator(lambda given: "off" if given is False else given)
 
 
 class AccessSettings(Section):
-    """The tokens of those who may connect, and what they may do."""
+    """The tokens of those who may connect, how others sign in, and what they may do."""
 
-    tokens: tuple[TokenSettings, ...]
+    tokens: tuple[TokenSettings, ...] = ()
     """The tokens, as a list."""
+    oidc: OidcSettings | None = None
+    """The OpenID provider by which people sign in; see docs/how-to/login.md."""
     sql: Annotated[SqlAccess, _off] = SqlAccess.OPERATOR
     """Whose SELECTs are run: an `operator`'s, a `viewer`'s too, or nobody's (`off`). Without `access`, those from this
     machine are; see docs/how-to/ask.md."""
@@ -120,3 +166,22 @@ class AccessSettings(Section):
     mcp: Annotated[McpAccess, _off] = McpAccess.PROPOSE
     """What agents may do over MCP: nothing (`off`), `read`, `propose` (an operator's token builds candidates, which a
     person publishes), or `publish`; see docs/how-to/mcp.md."""
+
+
+def is_protected(address: str) -> bool:
+    """Whether nobody on the way to an address can read or change what is sent: by TLS, or on this machine."""
+    parts = urlsplit(address)
+    return parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname or ""))
+
+
+def oidc_faults(path: SettingPath, oidc: OidcSettings) -> Faults:
+    if not is_protected(oidc.issuer):
+        yield (*path, "issuer"), "must be https, or anybody on the way could let people in; http works on loopback only"
+    if urlsplit(oidc.issuer).query or urlsplit(oidc.issuer).fragment:
+        yield (*path, "issuer"), "must have no ? and no #; write it as the issuer's discovery document does"
+    if oidc.ca_file is not None and not oidc.issuer.startswith("https:"):
+        yield (*path, "ca_file"), "has no use with an issuer of http:; use https: or remove it"
+    if not oidc.roles.operator and not oidc.roles.viewer:
+        yield (*path, "roles"), "gives nobody a role, so nobody could sign in; add operator or viewer"
+    if "openid" not in oidc.scope.split():
+        yield (*path, "scope"), "has no openid, without which the issuer does not say who signs in; add it"

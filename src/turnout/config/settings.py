@@ -239,6 +239,8 @@ class SwapSettings(Section):
     """How many of them stay at most."""
     catch_up_timeout_seconds: Seconds = Field(600.0, gt=0)
     """How long a new generation may take to catch up before the swap fails."""
+    candidate_seconds: Seconds = Field(3600.0, gt=0)
+    """How long a candidate waits to be published before it is discarded; see docs/how-to/review.md."""
 
 
 class SparkSettings(Section):

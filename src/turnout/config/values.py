@@ -67,6 +67,17 @@ def _network(text: str) -> str:
         raise ValueError(f"must look like 10.0.0.5 or 10.0.0.0/24, got {shown}") from None
 
 
+def is_loopback(host: str) -> bool:
+    """Whether the name or the address is this machine's own."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
+
+
 def several(value: object) -> object:
     """One name, or a list of names."""
     return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value

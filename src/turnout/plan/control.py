@@ -27,6 +27,10 @@ class Action(StrEnum):
     ROLLBACK = "rollback"
     CANCEL = "cancel"
     """End the build under way."""
+    PUBLISH = "publish"
+    """Publish the candidate."""
+    DISCARD = "discard"
+    """Remove the candidate."""
 
 
 class Outcome(StrEnum):
@@ -39,6 +43,7 @@ class Outcome(StrEnum):
     SUPERSEDED = "superseded"
     ROLLED_BACK = "rolled_back"
     CANCELLED = "cancelled"
+    CANDIDATE = "candidate"
 
 
 class ControlRejected(TurnoutError):  # noqa: N818 - named as its outcome
@@ -74,6 +79,8 @@ class ControlMessage:
     """Where these sources are to be read from; the others are kept."""
     expected_generation: int | None = None
     dry_run: bool = False
+    publish: bool = True
+    """Whether what is built is published; if not, it becomes the candidate."""
     action: Action = Action.CHANGE
     warnings: tuple[str, ...] = ()
 
@@ -112,13 +119,15 @@ def resolve(message: ControlMessage, current: Plan) -> Plan:
     )
 
 
-def generation_conflict(message: ControlMessage | ApplyRequest, generation: int) -> ControlRejected | None:
-    """The rejection of a message that was written for another generation than the published one."""
+def generation_conflict(
+    message: ControlMessage | ApplyRequest, generation: int, what: str = "published"
+) -> ControlRejected | None:
+    """The rejection of a message that was written for another generation than `generation`, which is `what`."""
     expected = message.expected_generation
     if expected is None or expected == generation:
         return None
     return ControlRejected(
-        f"expectedGeneration is {shown(expected)}, but generation {generation} is published",
+        f"expectedGeneration is {shown(expected)}, but generation {generation} is {what}",
         "read the status again, and send the message with its generation",
         code="generation_conflict",
         request_id=message.request_id,

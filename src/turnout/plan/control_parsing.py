@@ -42,9 +42,16 @@ TopicFault = Callable[[str], tuple[str, str] | None]
 """The fault of a topic that is well spelled but not allowed, and a hint."""
 
 _MOST_WARNINGS = 10
-_ACTIONS = (Action.ROLLBACK.value, Action.CANCEL.value)
-_OF_ACTIONS = ("requestId", "expectedGeneration", "dryRun")
-"""The fields that an action can have."""
+_ACTIONS = {
+    Action.ROLLBACK: "Back to the previous plan.",
+    Action.CANCEL: "End the build under way.",
+    Action.PUBLISH: "Publish the candidate.",
+    Action.DISCARD: "Remove the candidate.",
+}
+_OF_ACTIONS = ("requestId", "expectedGeneration")
+"""The fields that every action can have."""
+_DRY_ACTIONS = (Action.ROLLBACK,)
+"""The actions that can be a dry run."""
 _EXAMPLE = '{"usersTopic": "users2", "joinType": "inner"}'
 _ALONE = "send action alone, or a change without action"
 
@@ -80,14 +87,15 @@ def parse_message(
         starts=start if isinstance(start, dict) else {},
         expected_generation=given.get("expectedGeneration"),
         dry_run=given.get("dryRun", False),
+        publish=given.get("publish", True),
         action=given.get("action", Action.CHANGE),
         warnings=(*warnings[:_MOST_WARNINGS], *_unknown_fields(fields, values)),
     )
     if message.action is not Action.CHANGE:
-        if message.topics or message.join or message.joins or start:
-            faults.append((f"a {message.action.value} takes no topics, join or start", _ALONE))
-        if message.action is Action.CANCEL and message.dry_run:
-            faults.append(("a cancel takes no dryRun", _ALONE))
+        if message.topics or message.join or message.joins or start or not message.publish:
+            faults.append((f"a {message.action.value} takes no topics, join, start or publish", _ALONE))
+        if message.dry_run and message.action not in _DRY_ACTIONS:
+            faults.append((f"a {message.action.value} takes no dryRun", _ALONE))
     if faults:
         texts, hints = zip(*faults, strict=True)
         raise ControlRejected("; ".join(texts), "; ".join(dict.fromkeys(hints)), request_id=message.request_id)
@@ -97,20 +105,16 @@ def parse_message(
 def message_schemas(sources: Iterable[str], views: Iterable[str], place: str) -> dict[str, dict[str, Any]]:
     """The JSON Schemas of messages by name; they refer to each other below `place`, such as `#/components/schemas/`."""
     fields = _fields(tuple(sources), tuple(views))
-    alone = {name: kind if name in _OF_ACTIONS else _ABSENT for name, kind in fields.items() if name != "action"}
-    models = {
-        "ChangeMessage": ("Other topics, or another join.", fields | {"action": _ABSENT}),
-        "RollbackMessage": ("Back to the previous plan.", alone),
-        "CancelMessage": ("End the build under way.", alone | {"dryRun": _optional(_dry_run, {"const": False})}),
-    }
+    models = {"ChangeMessage": ("Other topics, or another join.", fields | {"action": _ABSENT})}
+    models |= {body_of(action): (text, _fields_of(action, fields)) for action, text in _ACTIONS.items()}
     schemas = {
         name: {**_made(name, fields).model_json_schema(), "description": description}
         for name, (description, fields) in models.items()
     }
     actions = [
         {
-            "allOf": [{"$ref": f"{place}{action.title()}Message"}],
-            "properties": {"action": {"const": action}},
+            "allOf": [{"$ref": f"{place}{body_of(action)}"}],
+            "properties": {"action": {"const": action.value}},
             "required": ["action"],
         }
         for action in _ACTIONS
@@ -120,6 +124,21 @@ def message_schemas(sources: Iterable[str], views: Iterable[str], place: str) ->
         "anyOf": [{"$ref": f"{place}ChangeMessage"}, *actions],
     }
     return schemas
+
+
+def body_of(action: Action) -> str:
+    """The name of the JSON Schema of an action's message."""
+    return f"{action.title()}Message"
+
+
+def _fields_of(action: Action, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that the message of an action can have, besides `action` itself."""
+    others = {"dryRun": False, "publish": True}
+    consts = {name: _optional(_flag, {"const": value}) for name, value in others.items()}
+    taken = (*_OF_ACTIONS, "dryRun") if action in _DRY_ACTIONS else _OF_ACTIONS
+    return {
+        name: kind if name in taken else consts.get(name, _ABSENT) for name, kind in fields.items() if name != "action"
+    }
 
 
 @lru_cache(maxsize=8)
@@ -158,7 +177,8 @@ def _fields(sources: tuple[str, ...], views: tuple[str, ...]) -> dict[str, Any]:
         "requestId": _optional(_request_id, request_id),
         "start": _optional(partial(_starts, sources), *start, {"type": "object", **each, "minProperties": 1}),
         "expectedGeneration": _optional(_expected_generation, {"type": "integer", "minimum": 0}),
-        "dryRun": _optional(_dry_run, {"type": "boolean"}),
+        "dryRun": _optional(_flag, {"type": "boolean"}),
+        "publish": _optional(_flag, {"type": "boolean"}),
         "action": _optional(_action, {"enum": list(_ACTIONS)}),
     }
 
@@ -268,7 +288,7 @@ def _expected_generation(value: object) -> int:
     raise _refused(f"{got} is not a generation", "send the published generation, an integer of 0 or more")
 
 
-def _dry_run(value: object) -> bool:
+def _flag(value: object) -> bool:
     if isinstance(value, bool):
         return value
     raise _refused(f"{_json_type(value)} instead of true or false", "send FIELD as true or false")

@@ -3,8 +3,8 @@
 `swap/` asks here first, and then builds, publishes and closes.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -27,6 +27,7 @@ class SwapState(StrEnum):
     BUILDING = "building"
     CATCHING_UP = "catching_up"
     PUBLISHING = "publishing"
+    CANDIDATE = "candidate"
     LIVE = "live"
     LINGERING = "lingering"
     RETIRED = "retired"
@@ -53,6 +54,7 @@ ParsedMessage: TypeAlias = ControlMessage | ApplyRequest | ControlRejected
 
 
 REPLAYED = "a later message was combined with it when the control topic was read from its start"
+UNPUBLISHED = "no candidate is built when the control topic is read from its start"
 
 
 class Effect(StrEnum):
@@ -63,6 +65,10 @@ class Effect(StrEnum):
     DRY_RUN = "dry_run"
     ROLLBACK = "rollback"
     APPLY = "apply"
+    CANDIDATE = "candidate"
+    """Build, and publish nothing."""
+    PUBLISH = "publish"
+    DISCARD = "discard"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,18 +96,30 @@ class Decision:
     """The sources for which a message names a start: they are read from Kafka, whatever the published rows are."""
 
 
-def decide(queue: Sequence[ParsedMessage], current: Plan, generation: int, previous: Plan | None = None) -> Decision:
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a decision starts from: the published plan, the one before it, and the candidate, with their generations."""
+
+    plan: Plan
+    generation: int
+    previous: Plan | None = None
+    candidate: Plan | None = None
+    candidate_generation: int = 0
+
+
+def decide(queue: Sequence[ParsedMessage], standing: Standing) -> Decision:
     """Decide the next messages of a queue, in order, so that at most one thing is built.
 
-    Dry runs, rollbacks and applies are decided alone, after everything before them. So are cancels, which are rejected
-    here: those that can end a build are decided by `interrupt` while it is under way. A message with an expected
-    generation waits until the changes before it are built: only then is the published generation known.
+    Dry runs, applies and actions are decided alone, after everything before them. Cancels are rejected here: those
+    that can end a build are decided by `interrupt` while it is under way. A message with an expected generation, or one
+    that asks for a candidate, waits until the changes before it are published: only then is its plan known.
     If the asker proves invalid before its build began, replace it by its rejection and decide again: the messages
     that it would have superseded are then decided without it.
     """
-    plan = current
+    current = plan = standing.plan
     verdicts: list[Verdict] = []
     last: int | None = None
+    effect, aim = Effect.NONE, current
     read: set[str] = set()
     for index, message in enumerate(queue):
         if isinstance(message, ControlRejected):
@@ -109,24 +127,32 @@ def decide(queue: Sequence[ParsedMessage], current: Plan, generation: int, previ
             continue
         alone = isinstance(message, ApplyRequest) or message.dry_run or message.action is not Action.CHANGE
         if alone and index == 0:
-            return _alone(message, current, generation, previous)
-        if isinstance(message, ApplyRequest) or alone or (message.expected_generation is not None and plan != current):
+            return _alone(message, standing)
+        if isinstance(message, ApplyRequest) or alone:
             break
-        if conflict := generation_conflict(message, generation):
+        if plan != current and (message.expected_generation is not None or not message.publish):
+            break
+        if conflict := generation_conflict(message, standing.generation):
             verdicts.append(_rejection(conflict))
             continue
-        before, plan = plan, resolve(message, plan)
+        before, after = plan, resolve(message, plan)
         # One that repeats a waiting change asks for it, too: if the build fails, it was not "unchanged".
-        if plan != before or resolve(message, current) != current:
+        asks = after != before or resolve(message, current) != current
+        if not message.publish:
+            asks = asks and (effect is Effect.CANDIDATE or after != standing.candidate)
+        if asks:
             if last is not None:
                 verdicts[last] = Verdict(Outcome.SUPERSEDED, "a later message was combined with it")
-            last = index
+            if effect is Effect.CANDIDATE:
+                read = set()  # a candidate is replaced, not combined
+            last, aim, effect = index, after, Effect.BUILD if message.publish else Effect.CANDIDATE
+            plan = after if message.publish else plan
             read |= _started(message, current)
         verdicts.append(Verdict(Outcome.UNCHANGED, "no change"))
-    if last is None or plan == current:
-        return Decision(tuple(verdicts), plan)
+    if last is None or aim == current:
+        return Decision(tuple(verdicts), current)
     verdicts[last] = Verdict(None)
-    return Decision(tuple(verdicts), plan, Effect.BUILD, last, frozenset(read))
+    return Decision(tuple(verdicts), aim, effect, last, frozenset(read))
 
 
 def _started(message: ControlMessage, plan: Plan) -> set[str]:
@@ -134,8 +160,11 @@ def _started(message: ControlMessage, plan: Plan) -> set[str]:
     return set(plan.topics) if message.start is not None else set(message.starts)
 
 
-def _alone(message: ControlMessage | ApplyRequest, current: Plan, generation: int, previous: Plan | None) -> Decision:
-    if conflict := generation_conflict(message, generation):
+def _alone(message: ControlMessage | ApplyRequest, standing: Standing) -> Decision:
+    current, previous = standing.plan, standing.previous
+    if isinstance(message, ControlMessage) and message.action in (Action.PUBLISH, Action.DISCARD):
+        return _of_candidate(message, standing)
+    if conflict := generation_conflict(message, standing.generation):
         return Decision((_rejection(conflict),), current)
     if isinstance(message, ApplyRequest):
         return Decision((Verdict(None),), current, Effect.APPLY, asker=0)
@@ -150,15 +179,30 @@ def _alone(message: ControlMessage | ApplyRequest, current: Plan, generation: in
     return Decision((Verdict(None),), previous, Effect.ROLLBACK, asker=0)
 
 
+def _of_candidate(message: ControlMessage, standing: Standing) -> Decision:
+    """Decide a message about the candidate; its expected generation is the candidate's."""
+    if standing.candidate is None:
+        error: ControlRejected | None = _no_candidate(message)
+    else:
+        error = generation_conflict(message, standing.candidate_generation, "the candidate")
+    if error:
+        return Decision((_rejection(error),), standing.plan)
+    effect = Effect.PUBLISH if message.action is Action.PUBLISH else Effect.DISCARD
+    return Decision((Verdict(None),), standing.candidate or standing.plan, effect, asker=0)
+
+
 def _rejection(error: ControlRejected) -> Verdict:
     return Verdict(Outcome.REJECTED, str(error), error)
 
 
-def interrupt(waiting: Sequence[ParsedMessage], plan: Plan, generation: int) -> dict[int, Verdict]:
+def interrupt(
+    waiting: Sequence[ParsedMessage], plan: Plan, generation: int, *, publishes: bool = True
+) -> dict[int, Verdict]:
     """Decide which waiting messages end the build of `plan`, by their index; the build ends unless all are rejected.
 
     Every cancel is decided at once. The first rollback ends the build if no message before it asks for something else:
-    then the build is what it would undo. `generation` is the published one; the first build, at 0, does not end.
+    then the build is what it would undo. A rollback also ends the build of a candidate, which it does not undo: it has
+    no outcome yet. `generation` is the published one; the first build, at 0, does not end.
     """
     verdicts: dict[int, Verdict] = {}
     undoes = generation > 0
@@ -173,7 +217,7 @@ def interrupt(waiting: Sequence[ParsedMessage], plan: Plan, generation: int) -> 
         elif message.action is Action.ROLLBACK and not message.dry_run:
             if undoes and generation_conflict(message, generation) is None:
                 reason = f"cancelled the build of {plan.describe()}; generation {generation} stays published"
-                verdicts[index] = Verdict(Outcome.ROLLED_BACK, reason)
+                verdicts[index] = Verdict(Outcome.ROLLED_BACK, reason) if publishes else Verdict(None)
             undoes = False
         elif not message.dry_run and resolve(message, plan) != plan:
             undoes = False
@@ -201,6 +245,15 @@ def _nothing_to_cancel(message: ControlMessage) -> ControlRejected:
     )
 
 
+def _no_candidate(message: ControlMessage) -> ControlRejected:
+    return ControlRejected(
+        "there is no candidate: none was made, or it was published, replaced or discarded, or its time ended",
+        'send a change with "publish": false to make one; `turnout history` says what became of the last one',
+        code="no_candidate",
+        request_id=message.request_id,
+    )
+
+
 def _nothing_to_roll_back(message: ControlMessage) -> ControlRejected:
     return ControlRejected(
         "there is no plan before the present one",
@@ -219,20 +272,30 @@ def _too_early(message: ApplyRequest) -> ControlRejected:
     )
 
 
-def replay(queue: Sequence[ParsedMessage], initial: Plan) -> Decision:
+@dataclass(frozen=True, slots=True)
+class _Replayed:
+    """Where a replay stands: the plans so far, the candidate and its message, and the message that is to be built."""
+
+    plans: tuple[Plan, ...]
+    candidate: Plan | None = None
+    candidate_at: int = 0
+    last: int | None = None
+
+
+def replay(
+    queue: Sequence[ParsedMessage], initial: Plan, expired: Callable[[int, int], bool] = lambda made, asked: False
+) -> Decision:
     """Decide all messages of a control topic before the first build: one plan, built once.
 
     Each message is applied in turn. A rollback undoes the change before it, and so does a cancel right behind a change:
-    it was sent while that was built. `expectedGeneration` is ignored, since there is no generation yet. The last
-    message that changed the plan carries its build.
+    it was sent while that was built. `expectedGeneration` is ignored, since there is no generation yet. A candidate
+    counts only if a later message publishes it; `expired` tells by the indexes of both whether its time was over. The
+    last message that changed the plan carries its build.
     """
-    plans = [initial]
+    now = _Replayed((initial,))
+    before: tuple[int, _Replayed] | None = None
+    """The index of the change right before a message, and where the replay stood then."""
     verdicts: list[Verdict] = []
-    last: int | None = None
-    undone: int | None = None
-    """What `last` is again if the next message cancels the change before it."""
-    changed: int | None = None
-    """The index of that change."""
     read: set[str] = set()
     for index, message in enumerate(queue):
         verdict = Verdict(Outcome.UNCHANGED, "no change")
@@ -244,20 +307,33 @@ def replay(queue: Sequence[ParsedMessage], initial: Plan) -> Decision:
             verdict = Verdict(Outcome.UNCHANGED, "a dry run changes nothing")
         elif message.action is Action.CANCEL:
             verdict = _rejection(_nothing_to_cancel(message))
-            if changed is not None:
-                plans.pop()
-                verdicts[changed], last = Verdict(Outcome.CANCELLED, "the message after it cancelled it"), undone
-                verdict, changed = Verdict(Outcome.APPLIED, "cancelled the change before it"), None
+            if before is not None:
+                changed, now = before
+                verdicts[changed] = Verdict(Outcome.CANCELLED, "the message after it cancelled it")
+                verdict, before = Verdict(Outcome.APPLIED, "cancelled the change before it"), None
         elif message.action is Action.ROLLBACK:
-            changed = None
-            if len(plans) > 1:
-                plans.pop()
-                verdict, last = Verdict(Outcome.SUPERSEDED, REPLAYED), index
-        elif (plan := resolve(message, plans[-1])) != plans[-1]:
-            plans.append(plan)
+            before = None
+            if len(now.plans) > 1:
+                verdict, now = Verdict(Outcome.SUPERSEDED, REPLAYED), _Replayed(now.plans[:-1], last=index)
+        elif message.action is not Action.CHANGE:
+            before, verdict = None, _rejection(_no_candidate(message))
+            if now.candidate is not None and not expired(now.candidate_at, index):
+                if message.action is Action.PUBLISH:
+                    verdict = Verdict(Outcome.SUPERSEDED, REPLAYED)
+                    now = _Replayed((*now.plans, now.candidate), last=index)
+                else:
+                    verdict, now = Verdict(Outcome.APPLIED, "discarded the candidate"), replace(now, candidate=None)
+        elif (plan := resolve(message, now.plans[-1])) != now.plans[-1]:
+            verdict, before = Verdict(Outcome.SUPERSEDED, REPLAYED), (index, now)
+            if message.publish:
+                now = _Replayed((*now.plans, plan), last=index)
+            else:
+                verdict, now = (
+                    Verdict(Outcome.SUPERSEDED, UNPUBLISHED),
+                    replace(now, candidate=plan, candidate_at=index),
+                )
             read |= _started(message, plan)
-            verdict, undone, last, changed = Verdict(Outcome.SUPERSEDED, REPLAYED), last, index, index
         verdicts.append(verdict)
-    if last is not None:
-        verdicts[last] = Verdict(None)
-    return Decision(tuple(verdicts), plans[-1], Effect.BUILD, last, frozenset(read))
+    if now.last is not None:
+        verdicts[now.last] = Verdict(None)
+    return Decision(tuple(verdicts), now.plans[-1], Effect.BUILD, now.last, frozenset(read))

@@ -1,7 +1,8 @@
-"""The checks of a file and of this machine: Java, folders, port, Spark, schema registry; then each Kafka cluster."""
+"""The checks of a file and of this machine: Java, folders, port, Spark, registry, issuer; then each Kafka cluster."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import tempfile
@@ -12,7 +13,7 @@ from pathlib import Path
 import httpx
 
 from turnout.config import Settings, SparkSettings, load
-from turnout.config.server import ServerSettings
+from turnout.config.server import OidcSettings, ServerSettings
 from turnout.config.tables import first_plan, layout_of
 from turnout.errors import ConfigError, TurnoutError
 from turnout.java.runtime import find_java
@@ -42,6 +43,8 @@ def check_all(path: Path) -> list[Finding]:
     if settings.schema_registry is not None:
         with closing(SchemaRegistry(settings.schema_registry)) as registry:
             found.append(_tried("schema_registry", lambda: f"{registry.url} answers: {registry.reach()} subjects"))
+    if settings.access is not None and settings.access.oidc is not None:
+        found.append(check_issuer(settings.access.oidc))
     sources = {f"source {name}": source.topic for name, source in settings.sources.items()}
     data = sources | _given("dead_letter_topic", settings.dead_letter_topic)
     control = {"control topic": settings.control.topic} | _given("control.ack_topic", settings.control.ack_topic)
@@ -57,6 +60,14 @@ def _tried(subject: str, attempt: Callable[[], str]) -> Finding:
         return Finding(subject, "ok", attempt())
     except TurnoutError as error:
         return Finding.of_error(subject, error)
+
+
+def check_issuer(oidc: OidcSettings) -> Finding:
+    """Whether the identity provider answers as `access.oidc` says; nobody is signed in for that."""
+    from turnout.issuer.provider import IdentityProvider
+
+    provider = IdentityProvider(oidc)
+    return _tried("access.oidc", lambda: f"{oidc.issuer} answers: {asyncio.run(provider.reach())} keys")
 
 
 def _data_dir(folder: Path) -> Finding:

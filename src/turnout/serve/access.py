@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import binascii
 import contextlib
 import hashlib
@@ -14,6 +15,7 @@ from base64 import urlsafe_b64decode
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
@@ -22,11 +24,16 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from turnout.config import AccessSettings, McpAccess, Role, Settings, SqlAccess, TokenSettings, config_errors
 from turnout.config.checks import TAKEN_NAMES, token_faults
 from turnout.config.secrets import read_small
+from turnout.config.values import is_loopback
 from turnout.errors import ConfigError, TurnoutError
+from turnout.issuer.people import ForgedTokenError, Person
 from turnout.serve.limits import CLIENT, Buckets, Rates, TooOften, check_size, client_host, client_of
-from turnout.serve.origins import PREFLIGHT_HEADERS, Origins, is_loopback, is_preflight
+from turnout.serve.origins import PREFLIGHT_HEADERS, Origins, is_preflight
 from turnout.serve.responses import SECURITY_HEADERS, error_response
 from turnout_client.messages import PROTOCOL, TOKEN_PROTOCOL
+
+if TYPE_CHECKING:
+    from turnout.serve.login import Login
 
 IDENTITY = "turnout.identity"
 """In the scope of an admitted request: its Identity. The page and the probes are served without one, too."""
@@ -41,6 +48,7 @@ _ASKING = ("/api/sql", "/mcp")
 _FORWARDED = ("forwarded", "x-forwarded-for")
 _CLIENT_NAME = re.compile("[a-z][a-z0-9_-]{0,31}")
 _REMEMBERED = 10_000
+_LOOK_SECONDS, _LONG_SECONDS = 1.0, 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +59,14 @@ class Identity:
     role: Role
     owns_server: bool = False
     """Whether it has proven to be the server's user, on a server without tokens."""
+    person: Person | None = None
+    """Who it is to the identity provider, where that has let it in."""
+    session: str | None = None
+    """The session of a browser that has signed in."""
+
+    def __str__(self) -> str:
+        """The sender, where a viewer is refused."""
+        return f"the token '{self.name}' is a viewer's" if self.person is None else f"{self.name} is a viewer"
 
 
 class Tokens:
@@ -100,10 +116,12 @@ class Access:
         origins: Origins | None = None,
         rates: Rates | None = None,
         sql: SqlAccess = SqlAccess.OPERATOR,
+        login: Login | None = None,
         mcp: McpAccess = McpAccess.PROPOSE,
     ) -> None:
         rates = rates or Rates()
         self._sql, self._mcp = sql, mcp
+        self.login = login
         self.origins = origins or Origins(rebound=tokens is None)
         self._tokens = tokens
         self._owner: Tokens | None = None
@@ -117,7 +135,12 @@ class Access:
         tokens = Tokens.read(settings.access) if settings.access else None
         sql = settings.access.sql if settings.access else SqlAccess.OPERATOR
         mcp = settings.access.mcp if settings.access else McpAccess.PROPOSE
-        return cls(tokens, Origins(settings.server.allowed_origins, rebound=tokens is None), rates, sql, mcp)
+        login = None
+        if settings.access and settings.access.oidc:
+            from turnout.serve.login import Login
+
+            login = Login(settings.access.oidc)
+        return cls(tokens, Origins(settings.server.allowed_origins, rebound=tokens is None), rates, sql, login, mcp)
 
     def know_owner(self, token: str) -> None:
         """Take the bearer of this token for the server's user, where there are no other tokens."""
@@ -126,6 +149,12 @@ class Access:
     @property
     def wants_token(self) -> bool:
         return self._tokens is not None
+
+    async def prepare(self, scope: Scope) -> None:
+        """Ask the identity provider for what `admit` needs to know, which asks nobody."""
+        token = _token(scope, Headers(scope=scope))
+        if self.login is not None and token is not None and _is_issued(token):
+            await self.login.provider.prepare(token)
 
     def admit(self, scope: Scope) -> Identity | None:
         """The sender of a request; None if everybody may read it, TurnoutError if it is refused."""
@@ -147,9 +176,9 @@ class Access:
         steers = scope["type"] == "http" and scope["method"] not in _READING and scope["path"] not in _ASKING
         self._count(self._controls if steers else self._reads, scope, identity)
         if identity is None:
-            raise _unauthorized("this server wants a token")
+            raise _unauthorized("this server wants a token" if self.login is None else "this server wants a sign-in")
         if steers and identity.role is not Role.OPERATOR:
-            raise _only_looks(identity, "it may look, not change anything")
+            raise _only_looks(identity, "viewers may look, not change anything")
         return identity
 
     def check_mcp(self, level: McpAccess = McpAccess.READ) -> None:
@@ -168,7 +197,7 @@ class Access:
         elif self._sql is SqlAccess.OFF:
             reason, hint = "SQL is off on this server", "access.sql says who may send it"
         elif self._sql is SqlAccess.OPERATOR and identity_of(scope).role is not Role.OPERATOR:
-            reason = f"the token '{identity_of(scope).name}' is a viewer's: it may not send SQL"
+            reason = f"{identity_of(scope)}: viewers may not send SQL"
             hint = "use the token of an operator, or set access.sql to viewer"
         else:
             return
@@ -183,11 +212,34 @@ class Access:
                 "run `turnout apply -c FILE` there as that user: it finds the server's token by data_dir of the file",
             )
 
+    async def ended(self, scope: Scope) -> str:
+        """Wait until an admitted sender is let in no more, and return why; for ever where that cannot come."""
+        person, login = identity_of(scope).person, self.login
+        while person is None or login is None or not login.is_over(person):
+            await asyncio.sleep(_LOOK_SECONDS if person else _LONG_SECONDS)
+        return "the token has expired"
+
     def _identify(self, scope: Scope, headers: Headers) -> Identity | None:
         if self._tokens is None:
             return Identity(_client_name(headers), Role.OPERATOR, self._owns_server(scope, headers))
         token = _token(scope, headers)
-        return None if token is None else self._bearer(self._tokens.find(token), client_of(scope))
+        if token is None:
+            return None
+        known = self._tokens.find(token)
+        if known is None and self.login is not None and _is_issued(token):
+            return self._issued(self.login, token, scope)
+        return self._bearer(known, client_of(scope))
+
+    def _issued(self, login: Login, token: str, scope: Scope) -> Identity:
+        """The owner of a token of the identity provider; one that it has not signed counts as a wrong token."""
+        try:
+            person = login.bearer(token)
+        except ForgedTokenError as error:
+            raise self._wrong(client_of(scope), error) from None
+        except TurnoutError:
+            self._count(self._reads, scope, None)
+            raise
+        return Identity(person.requester, person.role, person=person)
 
     def _owns_server(self, scope: Scope, headers: Headers) -> bool:
         token = _token(scope, headers)
@@ -207,17 +259,24 @@ class Access:
         """
         visit = (client, identity.name) if identity else None
         if visit not in self._welcome:
-            wait = self._wrong_tokens.wait_seconds(client)
-            if wait:
-                raise TooOften("too many wrong tokens came from this address", wait)
+            self._check_guessing(client)
         if identity is None or visit is None:
-            self._wrong_tokens.take(client)
-            raise _unauthorized("the token is not known here")
+            raise self._wrong(client, _unauthorized("the token is not known here"))
         self._welcome[visit] = None
         self._welcome.move_to_end(visit)
         if len(self._welcome) > _REMEMBERED:
             self._welcome.popitem(last=False)
         return identity
+
+    def _wrong(self, client: str, error: TurnoutError) -> TurnoutError:
+        self._check_guessing(client)
+        self._wrong_tokens.take(client)
+        return error
+
+    def _check_guessing(self, client: str) -> None:
+        wait = self._wrong_tokens.wait_seconds(client)
+        if wait:
+            raise TooOften("too many wrong tokens came from this address", wait)
 
     def _count(self, buckets: Buckets, scope: Scope, identity: Identity | None) -> None:
         # A probe that is refused would restart a server that is only busy.
@@ -229,6 +288,8 @@ class Access:
 
     def client(self, scope: Scope, identity: Identity | None) -> str:
         """The client that a request counts for."""
+        if identity and identity.person:
+            return f"subject {identity.person.subject}"
         return f"token {identity.name}" if identity and self._tokens else client_of(scope)
 
 
@@ -246,6 +307,7 @@ class Gate:
         headers = Headers(scope=scope)
         send = self._with_headers(headers.get("origin"), send)
         try:
+            await self._access.prepare(scope)
             identity = self._access.admit(scope)
         except TurnoutError as error:
             await error_response(error)(scope, receive, send)
@@ -308,6 +370,11 @@ def _token(scope: Scope, headers: Headers) -> str | None:
     return None
 
 
+def _is_issued(token: str) -> bool:
+    """Whether it looks like a token of an identity provider, a JWT."""
+    return token.count(".") == 2
+
+
 def _decoded(text: str) -> str:
     try:
         return urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()
@@ -336,9 +403,7 @@ def check_operator(scope: Scope, what: str) -> None:
 
 
 def _only_looks(identity: Identity, what: str) -> TurnoutError:
-    return TurnoutError(
-        "forbidden", f"the token '{identity.name}' is a viewer's: {what}", "use the token of an operator"
-    )
+    return TurnoutError("forbidden", f"{identity}: {what}", "use the token of an operator")
 
 
 def _unauthorized(message: str) -> TurnoutError:

@@ -109,7 +109,7 @@ def create_app(
             *calls,
             Route("/mcp", _Agents(access), methods=["POST"]),
             _description(calls, services, access),
-            WebSocketRoute("/api/live", Live(hub, services.database.identity(), viewers, access.check_sql).connect),
+            WebSocketRoute("/api/live", Live(hub, services.database.identity(), viewers, access).connect),
             WebSocketRoute("/{path:path}", _no_socket),
             Mount("/static", _Static(directory=static, check_dir=False)),
             Route("/docs", RedirectResponse("/docs/")),

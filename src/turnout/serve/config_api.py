@@ -28,7 +28,7 @@ from turnout.swap.control_queue import QueuedMessage, Reply
 
 _SMALLER = "leave out what has its default"
 
-_MAY_NOT = "it may not read the configuration"
+_MAY_NOT = "viewers may not read the configuration"
 
 
 @dataclass(frozen=True, slots=True)

@@ -260,6 +260,9 @@ class Socket(WatchedReader, WebSocketsSansIOProtocol):
 
     async def send(self, message: Any) -> None:
         await super().send(message)
+        if message["type"] == "websocket.send":
+            # uvicorn would return now, and what the client has not read would be held beside the next message.
+            await self.writable.wait()
         if message["type"] == "websocket.http.response.body" and not message.get("more_body"):
             # A refusal is a whole answer; uvicorn would log each as an error of the application.
             self.handshake_complete = True

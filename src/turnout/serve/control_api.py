@@ -1,4 +1,4 @@
-"""The HTTP calls that ask for a change: control messages, rollbacks and cancels.
+"""The HTTP calls that ask for a change: control messages, and one for each action.
 
 A message goes to the control queue as it came; its sender waits here for the outcome.
 """
@@ -32,7 +32,7 @@ _SUBMITTERS = 4
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.002, 0.05
 ERRORS = (
     *("generation_conflict", "bad_control", "unknown_topic", "not_authorized", "bad_sample", "nothing_to_roll_back"),
-    *("nothing_to_cancel",),
+    *("nothing_to_cancel", "no_candidate"),
     *("build_failed", "build_timeout", "kafka_unreachable", "spark_gone", "store_unavailable", "bad_view"),
     *("registry_unreachable", "registry_refused", "bad_config", "closed", "building"),
 )
@@ -89,6 +89,32 @@ class ControlApi:
     async def cancel(self, request: Request) -> Response:
         """End the build under way; answers the outcome."""
         return await self._act(request, Action.CANCEL)
+
+    @Call(
+        "/api/publish",
+        Decided,
+        accepted=Taken,
+        errors=ERRORS,
+        parameters=OF_MESSAGES,
+        body="PublishMessage",
+        method="POST",
+    )
+    async def publish(self, request: Request) -> Response:
+        """Publish the candidate; answers the outcome. `expectedGeneration` is the candidate's."""
+        return await self._act(request, Action.PUBLISH)
+
+    @Call(
+        "/api/discard",
+        Decided,
+        accepted=Taken,
+        errors=("generation_conflict", "bad_control", "no_candidate", "store_unavailable", "closed"),
+        parameters=OF_MESSAGES,
+        body="DiscardMessage",
+        method="POST",
+    )
+    async def discard(self, request: Request) -> Response:
+        """Remove the candidate; answers the outcome. `expectedGeneration` is the candidate's."""
+        return await self._act(request, Action.DISCARD)
 
     async def _act(self, request: Request, action: Action) -> Response:
         body = await read_body(request, MAX_MESSAGE_BYTES, _FIELDS_HINT)

@@ -56,7 +56,7 @@ class ExampleApi:
     )
     async def read_example(self, request: Request) -> Response:
         """Columns, a likely key and YAML for a topic, by its newest records; for operators."""
-        check_operator(request.scope, "it may not look at topics that are no sources")
+        check_operator(request.scope, "viewers may not look at topics that are no sources")
         topic, records = _topic(request.path_params["topic"]), records_of(request.query_params)
         with anyio.move_on_after(_LOOKING_SECONDS):
             found = await self._looking.run(lambda: self._services.orchestrator.example(topic, records))

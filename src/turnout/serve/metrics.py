@@ -20,6 +20,7 @@ from turnout.plan.control import Outcome
 from turnout.plan.tables import BOOKS_OF_GENERATION, SHOWN_OF_STORE
 from turnout.store.database import Database
 from turnout.swap.metrics import METRICS, Metrics
+from turnout.swap.publisher import DISCARDED
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -57,6 +58,8 @@ class _Scrape(Collector):
         yield _metric("turnout_generations", now.generations)
         if now.building_percent is not None:
             yield _metric("turnout_building_percent", now.building_percent)
+        if now.candidate is not None:
+            yield _metric("turnout_candidate_generation", now.candidate)
         yield _metric("turnout_records_total", {str(number): count for number, count in now.records.items()})
         lags = {(topic, str(partition)): lag for (topic, partition), lag in now.lags.items()}
         yield _metric("turnout_lag_records", lags)
@@ -102,14 +105,15 @@ class _Scrape(Collector):
 
 
 def _swaps(cursor: duckdb.DuckDBPyConnection) -> Iterator[Metric]:
-    outcomes = (Outcome.APPLIED, Outcome.ROLLED_BACK, Outcome.FAILED, Outcome.CANCELLED)
+    made = (Outcome.APPLIED, Outcome.ROLLED_BACK)
+    outcomes = (*made, Outcome.FAILED, Outcome.CANCELLED, Outcome.CANDIDATE, DISCARDED)
     yield _metric("turnout_swaps_total", _outcomes(cursor, "swaps", outcomes))
     sums = ", ".join(f"coalesce(sum({column}), 0)" for column in _PHASES.values())
     row = cursor.execute(
         f"SELECT coalesce(sum(count), 0), {sums} FROM (SELECT outcome, 1 AS count, {', '.join(_PHASES.values())} "
         f"FROM turnout.swaps UNION ALL SELECT outcome, count, build, catchUp, publish FROM turnout.removed_rows "
-        f"WHERE name = 'swaps') WHERE outcome NOT IN (?, ?)",
-        [Outcome.FAILED.value, Outcome.CANCELLED.value],
+        f"WHERE name = 'swaps') WHERE outcome IN (?, ?)",
+        [outcome.value for outcome in made],
     ).fetchone()
     assert row is not None
     name, defined = "turnout_swap_seconds", METRICS["turnout_swap_seconds"]
@@ -119,13 +123,13 @@ def _swaps(cursor: duckdb.DuckDBPyConnection) -> Iterator[Metric]:
     yield seconds
 
 
-def _outcomes(cursor: duckdb.DuckDBPyConnection, table: str, outcomes: Iterable[Outcome]) -> dict[str, int]:
+def _outcomes(cursor: duckdb.DuckDBPyConnection, table: str, outcomes: Iterable[str]) -> dict[str, int]:
     """How many rows of each outcome a table has had, with those that retention removed."""
     found = cursor.execute(
         f"SELECT outcome, CAST(sum(count) AS BIGINT) FROM (SELECT outcome, 1 AS count FROM turnout.{table} UNION ALL "
         f"SELECT outcome, count FROM turnout.removed_rows WHERE name = '{table}') GROUP BY outcome"
     ).fetchall()
-    return {outcome.value: dict(found).get(outcome.value, 0) for outcome in outcomes}
+    return {str(outcome): dict(found).get(outcome, 0) for outcome in outcomes}
 
 
 def _metric(name: str, values: float | Mapping[str, float] | Mapping[tuple[str, str], float]) -> Metric:

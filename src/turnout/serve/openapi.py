@@ -14,14 +14,16 @@ from pydantic.json_schema import models_json_schema
 
 from turnout import __version__
 from turnout.errors import ERRORS
-from turnout.plan.control import topic_field
-from turnout.plan.control_parsing import message_schemas
+from turnout.plan.control import Action, topic_field
+from turnout.plan.control_parsing import body_of, message_schemas
 from turnout.serve.formats import MEDIA_TYPES, Format
 from turnout.serve.routes import Call, CallRoute
 from turnout.serve.schemas import Error
 
 SCHEMAS = "#/components/schemas/"
 _CONFIG_FILE = {"type": "object", "description": "turnout.yaml; its settings are in docs/reference/configuration.md"}
+# What a call can answer that is not for everybody.
+_CLOSED = ("unauthorized", "forbidden", "issuer_unreachable")
 
 
 def document(
@@ -58,7 +60,7 @@ def _operation(route: CallRoute, closed: bool) -> dict[str, Any]:
         {"name": name, "in": "query", "description": meaning, "schema": schema}
         for name, schema, meaning in call.parameters
     ]
-    codes = (*call.codes, "unauthorized") if closed else call.codes
+    codes = dict.fromkeys([*call.codes, *(_CLOSED if closed else ())])
     operation: dict[str, Any] = {
         "operationId": route.operation,
         "summary": route.summary,
@@ -66,7 +68,7 @@ def _operation(route: CallRoute, closed: bool) -> dict[str, Any]:
         "responses": {str(status): _answer(call, status) for status in call.answers} | _errors(codes, call.refused),
     }
     if call.body is not None:
-        required = call.body not in ("RollbackMessage", "CancelMessage")
+        required = call.body not in [body_of(action) for action in Action]
         operation["requestBody"] = {"required": required, "content": {call.body_kind: _reference(call.body)}}
     if closed:
         operation["security"] = [{"token": []}]

@@ -6,7 +6,6 @@ replaces a token.
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -14,6 +13,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 from starlette.types import Scope
 
+from turnout.config.values import is_loopback
 from turnout.errors import TurnoutError
 from turnout.plan.filter_values import show
 
@@ -123,17 +123,6 @@ def is_preflight(scope: Scope, headers: Headers) -> bool:
         and "origin" in headers
         and "access-control-request-method" in headers
     )
-
-
-def is_loopback(host: str) -> bool:
-    """Whether the name or the address is this machine's own."""
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
 
 
 def _is_own(origin: str, headers: Headers) -> bool:

@@ -141,6 +141,16 @@ class BuildProgress(Answer):
     """For each source the rows that are `kept` and the records to `read`."""
 
 
+class CandidateEntry(Answer):
+    """The generation that waits to be published; its tables are `NAME@9`."""
+
+    generation: int
+    plan: str
+    since: datetime
+    expiresAt: datetime  # noqa: N815 - as it is sent
+    """When it is discarded if nobody publishes it."""
+
+
 class SinkEntry(Answer):
     """One sink: what it writes, how far it has come, and what waits for it."""
 
@@ -201,6 +211,8 @@ class Status(Answer):
     """A build under way, else null: `generation`, `state`, `plan`, `step` (`validating`, `reading`, `views`,
     `publishing`), `records` (stored), `recordsToRead` (when the build began), `lag` (left to read), `percent` (of the
     whole build, estimated between two reports of the store), `secondsLeft` (about; null while it is not known)."""
+    candidate: CandidateEntry | None
+    """The candidate, else null: `generation`, `plan`, `since`, `expiresAt`; see docs/how-to/review.md."""
     lingering: list[int]
     """Generations that a rollback can still take at once."""
     sinks: list[SinkEntry]
@@ -313,7 +325,14 @@ class Decided(Answer):
     """The outcome of a control message; `report` where it was a dry run. What is rejected or failed is an error."""
 
     requestId: str | None  # noqa: N815
-    outcome: Literal[Outcome.APPLIED, Outcome.UNCHANGED, Outcome.SUPERSEDED, Outcome.ROLLED_BACK, Outcome.CANCELLED]
+    outcome: Literal[
+        Outcome.APPLIED,
+        Outcome.UNCHANGED,
+        Outcome.SUPERSEDED,
+        Outcome.ROLLED_BACK,
+        Outcome.CANCELLED,
+        Outcome.CANDIDATE,
+    ]
     detail: str
     generation: int
     report: Report | None = None
@@ -334,7 +353,7 @@ class Applied(Answer):
     A dry run tells in `records` how many each source would read, and in `sources` also how many rows it would keep.
     """
 
-    outcome: Literal[Outcome.APPLIED, Outcome.UNCHANGED, Outcome.CANCELLED]
+    outcome: Literal[Outcome.APPLIED, Outcome.UNCHANGED, Outcome.CANCELLED, Outcome.CANDIDATE]
     generation: int
     detail: str
     requestId: str | None  # noqa: N815

@@ -37,6 +37,9 @@ CREATE TABLE IF NOT EXISTS turnout.versions (name VARCHAR, version BIGINT);
 CREATE TABLE IF NOT EXISTS turnout.generations (
     generation INTEGER, plan VARCHAR, layout VARCHAR, start_offsets VARCHAR, target_offsets VARCHAR);
 ALTER TABLE turnout.published ADD COLUMN IF NOT EXISTS previous_sections VARCHAR;
+ALTER TABLE turnout.published ADD COLUMN IF NOT EXISTS candidate INTEGER;
+ALTER TABLE turnout.published ADD COLUMN IF NOT EXISTS candidate_since BIGINT;
+ALTER TABLE turnout.published ADD COLUMN IF NOT EXISTS candidate_config VARCHAR;
 ALTER TABLE turnout.generations ADD COLUMN IF NOT EXISTS sections VARCHAR;
 CREATE TABLE IF NOT EXISTS turnout.config_history (
     _id BIGINT, ts TIMESTAMP WITH TIME ZONE, generation INTEGER, requester VARCHAR, requestId VARCHAR,

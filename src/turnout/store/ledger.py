@@ -49,6 +49,17 @@ class GenerationRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class CandidateRecord:
+    """The generation that waits to be published, and since when."""
+
+    generation: int
+    since_ms: int
+    """Milliseconds since 1970."""
+    config: str | None = None
+    """The file that is put in force with it, if an apply made it."""
+
+
+@dataclass(frozen=True, slots=True)
 class MessageRecord:
     """A control message as it came: from a topic with partition and offset, or from a surface without them."""
 
@@ -257,6 +268,14 @@ class Ledger:
     def set_previous(self, cursor: duckdb.DuckDBPyConnection, plan: Plan | None) -> None:
         values = [json.dumps(plan.to_json()), plan.sections] if plan else [None, None]
         cursor.execute("UPDATE turnout.published SET previous = ?, previous_sections = ?", values)
+
+    def candidate(self) -> CandidateRecord | None:
+        [row] = self._read("SELECT candidate, candidate_since, candidate_config FROM turnout.published")
+        return CandidateRecord(*row) if row[0] is not None else None
+
+    def set_candidate(self, cursor: duckdb.DuckDBPyConnection, record: CandidateRecord | None) -> None:
+        values = astuple(record) if record else (None, None, None)
+        cursor.execute("UPDATE turnout.published SET candidate = ?, candidate_since = ?, candidate_config = ?", values)
 
 
 def _plan(text: str, sections: str | None) -> Plan:

@@ -39,7 +39,7 @@ from turnout.spark.writing import BatchReport, Reading
 from turnout.store.database import give_back
 from turnout.store.generation_tables import GenerationTables
 from turnout.store.kept_sources import topics_made_anew
-from turnout.store.ledger import GenerationRecord, Ledger
+from turnout.store.ledger import CandidateRecord, GenerationRecord, Ledger
 from turnout.store.query.windows import newest_record
 from turnout.swap.build_progress import BuildProgress
 from turnout.swap.health import Say
@@ -79,6 +79,8 @@ class Generation:
         self.lingering_since = 0.0
         self.origins: Mapping[str, SourceOrigin] = {}
         """Where the rows of each source came from; empty after a restart."""
+        self.candidacy: CandidateRecord | None = None
+        """Since when it is a candidate, if it is one or was one."""
         self.waiting = False
         """Whether its query has ended, to be restarted at `restart_at`."""
         self.restarts = 0
@@ -297,7 +299,7 @@ class Generations:
         ends before the offset that was read.
         """
         record = self.ledger.generations().get(self.ledger.published()[0])
-        if record is None or not (settings := self._settings_of(record)):
+        if record is None or not (settings := self.settings_of(record)):
             return KeptTopics()
         topics = unchanged_topics((settings, record.plan), (self.configuration.of(plan), plan))
         tables = self._tables(record)
@@ -306,7 +308,7 @@ class Generations:
         anew = kept.offsets().made_anew(self._ends(sorted(topics)))
         return replace(kept, topics=kept.topics - {topic for topic, _ in anew.next}) if anew else kept
 
-    def _settings_of(self, record: GenerationRecord) -> Settings | None:
+    def settings_of(self, record: GenerationRecord) -> Settings | None:
         """The settings that the tables of a generation were made by; None where they are not known any more."""
         try:
             settings = self.configuration.of(record.plan)
@@ -367,13 +369,13 @@ class Generations:
         self._checkpoints.below(f"g{number}").remove()
         give_back()
 
-    def clear_all_but(self, kept: int) -> list[int]:
+    def clear_all_but(self, *kept: int) -> list[int]:
         """Remove all other generations, which a crash or a stop left behind; returns their numbers."""
         with self.ledger.database.read() as cursor:
             rows = cursor.execute("SELECT schema_name FROM duckdb_schemas() WHERE schema_name ~ '^g[0-9]+$'").fetchall()
         numbers = {int(name[1:]) for (name,) in rows}
         numbers |= {int(name[1:]) for name in self._checkpoints.names() if name[1:].isdigit()}
-        stale = sorted(numbers - {kept})
+        stale = sorted(numbers.difference(kept))
         for number in stale:
             self.clear(number)
         return [number for number in stale if number]

@@ -1,7 +1,7 @@
-"""The live, building and lingering generations: restarts their queries, and retires them.
+"""The live, building and lingering generations and the candidate: restarts their queries, and retires them.
 
-Publisher and builder set the live and the building one. Only the orchestrator's thread calls the methods; other
-threads may read `live`, `building` and `lingering`.
+Publisher and builder set the live and the building one, and the candidate. Only the orchestrator's thread calls the
+methods; other threads may read `live`, `building`, `candidate` and `lingering`.
 """
 
 import logging
@@ -39,11 +39,12 @@ class Lifecycle:
     building: Generation | None = None
     progress: BuildProgress | None = None
     """The progress of the build under way, from its validation on."""
+    candidate: Generation | None = None
     lingering: list[Generation] = field(default_factory=list)
     _leftovers: list[Generation] = field(default_factory=list)
 
     def all(self) -> list[Generation]:
-        some = [self.live, self.building, *self.lingering, *self._leftovers]
+        some = [self.live, self.building, self.candidate, *self.lingering, *self._leftovers]
         return [generation for generation in some if generation is not None]
 
     def maintain(self) -> None:
@@ -51,14 +52,15 @@ class Lifecycle:
         if self.live is not None:
             self.keep_reading(self.live)
         if not self._health.has(Subject.SPARK):  # after a restart, the published generation comes first
-            for generation in self.lingering:
-                self.keep_reading(generation)
+            for generation in (*self.lingering, self.candidate):
+                if generation is not None:
+                    self.keep_reading(generation)
         self._retire()
 
     def go_on(self, generations: Generations) -> None:
         """After a restart of Spark: give every generation a query from its checkpoint, the published one first."""
         self.generations = generations
-        for generation in [self.live, *self.lingering]:
+        for generation in [self.live, *self.lingering, self.candidate]:
             if generation is not None:
                 generations.give_query(generation)
                 generation.waiting, generation.restarts, generation.restart_at = True, 1, 0.0
@@ -90,7 +92,10 @@ class Lifecycle:
         self._health.good(Subject.STEP)
 
     def replace(self, old: Generation | None, new: Generation) -> None:
-        """Make `new` the live generation; `old` lingers."""
+        """Make `new` the live generation; `old` lingers, and another candidate goes."""
+        if self.candidate is new:
+            self.candidate = None
+        self.let_candidate_go()
         new.state = SwapState.LIVE
         self.lingering = [g for g in self.lingering if g is not new]
         if old is not None:
@@ -100,6 +105,13 @@ class Lifecycle:
         self.live = new
         if old is None:
             self._clear_shown_before(new)
+
+    def let_candidate_go(self) -> None:
+        """Give up the candidate, if there is one; `maintain` removes it."""
+        if self.candidate is not None:
+            self.candidate.state = SwapState.RETIRED
+            self._leftovers.append(self.candidate)
+            self.candidate = None
 
     def discard(self, generation: Generation) -> None:
         """Remove a failed build: now, or later if the store fails."""

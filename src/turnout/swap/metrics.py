@@ -31,7 +31,10 @@ METRICS: Mapping[str, Definition] = {
     "turnout_trouble": Definition("gauge", "1 for the code that `/readyz` answers; absent while ready", ("code",)),
     "turnout_published_generation": Definition("gauge", "the number of the published generation; 0 before the first"),
     "turnout_generations": Definition(
-        "gauge", "living generations: `live`, `lingering`, and the states of a build", ("state",)
+        "gauge", "living generations: `live`, `lingering`, `candidate`, and the states of a build", ("state",)
+    ),
+    "turnout_candidate_generation": Definition(
+        "gauge", "the number of the generation that waits to be published; absent without one"
     ),
     "turnout_building_percent": Definition("gauge", "how much of a build is done; absent while nothing is built"),
     "turnout_records_total": Definition(
@@ -73,7 +76,10 @@ METRICS: Mapping[str, Definition] = {
     ),
     "turnout_control_waiting": Definition("gauge", "control messages without an outcome yet"),
     "turnout_swaps_total": Definition(
-        "counter", "swaps since the store was made: `applied`, `rolled_back`, `failed`, `cancelled`", ("outcome",)
+        "counter",
+        "swaps since the store was made: `applied`, `rolled_back`, `failed`, `cancelled`; candidates that were made "
+        "(`candidate`), and `discarded`",
+        ("outcome",),
     ),
     "turnout_swap_seconds": Definition(
         "summary",
@@ -147,6 +153,7 @@ class Metrics:
     """How many records each living generation has read."""
     generations: Mapping[str, int] = field(default_factory=dict)
     """How many there are of each state."""
+    candidate: int | None = None
     building_percent: float | None = None
     lags: Mapping[tuple[str, int], int] = field(default_factory=dict)
     """How far the published generation is behind each partition, as last measured."""

@@ -16,6 +16,7 @@ from typing import Any
 import duckdb
 
 from turnout.config import Settings
+from turnout.config.changes import compare
 from turnout.config.configuration import sections_of
 from turnout.config.secrets import hidden_texts
 from turnout.config.tables import layout_of, layout_signature, plan_after
@@ -35,7 +36,7 @@ from turnout.sink.sinks import Sinks
 from turnout.spark.jvm.engine import Engine, is_gone
 from turnout.store.database import Database, is_store_failure
 from turnout.store.generation_tables import GenerationTables
-from turnout.store.ledger import GenerationRecord, Ledger
+from turnout.store.ledger import CandidateRecord, GenerationRecord, Ledger
 from turnout.store.retention import Retention
 from turnout.swap.applies import in_force_at_start, record_of
 from turnout.swap.builder import TICK_SECONDS, Builder, Stopping
@@ -46,6 +47,7 @@ from turnout.swap.lifecycle import PAUSES_SECONDS, Lifecycle, store_trouble
 from turnout.swap.metrics import Counters, Metrics
 from turnout.swap.publisher import Publisher
 from turnout.swap.swaps import Swaps
+from turnout_client.iso_times import iso_text
 from turnout_client.retries import growing_pause
 
 log = logging.getLogger("turnout")
@@ -149,12 +151,22 @@ class Orchestrator:
             "records": live.records if live else 0,
             "recordsPerSecond": self._lag.reading.records_per_second,
             "progress": progress.to_json(state.value) if progress else None,
+            "candidate": self._candidate_json(),
             "lingering": [generation.number for generation in self._lifecycle.lingering],
             "sinks": [sink.to_json() for sink in self.sinks.status()],
             "leftOut": live.left_out() if live else [],
             "ready": readiness.ready,
             "reason": readiness.reason,
         }
+
+    def _candidate_json(self) -> dict[str, Any] | None:
+        candidate = self._lifecycle.candidate
+        if candidate is None or candidate.candidacy is None:
+            return None
+        since = candidate.candidacy.since_ms
+        expires = since + round(1000 * self._lifecycle.settings.candidate_seconds)
+        times = {"since": iso_text(since), "expiresAt": iso_text(expires)}
+        return {"generation": candidate.number, "plan": candidate.plan.describe(), **times}
 
     def readiness(self) -> Readiness:
         """Whether the tables follow the topics, and if not, why."""
@@ -173,13 +185,14 @@ class Orchestrator:
     def metrics(self) -> Metrics:
         """Counters, and the state as last seen; asks the store for what waits for sinks, and Kafka nothing."""
         reading, living = self._lag.reading, self._lifecycle.all()
-        live, progress = self._lifecycle.live, self._lifecycle.progress
+        live, progress, candidate = self._lifecycle.live, self._lifecycle.progress, self._lifecycle.candidate
         return Metrics(
             readiness=self.readiness(),
             counters=self._counters,
             published=self._publisher.number,
             records={generation.number: generation.records for generation in living},
             generations=dict(Counter(generation.state.value for generation in living)),
+            candidate=candidate.number if candidate else None,
             building_percent=progress.percent() if progress else None,
             lags=reading.lags,
             kafka_answers=reading.measured and reading.trouble is None,
@@ -291,11 +304,15 @@ class Orchestrator:
         if record is None:
             same = [one for one in records.values() if one.layout == signature]
             begun = max(same, key=lambda one: one.generation, default=None)
-        for stale in generations.clear_all_but(begun.generation if begun else number):
+        candidacy = self._ledger.candidate()
+        kept = {begun.generation if begun else number, candidacy.generation if candidacy else number}
+        for stale in generations.clear_all_but(*kept):
             self.say("INFO", f"closed generation {stale}: it was not published when the process ended")
         if record is None:
             self._show_empty_tables()
             return begun
+        if candidacy is not None:
+            self._take_up_candidate(generations, records[candidacy.generation], candidacy)
         plan = plan_after(record.plan, self._in_force.before, settings)
         plan = self._publisher.plan = replace(plan, sections=sections_of(settings))
         # Another start is for the next build: tables that are there go on.
@@ -305,7 +322,26 @@ class Orchestrator:
             self.say("INFO", f"resuming generation {number}: {plan.describe()}")
         else:
             self.say("INFO", "columns, keys, views or topics have changed in the file: a new generation is built")
+            if self._lifecycle.candidate is not None:
+                self._publisher.discard("the file has changed")
         return begun
+
+    def _take_up_candidate(
+        self, generations: Generations, record: GenerationRecord, candidacy: CandidateRecord
+    ) -> None:
+        """Resume the candidate, unless the configuration has changed so that it cannot be published any more."""
+        settings, before = self.configuration.settings, self._in_force.before
+        if generations.settings_of(record) is None:
+            generations.clear(record.generation)
+            with self._database.write() as cursor:
+                self._ledger.set_candidate(cursor, None)
+            self.say("INFO", f"discarded generation {record.generation}, the candidate: the file has changed")
+            return
+        candidate = self._lifecycle.candidate = generations.resume(record)
+        candidate.state, candidate.waiting, candidate.candidacy = SwapState.CANDIDATE, True, candidacy
+        self.say("INFO", f"resuming generation {record.generation}, the candidate: {record.plan.describe()}")
+        if candidacy.config is not None and compare(before, settings):
+            self._publisher.discard("the file has changed")
 
     def _show_empty_tables(self) -> None:
         """Before the first publish, readers find the tables, without rows."""
@@ -335,6 +371,7 @@ class Orchestrator:
     def _maintain(self) -> None:
         """Keep generations reading, retire them, and write the status row; called between all other steps."""
         with about(only=True):
+            self._publisher.expire_candidate()
             self._lifecycle.maintain()
             now = time.monotonic()
             if now - self._status_at >= STATUS_SECONDS:

@@ -19,18 +19,22 @@ from turnout.config.changes import Change, compare
 from turnout.config.configuration import Configuration, file_text
 from turnout.errors import TurnoutError
 from turnout.logs import about
-from turnout.plan.control import Outcome
+from turnout.plan.control import Action, ControlMessage, Outcome
 from turnout.plan.plan import Plan
-from turnout.plan.swap_rules import Decision, SwapState, Verdict
+from turnout.plan.swap_rules import Decision, Standing, SwapState, Verdict
+from turnout.plan.times import now_milliseconds
 from turnout.store import config_history
 from turnout.store.config_history import ConfigVersion, as_json
-from turnout.store.ledger import Ledger, SwapRecord
+from turnout.store.ledger import CandidateRecord, Ledger, SwapRecord
 from turnout.swap.applies import Apply, described
 from turnout.swap.control_queue import ControlQueue, QueuedMessage, Reply
 from turnout.swap.generations import Generation
 from turnout.swap.health import Say
 from turnout.swap.kept_topics import origins_json
 from turnout.swap.lifecycle import Lifecycle
+
+DISCARDED = "discarded"
+"""The outcome of a candidate that was given up, in the history."""
 
 
 @dataclass(slots=True)
@@ -53,6 +57,13 @@ class Publisher:
         """The published generation's; 0 where there is none."""
         return self._lifecycle.live.number if self._lifecycle.live else 0
 
+    @property
+    def standing(self) -> Standing:
+        """What the next messages are decided by."""
+        candidate = self._lifecycle.candidate
+        found = (candidate.plan, candidate.number) if candidate else ()
+        return Standing(self.plan, self.number, self.previous, *found)
+
     def set_state(self, state: SwapState) -> None:
         self._ledger.set_status(state=state.value)
 
@@ -65,7 +76,7 @@ class Publisher:
         apply: Apply | None = None,
     ) -> None:
         """Switch all names, the status row, the history, the settings and the outcomes in one transaction."""
-        old, old_plan = self._lifecycle.live, self.plan
+        old, old_plan, candidate = self._lifecycle.live, self.plan, self._lifecycle.candidate
         settings = apply.settings if apply else self._configuration.of(decision.plan)
         changes = compare(self._configuration.settings, settings)
         asker = messages[decision.asker] if decision.asker is not None else None
@@ -84,18 +95,11 @@ class Publisher:
                 state=SwapState.LIVE.value,
                 requestId=asker.request_id if asker else None,
             )
-            swap = self._swap(
-                decision.plan,
-                asker,
-                generation=generation.number,
-                source_offsets=generation.offsets.to_json(),
-                build_seconds=round(generation.build_seconds, 4),
-                catch_up_seconds=round(generation.catch_up_seconds, 4),
-                publish_seconds=round(time.monotonic() - started, 6),
-                outcome=outcome.value,
-                detail=described(changes),
-                sources=json.dumps(origins_json(generation.origins)),
-            )
+            result = _result(generation, outcome, described(changes))
+            swap = self._swap(decision.plan, asker, **result, publish_seconds=round(time.monotonic() - started, 6))
+            if candidate is not None and candidate is not generation:
+                self._add_discarded(cursor, candidate, f"replaced by generation {generation.number}", asker)
+            self._ledger.set_candidate(cursor, None)
             self._ledger.add_swap(cursor, swap)
             if changes:
                 self._keep(cursor, settings, changes, swap)
@@ -113,12 +117,71 @@ class Publisher:
             if changes:
                 self._say("INFO", f"the configuration has changed: {described(changes)}")
 
+    def keep_candidate(
+        self, generation: Generation, messages: Sequence[QueuedMessage], decision: Decision, apply: Apply | None = None
+    ) -> None:
+        """Make a generation that has caught up the candidate; the published one stays."""
+        asker, old = messages[decision.asker or 0], self._lifecycle.candidate
+        config = file_text(apply.settings) if apply else None
+        candidacy = generation.candidacy = CandidateRecord(generation.number, now_milliseconds(), config)
+        text = f"generation {generation.number}: {decision.plan.describe()}"
+        answers = self._answers(decision, Reply(Outcome.CANDIDATE, text, generation.number, report=_report(apply)))
+        detail = described(apply.changes) if apply else ""
+        swap = self._swap(decision.plan, asker, **_result(generation, Outcome.CANDIDATE, detail))
+        with self._ledger.database.write() as cursor:
+            if old is not None:
+                self._add_discarded(cursor, old, f"replaced by generation {generation.number}", asker)
+            self._ledger.set_candidate(cursor, candidacy)
+            self._ledger.set_status(cursor, state=SwapState.LIVE.value)
+            self._ledger.add_swap(cursor, swap)
+            decided = self._queue.write_outcomes(cursor, messages, answers)
+        self._lifecycle.let_candidate_go()
+        generation.state, self._lifecycle.candidate = SwapState.CANDIDATE, generation
+        self._queue.announce(decided)
+        with about(generation=generation.number):
+            self._say("INFO", f"{text} is a candidate; generation {self.number} stays published")
+
+    def discard(self, why: str, message: QueuedMessage | None = None) -> None:
+        """Give up the candidate: a message asks for it, or its time is over."""
+        candidate = self._lifecycle.candidate
+        assert candidate is not None
+        text = f"discarded generation {candidate.number}: {candidate.plan.describe()}"
+        with self._ledger.database.write() as cursor:
+            self._add_discarded(cursor, candidate, why, message)
+            self._ledger.set_candidate(cursor, None)
+            answers = [Reply(Outcome.APPLIED, text, self.number)] if message else []
+            decided = self._queue.write_outcomes(cursor, [message] if message else [], answers)
+        self._lifecycle.let_candidate_go()
+        self._queue.announce(decided)
+        with about(generation=candidate.number):
+            self._say("INFO", f"{text}: {why}; generation {self.number} stays published")
+
+    def expire_candidate(self) -> None:
+        """Discard a candidate whose time is over, unless a message to publish it waits."""
+        candidate, seconds = self._lifecycle.candidate, self._lifecycle.settings.candidate_seconds
+        if candidate is None or candidate.candidacy is None:
+            return
+        if now_milliseconds() < candidate.candidacy.since_ms + 1000 * seconds:
+            return
+        waiting = (message.parsed for message in self._queue.waiting())
+        if not any(isinstance(one, ControlMessage) and one.action is Action.PUBLISH for one in waiting):
+            self.discard(f"its time ended (swap.candidate_seconds: {seconds:g})")
+
+    def _add_discarded(
+        self, cursor: duckdb.DuckDBPyConnection, candidate: Generation, why: str, asker: QueuedMessage | None
+    ) -> None:
+        result: dict[str, Any] = {"generation": candidate.number, "outcome": DISCARDED, "detail": why}
+        self._ledger.add_swap(cursor, self._swap(candidate.plan, asker, by="turnout", **result))
+
     def adopt(self, message: QueuedMessage, apply: Apply) -> None:
         """Put settings in force that need no generation; the published one stays."""
         number, text = self.number, described(apply.changes)
-        result = {"generation": number, "outcome": Outcome.APPLIED.value, "detail": text}
+        result: dict[str, Any] = {"generation": number, "outcome": Outcome.APPLIED.value, "detail": text}
         swap = self._swap(self.plan, message, **result)
         answer = Reply(Outcome.APPLIED, text, number, report=_report(apply))
+        candidate = self._lifecycle.candidate
+        if candidate is not None and candidate.candidacy is not None and candidate.candidacy.config is not None:
+            self.discard("another file was applied")  # the candidate's would take this one back
         with self._ledger.database.write() as cursor:
             self._ledger.add_swap(cursor, swap)
             self._ledger.set_status(cursor, lastApplied=_now(), requestId=message.request_id)
@@ -169,6 +232,7 @@ class Publisher:
         """Record that a swap was cancelled, with the outcomes of the messages that ended it."""
         plan, number = decision.plan.describe(), self.number
         by = next(message for message, verdict in ended_by.items() if verdict.outcome is not Outcome.REJECTED)
+        ended_by = {message: verdict for message, verdict in ended_by.items() if verdict.outcome is not None}
         text = f"cancelled by {by.record.requester}"
         self._say("INFO", f"the swap to {plan} was {text}; generation {number} goes on")
         self._end_swap(messages, decision, Reply(Outcome.CANCELLED, text, number, report=_report(apply)), ended_by)
@@ -182,7 +246,7 @@ class Publisher:
     ) -> None:
         """Write the outcomes of a swap that published nothing, and its row of the history."""
         self.set_state(SwapState.LIVE)
-        result = {"generation": self.number, "outcome": answer.outcome.value, "detail": answer.detail}
+        result: dict[str, Any] = {"generation": self.number, "outcome": answer.outcome.value, "detail": answer.detail}
         swap = self._swap(decision.plan, messages[decision.asker or 0], **result)
         answers = [*self._answers(decision, answer), *map(self._answer, ended_by.values())]
         with self._ledger.database.write() as cursor:
@@ -211,16 +275,29 @@ class Publisher:
         report = verdict.error.report if verdict.error else None
         return Reply(verdict.outcome, verdict.reason, self.number, verdict.error, report)
 
-    def _swap(self, plan: Plan, asker: QueuedMessage | None, **result: Any) -> SwapRecord:
-        """The row of the history."""
+    def _swap(self, plan: Plan, asker: QueuedMessage | None, by: str = "configuration", **result: Any) -> SwapRecord:
+        """The row of the history; `by` is who asked where no message did."""
         return SwapRecord(
             before=self.plan.describe() if self._lifecycle.live else "",
             after=plan.describe(),
-            requester=asker.record.requester if asker else "configuration",
+            requester=asker.record.requester if asker else by,
             request_id=asker.request_id if asker else None,
             control_offset=asker.record.offset if asker else None,
             **result,
         )
+
+
+def _result(generation: Generation, outcome: Outcome, detail: str) -> dict[str, Any]:
+    """The fields of the history that a build decides."""
+    return {
+        "generation": generation.number,
+        "source_offsets": generation.offsets.to_json(),
+        "build_seconds": round(generation.build_seconds, 4),
+        "catch_up_seconds": round(generation.catch_up_seconds, 4),
+        "outcome": outcome.value,
+        "detail": detail,
+        "sources": json.dumps(origins_json(generation.origins)),
+    }
 
 
 def _report(apply: Apply | None) -> dict[str, Any] | None:

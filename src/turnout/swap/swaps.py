@@ -14,6 +14,7 @@ from turnout.logs import about
 from turnout.plan.control import Action, ApplyRequest, ControlMessage, ControlRejected, Outcome, resolve
 from turnout.plan.plan import Plan
 from turnout.plan.swap_rules import Decision, Effect, SwapState, Verdict, decide, interrupt, replay
+from turnout.plan.times import now_milliseconds
 from turnout.spark.jvm.engine import is_gone
 from turnout.store.config_history import as_json
 from turnout.store.database import is_store_failure
@@ -51,7 +52,9 @@ class Swaps:
     def publish_first(self) -> None:
         """Build what the configuration and the control topic together ask for, and publish it."""
         messages = self._queue.waiting()
-        decision = replay([message.parsed for message in messages], self._publisher.plan)
+        decision = replay(
+            [message.parsed for message in messages], self._publisher.plan, partial(self._expired, messages)
+        )
         check = partial(self._check, len(messages), decision.plan)
         with self._builder.under_way(decision.plan):
             try:
@@ -64,6 +67,12 @@ class Swaps:
             generation = self._builder.build(decision.plan, decision.read, first=True, check=check)
         self._publisher.publish(generation, messages, decision, Outcome.APPLIED)
 
+    def _expired(self, messages: Sequence[QueuedMessage], made: int, asked: int) -> bool:
+        """Whether a message came when the time of the candidate that another had asked for was over."""
+        now, seconds = now_milliseconds(), self._configuration.settings.swap.candidate_seconds
+        first, second = (messages[index].record.timestamp_ms or now for index in (made, asked))
+        return second - first >= 1000 * seconds
+
     def _fault_without_messages(self) -> str:
         """The fault of the plan without any message: no message is rejected for that one."""
         try:
@@ -75,8 +84,7 @@ class Swaps:
     def decide(self) -> None:
         """Decide the next messages that can be decided together, and do what they ask for."""
         waiting = self._queue.waiting()
-        published = self._publisher.plan, self._publisher.number, self._publisher.previous
-        decision = decide([message.parsed for message in waiting], *published)
+        decision = decide([message.parsed for message in waiting], self._publisher.standing)
         messages = waiting[: len(decision.verdicts)]
         self._log(dict(zip(messages, decision.verdicts, strict=True)))
         if decision.effect is Effect.NONE:
@@ -89,8 +97,13 @@ class Swaps:
                     self._rollback(messages, decision)
                 elif decision.effect is Effect.APPLY:
                     self._apply(messages[0], decision)
+                elif decision.effect is Effect.PUBLISH:
+                    self._publish_candidate(messages[0], decision)
+                elif decision.effect is Effect.DISCARD:
+                    self._publisher.discard(f"discarded by {messages[0].record.requester}", messages[0])
                 else:
-                    self._swap(messages, decision, Outcome.APPLIED)
+                    candidate = decision.effect is Effect.CANDIDATE
+                    self._swap(messages, decision, Outcome.CANDIDATE if candidate else Outcome.APPLIED)
 
     def _log(self, decided: Mapping[QueuedMessage, Verdict]) -> None:
         for message, verdict in decided.items():
@@ -201,14 +214,8 @@ class Swaps:
     def _rollback(self, messages: Sequence[QueuedMessage], decision: Decision) -> None:
         """Return to the previous plan: at once while its generation lingers, else by a build."""
         plan = decision.plan
-        if faults := self._queue.rules.faults(plan.topics.values()):
-            message, hint = faults[0]
-            self._reject(messages[0], TurnoutError("bad_control", message, hint))
-            return
-        try:
-            self._configuration.of(plan)
-        except ConfigError as error:
-            self._reject(messages[0], TurnoutError("config_invalid", error.message, "apply a file instead"))
+        if error := self._fault_of(plan):
+            self._reject(messages[0], error)
             return
         lingering = [g for g in self._lifecycle.lingering if g.plan == plan and g.query is not None and g.query.running]
         if not lingering:
@@ -218,6 +225,32 @@ class Swaps:
         generation.build_seconds = generation.catch_up_seconds = 0.0  # this time it took none
         self._publisher.publish(generation, messages, decision, Outcome.ROLLED_BACK)
 
+    def _fault_of(self, plan: Plan) -> TurnoutError | None:
+        """Why a plan of before cannot be published any more: the rules or the file have changed since."""
+        if faults := self._queue.rules.faults(plan.topics.values()):
+            message, hint = faults[0]
+            return TurnoutError("bad_control", message, hint)
+        try:
+            self._configuration.of(plan)
+        except ConfigError as error:
+            return TurnoutError("config_invalid", error.message, "apply a file instead")
+        return None
+
+    def _publish_candidate(self, message: QueuedMessage, decision: Decision) -> None:
+        """Publish the candidate at once, with the file that it was built by, if an apply made it."""
+        candidate = self._lifecycle.candidate
+        assert candidate is not None and candidate.candidacy is not None
+        config, apply = candidate.candidacy.config, None
+        try:
+            if config is not None:
+                apply = apply_of(self._configuration, ApplyRequest(config), self._publisher.plan)
+            elif fault := self._fault_of(candidate.plan):
+                raise fault
+        except TurnoutError as error:
+            self._reject(message, error)
+            return
+        self._publisher.publish(candidate, [message], decision, Outcome.APPLIED, apply)
+
     def _swap(
         self,
         messages: Sequence[QueuedMessage],
@@ -225,9 +258,12 @@ class Swaps:
         outcome: Outcome,
         apply: Apply | None = None,
     ) -> None:
-        """Build the plan beside the published generation, and publish it; a failure changes nothing."""
+        """Build the plan beside the published generation, and publish it, or keep it as the candidate.
+
+        A failure changes nothing.
+        """
         plan, validated = decision.plan, False
-        check = partial(self._check, len(messages), plan)
+        check = partial(self._check, len(messages), plan, publishes=outcome is not Outcome.CANDIDATE)
         try:
             with self._builder.under_way(plan):
                 self._publisher.set_state(SwapState.VALIDATING)
@@ -247,17 +283,21 @@ class Swaps:
             else:
                 self._turn_down(messages, decision, error, apply)
         else:
-            self._publisher.publish(generation, messages, decision, outcome, apply)
+            if outcome is Outcome.CANDIDATE:
+                self._publisher.keep_candidate(generation, messages, decision, apply)
+            else:
+                self._publisher.publish(generation, messages, decision, outcome, apply)
 
-    def _check(self, building: int, plan: Plan) -> None:
+    def _check(self, building: int, plan: Plan, *, publishes: bool = True) -> None:
         """Decide cancels and a rollback that wait behind the first `building` messages, whose plan is built.
 
         BuildEnded if they end the build. Their outcomes are then written together with those of the build.
         """
         waiting = self._queue.waiting()[building:]
-        verdicts = interrupt([message.parsed for message in waiting], plan, self._publisher.number)
+        parsed = [message.parsed for message in waiting]
+        verdicts = interrupt(parsed, plan, self._publisher.number, publishes=publishes)
         decided = {waiting[index]: verdict for index, verdict in verdicts.items()}
-        self._log(decided)
+        self._log({message: verdict for message, verdict in decided.items() if verdict.outcome is not None})
         if any(verdict.outcome is not Outcome.REJECTED for verdict in decided.values()):
             raise BuildEnded(decided)
         if decided:

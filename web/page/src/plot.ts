@@ -16,7 +16,7 @@ export class Plot {
   private readonly host: HTMLElement;
   private readonly onPoint: (index: number | null) => void;
   private readonly sizes = new ResizeObserver(() => this.resize());
-  private readonly themes = new MutationObserver(() => this.plot?.redraw(false));
+  private readonly themes = new MutationObserver(() => this.plot?.redraw());
   private plot: uPlot | null = null;
   private shape: Shape | null = null;
 

@@ -38,7 +38,9 @@ export class Header {
     const before = this.status;
     this.status = status;
     for (const field of topicFields(status)) {
-      this.set(field, field.replace(/Topic$/, ""), textOf(status[field])).box.classList.add("topic");
+      const { box } = this.set(field, field.replace(/Topic$/, ""), textOf(status[field]));
+      box.classList.add("topic");
+      box.title = textOf(status[field]);
     }
     this.set("join", "join", textOf(status.joinType));
     this.set("generation", "generation", textOf(status.generation));

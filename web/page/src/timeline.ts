@@ -88,7 +88,7 @@ export function whatChanged({ from, to, detail }: { from: string | null; to: str
   const changed = names.filter((name) => before.get(name) !== after.get(name));
   const word = (plan: Map<string, string>, name: string) => plan.get(name) ?? (name === "start" ? "latest" : "none");
   const told = changed.map((name) => `${name}: ${word(before, name)} → ${word(after, name)}`).join(", ");
-  return localMoments(told || detail || to);
+  return localMoments(told || detail?.replaceAll(" -> ", " → ") || to);
 }
 
 function wordsOf(plan: string): Map<string, string> {

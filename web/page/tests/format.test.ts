@@ -141,5 +141,5 @@ test("a rollback undoes the entry before it, and leads back over applies that ne
   expect(previousOf([back, second, first])).toEqual({ plan: "users=b", generation: 2 });
   expect(previousOf([entry(2, "users=b", "users=b"), second, first])).toEqual({ plan: "users=a", generation: 1 });
   expect(previousOf([])).toEqual({ plan: null, generation: null });
-  expect(whatChanged({ from: "users=a", to: "users=a", detail: "max_viewers: 500 -> 9" })).toBe("max_viewers: 500 -> 9");
+  expect(whatChanged({ from: "users=a", to: "users=a", detail: "max_viewers: 500 -> 9" })).toBe("max_viewers: 500 → 9");
 });

@@ -121,6 +121,14 @@ class Client:
         """End the build under way; `message` may have `requestId` and `expectedGeneration`."""
         return self._http.send("/api/cancel", message or {}, wait)
 
+    def publish(self, message: Mapping[str, Any] | None = None, *, wait: bool = True) -> Json:
+        """Publish the candidate; `message` may have `requestId` and `expectedGeneration`, which is the candidate's."""
+        return self._http.send("/api/publish", message or {}, wait)
+
+    def discard(self, message: Mapping[str, Any] | None = None, *, wait: bool = True) -> Json:
+        """Remove the candidate; `message` may have `requestId` and `expectedGeneration`, which is the candidate's."""
+        return self._http.send("/api/discard", message or {}, wait)
+
     def config(self) -> str:
         """The configuration in force, as YAML; secrets are ***."""
         return self._http.text("/api/config")

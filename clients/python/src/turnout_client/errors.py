@@ -38,12 +38,17 @@ ERRORS: Mapping[str, ErrorCode] = {
     ),
     "bad_view": ErrorCode(400, "the SQL of a view cannot be used", "correct it; the message has the reason"),
     "unauthorized": ErrorCode(
-        401, "no token, or one that is not known", "send one of `access.tokens` as a bearer token"
+        401,
+        "no token and no session, or a token that is not known, has expired or is for another server",
+        "send one of `access.tokens`, or a new one of the issuer, as a bearer token; people sign in",
+    ),
+    "sign_in_failed": ErrorCode(
+        401, "a sign-in was refused, was begun elsewhere, or took too long", "begin it again from the page"
     ),
     "forbidden": ErrorCode(
         403,
-        "the sender may not do that: a viewer's token where an operator's is needed, SQL against `access.sql`, an "
-        "apply against `access.apply`, or one by another user than the server's",
+        "the sender may not do that: no role by `access.oidc.roles`, a viewer where an operator is needed, SQL against "
+        "`access.sql`, an apply against `access.apply`, or one by another user than the server's",
         "take the token of an operator; docs/how-to/access.md has who may do what",
     ),
     "foreign_origin": ErrorCode(
@@ -62,9 +67,14 @@ ERRORS: Mapping[str, ErrorCode] = {
     "method_not_allowed": ErrorCode(405, "the method is wrong", "take one of the header `Allow`"),
     "request_timeout": ErrorCode(408, "the body took longer than 30 s", "send it faster"),
     "generation_conflict": ErrorCode(
-        409, "`expectedGeneration` is not the published generation", "look at what is published now, and decide again"
+        409,
+        "`expectedGeneration` is not the published generation, or, to publish or discard, not the candidate's",
+        "look at what is there now, and decide again",
     ),
     "nothing_to_cancel": ErrorCode(409, "no build is under way, or it is the first one", "read the status again"),
+    "no_candidate": ErrorCode(
+        409, "there is no candidate to publish or to discard", 'make one by a change with `"publish": false`'
+    ),
     "message_too_large": ErrorCode(
         413, "a control message of more than 256 KiB, or another body of more than 512 KiB", "send less"
     ),
@@ -113,6 +123,9 @@ ERRORS: Mapping[str, ErrorCode] = {
     "bad_config": ErrorCode(500, "the Kafka client does not take its settings", "`turnout check` says which"),
     "build_failed": ErrorCode(502, "the swap failed; the published generation goes on", "the message has the reason"),
     "kafka_unreachable": ErrorCode(503, "Kafka is away", "`turnout check` says what is wrong; it is tried again"),
+    "issuer_unreachable": ErrorCode(
+        503, "the identity provider is away, or not what `access.oidc` says", "`turnout check` says what is wrong"
+    ),
     "registry_unreachable": ErrorCode(
         503, "the schema registry is away", "check `schema_registry.url`, and that it runs"
     ),

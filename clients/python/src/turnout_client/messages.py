@@ -33,6 +33,8 @@ class CloseCode(IntEnum):
     """A message of more than 64 KiB came."""
     STOPPING = 1012
     """The server stops or restarts: connect again, with back-off."""
+    SIGNED_OUT = 4401
+    """The token or the session of the client has ended: connect again with another."""
     SLOW = 4408
     """The client did not read for too long, although it was sent only the newest: connect again."""
     TOO_MANY_MESSAGES = 4429

@@ -38,14 +38,12 @@ COUNTED_BYTES = 64 * 1024
 """Changes are counted when they have grown by so much."""
 MAX_LATER = 100
 """A snapshot that others read now is sent with so many changes at most; else the table is read again."""
-KEPT_PARTS = 2
-"""Encoded parts of a snapshot that are kept for other clients; one that lags behind has its own encoded again."""
 
 COMPARED = frozenset({*SHOWN_OF_STORE, "join_quality"})
 _LATE_SECONDS = 1.0
 _AGAIN_SECONDS = 0.02
-# A part of a snapshot while it is sent: encoded, as a text, as a frame, and as another that is kept for others.
-_COPIES = 4
+# Rows while they are read: they are sorted, too.
+_READ_COPIES = 2
 
 Reason = Literal["subscribed", "swap", "behind"]
 
@@ -90,8 +88,8 @@ class TableSnapshot:
 
     `tracked` are the rows, once they were read.
 
-    A part is encoded only when a client is about to be sent it: one that reads nothing costs nothing but the rows, and
-    those that read at one pace share what is encoded.
+    A part is encoded only when a client is about to be sent it: one that reads nothing costs nothing but the rows.
+    Those that read at one pace share what is encoded; it is dropped when the last of them was sent it.
     """
 
     tracked: TrackedWindow
@@ -99,7 +97,7 @@ class TableSnapshot:
     def __init__(self, reason: Reason, reads: Reads) -> None:
         self.reason = reason
         self._reads = reads
-        self._encoded: dict[int, asyncio.Future[bytes]] = {}
+        self._encoded: weakref.WeakValueDictionary[int, asyncio.Future[bytes]] = weakref.WeakValueDictionary()
 
     @property
     def position(self) -> Position:
@@ -111,16 +109,14 @@ class TableSnapshot:
 
     def parts(self, client: str) -> list[Part]:
         """The bodies of the messages; who asks first for one pays for it."""
-        size = _COPIES * self.size * SNAPSHOT_PART_ROWS // max(SNAPSHOT_PART_ROWS, self.tracked.rows.num_rows)
+        size = self.size * SNAPSHOT_PART_ROWS // max(SNAPSHOT_PART_ROWS, self.tracked.rows.num_rows)
         return [Part(partial(self._body, client, start), size) for start in snapshot_starts(self.tracked)]
 
-    async def _body(self, client: str, start: int) -> bytes:
-        if start not in self._encoded:
-            self._encoded[start] = asyncio.ensure_future(self._encode(client, start))
-            for oldest in list(self._encoded)[:-KEPT_PARTS]:
-                del self._encoded[oldest]
-        # Shielded: a client that leaves must not cancel it for the others.
-        return await asyncio.shield(self._encoded[start])
+    def _body(self, client: str, start: int) -> asyncio.Future[bytes]:
+        body = self._encoded.get(start)
+        if body is None:
+            body = self._encoded[start] = asyncio.ensure_future(self._encode(client, start))
+        return body
 
     async def _encode(self, client: str, start: int) -> bytes:
         encode = partial(snapshot_part, self.tracked, self.reason, start)
@@ -251,12 +247,13 @@ class SharedChanges(Shared):
 
             try:
                 # Where tables are compared: the rows that the next comparison starts from.
-                fresh.tracked = self._known or await self._read([client], expected)
+                fresh.tracked = self._known or await self._read([client], lambda size: expected(_READ_COPIES * size))
                 expected(fresh.size)
             except BaseException as error:
                 held.forget(client, fresh)
                 if not isinstance(error, TurnoutError) or error.code != "too_much_unread":
                     raise
+                error.__traceback__ = None  # it holds rows that were read, in a cycle with the future that had it
                 return None
             self._newest = weakref.ref(fresh)
             return fresh

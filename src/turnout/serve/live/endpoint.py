@@ -11,12 +11,11 @@ import logging
 from collections.abc import Callable
 from importlib.metadata import version
 
-from starlette.types import Scope
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from turnout.errors import TurnoutError
 from turnout.plan.position import Position
-from turnout.serve.access import identity_of, subprotocol_of
+from turnout.serve.access import Access, identity_of, subprotocol_of
 from turnout.serve.formats import to_json
 from turnout.serve.limits import Buckets, Rate, Viewers, caller
 from turnout.serve.live.changes import SharedChanges
@@ -38,9 +37,9 @@ _SPEAKING = Rate(per_second=50, burst=200)
 class Live:
     """The endpoint: takes a place for each viewer, and serves it."""
 
-    def __init__(self, hub: Hub, store: str, viewers: Viewers, check_sql: Callable[[Scope], None]) -> None:
+    def __init__(self, hub: Hub, store: str, viewers: Viewers, access: Access) -> None:
         self._hub = hub
-        self._check_sql = check_sql
+        self._access = access
         self._store = store
         self._viewers = viewers
         self._parsing = Parsing()
@@ -55,13 +54,13 @@ class Live:
                 await error_response(error)(websocket.scope, websocket.receive, websocket.send)
                 return
             await websocket.accept(subprotocol_of(websocket.scope))
-            viewer = Viewer(websocket, self._hub, self._viewers, self._parsing, self._check_sql)
+            viewer = Viewer(websocket, self._hub, self._viewers, self._parsing, self._access)
             await viewer.run(self._hello(websocket))
 
     def _hello(self, websocket: WebSocket) -> str:
         role, sql = identity_of(websocket.scope).role, True
         try:
-            self._check_sql(websocket.scope)
+            self._access.check_sql(websocket.scope)
         except TurnoutError:
             sql = False
         hello = {"type": "hello", "server": version("turnout"), "store": self._store, "role": role, "sql": sql}
@@ -71,11 +70,9 @@ class Live:
 class Viewer:
     """One open connection of a client, from hello to its end."""
 
-    def __init__(
-        self, websocket: WebSocket, hub: Hub, viewers: Viewers, parsing: Parsing, check_sql: Callable[[Scope], None]
-    ) -> None:
+    def __init__(self, websocket: WebSocket, hub: Hub, viewers: Viewers, parsing: Parsing, access: Access) -> None:
         self._websocket = websocket
-        self._check_sql = check_sql
+        self._access = access
         self._hub = hub
         self._viewers = viewers
         self._parsing = parsing
@@ -88,15 +85,17 @@ class Viewer:
         self._outbox.put_first(hello)
         sending = asyncio.ensure_future(self._outbox.send(self._websocket.send_text))
         hearing = asyncio.ensure_future(self._hear())
+        leaving = asyncio.ensure_future(self._leave())
+        tasks = (sending, hearing, leaving)
         try:
-            await asyncio.wait([sending, hearing], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in (sending, hearing):
+            for task in tasks:
                 task.cancel()
             for subscription in self._subscriptions.values():
                 subscription.close()
             with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.gather(sending, hearing, return_exceptions=True)
+                await asyncio.gather(*tasks, return_exceptions=True)
             self._outbox.close()
 
     async def _hear(self) -> None:
@@ -106,10 +105,17 @@ class Viewer:
                 return
             if self._speaking.take("client"):
                 reason = f"more than {_SPEAKING.per_second:g} messages a second"
-                with contextlib.suppress(RuntimeError, TimeoutError, WebSocketDisconnect):
-                    await asyncio.wait_for(self._websocket.close(CloseCode.TOO_MANY_MESSAGES, reason), 1)
+                await self._close(CloseCode.TOO_MANY_MESSAGES, reason)
                 return
             await self._take(event.get("text") or event.get("bytes") or b"")
+
+    async def _leave(self) -> None:
+        """End the connection of somebody whose token or session has ended."""
+        await self._close(CloseCode.SIGNED_OUT, await self._access.ended(self._websocket.scope))
+
+    async def _close(self, code: CloseCode, reason: str) -> None:
+        with contextlib.suppress(RuntimeError, TimeoutError, WebSocketDisconnect):
+            await asyncio.wait_for(self._websocket.close(code, reason), 1)
 
     async def _take(self, raw: str | bytes) -> None:
         identity: str | None = None
@@ -146,7 +152,7 @@ class Viewer:
             subscription.history_seconds = subject.history_seconds
             return self._hub.follow(SharedSummary, subject.summary, subscription)
         if isinstance(subject, AskedSql):
-            self._check_sql(self._websocket.scope)
+            self._access.check_sql(self._websocket.scope)
             return self._hub.follow(SharedSql, subject, subscription)
         if not isinstance(request, WindowRequest | ChangesRequest) or subject is None:
             return self._hub.follow_status(subscription)

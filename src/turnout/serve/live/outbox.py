@@ -7,6 +7,7 @@ without the `type` and `id` that differ; `message` completes it.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -22,18 +23,28 @@ MAX_WAITING_CHANGES = 500
 MAX_WAITING_BYTES = 8 * 1024 * 1024
 ROOM_SECONDS = 0.2
 """How often a client without room is looked at."""
+SMALL_BYTES = 64 * 1024
+"""A message of fewer bytes is not counted while it is sent."""
+# A message while it is sent: its body, the text made of it, and what the connection holds until it was read.
+_COPIES = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A body that is made when it is about to be sent: a whole table is large. `size` is what it takes until then."""
+    """A body that is made when it is about to be sent: a whole table is large. `size` is how large it may be.
+
+    Who else is about to send it shares what was made, for as long as somebody holds that.
+    """
 
     make: Callable[[], Awaitable[bytes]]
-    size: int = 0
+    size: int
 
 
+@dataclass(eq=False)
 class BeingSent:
-    """Counts the bytes of a part for its client, for as long as this lives."""
+    """Counts the bytes of a message for its client, and holds what was made for it, for as long as this lives."""
+
+    made: asyncio.Future[bytes] | None = None
 
 
 def message(kind: str, identity: str | None, body: bytes) -> str:
@@ -90,8 +101,8 @@ class Subscription:
             self.clear()
             self._behind = True
 
-    def take(self) -> str | Awaitable[str] | None:
-        """The next message, or what makes it, or None."""
+    def take(self) -> tuple[str, bytes | Part] | None:
+        """The kind and the body of the next message, or None."""
         if self._behind:
             # The client reads again: only now is a snapshot worth its work.
             self._behind = False
@@ -101,26 +112,16 @@ class Subscription:
         if not self._waiting:
             return None
         kind, body = self._waiting.popleft()
-        if not isinstance(body, bytes):
-            return self._made(kind, body)
-        if kind == "changes":
+        if kind == "changes" and isinstance(body, bytes):
             self._changes -= 1
             self._bytes -= len(body)
-        return message(kind, self.id, body)
+        return kind, body
 
     def clear(self) -> None:
         """Drop what waits."""
         self._waiting.clear()
         self._changes = self._bytes = 0
         self._behind = False
-
-    async def _made(self, kind: str, part: Part) -> str:
-        try:
-            await self._outbox.make_room(part.size)
-            return message(kind, self.id, await part.make())
-        except TurnoutError as error:
-            self.clear()
-            return message("error", self.id, problem_body(error))
 
     def _ready(self) -> None:
         if not self.closed:
@@ -173,12 +174,21 @@ class Outbox:
             elif (text := await self._turn()) is not None:
                 return text
 
-    async def make_room(self, size: int) -> None:
-        """Wait until a part has room beside all that is held for the client, or is the only one on its way."""
-        sent = BeingSent()
-        while size and not self._held.admit(self.client, sent, size):
+    async def _make(self, kind: str, identity: str, body: bytes | Part) -> str:
+        """A message, once it has room beside all that is held for the client, or is the only one on its way."""
+        sent, expected = BeingSent(), body.size if isinstance(body, Part) else len(body)
+        while expected >= SMALL_BYTES and not self._held.admit(self.client, sent, _COPIES * expected):
             await asyncio.sleep(ROOM_SECONDS)
         self._being_sent = sent
+        if isinstance(body, Part):
+            sent.made = asyncio.ensure_future(body.make())
+            # Shielded: a client that leaves must not cancel it for the others.
+            body = await asyncio.shield(sent.made)
+        text = message(kind, identity, body)
+        if len(body) >= SMALL_BYTES:
+            # A text with characters of many bytes is larger than its JSON, and JSON may be larger than its rows.
+            self._held.keep(self.client, sent, (_COPIES - 1) * len(body) + sys.getsizeof(text))
+        return text
 
     def close(self) -> None:
         """Count nothing any more: the connection has ended."""
@@ -192,7 +202,10 @@ class Outbox:
         if taken is None:
             return None
         self._ready[subscription] = None  # at the end of the turn: it may have more
-        if isinstance(taken, str):
-            return taken
-        text = await taken
+        kind, body = taken
+        try:
+            text = await self._make(kind, subscription.id, body)
+        except TurnoutError as error:
+            subscription.clear()
+            text = message("error", subscription.id, problem_body(error))
         return None if subscription.closed else text

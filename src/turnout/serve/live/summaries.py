@@ -118,7 +118,7 @@ class SharedSummary(SharedComputed):
             return self._with_history(subscription)
 
         # Made when it is sent: only then is it known which points the client has.
-        subscription.replace("summary", Part(body))
+        subscription.replace("summary", Part(body, self._size))
 
     def _with_history(self, subscription: Subscription) -> bytes:
         assert self._state is not None

@@ -34,6 +34,7 @@ _ROWID = "_rowid"
 _OF_GENERATION = re.compile(r"(.+)@([0-9]{1,9})", re.ASCII | re.DOTALL)
 _STREAM_BATCH_ROWS = 50_000
 _COUNTED_ROWS = 2_000
+_PIECE_BYTES = 1_000_000
 _CATALOG = """
 SELECT schema_name, table_name, column_name, data_type FROM duckdb_columns()
 WHERE database_name = current_database() AND NOT internal ORDER BY schema_name, table_name, column_index
@@ -203,7 +204,10 @@ def collected(
     most = store.max_bytes if window.limit is not None else None
     if most is None and counted is None:
         return selected.to_arrow_table()
-    reader, batches, rows, size = selected.to_arrow_reader(_COUNTED_ROWS), [], 0, 0
+    reader = selected.to_arrow_reader(_COUNTED_ROWS)
+    pieces: list[pa.RecordBatch] = []
+    batches: list[pa.RecordBatch] = []
+    rows = size = 0
     for batch in reader:
         rows, size = rows + batch.num_rows, size + batch.nbytes
         if counted is not None:
@@ -215,7 +219,22 @@ def collected(
                 hint="ask for fewer rows or columns, or for a file: format=arrow",
             )
         batches.append(batch)
-    return pa.Table.from_batches(batches, reader.schema)
+        if sum(waiting.nbytes for waiting in batches) > _PIECE_BYTES:
+            pieces.append(_copied(batches))
+            batches.clear()
+    if batches:
+        pieces.append(_copied(batches))
+    return pa.Table.from_batches(pieces, reader.schema)
+
+
+def _copied(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """One batch with memory for just its rows: what DuckDB hands over has room for far more.
+
+    The memory is the C library's: Arrow's own pool keeps what another thread freed.
+    """
+    pool = pa.system_memory_pool()
+    columns = zip(*(batch.columns for batch in batches), strict=True)
+    return pa.RecordBatch.from_arrays([pa.concat_arrays(column, pool) for column in columns], schema=batches[0].schema)
 
 
 @contextmanager

@@ -1,0 +1,189 @@
+"""Candidates: built beside what is shown, read while they wait, and published, discarded, replaced or expired."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from running import ASKED_SECONDS
+from served import ServedTurnout
+from turnout.local.broker import EmbeddedBroker
+from turnout.testing import create_topic, produce, wait_until
+from two_topics import account, sections, user
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+RECORDS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Three topics of users, which differ in the names of their users, and one of accounts."""
+
+    bootstrap: str
+    users: str
+    users2: str
+    users3: str
+    accounts: str
+
+    def served(self, folder: Path, spark: SparkSession, **swap: Any) -> ServedTurnout:
+        given = sections(self.users, self.accounts, swap={"linger_seconds": 600, **swap})
+        return ServedTurnout(folder, spark, self.bootstrap, **given)
+
+
+@pytest.fixture
+def names(broker: EmbeddedBroker, topic_name: Callable[[str], str]) -> Names:
+    made = Names(broker.bootstrap_servers, *map(topic_name, ("users", "users", "users", "accounts")))
+    for topic in (made.users, made.users2, made.users3, made.accounts, f"{made.users}-control"):
+        create_topic(made.bootstrap, topic, 1)
+    for topic in (made.users, made.users2, made.users3):
+        produce(made.bootstrap, topic, [named(topic, number) for number in range(RECORDS)])
+    produce(made.bootstrap, made.accounts, [account(number) for number in range(RECORDS)])
+    return made
+
+
+def named(topic: str, number: int) -> dict[str, Any]:
+    return user(number) | {"name": topic}
+
+
+def send(turnout: ServedTurnout, path: str = "control", **message: Any) -> dict[str, Any]:
+    """The outcome of a message, or its error."""
+    answer: dict[str, Any] = turnout.http.post(f"/api/{path}", json=message).json()
+    return answer
+
+
+def outcome(turnout: ServedTurnout, path: str = "control", **message: Any) -> tuple[Any, int]:
+    answer = send(turnout, path, **message)
+    return answer.get("outcome", answer.get("error")), answer.get("generation", 0)
+
+
+def shown(turnout: ServedTurnout, table: str = "final_ui") -> set[str]:
+    """The topics whose users a table shows."""
+    return {row["name"] for row in turnout.rows(table)}
+
+
+def history(turnout: ServedTurnout) -> list[tuple[str, int]]:
+    return [(row["outcome"], row["generation"]) for row in turnout.rows("swaps")]
+
+
+def wait_closed(turnout: ServedTurnout, generation: int) -> None:
+    """Wait until nothing of a generation is left."""
+    wait_until(
+        lambda: turnout.answer(f"/api/tables/final_ui@{generation}/rows") == 404,
+        interval=ASKED_SECONDS,
+        what=f"the end of generation {generation}",
+    )
+
+
+def test_candidate_reads_on_and_is_published_at_once(names: Names, spark: SparkSession, tmp_path: Path) -> None:
+    with names.served(tmp_path, spark) as turnout:
+        assert outcome(turnout, usersTopic=names.users2, publish=False) == ("candidate", 2)
+        status = turnout.status()
+        assert (status["generation"], status["state"], status["usersTopic"]) == (1, "live", names.users)
+        assert status["candidate"]["generation"] == 2
+        assert f"users={names.users2} " in status["candidate"]["plan"]
+        assert status["candidate"]["since"] < status["candidate"]["expiresAt"]
+        assert shown(turnout) == {names.users} and shown(turnout, "final_ui@2") == {names.users2}
+        assert "turnout_candidate_generation 2.0" in turnout.http.get("/metrics").text
+
+        produce(names.bootstrap, names.users2, [named(names.users2, RECORDS)])
+        wait_until(
+            lambda: turnout.total("final_ui@2") == RECORDS + 1, interval=ASKED_SECONDS, what="the candidate to read on"
+        )
+        assert turnout.total("final_ui") == RECORDS
+
+        assert outcome(turnout, usersTopic=names.users2, publish=False) == ("unchanged", 1)
+        assert outcome(turnout, usersTopic=names.users, publish=False) == ("unchanged", 1)
+        assert outcome(turnout, usersTopic=names.users3, publish=False, dryRun=True) == ("unchanged", 1)
+        conflict = send(turnout, "publish", expectedGeneration=1)["error"]
+        assert conflict["code"] == "generation_conflict" and "generation 2 is the candidate" in conflict["message"]
+
+        assert outcome(turnout, "publish", expectedGeneration=2) == ("applied", 2)
+        status = turnout.status()
+        assert (status["generation"], status["candidate"], status["lingering"]) == (2, None, [1])
+        assert shown(turnout) == {names.users2} and turnout.total("final_ui") == RECORDS + 1
+        assert history(turnout) == [("applied", 1), ("candidate", 2), ("applied", 2)]
+        assert send(turnout, "publish")["error"]["code"] == "no_candidate"
+        assert outcome(turnout, "rollback") == ("rolled_back", 1)
+        assert shown(turnout) == {names.users}
+
+
+def test_candidate_is_replaced_discarded_and_left_alone_by_failures(
+    names: Names, spark: SparkSession, tmp_path: Path
+) -> None:
+    with names.served(tmp_path, spark) as turnout:
+        assert outcome(turnout, usersTopic=names.users2, publish=False) == ("candidate", 2)
+        assert outcome(turnout, usersTopic=names.users3, publish=False) == ("candidate", 3)
+        wait_closed(turnout, 2)
+        assert send(turnout, usersTopic="there-is-none", publish=False)["error"]["code"] == "unknown_topic"
+        assert turnout.status()["candidate"]["generation"] == 3, "a refused one replaces nothing"
+        assert outcome(turnout, "discard") == ("applied", 1)
+        assert turnout.status()["candidate"] is None
+        wait_closed(turnout, 3)
+        assert send(turnout, "discard")["error"]["code"] == "no_candidate"
+
+        assert outcome(turnout, usersTopic=names.users3, publish=False) == ("candidate", 4)
+        assert outcome(turnout, joinType="inner") == ("applied", 5)
+        assert (turnout.status()["candidate"], shown(turnout)) == (None, {names.users})
+        wait_closed(turnout, 4)
+        assert outcome(turnout, usersTopic=names.users3, publish=False) == ("candidate", 6)
+        assert outcome(turnout, "rollback") == ("rolled_back", 1)
+        wait_closed(turnout, 6)
+        of_candidates = [row for row in history(turnout) if row[0] in ("candidate", "discarded")]
+        assert of_candidates == [(name, number) for number in (2, 3, 4, 6) for name in ("candidate", "discarded")]
+        details = [row["detail"] for row in turnout.rows("swaps") if row["outcome"] == "discarded"]
+        assert details == [
+            "replaced by generation 3",
+            "discarded by http",
+            "replaced by generation 5",
+            "replaced by generation 1",
+        ]
+
+
+def test_candidate_outlives_restarts_and_ends_with_its_time(names: Names, spark: SparkSession, tmp_path: Path) -> None:
+    turnout = names.served(tmp_path, spark)
+    with turnout:
+        assert outcome(turnout, usersTopic=names.users2, publish=False) == ("candidate", 2)
+        before = turnout.status()["candidate"]
+    produce(names.bootstrap, names.users2, [named(names.users2, RECORDS)])
+    with turnout:
+        assert turnout.status()["candidate"] == before
+        assert shown(turnout) == {names.users}
+        wait_until(
+            lambda: turnout.total("final_ui@2") == RECORDS + 1, interval=ASKED_SECONDS, what="the candidate to read on"
+        )
+        assert outcome(turnout, "publish") == ("applied", 2)
+        assert outcome(turnout, usersTopic=names.users3, publish=False) == ("candidate", 3)
+    ends = names.served(tmp_path / "again", spark, candidate_seconds=0.5)
+    turnout.config.write_text(ends.config.read_text().replace(str(ends.data_dir), str(turnout.data_dir)))
+    turnout.config.write_text(turnout.config.read_text().replace(str(ends.port), str(turnout.port)))
+    with turnout:
+        wait_until(lambda: turnout.status()["candidate"] is None, interval=ASKED_SECONDS, what="the end of its time")
+        wait_closed(turnout, 3)
+        assert shown(turnout) == {names.users2}
+        last = turnout.rows("swaps")[-1]
+        assert (last["outcome"], last["generation"], last["requester"]) == ("discarded", 3, "turnout")
+        assert last["detail"] == "its time ended (swap.candidate_seconds: 0.5)"
+        assert send(turnout, "publish")["error"]["code"] == "no_candidate"
+
+
+def test_control_topic_of_a_new_folder_publishes_only_what_was_published(
+    names: Names, spark: SparkSession, tmp_path: Path
+) -> None:
+    messages: list[dict[str, Any]] = [
+        {"usersTopic": names.users3, "publish": False},
+        {"usersTopic": names.users2, "publish": False},
+        {"action": "publish"},
+        {"usersTopic": names.users3, "publish": False},
+    ]
+    produce(names.bootstrap, f"{names.users}-control", messages)
+    with names.served(tmp_path, spark) as turnout:
+        wait_until(lambda: shown(turnout) == {names.users2}, interval=ASKED_SECONDS, what="the published candidate")
+        assert (turnout.status()["generation"], turnout.status()["candidate"]) == (1, None)
+        outcomes = [row["outcome"] for row in turnout.rows("control_raw")]
+        assert outcomes == ["superseded", "superseded", "applied", "superseded"]
