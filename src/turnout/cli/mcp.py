@@ -5,18 +5,15 @@ What the agent asks is passed to `/mcp` of the server, which has the tools and d
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from turnout import __version__
 from turnout.cli import options
 from turnout.cli.app import app, examples
-from turnout.errors import needs_extra
+from turnout.errors import TurnoutError, needs_extra
 
 if TYPE_CHECKING:
-    import mcp_types as protocol
-
-_CONNECT_SECONDS, _ANSWER_SECONDS = 30, 120
+    from turnout_client.http import Http
 
 
 @app.command(epilog=examples("turnout mcp", "turnout mcp --url http://turnout.example:10000"))
@@ -25,46 +22,46 @@ def mcp(url: options.Url = options.DEFAULT_URL, token: options.Token = "") -> No
 
     Agents start it themselves: see docs/how-to/mcp.md.
     """
+    import anyio
+
     from turnout_client.http import Http
 
-    http = Http(url, token or None, "mcp")
-    # What is wrong with the address or the token is told before an agent waits for an answer.
-    http.post("/mcp", {"jsonrpc": "2.0", "id": 0, "method": "ping"})
-    http.close()
     try:
-        import anyio
         import mcp  # noqa: F401
     except ModuleNotFoundError as error:
         raise needs_extra("mcp") from error
-    anyio.run(_pass_on, f"{http.url}/mcp", http.headers)
+    http = Http(url, token or None, "mcp")
+    # What is wrong with the address or the token is told before an agent waits for an answer.
+    name = {"name": "turnout", "version": __version__}
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": name}
+    anyio.run(_pass_on, http, _asked(http, "initialize", hello)["instructions"])
 
 
-async def _pass_on(url: str, headers: Mapping[str, str]) -> None:
+async def _pass_on(http: Http, instructions: str) -> None:
     """Answer standard input by the server, until it ends."""
-    import httpx2
     import mcp_types as protocol
-    from mcp import Client, MCPError
-    from mcp.client.streamable_http import streamable_http_client
+    from anyio.to_thread import run_sync
     from mcp.server import Server
     from mcp.server.stdio import stdio_server
 
-    timeout = httpx2.Timeout(_CONNECT_SECONDS, read=_ANSWER_SECONDS)
-
     async def list_tools(_: object, __: object) -> protocol.ListToolsResult:
-        return await there.list_tools()
+        return protocol.ListToolsResult.model_validate(await run_sync(_asked, http, "tools/list", {}))
 
     async def call_tool(_: object, asked: protocol.CallToolRequestParams) -> protocol.CallToolResult:
+        called = {"name": asked.name, "arguments": asked.arguments or {}}
         try:
-            return await there.call_tool(asked.name, asked.arguments)
-        except (MCPError, httpx2.HTTPError) as error:
-            text = f"no answer from {url}: {error}\nhint: check that the server runs, and try again"
+            return protocol.CallToolResult.model_validate(await run_sync(_asked, http, "tools/call", called))
+        except TurnoutError as error:
+            text = f"{error.message}\nhint: {error.hint}\ncode: {error.code}"
             return protocol.CallToolResult(content=[protocol.TextContent(type="text", text=text)], is_error=True)
 
-    async with (
-        httpx2.AsyncClient(headers=dict(headers), timeout=timeout) as http,
-        Client(streamable_http_client(url, http_client=http)) as there,
-        stdio_server() as (read, write),
-    ):
-        given: Any = {"instructions": there.instructions, "on_list_tools": list_tools, "on_call_tool": call_tool}
-        server: Server[Any] = Server("turnout", version=__version__, **given)
+    server: Server[Any] = Server(
+        "turnout", version=__version__, instructions=instructions, on_list_tools=list_tools, on_call_tool=call_tool
+    )
+    async with stdio_server() as (read, write):
         await server.run(read, write, server.create_initialization_options())
+
+
+def _asked(http: Http, method: str, params: dict[str, Any]) -> Any:
+    """The answer of the server to one request; it needs none before it."""
+    return http.post("/mcp", {"jsonrpc": "2.0", "id": 1, "method": method, "params": params})["result"]
