@@ -305,8 +305,44 @@ def _capacity(results: Results) -> Iterator[Row]:
         yield Row(f"{text}, for each million rows", f"{(large[key] - small[key]) / million:,.0f} MB")
 
 
+def headlines(document: Results) -> str:
+    """The five rows of the README: Turnout beside Deephaven as shipped, each ratio above 1 where Turnout is better."""
+    measures, name = document["measures"], f"Deephaven {document['versions'].get('Deephaven', '')}".strip()
+    lines: list[tuple[str, ...]] = [
+        (text, show(statistics.median(own)), show(statistics.median(other)), _times_better(own, other))
+        for text, show, own, other in _compared(measures)
+    ]
+    tuned = statistics.median(_quantile(measures["latency"]["Deephaven, 100 ms cycle"], "p50"))
+    *others, (text, own, other, ratio) = lines
+    lines = [*others, (text, own, f"{other} as shipped, {tuned:.0f} ms with a cycle of 100 ms", ratio)]
+    swap = measures["swap"]
+    text = f"a swap with {swap['rows']:,} rows to read, while a reader asks all the time"
+    reads = swap["earliest reads"]
+    lost = f"{reads['errors']} errors, {reads['incomplete']} incomplete answers"
+    lines.append((text, f"{statistics.median(swap['earliest']):.1f} s, {lost}", "the viewer reopens its table", ""))
+    return _table(("measure", "Turnout", name, "ratio"), lines)
+
+
+def _times_better(own: list[float], other: list[float]) -> str:
+    return f"{statistics.median(other) / statistics.median(own):.2f}"
+
+
+def _compared(measures: Results) -> Iterator[tuple[str, Callable[[float], str], list[float], list[float]]]:
+    """The measures that both have, with how a figure is shown."""
+    catch_up, latency = measures["catch-up"], measures["latency"]
+    systems = catch_up["variants"]["1 record a key"]
+    for way in ("cold", "warm"):
+        text = f"read {2 * catch_up['records']:,} records and join them, {way}"
+        yield text, lambda seconds: f"{seconds:.1f} s", systems[f"Turnout {way}"], systems[f"Deephaven {way}"]
+    memory = catch_up["memory_mb"]
+    yield "memory then", lambda size: f"{size:,.0f} MB", memory["Turnout"], memory["Deephaven"]
+    text = f"record to viewer, median, {latency['per_second']} records/s in each topic"
+    own, other = (_quantile(latency[system], "p50") for system in ("Turnout", "Deephaven"))
+    yield text, lambda taken: f"{taken:.0f} ms", own, other
+
+
 def markdown(document: Results) -> str:
-    """The tables for the README, with machine and versions."""
+    """The tables of the page on performance, with machine and versions."""
     measures = document["measures"]
     text = [_table(COLUMNS, [row.cells for row in rows(measures)]), describe(document)]
     if usages := usage_table.rows(measures):

@@ -46,6 +46,7 @@ from turnout.local.broker import EmbeddedBroker  # noqa: E402
 RESULTS = ROOT / "bench" / "results.json"
 TRIAL = ROOT / "bench" / "out" / "results.json"
 README = ROOT / "README.md"
+PERFORMANCE = ROOT / "docs" / "topics" / "performance.md"
 MARKS = ("<!-- bench -->", "<!-- /bench -->")
 
 MEASURES: dict[str, Callable[[Bench], Any]] = {
@@ -73,7 +74,7 @@ BY_NAME_ONLY = ("capacity",)
 def main() -> int:
     options = _options()
     console = Console(width=None if sys.stdout.isatty() else 180)
-    if options.markdown or options.write_readme:
+    if options.markdown or options.write_docs:
         return _show(options, console)
     sizes, names = _sizes(options), _names(options)
     full = sizes == Sizes() and not options.peers
@@ -124,7 +125,11 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--markdown", action="store_true", help="print the table of bench/results.json, measure nothing"
     )
-    parser.add_argument("--write-readme", action="store_true", help="put that table into the README, measure nothing")
+    parser.add_argument(
+        "--write-docs",
+        action="store_true",
+        help="put the tables into README and docs/topics/performance.md, measure nothing",
+    )
     return parser.parse_args()
 
 
@@ -198,16 +203,24 @@ def _show(options: argparse.Namespace, console: Console) -> int:
     if not RESULTS.exists():
         console.print("[red]bench/results.json is not there:[/] run `make bench` first")
         return 1
-    text = report.markdown(json.loads(RESULTS.read_text()))
+    document = json.loads(RESULTS.read_text())
     if options.markdown:
-        print(text)
-    if options.write_readme:
-        before, mark, rest = README.read_text().partition(MARKS[0])
-        _, end, after = rest.partition(MARKS[1])
-        if not mark or not end:
-            console.print(f"[red]README.md has no block {MARKS[0]} ... {MARKS[1]}:[/] add it where the table belongs")
-            return 1
-        README.write_text(f"{before}{MARKS[0]}\n{text}\n{MARKS[1]}{after}")
+        print(report.markdown(document))
+    if options.write_docs:
+        return _write(PERFORMANCE, report.markdown(document), console) or _write(
+            README, report.headlines(document), console
+        )
+    return 0
+
+
+def _write(page: Path, text: str, console: Console) -> int:
+    """Put the text between the marks of a page."""
+    before, mark, rest = page.read_text().partition(MARKS[0])
+    _, end, after = rest.partition(MARKS[1])
+    if not mark or not end:
+        console.print(f"[red]{page.name} has no block {MARKS[0]} ... {MARKS[1]}:[/] add it where the table belongs")
+        return 1
+    page.write_text(f"{before}{MARKS[0]}\n{text}\n{MARKS[1]}{after}")
     return 0
 
 

@@ -82,11 +82,15 @@ class Filling:
 
     def batch(self, **records: Sequence[Mapping[str, Any] | None]) -> None:
         """One batch of records by source; None is a record that cannot be read."""
+        self.take(self._decoded(records))
+
+    def take(self, decoded: Decoded) -> None:
+        """One batch of decoded records."""
         assert self.tables is not None
         self._batch += 1
         with self.tables.batch(self._batch) as batch:
             assert batch is not None
-            batch.load(self._decoded(records))
+            batch.load(decoded)
             for view in self.tables.layout.views:
                 if batch.view(view).touched():
                     rows = batch.view(view).few(most=1_000_000)
@@ -142,7 +146,9 @@ def _joined(view: ViewTable, rows: Mapping[str, pa.Table]) -> pa.Table:
     with _plain().cursor() as connection:
         for relation, table in rows.items():
             connection.register(relation, table)
-        return connection.execute(view.narrow_sql).to_arrow_table()
+        # DuckDB has no LEFT before these two.
+        sql = view.narrow_sql.replace("LEFT SEMI JOIN", "SEMI JOIN").replace("LEFT ANTI JOIN", "ANTI JOIN")
+        return connection.execute(sql).to_arrow_table()
 
 
 @functools.cache

@@ -17,6 +17,7 @@ from exemplary import example
 from turnout.config import Settings, parse
 from turnout.config.configuration import Configuration
 from turnout.config.server import ServerSettings
+from turnout.errors import TurnoutError
 from turnout.example.by_example import source_json
 from turnout.plan.control import ApplyRequest, ControlRejected, Outcome
 from turnout.serve.access import Access
@@ -27,6 +28,7 @@ from turnout.store.database import Database
 from turnout.store.ledger import MessageRecord
 from turnout.swap.applies import apply_of, record_of
 from turnout.swap.control_queue import QueuedMessage, Reply
+from turnout.swap.explainer import Explainer
 from turnout.swap.health import Readiness
 from turnout.swap.metrics import Metrics
 from turnout.testing import patience
@@ -82,6 +84,10 @@ class Steering:
 
     def apply(self, request: ApplyRequest, requester: str) -> QueuedMessage:
         raise NotImplementedError
+
+    @property
+    def explainer(self) -> Explainer:
+        raise TurnoutError("starting", "generation 1 has not been taken up yet", "try again in some seconds")
 
 
 class Configured(Steering):

@@ -14,16 +14,18 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pa_parquet
 import pytest
 
-from filling import Filling, filled
+from filling import GOLD_1, USER_1, USER_2, Filling, filled
 from following import Socket
 from serving import HTTP, SECONDS, application, patient, serving
 from turnout.config import SqlAccess, load
 from turnout.config.server import Role
 from turnout.serve.access import Access, Identity, Tokens
 from turnout.serve.app import create_app
+from turnout.store.database import Database
+from turnout.store.outgoing import SinkPosition
 from turnout.store.query.sql_process import SqlProcess
 from turnout.testing import patience, wait_until
-from turnout_client.messages import Problem
+from turnout_client.messages import Problem, TableDifference
 
 OPS, WALL = "operator-token-0123456789", "viewer-token-0123456789"
 FOREVER = "select sum(i % 7) from range(1000000000000) t(i)"
@@ -135,6 +137,117 @@ def test_summary_of_no_table_is_not_found(url: str) -> None:
 def test_summary_of_too_many_groups_is_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("turnout.store.query.summary_read.MAX_GROUPS", 1)
     assert code(summary(url, by="name")) == (400, "too_many_groups")
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    """A store with a candidate: Ada is older, Ben is gone, and Cy came."""
+    with filled(tmp_path_factory.mktemp("compared")) as filling:
+        filling.generation()
+        filling.batch(users=[{**USER_1, "age": 37}, {**USER_2, "userId": "u3", "name": "Cy"}], accounts=[GOLD_1])
+        with filling.database.write() as cursor:
+            cursor.execute("UPDATE turnout.published SET candidate = 2")
+        filling.database.sinks.put("final_out", SinkPosition("final_ui", 100))
+        yield filling.database
+
+
+@pytest.fixture(scope="module")
+def compared_url(compared: Database) -> Iterator[str]:
+    with serving(application(compared)) as address:
+        yield address
+
+
+def difference(url: str, table: str = "final_ui", query: Any = None, token: str = "") -> httpx.Response:
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    return HTTP.get(f"{url}/api/tables/{table}/difference", params=query or {}, headers=headers)
+
+
+def test_difference_answers_counts_columns_sinks_and_rows(compared_url: str) -> None:
+    answer = difference(compared_url).json()
+    TableDifference.model_validate(answer)
+    ada = {**USER_1, "accountType": "gold", "balance": 10.5}
+    nobody = {**USER_2, "accountType": None, "balance": None}
+    assert {name: value for name, value in answer.items() if name != "columns"} == {
+        "table": "final_ui",
+        "from": {"generation": 1, "version": 1},
+        "to": {"generation": 2, "version": 1},
+        "counts": {"added": 1, "removed": 1, "changed": 1, "same": 0},
+        "total": 3,
+        "key": ["userId"],
+        "columnsOnlyIn": {"from": [], "to": []},
+        "missing": None,
+        "sinks": [{"sink": "final_out", "records": 4}],
+        "rows": [
+            {"change": "changed", "from": ada, "to": {**ada, "age": 37}},
+            {"change": "removed", "from": nobody, "to": None},
+            {"change": "added", "from": None, "to": {**nobody, "userId": "u3", "name": "Cy"}},
+        ],
+    }
+    assert [(column["name"], column["type"], column["changed"]) for column in answer["columns"]][2:4] == [
+        ("email", "string", 0),
+        ("age", "int64", 1),
+    ]
+    assert difference(compared_url, query={"from": 1, "to": 2}).json() == answer
+    back = difference(compared_url, query={"from": 2, "to": 1, "where": "age > 40", "sort": "-age", "limit": 1}).json()
+    assert [row["change"] for row in back["rows"]] == ["added"]
+    assert (back["counts"], back["total"]) == ({"added": 1, "removed": 1, "changed": 0, "same": 0}, 2)
+
+
+def test_difference_has_all_formats_that_rows_have(compared_url: str) -> None:
+    answers = {
+        kind: difference(compared_url, query={"format": kind, "limit": 1}) for kind in ("csv", "arrow", "parquet")
+    }
+    for columns in tables_of(answers):
+        assert (columns["change"], columns["from.age"], columns["to.age"]) == (["changed"], [36], [37])
+    for answer in answers.values():
+        numbers = ("From-Generation", "From-Version", "To-Generation", "To-Version", "Total")
+        assert [answer.headers[f"X-Turnout-{name}"] for name in numbers] == ["1", "1", "2", "1", "3"]
+
+
+@pytest.mark.parametrize(
+    ("table", "query", "wanted"),
+    [
+        ("nothing", {}, (404, "unknown_table")),
+        ("swaps", {}, (404, "unknown_table")),
+        ("final_ui", {"from": 7}, (404, "unknown_generation")),
+        ("final_ui", {"to": 1}, (400, "bad_parameter")),
+        ("final_ui", {"to": "candidate"}, (400, "bad_parameter")),
+        ("final_ui", {"columns": "age"}, (400, "unknown_parameter")),
+        ("final_ui", {"where": "nothing = 1"}, (400, "bad_where")),
+        ("final_ui", {"where": '_row = "1"'}, (400, "bad_where")),
+        ("final_ui", {"sort": "_n"}, (400, "bad_sort")),
+        ("final_ui", {"limit": 100_001}, (400, "bad_parameter")),
+    ],
+)
+def test_wrong_difference_is_told(
+    compared_url: str, table: str, query: dict[str, Any], wanted: tuple[int, str]
+) -> None:
+    assert code(difference(compared_url, table, query)) == wanted
+
+
+def test_difference_without_a_candidate_says_so(url: str) -> None:
+    assert code(difference(url)) == (409, "no_candidate")
+
+
+def test_viewer_may_read_differences_and_nobody_without_a_token(compared: Database) -> None:
+    tokens = Access(Tokens([(Identity("wall", Role.VIEWER), WALL)]))
+    with serving(create_app(patient(compared), tokens)) as url:
+        assert difference(url, token=WALL).status_code == 200
+        assert code(difference(url)) == (401, "unauthorized")
+
+
+def test_difference_is_bounded_in_time_and_size(compared: Database) -> None:
+    with compared.write() as cursor:
+        cursor.execute("INSERT INTO g2.users_ui (\"userId\", name) SELECT 'many', 'x' || i FROM range(500000) AS t(i)")
+    try:
+        with serving(create_app(patient(compared, query_timeout_seconds=0.01))) as url:
+            assert code(difference(url, "users_ui")) == (503, "query_timeout")
+        with serving(create_app(patient(compared, max_answer_megabytes=1))) as url:
+            assert code(difference(url, "users_ui", {"limit": 100_000})) == (400, "answer_too_large")
+            assert difference(url, "users_ui", {"limit": 10}).json()["counts"]["added"] == 500_001
+    finally:
+        with compared.write() as cursor:
+            cursor.execute("DELETE FROM g2.users_ui WHERE \"userId\" = 'many'")
 
 
 def test_sql_answers_as_rows_do(url: str) -> None:

@@ -53,10 +53,12 @@ SHAPES: Mapping[str, Callable[[str], object]] = {
     "error": model(schemas.Error),
     "rows": model(schemas.RowsAnswer),
     "groups": model(schemas.Groups),
+    "difference": model(messages.TableDifference),
     "rows of SQL": model(schemas.SqlAnswer),
     "outcome": model(schemas.Decided),
     "outcome of a file": model(schemas.Applied),
     "example of a topic": model(schemas.Example),
+    "reasons of rows": model(schemas.Why),
     "control message": control_message,
     "line of the log": line_of_the_log,
 }

@@ -99,6 +99,9 @@ def test_message_nan_as_text_takes_the_current_topic_and_join(name: str, value: 
         pytest.param({"action": " RollBack "}, ControlMessage(action=Action.ROLLBACK), id="rollback"),
         pytest.param({"action": "CANCEL"}, ControlMessage(action=Action.CANCEL), id="cancel"),
         pytest.param({"action": " Publish "}, ControlMessage(action=Action.PUBLISH), id="publish the candidate"),
+        pytest.param(
+            {"action": "publish", "force": True}, ControlMessage(action=Action.PUBLISH, force=True), id="forced"
+        ),
         pytest.param({"action": "discard"}, ControlMessage(action=Action.DISCARD), id="discard"),
         pytest.param(
             {"joinType": "inner", "publish": False}, ControlMessage(join=Join.INNER, publish=False), id="candidate"
@@ -146,7 +149,8 @@ def test_message_unknown_field_is_ignored_with_the_one_meant(name: str, meant: s
 def test_message_unknown_field_far_from_all_names_the_known_ones() -> None:
     (warning,) = parsed(zzz=1).warnings
     assert warning.endswith(
-        "(known: usersTopic, accountsTopic, joinType, requestId, start, expectedGeneration, dryRun, publish, action)"
+        "(known: usersTopic, accountsTopic, joinType, requestId, start, expectedGeneration, dryRun, publish, force, "
+        "action)"
     )
 
 
@@ -235,6 +239,7 @@ REJECTIONS = [
     pytest.param(b'{"action": "publish", "dryRun": true}', "a publish takes no dryRun", "alone", id="publish dry run"),
     pytest.param(b'{"action": "discard", "joinType": "left"}', "a discard takes no topics", "alone", id="discard join"),
     pytest.param(b'{"action": "rollback", "publish": false}', "start or publish", "alone", id="rollback for review"),
+    pytest.param(b'{"action": "discard", "force": true}', "a discard takes no force", "alone", id="discard by force"),
     pytest.param(b'{"publish": "no"}', "a string instead of true or false", "publish as true", id="publish as text"),
 ]
 

@@ -77,6 +77,10 @@ class FakeOrchestrator:
     def topics(self) -> list[str]:
         return self.names
 
+    @property
+    def explainer(self) -> Any:
+        raise NotImplementedError
+
     def example(self, topic: str, records: int) -> dict[str, Any]:
         return {"topic": topic, "looked": records}
 

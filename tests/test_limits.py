@@ -496,7 +496,7 @@ def test_following_a_compared_table_keeps_no_changes(quiet: Filling) -> None:
         shared = SharedChanges(Window("join_quality"), unbounded(quiet), lambda: None)
         for version in range(1, 50):
             moved = {Position(1, version): None}
-            shared.notify(Positions(1, {"join_quality": version}, {}), {"join_quality": moved})
+            shared.notify(Positions(1, None, {"join_quality": version}, {}), {"join_quality": moved})
         shared.close()
         return len(shared._deltas)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import runpy
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -38,4 +39,9 @@ def test_every_picture_of_the_docs_is_made_by_a_script_and_is_there() -> None:
 
 
 def test_every_picture_file_is_shown() -> None:
-    assert set((ROOT / "docs").rglob("*.png")) == shown()
+    assert {*(ROOT / "docs").rglob("*.png"), *(ROOT / "docs").rglob("*.svg")} == shown()
+
+
+def test_drawings_are_what_their_script_draws() -> None:
+    drawn = runpy.run_path(str(ROOT / "scripts/pictures/drawings.py"))["drawn"]()
+    assert {file: file.read_text("utf-8") for file in drawn} == drawn

@@ -131,7 +131,19 @@ def test_window_of_a_shared_table_has_the_shared_version(own_database: Database)
 @pytest.mark.parametrize(
     "name",
     [
-        *("nope", "users_ui@9", "swaps@1", "versions@1", "g1.users_ui", "turnout.published", "USERS_UI", "", "@1"),
+        *(
+            "nope",
+            "users_ui@9",
+            "swaps@1",
+            "versions@1",
+            "outgoing@1",
+            "outgoing:users_ui@1",
+            "g1.users_ui",
+            "turnout.published",
+            "USERS_UI",
+            "",
+            "@1",
+        ),
         *("users_ui@", "users_ui@-1", "users_ui@١", "users_ui@1@1", "\ud800"),
         'users_ui"; DROP TABLE g1.users_ui; --',
     ],

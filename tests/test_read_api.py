@@ -48,6 +48,10 @@ class Steering:
     def topics(self) -> list[str]:
         return []
 
+    @property
+    def explainer(self) -> Any:
+        raise NotImplementedError
+
     def example(self, topic: str, records: int) -> dict[str, Any]:
         return {"topic": topic, "looked": records}
 

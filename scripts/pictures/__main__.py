@@ -1,6 +1,6 @@
 """Every picture of the docs, each by a module here: `make pictures`, or `make pictures ARGS="tutorial"` for some.
 
-The page and the notebook are of a demo that is started for them, the tutorial of its own steps.
+The page and the notebook are of a demo that is started for them, the tutorial of its own steps. Drawings need neither.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import drawings
 import notebook
 import page
 import tutorial
@@ -46,10 +47,14 @@ def demo() -> Iterator[str]:
 
 
 def main(wanted: list[str]) -> None:
-    known = [*OF_A_DEMO, "tutorial"]
+    known = ["drawings", *OF_A_DEMO, "tutorial"]
     if unknown := set(wanted) - set(known):
         sys.exit(f"no pictures of {', '.join(sorted(unknown))} (known: {', '.join(known)})")
     chosen = wanted or known
+    if "drawings" in chosen:
+        drawings.main()
+    if chosen == ["drawings"]:
+        return
     if (load := os.getloadavg()[0]) > QUIET_LOAD:
         print(f"this machine is busy (load {load:.1f}): swaps will take longer than they do on a quiet one", flush=True)
     if of_a_demo := [name for name in chosen if name in OF_A_DEMO]:

@@ -53,7 +53,7 @@ export class TurnoutSwap {
 
   /** Publish the candidate; `expectedGeneration` is the candidate's. */
   publish(
-    message: Pick<ControlMessage, "requestId" | "expectedGeneration"> = {},
+    message: Pick<ControlMessage, "requestId" | "expectedGeneration" | "force"> = {},
     options: ControlOptions = {},
   ): Promise<Outcome> {
     return this.ask((wait) => this.turnout.client.publish(message, wait), options);

@@ -61,6 +61,54 @@ export interface SqlOptions {
   signal?: AbortSignal;
 }
 
+/** Which rows are meant: one by its id, those of a key, or a bad record by its place. */
+export type WhyQuestion =
+  | { row: string }
+  | { key: string | number | boolean }
+  | { topic: string; partition: number; offset: number };
+
+/** A record. `key`, `headers` and `value` are null where they were not read: viewers do not get them. */
+export interface WhyRecord {
+  source: string;
+  topic: string;
+  partition: number;
+  offset: number;
+  timestamp: string;
+  /** Null where a row has the record. */
+  reason: "older" | "other partition is newer" | "tombstone" | "no match" | null;
+  key: string | null;
+  headers: { name: string; value: string | null }[] | null;
+  value: string | null;
+  bytes: number | null;
+  clipped: boolean;
+  /** Whether Kafka has the record no more; null where it was not asked. */
+  gone: boolean | null;
+}
+
+/** The records that rows are made of, and those of the same key that were not chosen. */
+export interface Why {
+  table: string;
+  generation: number;
+  version: number;
+  /** The column of the key; null for `bad_records`. */
+  key: string | null;
+  /** The control message that made the generation; its requester is `configuration` where the file did. */
+  message: {
+    requester: string;
+    requestId: string | null;
+    ts: string;
+    partition: number | null;
+    offset: number | null;
+    raw: string | null;
+  } | null;
+  /** The rows of the key, also those that are not told. */
+  total: number;
+  /** `row` is null for a key that has no row. */
+  rows: { row: string | null; records: WhyRecord[]; others: WhyRecord[]; complete: boolean }[];
+  /** What is missing, and why. */
+  notes: string[];
+}
+
 /** A name for a table with a filter, a sort, columns and a chart, or for a SELECT, kept by the server. */
 export interface SavedView {
   name: string;
@@ -169,6 +217,8 @@ export interface ControlMessage {
   dryRun?: boolean;
   /** False: build a candidate, which `publish` or `discard` ends. */
   publish?: boolean;
+  /** True: pass over the guards. */
+  force?: boolean;
   action?: "rollback" | "cancel" | "publish" | "discard";
   [sourceTopic: `${string}Topic`]: string;
 }
@@ -267,6 +317,11 @@ export class Api {
 
   summary<Group>({ table, ...options }: SummaryOptions): Promise<Summary<Group>> {
     return this.call(`/api/tables/${encodeURIComponent(table)}/summary${query(options)}`);
+  }
+
+  why(table: string, question: WhyQuestion): Promise<Why> {
+    const asked = Object.entries(question).map(([name, value]) => [name, String(value)]);
+    return this.call(`/api/tables/${encodeURIComponent(table)}/why?${new URLSearchParams(asked)}`);
   }
 
   sql<Row>(sql: string, { limit, signal }: SqlOptions): Promise<SqlRows<Row>> {

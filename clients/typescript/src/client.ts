@@ -15,6 +15,8 @@ import {
   type TableRows,
   type Token,
   type TopicExample,
+  type Why,
+  type WhyQuestion,
 } from "./api.js";
 import {
   type ComputedCallbacks,
@@ -130,6 +132,11 @@ export class TurnoutClient {
     return this.api.summary(options);
   }
 
+  /** Why rows are there: `why("final_ui", { key: "u7" })`. */
+  why(table: string, question: WhyQuestion): Promise<Why> {
+    return this.api.why(table, question);
+  }
+
   /** The rows of one SELECT over the tables. */
   sql<Row = AnyRow>(sql: string, options: SqlOptions = {}): Promise<SqlRows<Row>> {
     return this.api.sql(sql, options);
@@ -192,7 +199,7 @@ export class TurnoutClient {
 
   /** Publish the candidate; `expectedGeneration` is the candidate's. Throws `no_candidate` when there is none. */
   publish(
-    message: Pick<ControlMessage, "requestId" | "expectedGeneration"> = {},
+    message: Pick<ControlMessage, "requestId" | "expectedGeneration" | "force"> = {},
     options: ControlOptions = {},
   ): Promise<Outcome> {
     return this.api.act("publish", message, options);

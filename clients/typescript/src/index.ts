@@ -36,5 +36,8 @@ export type {
   TableRows,
   Token,
   TopicExample,
+  Why,
+  WhyQuestion,
+  WhyRecord,
 } from "./api.js";
 export * from "./messages.js";

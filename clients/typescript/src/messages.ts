@@ -21,8 +21,10 @@ export const CloseCode = {
 export type CloseCode = (typeof CloseCode)[keyof typeof CloseCode];
 
 export type Message = ClientMessage | ServerMessage;
-export type ClientMessage = WindowRequest | ChangesRequest | SummaryRequest | SqlRequest | StatusRequest | Unsubscribe;
-export type ServerMessage = Hello | WindowRows | SummaryGroups | Current | Snapshot | Changes | StatusNow | Problem;
+export type ClientMessage =
+  WindowRequest | ChangesRequest | SummaryRequest | DifferenceRequest | SqlRequest | StatusRequest | Unsubscribe;
+export type ServerMessage =
+  Hello | WindowRows | SummaryGroups | DifferenceNow | Current | Snapshot | Changes | StatusNow | Problem;
 
 /**
  * Send these rows now, and again whenever they change. The same id again moves the subscription.
@@ -76,6 +78,22 @@ export interface SummaryRequest {
   sort?: string | string[];
   limit?: number;
   history?: number;
+}
+/**
+ * Send what differs between two generations, and again when it changed, at most once a second.
+ *
+ * Without `from` and `to`: between what is shown and the candidate.
+ */
+export interface DifferenceRequest {
+  type: "difference";
+  id: string;
+  table: string;
+  from?: number | null;
+  to?: number | null;
+  where?: string | (string | Term)[];
+  sort?: string | string[];
+  offset?: number;
+  limit?: number;
 }
 /**
  * Send the rows of a SELECT; `live`: again whenever a table that it names changed.
@@ -168,6 +186,67 @@ export interface HistoryPoint {
 export interface SwapMoment {
   time: number;
   generation: number;
+}
+/**
+ * A difference as it is now.
+ */
+export interface DifferenceNow {
+  table: string;
+  from: Position;
+  to: Position;
+  counts: DifferenceCounts;
+  total: number;
+  key: string[];
+  columns: DifferenceColumn[];
+  columnsOnlyIn: OnlyIn;
+  missing: ("from" | "to") | null;
+  sinks: SinkRecords[];
+  rows: DifferenceRow[];
+  type: "difference";
+  id: string;
+}
+/**
+ * How many rows; `same` are equal in all columns that both tables have.
+ */
+export interface DifferenceCounts {
+  added: number;
+  removed: number;
+  changed: number;
+  same: number;
+}
+/**
+ * A column that both tables have; `changed` counts the changed rows in which it differs.
+ */
+export interface DifferenceColumn {
+  name: string;
+  type: string;
+  changed: number;
+}
+/**
+ * The columns that only one of two tables has, or has with another type: they are not compared.
+ */
+export interface OnlyIn {
+  from: string[];
+  to: string[];
+}
+/**
+ * The records that a sink would write if the second generation were published in place of the first.
+ */
+export interface SinkRecords {
+  sink: string;
+  records: number;
+}
+/**
+ * A row before and after: `from` is null where it was added, `to` where it was removed.
+ */
+export interface DifferenceRow {
+  change: "added" | "removed" | "changed";
+  from: {
+    [k: string]: unknown;
+  } | null;
+  to: {
+    [k: string]: unknown;
+  } | null;
 }
 /**
  * The answer to `resume` when nothing has changed since.

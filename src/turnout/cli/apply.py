@@ -11,7 +11,7 @@ from rich.table import Table
 from turnout.cli import options, output
 from turnout.cli.app import app, examples
 from turnout.cli.progress import follow
-from turnout.cli.swap import BAD_OUTCOMES, ExpectedOption, RequestOption, origin_text
+from turnout.cli.swap import BAD_OUTCOMES, ExpectedOption, ForceOption, RequestOption, origin_text
 from turnout.errors import ConfigError, TurnoutError
 
 _TAKES_EFFECT = {
@@ -26,6 +26,7 @@ def apply(
     config: options.Config = "turnout.yaml",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change; nothing changes.")] = False,
     expected_generation: ExpectedOption = None,
+    force: ForceOption = False,
     request_id: RequestOption = "",
     url: options.Url = options.DEFAULT_URL,
     token: options.Token = "",
@@ -45,7 +46,11 @@ def apply(
             client,
             "apply",
             lambda: client.apply(
-                text, dry_run=dry_run, request_id=request_id or None, expected_generation=expected_generation
+                text,
+                dry_run=dry_run,
+                request_id=request_id or None,
+                expected_generation=expected_generation,
+                force=force,
             ),
             as_json=json,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -33,6 +34,7 @@ ExpectedOption = Annotated[
 RequestOption = Annotated[
     str, typer.Option("--request-id", help="Your name for this request, shown with its outcome.", show_default=False)
 ]
+ForceOption = Annotated[bool, typer.Option("--force", help="Pass over the guards (`swap.guards`).")]
 NoWaitOption = Annotated[bool, typer.Option("--no-wait", help="Return when the request is taken, without its outcome.")]
 
 
@@ -82,6 +84,7 @@ def swap(
     review: Annotated[
         bool, typer.Option("--review", help="Build a candidate, which turnout publish or turnout discard ends.")
     ] = False,
+    force: ForceOption = False,
     request_id: RequestOption = "",
     no_wait: NoWaitOption = False,
     url: options.Url = options.DEFAULT_URL,
@@ -104,12 +107,12 @@ def swap(
         message["dryRun"] = True
     if review:
         message["publish"] = False
-    message |= _request(request_id, expected_generation)
+    message |= _request(request_id, expected_generation, force)
     with options.connected(url, token) as client:
-        _send(client, "swap", lambda: client.control(message, wait=not no_wait), json, wait=not no_wait)
+        _send(client, "swap", partial(client.control, message, wait=not no_wait), json, wait=not no_wait, builds=True)
 
 
-def _add_action(name: str, help_text: str, *commands: str) -> None:
+def _add_action(name: str, help_text: str, *commands: str, builds: bool = False) -> None:
     """Add the command of an action: it has no options but those of every message."""
 
     def command(
@@ -122,7 +125,8 @@ def _add_action(name: str, help_text: str, *commands: str) -> None:
     ) -> None:
         with options.connected(url, token) as client:
             request = _request(request_id, expected_generation)
-            _send(client, name, lambda: getattr(client, name)(request, wait=not no_wait), json, wait=not no_wait)
+            send = partial(getattr(client, name), request, wait=not no_wait)
+            _send(client, name, send, json, wait=not no_wait, builds=builds)
 
     app.command(name, help=help_text, epilog=examples(*commands))(command)
 
@@ -136,6 +140,7 @@ _add_action(
     """,
     "turnout rollback",
     "turnout rollback --expected-generation 7",
+    builds=True,
 )
 _add_action(
     "cancel",
@@ -145,16 +150,29 @@ _add_action(
     """,
     "turnout cancel",
 )
-_add_action(
-    "publish",
+
+
+@app.command(epilog=examples("turnout publish", "turnout publish --expected-generation 9"))
+def publish(
+    expected_generation: ExpectedOption = None,
+    force: ForceOption = False,
+    request_id: RequestOption = "",
+    no_wait: NoWaitOption = False,
+    url: options.Url = options.DEFAULT_URL,
+    token: options.Token = "",
+    json: options.Json = False,
+) -> None:
     """Publish the candidate that `turnout swap --review` has made.
 
-    At once, in one moment for all viewers. Exit code 1 when there is no candidate. `--expected-generation` is the
-    candidate's.
-    """,
-    "turnout publish",
-    "turnout publish --expected-generation 9",
-)
+    At once, in one moment for all viewers. Exit code 1 when there is no candidate, or when it breaks a guard.
+    `--expected-generation` is the candidate's.
+    """
+    with options.connected(url, token) as client:
+        request = _request(request_id, expected_generation, force)
+        send = partial(client.publish, request, wait=not no_wait)
+        _send(client, "publish", send, json, wait=not no_wait, builds=False)
+
+
 _add_action(
     "discard",
     """Remove the candidate; the published tables stay as they are.
@@ -180,14 +198,16 @@ def _join(text: str) -> tuple[str, str]:
     return join_field(view.strip()) if mark else "joinType", name.strip()
 
 
-def _request(request_id: str, expected_generation: int | None) -> dict[str, Any]:
-    given = {"requestId": request_id or None, "expectedGeneration": expected_generation}
+def _request(request_id: str, expected_generation: int | None, force: bool = False) -> dict[str, Any]:
+    given = {"requestId": request_id or None, "expectedGeneration": expected_generation, "force": force or None}
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _send(client: Client, what: str, send: Callable[[], dict[str, Any]], json: bool, *, wait: bool) -> None:
-    """Send a message, show the progress of its build, and print its outcome."""
-    answer = follow(client, what, send, as_json=json) if wait else send()
+def _send(
+    client: Client, what: str, send: Callable[[], dict[str, Any]], json: bool, *, wait: bool, builds: bool
+) -> None:
+    """Send a message, show the progress of its build if it has one, and print its outcome."""
+    answer = follow(client, what, send, as_json=json) if wait and builds else send()
     outcome = answer.get("outcome")
     if wait and outcome is None:
         raise TurnoutError(

@@ -8,6 +8,7 @@ that is no value ends it. Kinds of values are `values.py`, how settings fit toge
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,6 +24,7 @@ from turnout.config.values import (
     MemorySize,
     Names,
     NonEmpty,
+    Percent,
     Properties,
     Seconds,
     Section,
@@ -36,6 +38,7 @@ from turnout.config.values import (
     text_of,
 )
 from turnout.plan.chains import Step
+from turnout.plan.guards import GuardLimits
 from turnout.plan.joins import Duplicates, Join
 from turnout.plan.plan import Start
 
@@ -230,6 +233,36 @@ class SinkSettings(Section):
     table."""
 
 
+class OnBreak(StrEnum):
+    """What becomes of a generation that breaks a guard."""
+
+    REJECT = "reject"
+    REVIEW = "review"
+
+
+class GuardSettings(Section):
+    """What a new generation must show, compared with what is shown; see docs/how-to/review.md#guards."""
+
+    min_rows: Percent | None = None
+    """The least rows that each view must have, of those that it shows now, such as `50%`."""
+    min_matched: Percent | None = None
+    """The least share of left rows that must match in each view, of the share that matches now."""
+    max_bad: Percent | None = None
+    """The most records that may have faults, of those that the new generation has read."""
+    on_break: OnBreak = OnBreak.REJECT
+    """`reject` removes a generation that breaks a guard, `review` makes it a candidate."""
+    watch: bool = False
+    """Whether the guards are looked at again when the linger time ends: a broken one rolls back."""
+
+    @property
+    def limits(self) -> GuardLimits:
+        return GuardLimits(*map(_share, (self.min_rows, self.min_matched, self.max_bad)))
+
+
+def _share(percent: str | None) -> Fraction | None:
+    return None if percent is None else Fraction(percent[:-1]) / 100
+
+
 class SwapSettings(Section):
     """How long a build may take, and how long a replaced generation stays."""
 
@@ -239,8 +272,10 @@ class SwapSettings(Section):
     """How many of them stay at most."""
     catch_up_timeout_seconds: Seconds = Field(600.0, gt=0)
     """How long a new generation may take to catch up before the swap fails."""
-    candidate_seconds: Seconds = Field(3600.0, gt=0)
+    candidate_seconds: Seconds = Field(3600.0, gt=0, le=31_536_000)
     """How long a candidate waits to be published before it is discarded; see docs/how-to/review.md."""
+    guards: GuardSettings | None = None
+    """What a new generation must show before it is published; without it, nothing is compared."""
 
 
 class SparkSettings(Section):

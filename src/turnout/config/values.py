@@ -114,6 +114,7 @@ StartAt = Annotated[Start, PlainValidator(Start.parse)]
 Names = Annotated[tuple[str, ...], BeforeValidator(several)]
 Whole = Annotated[int, BeforeValidator(number)]
 Seconds = Annotated[float, BeforeValidator(number), Field(ge=0, allow_inf_nan=False)]
+Percent = Annotated[str, text_of(r"(100(\.0+)?|[0-9]{1,2}(\.[0-9]{1,6})?)%", "be a percentage such as 50%")]
 MemorySize = Annotated[str, text_of(r"[0-9]*\.?[0-9]+ ?[kmgt]i?b", "look like 2GB or 512MiB")]
 # Not in repr: raw properties can hold secrets.
 Properties = Annotated[dict[str, str], BeforeValidator(_properties), Field(repr=False)]

@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -38,6 +39,16 @@ GROUP_SECONDS = 3.0
 NAMES_SHOWN = 8
 SAMPLE_BYTES = 16 << 20
 """As much of a sample is held; of larger records there are fewer."""
+
+MOST_SEARCHED, _FIRST_SEARCHED = 30_000, 1_000
+"""As many records of a partition are searched, beginning with the newest."""
+
+_READ_TOGETHER = 4
+
+Place = tuple[str, int, int]
+"""A topic, a partition and an offset."""
+Unreadable = tuple[Partition, str]
+"""Where a record is that cannot be read, and why."""
 
 _ROLE = "topics"
 
@@ -118,13 +129,8 @@ class Topics:
     def low_watermark(self, topic: str, partition: int) -> int | None:
         """The offset of the oldest record that is still there (the end, without any); None without the partition."""
         with self._question():
-            try:
-                if (topic, partition) not in self._places([topic]):
-                    return None
-            except TurnoutError as error:
-                if error.code == "unknown_topic":
-                    return None
-                raise
+            if (topic, partition) not in self._living([topic]):
+                return None
             return self._at({(topic, partition): AT_LOW})[topic, partition]
 
     def sample(self, topic: str, count: int) -> list[bytes | None]:
@@ -141,9 +147,50 @@ class Topics:
             places = self._places([topic])
             low = self._at(dict.fromkeys(places, AT_LOW))
             end = self._at(dict.fromkeys(places, AT_END))
-            messages, unreadable = self._newest(low, end, count) if count > 0 else ([], ())
+            messages, unreadable = self._newest(low, end, count) if count > 0 else ([], [])
         records = tuple((message.key(), message.value()) for message in messages)
-        return TopicSample(len(places), sum(end[place] - low[place] for place in places), records, unreadable)
+        lines = tuple(f"partition {partition}: {reason}" for (_, partition), reason in unreadable)
+        return TopicSample(len(places), sum(end[place] - low[place] for place in places), records, lines)
+
+    def records(self, places: Iterable[Place], take: Callable[[Message], _T]) -> dict[Place, _T | str | None]:
+        """What `take` gives of the records at these offsets.
+
+        None where Kafka has it no more, a text why it was not read. A few partitions are read at the same time.
+        """
+        waiting: dict[Partition, list[int]] = {}
+        found: dict[Place, _T | str | None] = dict.fromkeys(sorted(places, reverse=True))
+        with self._question():
+            living = self._living({topic for topic, _, _ in found})
+            for topic, partition, offset in found:
+                if (topic, partition) in living:
+                    waiting.setdefault((topic, partition), []).append(offset)
+                    found[topic, partition, offset] = "it was not read in time"
+            while waiting and time.monotonic() < self._until:
+                begin = {place: offsets.pop() for place, offsets in islice(waiting.items(), _READ_TOGETHER)}
+                unreadable: list[Unreadable] = []
+                messages, _ = self._read(begin, {place: at + 1 for place, at in begin.items()}, 1, unreadable)
+                if time.monotonic() < self._until:
+                    found |= dict.fromkeys((*place, at) for place, at in begin.items())
+                found |= {(*place, begin[place]): reason for place, reason in unreadable}
+                found |= {(m.topic() or "", m.partition() or 0, m.offset() or 0): take(m) for m in messages}
+                waiting = {place: offsets for place, offsets in waiting.items() if offsets}
+        return found
+
+    def search_back(self, ends: Mapping[Partition, int], look: Callable[[list[Message]], bool]) -> bool:
+        """Give `look` the records before these offsets, ever further back, until it has seen enough.
+
+        Whether it was given all, down to the first: `MOST_SEARCHED` records of a partition and the time are the limits.
+        """
+        with self._question():
+            low, window, searched = self._at(dict.fromkeys(ends, AT_LOW)), _FIRST_SEARCHED, 0
+            while left := {place: end for place, end in ends.items() if end > low[place]}:
+                ends = {place: max(low[place], end - window) for place, end in left.items()}
+                messages, full = self._read(ends, left, window, [])
+                searched, window = searched + window, 2 * window
+                enough = look(messages)
+                if enough or full or searched >= MOST_SEARCHED or time.monotonic() >= self._until:
+                    return not full and time.monotonic() < self._until and all(ends[p] <= low[p] for p in ends)
+        return True
 
     def group_refused(self, topic: str) -> str | None:
         """The client's consumer group, where it may not be used; asked for here, and needed nowhere."""
@@ -190,6 +237,17 @@ class Topics:
         """All partitions of the topics; each has a leader."""
         return [(topic, number) for topic in topics for number in self._partitions(topic)]
 
+    def _living(self, topics: Iterable[str]) -> list[Partition]:
+        """The partitions of those of the topics that exist."""
+        found = []
+        for topic in topics:
+            try:
+                found += self._places([topic])
+            except TurnoutError as error:
+                if error.code != "unknown_topic":
+                    raise
+        return found
+
     def _partitions(self, topic: str) -> list[int]:
         patience = min(self._until, time.monotonic() + LEADER_SECONDS)
         while True:
@@ -225,24 +283,24 @@ class Topics:
 
     def _newest(
         self, low: Mapping[Partition, int], end: Mapping[Partition, int], count: int
-    ) -> tuple[list[Message], tuple[str, ...]]:
+    ) -> tuple[list[Message], list[Unreadable]]:
         window = count
         while True:
             begin = {place: max(low[place], end[place] - window) for place in end}
-            unreadable: list[str] = []
+            unreadable: list[Unreadable] = []
             messages, full = self._read(begin, end, count, unreadable)
             if full or len(messages) >= count or begin == low or time.monotonic() >= self._until:
                 break
             window *= 10
         messages.sort(key=lambda message: (message.timestamp()[1], message.partition(), message.offset()))
-        return messages[-count:], tuple(unreadable)
+        return messages[-count:], unreadable
 
     def _read(
-        self, begin: Mapping[Partition, int], end: Mapping[Partition, int], keep: int, unreadable: list[str]
+        self, begin: Mapping[Partition, int], end: Mapping[Partition, int], keep: int, unreadable: list[Unreadable]
     ) -> tuple[list[Message], bool]:
         """The newest `keep` records of each partition in the range, or of as much of it as time allows.
 
-        Also whether there were more bytes than are held: then the oldest are missing. `unreadable` gets a line for
+        Also whether there were more bytes than are held: then the oldest are missing. `unreadable` gets an entry for
         each record that is passed over.
         """
         kept: dict[Partition, deque[Message]] = {place: deque() for place in end if begin[place] < end[place]}
@@ -256,7 +314,7 @@ class Topics:
                 for message in [] if first is None else [first, *self._consumer.consume(1000, timeout=0)]:
                     place = (message.topic() or "", message.partition() or 0)
                     if place in left and (behind := self._behind_damaged(message, place)) is not None:
-                        unreadable.append(f"partition {place[1]}: {reason(message.offset() or 0, behind)}")
+                        unreadable.append((place, reason(message.offset() or 0, behind)))
                         following[place] = behind
                         left -= {place} if behind >= end[place] else set()
                         self._assign(following, left)
@@ -266,8 +324,8 @@ class Topics:
                     if message.error() is None and place in kept and (message.offset() or 0) < end[place]:
                         following[place] = (message.offset() or 0) + 1
                         if len(message) > self._kafka.max_record_megabytes << 20:
-                            what = f"partition {place[1]}: the record at offset {message.offset()}"
-                            unreadable.append(f"{what} has {len(message):,} bytes (kafka.max_record_megabytes)")
+                            size = f"has {len(message):,} bytes (kafka.max_record_megabytes)"
+                            unreadable.append((place, f"the record at offset {message.offset()} {size}"))
                             continue
                         kept[place].append(message)
                         held += _size(message)

@@ -81,6 +81,8 @@ class ControlMessage:
     dry_run: bool = False
     publish: bool = True
     """Whether what is built is published; if not, it becomes the candidate."""
+    force: bool = False
+    """Whether guards are passed over."""
     action: Action = Action.CHANGE
     warnings: tuple[str, ...] = ()
 
@@ -94,6 +96,7 @@ class ApplyRequest:
     request_id: str | None = None
     expected_generation: int | None = None
     dry_run: bool = False
+    force: bool = False
 
 
 def topic_field(source: str) -> str:

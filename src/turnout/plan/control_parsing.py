@@ -50,8 +50,8 @@ _ACTIONS = {
 }
 _OF_ACTIONS = ("requestId", "expectedGeneration")
 """The fields that every action can have."""
-_DRY_ACTIONS = (Action.ROLLBACK,)
-"""The actions that can be a dry run."""
+_MORE_OF_ACTIONS = {Action.ROLLBACK: ("dryRun",), Action.PUBLISH: ("force",)}
+"""The fields that only these can have."""
 _EXAMPLE = '{"usersTopic": "users2", "joinType": "inner"}'
 _ALONE = "send action alone, or a change without action"
 
@@ -88,14 +88,17 @@ def parse_message(
         expected_generation=given.get("expectedGeneration"),
         dry_run=given.get("dryRun", False),
         publish=given.get("publish", True),
+        force=given.get("force", False),
         action=given.get("action", Action.CHANGE),
         warnings=(*warnings[:_MOST_WARNINGS], *_unknown_fields(fields, values)),
     )
     if message.action is not Action.CHANGE:
         if message.topics or message.join or message.joins or start or not message.publish:
             faults.append((f"a {message.action.value} takes no topics, join, start or publish", _ALONE))
-        if message.dry_run and message.action not in _DRY_ACTIONS:
-            faults.append((f"a {message.action.value} takes no dryRun", _ALONE))
+        taken = _MORE_OF_ACTIONS.get(message.action, ())
+        asked = {"dryRun": message.dry_run, "force": message.force}
+        refused_too = [name for name, value in asked.items() if value and name not in taken]
+        faults += [(f"a {message.action.value} takes no {name}", _ALONE) for name in refused_too]
     if faults:
         texts, hints = zip(*faults, strict=True)
         raise ControlRejected("; ".join(texts), "; ".join(dict.fromkeys(hints)), request_id=message.request_id)
@@ -133,9 +136,9 @@ def body_of(action: Action) -> str:
 
 def _fields_of(action: Action, fields: Mapping[str, Any]) -> dict[str, Any]:
     """The fields that the message of an action can have, besides `action` itself."""
-    others = {"dryRun": False, "publish": True}
+    others = {"dryRun": False, "publish": True, "force": False}
     consts = {name: _optional(_flag, {"const": value}) for name, value in others.items()}
-    taken = (*_OF_ACTIONS, "dryRun") if action in _DRY_ACTIONS else _OF_ACTIONS
+    taken = (*_OF_ACTIONS, *_MORE_OF_ACTIONS.get(action, ()))
     return {
         name: kind if name in taken else consts.get(name, _ABSENT) for name, kind in fields.items() if name != "action"
     }
@@ -179,6 +182,7 @@ def _fields(sources: tuple[str, ...], views: tuple[str, ...]) -> dict[str, Any]:
         "expectedGeneration": _optional(_expected_generation, {"type": "integer", "minimum": 0}),
         "dryRun": _optional(_flag, {"type": "boolean"}),
         "publish": _optional(_flag, {"type": "boolean"}),
+        "force": _optional(_flag, {"type": "boolean"}),
         "action": _optional(_action, {"enum": list(_ACTIONS)}),
     }
 

@@ -215,12 +215,13 @@ class Layout:
 
     def key(self, table: str) -> str:
         """The key of a table of a source or a view."""
-        return self._table(table).key
+        return self.of(table).key
 
     def columns(self, table: str) -> Mapping[str, ColumnType]:
-        return self._table(table).columns
+        return self.of(table).columns
 
-    def _table(self, table: str) -> SourceTable | ViewTable:
+    def of(self, table: str) -> SourceTable | ViewTable:
+        """The source or the view that a table is of."""
         every: tuple[SourceTable | ViewTable, ...] = (*self.sources, *self.views)
         return next(one for one in every if one.table == table)
 

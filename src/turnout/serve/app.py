@@ -47,6 +47,7 @@ from turnout.serve.reads import Reads
 from turnout.serve.responses import Answers, content_security_policy, on_any_error, on_http_error, on_turnout_error
 from turnout.serve.routes import Call, CallRoute, routes_of
 from turnout.serve.saved_api import SavedApi
+from turnout.serve.why_api import WhyApi
 from turnout_client.messages import MAX_MESSAGE_BYTES
 
 __all__ = ["Server", "Services", "create_app"]
@@ -98,6 +99,7 @@ def create_app(
     calls = [
         *routes_of(Api(services, viewers, reads, answers)),
         *routes_of(AskApi(answers, lambda: services.limits, access.check_sql)),
+        *routes_of(WhyApi(services, answers)),
         *routes_of(SavedApi(services.database, answers)),
         *routes_of(control),
         *routes_of(ConfigApi(services, control, configuration, answers, access.check_apply)),

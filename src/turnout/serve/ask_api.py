@@ -1,12 +1,13 @@
-"""The HTTP calls that ask tables for more than their rows: summaries, and SELECTs of one's own.
+"""The HTTP calls that ask tables for more than their rows: summaries, differences, and SELECTs of one's own.
 
-Both are reads with a place in `reads.py`, and end when the client goes. What a SELECT may name is `store/query/sql.py`,
+All are reads with a place in `reads.py`, and end when the client goes. What a SELECT may name is `store/query/sql.py`,
 who may send one is `access.py`.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import pyarrow as pa
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
@@ -17,6 +18,8 @@ from turnout.serve.formats import (
     Export,
     Format,
     TableFile,
+    difference_body,
+    difference_json,
     json_object,
     json_rows,
     result_json,
@@ -25,14 +28,16 @@ from turnout.serve.formats import (
     to_form,
 )
 from turnout.serve.limits import Hold
-from turnout.serve.parameters import OF_SUMMARIES, summary_of
+from turnout.serve.parameters import OF_DIFFERENCES, OF_SUMMARIES, difference_of, summary_of
 from turnout.serve.reads import Reading
 from turnout.serve.responses import Answers
 from turnout.serve.routes import FILE, READING, Call
 from turnout.serve.schemas import Groups, SqlAnswer, SqlQuestion
+from turnout.store.query.difference import Difference, open_difference, read_difference
 from turnout.store.query.sql import SqlResult, read_sql
 from turnout.store.query.summary import Summary
 from turnout.store.query.summary_read import read_summary
+from turnout_client.messages import TableDifference
 
 MAX_BODY_BYTES = 512 * 1024
 _EXAMPLE = '{"sql": "select accountType, count(*) from final_ui group by all"}'
@@ -67,6 +72,28 @@ class AskApi:
         )
 
     @Call(
+        "/api/tables/{name}/difference",
+        TableDifference,
+        errors=(
+            *(*READING, *FILE, "bad_where", "bad_sort", "no_candidate", "unknown_generation"),
+            *("unknown_table", "not_found"),
+        ),
+        parameters=OF_DIFFERENCES,
+        file_headers=("from-generation", "from-version", "to-generation", "to-version", "total"),
+    )
+    async def read_difference(self, request: Request) -> Response:
+        """What differs in a table between two living generations, of one moment."""
+        export, asked = difference_of(request.path_params["name"], request.query_params)
+        if export.kind is not Format.JSON:
+            return await self._answers.file(request, lambda store, hold: _difference_file(store, asked, export, hold))
+
+        def read(store: Reading) -> bytes:
+            found = read_difference(store, asked)
+            return difference_json(found.table, found.positions, difference_body(found))
+
+        return await self._answers.json(request, read, large=True)
+
+    @Call(
         "/api/sql",
         SqlAnswer,
         errors=(*READING, *FILE, "bad_body", "sql_refused"),
@@ -99,6 +126,15 @@ def _summary_file(store: Reading, summary: Summary, export: Export, hold: Hold) 
     found = read_summary(store, summary)
     numbers = {"Generation": found.generation, "Version": found.version, "Total": found.total}
     return table_file(store, found.groups.to_reader(), f"{summary.table}-summary", numbers, export, hold)
+
+
+def _difference_file(store: Reading, asked: Difference, export: Export, hold: Hold) -> TableFile:
+    with open_difference(store, asked) as found:
+        sides = (("From", found.before), ("To", found.after))
+        numbers = {f"{side}-{name.title()}": number for side, at in sides for name, number in at.as_json().items()}
+        rows, name = found.rows, f"{asked.window.table}-difference"
+        assert isinstance(rows, pa.RecordBatchReader)
+        return table_file(store, rows, name, {**numbers, "Total": found.total}, export, hold)
 
 
 def _sql_file(store: Reading, found: SqlResult, export: Export, hold: Hold) -> TableFile:

@@ -76,6 +76,7 @@ class ConfigApi:
             request_id=_request_id(query.get("requestId")),
             expected_generation=whole(query, "expectedGeneration", None),
             dry_run=flag(query, "dryRun", default=False),
+            force=flag(query, "force", default=False),
         )
         message = await self._control.submit(self._submit, asked, identity_of(request.scope).name)
         wait = flag(query, "wait", default=True)

@@ -32,7 +32,7 @@ _SUBMITTERS = 4
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.002, 0.05
 ERRORS = (
     *("generation_conflict", "bad_control", "unknown_topic", "not_authorized", "bad_sample", "nothing_to_roll_back"),
-    *("nothing_to_cancel", "no_candidate"),
+    *("nothing_to_cancel", "no_candidate", "guard_broken"),
     *("build_failed", "build_timeout", "kafka_unreachable", "spark_gone", "store_unavailable", "bad_view"),
     *("registry_unreachable", "registry_refused", "bad_config", "closed", "building"),
 )

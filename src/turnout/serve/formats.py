@@ -17,8 +17,10 @@ import pyarrow.parquet as pa_parquet
 
 from turnout.errors import TurnoutError
 from turnout.plan.filter_values import show
+from turnout.plan.position import Position
 from turnout.serve.limits import Hold
 from turnout.serve.reads import Reading
+from turnout.store.query.difference import DifferenceResult
 from turnout.store.query.sql import SqlResult
 from turnout.store.query.summary_read import SummaryResult
 from turnout.store.query.windows import Window, WindowResult, open_window
@@ -76,6 +78,37 @@ def result_json(result: WindowResult | SummaryResult) -> bytes:
     values = {field.name: getattr(result, field.name) for field in fields(result)}
     tables = {name: json_rows(value) for name, value in values.items() if isinstance(value, pa.Table)}
     return json_object({name: value for name, value in values.items() if name not in tables}, **tables)
+
+
+def difference_json(table: str, positions: tuple[Position, Position], body: bytes) -> bytes:
+    """A difference as it is answered and sent; `body` is the rest of it."""
+    before, after = positions
+    return json_object({"table": table, "from": before, "to": after})[:-1] + b"," + body[1:]
+
+
+def difference_body(result: DifferenceResult) -> bytes:
+    """What is the same for as long as nobody would see a change: all but the positions."""
+    fields = {
+        "counts": result.counts,
+        "total": result.total,
+        "key": result.key,
+        "columns": result.columns,
+        "columnsOnlyIn": {"from": result.only_from, "to": result.only_to},
+        "missing": result.missing,
+        "sinks": [{"sink": sink, "records": records} for sink, records in result.sinks.items()],
+    }
+    names = [column.name for column in result.columns]
+
+    def items(columns: list[list[Any]]) -> list[Any]:
+        changes, *values = columns
+        sides = values[: len(names)], values[len(names) :]
+        olds, news = ([dict(zip(names, row, strict=True)) for row in zip(*side, strict=True)] for side in sides)
+        return [
+            {"change": change, "from": None if change == "added" else old, "to": None if change == "removed" else new}
+            for change, old, new in zip(changes, olds, news, strict=True)
+        ]
+
+    return json_object(fields, rows=json_list(result.rows, items))
 
 
 def sql_fields(result: SqlResult) -> dict[str, Any]:

@@ -102,7 +102,8 @@ class Viewers:
         self.limits = settings
         self._places: Counter[str] = Counter()
         self._subscribed: Counter[str] = Counter()
-        self.subscriptions: Counter[str] = Counter({"window": 0, "changes": 0, "summary": 0, "sql": 0, "status": 0})
+        kinds = ("window", "changes", "summary", "difference", "sql", "status")
+        self.subscriptions: Counter[str] = Counter(dict.fromkeys(kinds, 0))
         """How many of each kind there are."""
 
     @property

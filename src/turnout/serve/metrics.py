@@ -106,7 +106,7 @@ class _Scrape(Collector):
 
 def _swaps(cursor: duckdb.DuckDBPyConnection) -> Iterator[Metric]:
     made = (Outcome.APPLIED, Outcome.ROLLED_BACK)
-    outcomes = (*made, Outcome.FAILED, Outcome.CANCELLED, Outcome.CANDIDATE, DISCARDED)
+    outcomes = (*made, Outcome.FAILED, Outcome.CANCELLED, Outcome.REJECTED, Outcome.CANDIDATE, DISCARDED)
     yield _metric("turnout_swaps_total", _outcomes(cursor, "swaps", outcomes))
     sums = ", ".join(f"coalesce(sum({column}), 0)" for column in _PHASES.values())
     row = cursor.execute(

@@ -11,6 +11,8 @@ from turnout.plan.filter_values import show
 from turnout.plan.where import parse_columns, parse_sort, parse_terms
 from turnout.serve.formats import Export, Format
 from turnout.store.query import summary
+from turnout.store.query.difference import Difference
+from turnout.store.query.row_records import WhyQuestion
 from turnout.store.query.summary_read import MAX_GROUPS
 from turnout.store.query.windows import Window
 
@@ -77,6 +79,11 @@ OF_SUMMARIES = (
     Parameter("limit", _WHOLE, _LIMIT.format(what="Groups", most=summary.MAX_LIMIT, default=summary.DEFAULT_LIMIT)),
     *_FILE,
 )
+OF_DIFFERENCES = (
+    Parameter("from", _WHOLE, "The generation to compare. Default: the one that is published."),
+    Parameter("to", _WHOLE, "The generation to compare it with. Default: the candidate."),
+    *(parameter for parameter in OF_WINDOWS if parameter.name != "columns"),
+)
 OF_EXAMPLES = (
     Parameter(
         "records",
@@ -84,12 +91,22 @@ OF_EXAMPLES = (
         f"How many of the newest records to look at. Default: {DEFAULT_EXAMPLE_RECORDS}.",
     ),
 )
+OF_WHY = (
+    Parameter("row", {"type": "string"}, "The id of the row, as `WS /api/live` has it (`ids`) and a sink (`id`)."),
+    Parameter("key", {"type": "string"}, "A key: its rows, ten at most, or its records where it has none."),
+    Parameter(
+        "topic", {"type": "string"}, "With `partition` and `offset`, in place of the two: a row of `bad_records`."
+    ),
+    Parameter("partition", _WHOLE, "See `topic`."),
+    Parameter("offset", _WHOLE, "See `topic`."),
+)
 OF_MESSAGES = (Parameter("wait", _FLAG, "`false`: answer 202 as soon as the message is kept. Default: `true`."),)
 OF_APPLIES = (
     Parameter("dryRun", _FLAG, "`true`: say what would change, and change nothing. Default: `false`."),
     *OF_MESSAGES,
     Parameter("requestId", {"type": "string"}, "A name for this request, which is shown with its outcome."),
     Parameter("expectedGeneration", _WHOLE, "Only while this generation is published."),
+    Parameter("force", _FLAG, "`true`: pass over `swap.guards`. Default: `false`."),
 )
 
 
@@ -120,6 +137,12 @@ def window_of(table: str, query: QueryParams) -> tuple[Export, Window]:
     )
 
 
+def difference_of(table: str, query: QueryParams) -> tuple[Export, Difference]:
+    """The difference and the format that a query string asks for."""
+    export, window = window_of(table, query)
+    return export, Difference(window, whole(query, "from", None), whole(query, "to", None))
+
+
 def summary_of(table: str, query: QueryParams) -> tuple[Export, summary.Summary]:
     """The summary and the format that a query string asks for."""
     export = _export(query)
@@ -132,6 +155,17 @@ def summary_of(table: str, query: QueryParams) -> tuple[Export, summary.Summary]
         sort=summary.parse_order(query.getlist("sort")),
         limit=MAX_GROUPS if limit is None else limit,
     )
+
+
+def why_of(table: str, query: QueryParams) -> WhyQuestion:
+    """The rows that a query string asks for."""
+    given = sorted(name for name in query if name in {parameter.name for parameter in OF_WHY})
+    if given not in (["row"], ["key"], ["offset", "partition", "topic"]):
+        got = ", ".join(given) or "nothing"
+        hint = "give row=ID, or key=VALUE, or topic, partition and offset of a bad record"
+        raise TurnoutError("bad_parameter", f"row: which row is asked for is not clear from {got}", hint)
+    place = (query.get("topic", ""), whole(query, "partition", 0) or 0, whole(query, "offset", 0) or 0)
+    return WhyQuestion(table, query.get("row"), query.get("key"), place if "topic" in query else None)
 
 
 def records_of(query: QueryParams) -> int:

@@ -27,6 +27,7 @@ from turnout.serve.routes import FILE, READING, Call
 from turnout.store.database import Database, Readable
 from turnout.store.query.windows import Window, list_tables, newest_record, read_window, store_faults
 from turnout.swap.control_queue import QueuedMessage
+from turnout.swap.explainer import Explainer
 from turnout.swap.health import Readiness, Subject
 from turnout.swap.metrics import Metrics
 from turnout_client.iso_times import iso_text
@@ -59,6 +60,9 @@ class Orchestrator(Protocol):
     def example(self, topic: str, records: int) -> dict[str, Any]: ...
 
     def apply(self, request: ApplyRequest, requester: str) -> QueuedMessage: ...
+
+    @property
+    def explainer(self) -> Explainer: ...
 
 
 @dataclass(slots=True)

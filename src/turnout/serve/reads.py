@@ -23,6 +23,7 @@ from turnout.errors import TurnoutError
 from turnout.serve.limits import Buckets, Rate
 from turnout.serve.rounds import Rounds, Threads
 from turnout.store.database import Database, Interruptible
+from turnout.store.outgoing import SinkPositions
 from turnout.store.query.kept_orders import KeptOrders
 
 T = TypeVar("T")
@@ -58,6 +59,10 @@ class Reading:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _cursors: list[Interruptible] = field(default_factory=list)
     _ended: TurnoutError | None = None
+
+    @property
+    def sinks(self) -> SinkPositions:
+        return self._database.sinks
 
     @contextlib.contextmanager
     def read(self) -> Iterator[duckdb.DuckDBPyConnection]:

@@ -15,11 +15,11 @@ import duckdb
 from turnout.kafka.clients import Header
 from turnout.plan.position import Position
 from turnout.plan.sql_text import quoted
-from turnout.sink.row_json import record_key_sql, record_value_sql
 from turnout.sink.topic_state import RecordSet
 from turnout.store.database import PUBLISHED, scalar
 from turnout.store.identity import ROW
 from turnout.store.outgoing import BOOK, relation
+from turnout.store.row_json import record_key_sql, record_value_sql
 from turnout_client.column_types import ColumnType
 
 _COLUMNS = """

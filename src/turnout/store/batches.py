@@ -76,6 +76,8 @@ class Batch:
         self.log = TrackedWrites(cursor, self._wants)
         self.records = 0
         self.bad = 0
+        self._faulty = 0
+        """How many records have a fault; one can have several."""
         self.evicted: dict[str, int] = {}
         self.left_out = LeftOutState(cursor, tables.schema, tables.table, dict(left_out))
 
@@ -164,6 +166,7 @@ class Batch:
         )
         self.bad = scalar(self._cursor, "SELECT count(*) FROM _bad")
         if self.bad:
+            self._faulty = scalar(self._cursor, "SELECT count(DISTINCT (topic, _id)) FROM _bad")
             # The rows that were written first go, before others come: no row goes in the batch that it came in.
             table = f"{self._tables.schema}.bad_records"
             over = scalar(self._cursor, f"SELECT count(*) FROM {table}") + self.bad - self._tables.bad_rows
@@ -249,7 +252,7 @@ class Batch:
         self._versions = next_version(self._cursor, self._tables.schema, *self.log.changed)
         self._keep_outgoing()
         self._cursor.execute(
-            f"UPDATE {self._tables.schema}.progress "
-            f"SET batch_id = coalesce(?, batch_id), offsets = ?, records = records + ?, views_built = ?",
-            [batch_id, offsets, self.records, views_built],
+            f"UPDATE {self._tables.schema}.progress SET batch_id = coalesce(?, batch_id), offsets = ?, "
+            f"records = records + ?, views_built = ?, bad = bad + ?",
+            [batch_id, offsets, self.records, views_built, self._faulty],
         )

@@ -60,6 +60,7 @@ CREATE TABLE IF NOT EXISTS turnout.applies AS
     FROM (SELECT _id, TRY_CAST(raw AS JSON) AS fields FROM turnout.control_raw
         WHERE outcome IS NULL AND detail IS NULL AND "partition" IS NULL AND starts_with(raw, '{"action": "apply"'))
     WHERE fields ->> 'config' IS NOT NULL;
+ALTER TABLE turnout.applies ADD COLUMN IF NOT EXISTS force BOOLEAN DEFAULT false;
 CREATE TABLE IF NOT EXISTS turnout.control_places (
     _id BIGINT, "partition" INTEGER, "offset" BIGINT, milliseconds BIGINT);
 CREATE TABLE IF NOT EXISTS turnout.saved_views (name VARCHAR, view VARCHAR);
@@ -92,6 +93,10 @@ class Readable(Protocol):
     @property
     def max_bytes(self) -> int | None:
         """The most bytes of a window's rows; None for any number."""
+
+    @property
+    def sinks(self) -> SinkPositions:
+        """The sinks that run."""
 
     def read(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
         """One snapshot: all that is read inside is of one moment."""
@@ -222,6 +227,12 @@ def registered(connection: duckdb.DuckDBPyConnection, **tables: pa.Table) -> Ite
     finally:
         for name in tables:
             connection.unregister(name)
+
+
+def published_generations(cursor: duckdb.DuckDBPyConnection) -> tuple[int, int | None]:
+    """What is published, and the candidate that waits to be."""
+    [(published, candidate)] = cursor.execute("SELECT generation, candidate FROM turnout.published").fetchall()
+    return published, candidate
 
 
 def next_version(cursor: duckdb.DuckDBPyConnection, schema: str, *tables: str) -> dict[str, int]:

@@ -60,8 +60,8 @@ class GenerationTables:
                 leftOutKeys BIGINT, {_row(identity.QUALITY)});
             CREATE TABLE {self.schema}.versions (name VARCHAR, version BIGINT);
             CREATE TABLE {self.schema}.progress (
-                batch_id BIGINT, offsets VARCHAR, records BIGINT, views_built BOOLEAN);
-            INSERT INTO {self.schema}.progress VALUES (-1, '{{}}', 0, {views_built});
+                batch_id BIGINT, offsets VARCHAR, records BIGINT, views_built BOOLEAN, bad BIGINT);
+            INSERT INTO {self.schema}.progress VALUES (-1, '{{}}', 0, {views_built}, 0);
             CREATE TABLE {self.schema}.hashing AS {_HASHING};
         """)
         for index, name in enumerate(name for view in self.layout.views for name in view.quality_sides):
@@ -80,6 +80,7 @@ class GenerationTables:
         """Bring tables of another version up to this one; all keys are hashed again if DuckDB's hash has changed."""
         with self.database.transaction() as cursor:
             self._create_lives(cursor)
+            cursor.execute(f"ALTER TABLE {self.schema}.progress ADD COLUMN IF NOT EXISTS bad BIGINT DEFAULT 0")
             create_left_out(cursor, self.schema)
             create_book(cursor, self.schema, self.layout)
             self._renew_hashes(cursor)

@@ -176,14 +176,14 @@ class Ledger:
         given = {"requester": message.requester, "raw": message.raw, "refused": self.hide(message.refused)}
         row = cursor.execute(_ADD_MESSAGE, identity | given).fetchone()
         if row and message.apply is not None:
-            cursor.execute("INSERT INTO turnout.applies VALUES (?, ?, ?, ?, ?)", [row[0], *astuple(message.apply)])
+            cursor.execute("INSERT INTO turnout.applies VALUES (?, ?, ?, ?, ?, ?)", [row[0], *astuple(message.apply)])
         return replace(message, number=row[0]) if row else None
 
     def open_messages(self) -> list[MessageRecord]:
         """Messages without an outcome, oldest first."""
         rows = self._read(
             'SELECT raw, requester, "partition", "offset", _milliseconds, detail, _id, config, request_id, '
-            "expected_generation, dry_run FROM turnout.control_raw LEFT JOIN turnout.applies ON message = _id "
+            "expected_generation, dry_run, force FROM turnout.control_raw LEFT JOIN turnout.applies ON message = _id "
             "WHERE outcome IS NULL ORDER BY _id"
         )
         applies = [None if row[7] is None else ApplyRequest(*row[7:]) for row in rows]

@@ -50,6 +50,10 @@ class SinkPositions:
         with self._lock:
             self._sinks = {known: one for known, one in self._sinks.items() if known != name}
 
+    def writing(self, table: str) -> list[str]:
+        """The names of the sinks that write a table."""
+        return sorted(name for name, one in self._sinks.items() if one.table == table)
+
     def of_tables(self) -> dict[str, list[SinkPosition]]:
         """The positions now, by table."""
         found: dict[str, list[SinkPosition]] = {}

@@ -88,7 +88,7 @@ def record_of(
 ) -> tuple[MessageRecord, ApplyRequest | ControlRejected]:
     """An apply as the store keeps it, and as it is decided. The store gets no secret, and nothing of a wrong file."""
     given = {"requestId": request.request_id, "expectedGeneration": request.expected_generation}
-    fields = {"action": "apply", "dryRun": request.dry_run}
+    fields = {"action": "apply", "dryRun": request.dry_run} | ({"force": True} if request.force else {})
     fields |= {name: value for name, value in given.items() if value is not None}
     record = MessageRecord(json.dumps(fields), requester)
     try:

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from turnout.config import SinkSettings
 from turnout.errors import TurnoutError, first_line
 from turnout.logs import about
+from turnout.plan.guards import BrokenGuard
 from turnout.plan.joins import Join
 from turnout.plan.plan import Plan
 from turnout.plan.swap_rules import SwapState
@@ -146,10 +147,18 @@ class Builder:
         finally:
             self._lifecycle.progress = None
 
-    def build(self, plan: Plan, read: Collection[str] = (), *, first: bool, check: Check = lambda: None) -> Generation:
+    def build(
+        self,
+        plan: Plan,
+        read: Collection[str] = (),
+        *,
+        first: bool,
+        check: Check = lambda: None,
+        guard: Callable[[Generation], None] = lambda generation: None,
+    ) -> Generation:
         """Build a generation that has caught up; sources of `read` are read from Kafka in any case.
 
-        The first one is never given up: there is nothing to fall back to.
+        What `guard` raises ends the build, too. The first one is never given up: there is nothing to fall back to.
         """
         check()
         started = time.monotonic()
@@ -157,10 +166,21 @@ class Builder:
         with self._working():
             generation = (self._take_up(plan) if first else None) or self._generations.create(plan, read)
         with about(generation=generation.number):
-            self._build(generation, started, check, first=first)
+            self._build(generation, started, check, guard, first=first)
         return generation
 
-    def _build(self, generation: Generation, started: float, check: Check, *, first: bool) -> None:
+    def broken_guards(self, before: Generation, after: Generation) -> list[BrokenGuard]:
+        return self._generations.broken_guards(before, after)
+
+    def _build(
+        self,
+        generation: Generation,
+        started: float,
+        check: Check,
+        guard: Callable[[Generation], None],
+        *,
+        first: bool,
+    ) -> None:
         say, lifecycle, plan = self._generations.say, self._lifecycle, generation.plan
         generation.state = SwapState.BUILDING
         lifecycle.begin(generation)
@@ -183,6 +203,7 @@ class Builder:
             if generation.progress is not None:
                 generation.progress.publishing()
             check()
+            guard(generation)
         except Stopping:
             raise  # the process ends its query; the next start may continue the build
         except Exception as error:

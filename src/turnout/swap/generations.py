@@ -25,6 +25,7 @@ from turnout.kafka.security import java_properties
 from turnout.kafka.topics import Topics
 from turnout.logs import about
 from turnout.plan.control import clipped
+from turnout.plan.guards import BrokenGuard, broken_guards
 from turnout.plan.offsets import Lost, Offsets
 from turnout.plan.plan import Plan
 from turnout.plan.swap_rules import SwapState
@@ -38,6 +39,7 @@ from turnout.spark.views.own_sql import check_own_views
 from turnout.spark.writing import BatchReport, Reading
 from turnout.store.database import give_back
 from turnout.store.generation_tables import GenerationTables
+from turnout.store.guard_figures import figures
 from turnout.store.kept_sources import topics_made_anew
 from turnout.store.ledger import CandidateRecord, GenerationRecord, Ledger
 from turnout.store.query.windows import newest_record
@@ -315,6 +317,21 @@ class Generations:
         except ConfigError:
             return None
         return settings if layout_signature(settings) == record.layout else None
+
+    def broken_guards(self, before: Generation, after: Generation) -> list[BrokenGuard]:
+        """Compare two living generations by the guards in force, as they are at this moment; count what is broken."""
+        guards = self.configuration.settings.swap.guards
+        if guards is None:
+            return []
+        with self.ledger.database.read() as cursor:
+            old, new = (figures(cursor, one.tables, self._from_latest(one.plan)) for one in (before, after))
+        broken = broken_guards(guards.limits, old, new)
+        self._counters.guards_broken(one.guard for one in broken)
+        return broken
+
+    def _from_latest(self, plan: Plan) -> set[str]:
+        starts = starts_of(self.configuration.of(plan), plan)
+        return {topic for topic, start in starts.items() if start.kind == "latest"}
 
     def resume(self, record: GenerationRecord) -> Generation:
         """A generation of the store, after a restart."""

@@ -41,6 +41,8 @@ class Lifecycle:
     """The progress of the build under way, from its validation on."""
     candidate: Generation | None = None
     lingering: list[Generation] = field(default_factory=list)
+    watched: Generation | None = None
+    """The generation before the live one, if guards are looked at again when its linger time ends."""
     _leftovers: list[Generation] = field(default_factory=list)
 
     def all(self) -> list[Generation]:
@@ -96,6 +98,7 @@ class Lifecycle:
         if self.candidate is new:
             self.candidate = None
         self.let_candidate_go()
+        self.watched = None
         new.state = SwapState.LIVE
         self.lingering = [g for g in self.lingering if g is not new]
         if old is not None:
@@ -105,6 +108,14 @@ class Lifecycle:
         self.live = new
         if old is None:
             self._clear_shown_before(new)
+
+    def end_of_watch(self) -> Generation | None:
+        """The generation before the live one, once: when its linger time ends, and it was kept to be compared."""
+        watched = self.watched
+        if watched is None or time.monotonic() < watched.lingering_since + self.settings.linger_seconds:
+            return None
+        self.watched = None
+        return watched
 
     def let_candidate_go(self) -> None:
         """Give up the candidate, if there is one; `maintain` removes it."""
@@ -146,7 +157,7 @@ class Lifecycle:
             log.warning("the tables of before the first publish are removed at the next start: %s", first_line(error))
 
     def _retire(self) -> None:
-        lingering = {g.number: g.lingering_since for g in self.lingering}
+        lingering = {g.number: g.lingering_since for g in self.lingering if g is not self.watched}
         seconds, most = self.settings.linger_seconds, self.settings.max_linger_generations
         for number in to_retire(lingering, time.monotonic(), seconds, most):
             generation = next(g for g in self.lingering if g.number == number)

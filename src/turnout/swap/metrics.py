@@ -3,7 +3,7 @@
 `serve/metrics.py` writes them for Prometheus, and `make reference` what each means to docs/reference/metrics.md.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -77,9 +77,12 @@ METRICS: Mapping[str, Definition] = {
     "turnout_control_waiting": Definition("gauge", "control messages without an outcome yet"),
     "turnout_swaps_total": Definition(
         "counter",
-        "swaps since the store was made: `applied`, `rolled_back`, `failed`, `cancelled`; candidates that were made "
-        "(`candidate`), and `discarded`",
+        "swaps since the store was made: `applied`, `rolled_back`, `failed`, `cancelled`, `rejected` (by a guard); "
+        "candidates that were made (`candidate`), and `discarded`",
         ("outcome",),
+    ),
+    "turnout_guards_broken_total": Definition(
+        "counter", "guards that a generation broke, since this process started; see `swap.guards`", ("guard",)
     ),
     "turnout_swap_seconds": Definition(
         "summary",
@@ -128,6 +131,9 @@ class Counters:
         self._batches = Histogram(*_described("turnout_batch_seconds"), buckets=_SECONDS, registry=None)
         self._bad = Counter(*_described("turnout_bad_records_total"), registry=None)
         self._evicted = Counter(*_described("turnout_evicted_rows_total"), registry=None)
+        self._guards = Counter(*_described("turnout_guards_broken_total"), registry=None)
+        for guard in ("min_rows", "min_matched", "max_bad"):
+            self._guards.labels(guard)
         for phase in ("catching_up", "live"):
             self._batches.labels(phase)
 
@@ -138,8 +144,12 @@ class Counters:
         for table, count in evicted.items():
             self._evicted.labels(table).inc(count)
 
+    def guards_broken(self, guards: Iterable[str]) -> None:
+        for guard in guards:
+            self._guards.labels(guard).inc()
+
     def collectors(self) -> list[Collector]:
-        return [self._batches, self._bad, self._evicted]
+        return [self._batches, self._bad, self._evicted, self._guards]
 
 
 @dataclass(frozen=True, slots=True)

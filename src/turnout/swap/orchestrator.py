@@ -41,6 +41,7 @@ from turnout.store.retention import Retention
 from turnout.swap.applies import in_force_at_start, record_of
 from turnout.swap.builder import TICK_SECONDS, Builder, Stopping
 from turnout.swap.control_queue import ControlQueue, QueuedMessage
+from turnout.swap.explainer import Explainer
 from turnout.swap.generations import Clients, Generations
 from turnout.swap.health import Health, Readiness, Subject
 from turnout.swap.lifecycle import PAUSES_SECONDS, Lifecycle, store_trouble
@@ -81,6 +82,7 @@ class Orchestrator:
         self._health = Health(self.say, "starting")
         self._counters = Counters()
         self._lifecycle = Lifecycle(settings.swap, self._health, self.say)
+        self.explainer = Explainer(self._lifecycle.all, self.configuration, self._ledger)
         self._publisher = Publisher(self._ledger, self.queue, self._lifecycle, self.say, self.configuration)
         self.configuration.listen(self._adopt)
         self._swaps: Swaps | None = None
@@ -235,8 +237,10 @@ class Orchestrator:
         if self._lifecycle.live is None:
             self._await_control()
             swaps.publish_first()
-        elif self.queue.waiting():
-            swaps.decide()
+        else:
+            swaps.watch()
+            if self.queue.waiting():
+                swaps.decide()
         self._health.good(Subject.STEP)
 
     def _failed_step(self, error: Exception) -> None:

@@ -20,6 +20,7 @@ from turnout.config.configuration import Configuration, file_text
 from turnout.errors import TurnoutError
 from turnout.logs import about
 from turnout.plan.control import Action, ControlMessage, Outcome
+from turnout.plan.guards import BrokenGuard
 from turnout.plan.plan import Plan
 from turnout.plan.swap_rules import Decision, Standing, SwapState, Verdict
 from turnout.plan.times import now_milliseconds
@@ -33,6 +34,7 @@ from turnout.swap.health import Say
 from turnout.swap.kept_topics import origins_json
 from turnout.swap.lifecycle import Lifecycle
 
+GUARD_BROKEN = "guard_broken"
 DISCARDED = "discarded"
 """The outcome of a candidate that was given up, in the history."""
 
@@ -74,8 +76,12 @@ class Publisher:
         decision: Decision,
         outcome: Outcome,
         apply: Apply | None = None,
+        why: str = "",
     ) -> None:
-        """Switch all names, the status row, the history, the settings and the outcomes in one transaction."""
+        """Switch all names, the status row, the history, the settings and the outcomes in one transaction.
+
+        `why` is given where no message asks for it, but broken guards do.
+        """
         old, old_plan, candidate = self._lifecycle.live, self.plan, self._lifecycle.candidate
         settings = apply.settings if apply else self._configuration.of(decision.plan)
         changes = compare(self._configuration.settings, settings)
@@ -95,8 +101,9 @@ class Publisher:
                 state=SwapState.LIVE.value,
                 requestId=asker.request_id if asker else None,
             )
-            result = _result(generation, outcome, described(changes))
-            swap = self._swap(decision.plan, asker, **result, publish_seconds=round(time.monotonic() - started, 6))
+            result = _result(generation, outcome, why, described(changes))
+            result["publish_seconds"] = round(time.monotonic() - started, 6)
+            swap = self._swap(decision.plan, asker, "guards" if why else "configuration", **result)
             if candidate is not None and candidate is not generation:
                 self._add_discarded(cursor, candidate, f"replaced by generation {generation.number}", asker)
             self._ledger.set_candidate(cursor, None)
@@ -118,16 +125,22 @@ class Publisher:
                 self._say("INFO", f"the configuration has changed: {described(changes)}")
 
     def keep_candidate(
-        self, generation: Generation, messages: Sequence[QueuedMessage], decision: Decision, apply: Apply | None = None
+        self,
+        generation: Generation,
+        messages: Sequence[QueuedMessage],
+        decision: Decision,
+        apply: Apply | None = None,
+        broken: Sequence[BrokenGuard] = (),
     ) -> None:
-        """Make a generation that has caught up the candidate; the published one stays."""
+        """Make a generation that has caught up the candidate; the published one stays. `broken` guards are told."""
         asker, old = messages[decision.asker or 0], self._lifecycle.candidate
         config = file_text(apply.settings) if apply else None
         candidacy = generation.candidacy = CandidateRecord(generation.number, now_milliseconds(), config)
-        text = f"generation {generation.number}: {decision.plan.describe()}"
+        why = f"it breaks guards: {'; '.join(map(str, broken))}" if broken else ""
+        text = "; ".join(filter(None, (f"generation {generation.number}: {decision.plan.describe()}", why)))
         answers = self._answers(decision, Reply(Outcome.CANDIDATE, text, generation.number, report=_report(apply)))
-        detail = described(apply.changes) if apply else ""
-        swap = self._swap(decision.plan, asker, **_result(generation, Outcome.CANDIDATE, detail))
+        changed = described(apply.changes) if apply else ""
+        swap = self._swap(decision.plan, asker, **_result(generation, Outcome.CANDIDATE, why, changed))
         with self._ledger.database.write() as cursor:
             if old is not None:
                 self._add_discarded(cursor, old, f"replaced by generation {generation.number}", asker)
@@ -139,7 +152,8 @@ class Publisher:
         generation.state, self._lifecycle.candidate = SwapState.CANDIDATE, generation
         self._queue.announce(decided)
         with about(generation=generation.number):
-            self._say("INFO", f"{text} is a candidate; generation {self.number} stays published")
+            level = "WARNING" if broken else "INFO"
+            self._say(level, f"candidate made: {text}; generation {self.number} stays published")
 
     def discard(self, why: str, message: QueuedMessage | None = None) -> None:
         """Give up the candidate: a message asks for it, or its time is over."""
@@ -217,10 +231,12 @@ class Publisher:
     def fail(
         self, messages: Sequence[QueuedMessage], decision: Decision, error: TurnoutError, apply: Apply | None = None
     ) -> None:
-        """Record that a swap failed; the published generation stays."""
+        """Record that a swap failed, or was rejected by a guard; the published generation stays."""
         plan, number = decision.plan.describe(), self.number
-        self._say("ERROR", f"the swap to {plan} failed: {error}; generation {number} goes on")
-        self._end_swap(messages, decision, Reply(Outcome.FAILED, str(error), number, error, _report(apply)))
+        outcome = Outcome.REJECTED if error.code == GUARD_BROKEN else Outcome.FAILED
+        said = "was rejected" if outcome is Outcome.REJECTED else "failed"
+        self._say("ERROR", f"the swap to {plan} {said}: {error}; generation {number} goes on")
+        self._end_swap(messages, decision, Reply(outcome, str(error), number, error, _report(apply)))
 
     def cancel(
         self,
@@ -287,7 +303,7 @@ class Publisher:
         )
 
 
-def _result(generation: Generation, outcome: Outcome, detail: str) -> dict[str, Any]:
+def _result(generation: Generation, outcome: Outcome, *details: str) -> dict[str, Any]:
     """The fields of the history that a build decides."""
     return {
         "generation": generation.number,
@@ -295,7 +311,7 @@ def _result(generation: Generation, outcome: Outcome, detail: str) -> dict[str, 
         "build_seconds": round(generation.build_seconds, 4),
         "catch_up_seconds": round(generation.catch_up_seconds, 4),
         "outcome": outcome.value,
-        "detail": detail,
+        "detail": "; ".join(filter(None, details)),
         "sources": json.dumps(origins_json(generation.origins)),
     }
 

@@ -9,9 +9,11 @@ from functools import partial
 from typing import Any
 
 from turnout.config.configuration import Configuration
+from turnout.config.settings import OnBreak
 from turnout.errors import ConfigError, TurnoutError
 from turnout.logs import about
 from turnout.plan.control import Action, ApplyRequest, ControlMessage, ControlRejected, Outcome, resolve
+from turnout.plan.guards import BrokenGuard
 from turnout.plan.plan import Plan
 from turnout.plan.swap_rules import Decision, Effect, SwapState, Verdict, decide, interrupt, replay
 from turnout.plan.times import now_milliseconds
@@ -21,9 +23,10 @@ from turnout.store.database import is_store_failure
 from turnout.swap.applies import Apply, apply_of
 from turnout.swap.builder import Builder, Cancelled
 from turnout.swap.control_queue import ControlQueue, QueuedMessage, Reply
+from turnout.swap.generations import Generation
 from turnout.swap.health import Say
 from turnout.swap.lifecycle import Lifecycle
-from turnout.swap.publisher import Publisher
+from turnout.swap.publisher import GUARD_BROKEN, Publisher
 
 _LOGGED_CHARS = 500
 _NO_CHANGE = Verdict(Outcome.UNCHANGED, "no change")
@@ -249,7 +252,40 @@ class Swaps:
         except TurnoutError as error:
             self._reject(message, error)
             return
-        self._publisher.publish(candidate, [message], decision, Outcome.APPLIED, apply)
+        broken = self._broken_guards(message, candidate)
+        if broken:
+            self._publisher.fail([message], decision, _guard_broken(broken), apply)
+        else:
+            self._publish(candidate, [message], decision, apply)
+
+    def _broken_guards(self, asker: QueuedMessage, generation: Generation) -> list[BrokenGuard]:
+        """The guards that a generation breaks, unless the message passes over them."""
+        live = self._lifecycle.live
+        return [] if live is None or _forces(asker) else self._builder.broken_guards(live, generation)
+
+    def _publish(
+        self,
+        generation: Generation,
+        messages: Sequence[QueuedMessage],
+        decision: Decision,
+        apply: Apply | None = None,
+    ) -> None:
+        """Publish a generation that breaks no guard, and have it watched if that is configured."""
+        old = self._lifecycle.live
+        self._publisher.publish(generation, messages, decision, Outcome.APPLIED, apply)
+        guards = self._configuration.settings.swap.guards
+        if guards is not None and guards.watch and not _forces(messages[decision.asker or 0]):
+            self._lifecycle.watched = old
+
+    def watch(self) -> None:
+        """Look at the guards again when the linger time ends; publish the generation before if one is broken."""
+        old, live = self._lifecycle.end_of_watch(), self._lifecycle.live
+        if old is None or live is None or not (broken := self._builder.broken_guards(old, live)):
+            return
+        why = f"generation {live.number} breaks guards: {'; '.join(map(str, broken))}"
+        old.build_seconds = old.catch_up_seconds = 0.0  # this time it took none
+        self._say("ERROR", f"{why}; generation {old.number} is published again")
+        self._publisher.publish(old, (), Decision((), old.plan), Outcome.ROLLED_BACK, why=why)
 
     def _swap(
         self,
@@ -264,13 +300,23 @@ class Swaps:
         """
         plan, validated = decision.plan, False
         check = partial(self._check, len(messages), plan, publishes=outcome is not Outcome.CANDIDATE)
+        broken: list[BrokenGuard] = []
+        guards = self._configuration.settings.swap.guards
+        refuses = guards is not None and guards.on_break is OnBreak.REJECT and outcome is not Outcome.CANDIDATE
+
+        def guard(generation: Generation) -> None:
+            if outcome is not Outcome.ROLLED_BACK:
+                broken.extend(self._broken_guards(messages[decision.asker or 0], generation))
+            if broken and refuses:
+                raise _guard_broken(broken)
+
         try:
             with self._builder.under_way(plan):
                 self._publisher.set_state(SwapState.VALIDATING)
                 check()
                 self._builder.validate(plan, check)
                 validated = True
-                generation = self._builder.build(plan, decision.read, first=False, check=check)
+                generation = self._builder.build(plan, decision.read, first=False, check=check, guard=guard)
         except BuildEnded as ended:
             self._publisher.cancel(messages, decision, ended.by, apply)
         except TurnoutError as error:
@@ -283,10 +329,12 @@ class Swaps:
             else:
                 self._turn_down(messages, decision, error, apply)
         else:
-            if outcome is Outcome.CANDIDATE:
-                self._publisher.keep_candidate(generation, messages, decision, apply)
-            else:
+            if broken or outcome is Outcome.CANDIDATE:
+                self._publisher.keep_candidate(generation, messages, decision, apply, broken)
+            elif outcome is Outcome.ROLLED_BACK:
                 self._publisher.publish(generation, messages, decision, outcome, apply)
+            else:
+                self._publish(generation, messages, decision, apply)
 
     def _check(self, building: int, plan: Plan, *, publishes: bool = True) -> None:
         """Decide cancels and a rollback that wait behind the first `building` messages, whose plan is built.
@@ -302,6 +350,15 @@ class Swaps:
             raise BuildEnded(decided)
         if decided:
             self._publisher.unchanged(list(decided), list(decided.values()))
+
+
+def _forces(message: QueuedMessage) -> bool:
+    return isinstance(message.parsed, ControlMessage | ApplyRequest) and message.parsed.force
+
+
+def _guard_broken(broken: Sequence[BrokenGuard]) -> TurnoutError:
+    hint = "look at the topics; force passes over the guards, and swap.guards has their limits"
+    return TurnoutError(GUARD_BROKEN, "; ".join(map(str, broken)), hint)
 
 
 def _is_temporary(error: TurnoutError) -> bool:

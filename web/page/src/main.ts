@@ -27,6 +27,7 @@ import "./grid.css";
 import "./chart.css";
 import "./ask.css";
 import "./example.css";
+import "./why.css";
 import "./page.css";
 
 const TABLES_MS = 2000;

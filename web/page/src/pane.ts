@@ -74,6 +74,7 @@ export class Pane {
       },
       onOpen: (id) => this.setRow(id),
       address: () => location.href,
+      why: (table, row) => client.why(table, { row }),
     });
     this.grid = new Grid(byId("grid"), {
       onScroll: () => this.onScroll(),

@@ -5,18 +5,23 @@ import { utcText } from "./clock";
 import { copyNow } from "./clipboard";
 import { button, element } from "./dom";
 import { copyText, number, prettyJson, valueText, type Value } from "./format";
+import type { Why } from "@turnout/client";
 import type { Column, Rows } from "./rows";
+import { WhyPart } from "./why";
 
 export interface RowEvents {
   onClose(): void;
   // Where rows have addresses: the id of the row that was opened.
   onOpen?(id: string): void;
   address?(): string;
+  // Where rows are made of records: the answer for one.
+  why?(table: string, row: string): Promise<Why>;
 }
 
 export class RowPanel {
   private readonly panel: HTMLElement;
   private readonly events: RowEvents;
+  private readonly why: WhyPart | null;
   private open: { id: string; table: string; generation: number; isAlone: boolean } | null = null;
   private drawn = "";
   private pretty = true;
@@ -24,6 +29,7 @@ export class RowPanel {
   constructor(panel: HTMLElement, events: RowEvents) {
     this.panel = panel;
     this.events = events;
+    this.why = events.why ? new WhyPart(events.why) : null;
     panel.addEventListener("keydown", (event) => {
       if (event.key === "Escape") this.close();
     });
@@ -108,7 +114,8 @@ export class RowPanel {
     const fields = element("dl", "values");
     rows.columns.forEach((column, i) => fields.append(...this.field(column, row[i] as Value, rows, place)));
     const before = this.panel.scrollTop;
-    this.panel.replaceChildren(top, fields);
+    this.why?.follow(rows.table, rows.generation, rows.ids[place] ?? "", JSON.stringify(row));
+    this.panel.replaceChildren(top, fields, ...(this.why ? [this.why.element] : []));
     this.panel.scrollTop = before;
   }
 

@@ -7,7 +7,7 @@ import { compact, number } from "./format";
 import type { Column } from "./rows";
 
 // In the order in which people ask: how good, what went wrong, what was done.
-const OPERATIONS = ["join_quality", "bad_records", "swaps", "control_raw", "orchestrator_logs", "orchestrator_status"];
+export const OPERATIONS = ["join_quality", "bad_records", "swaps", "control_raw", "orchestrator_logs", "orchestrator_status"];
 const JOURNALS = ["bad_records", "swaps", "control_raw", "orchestrator_logs"];
 
 // What is read first in tables about how things went; the other columns follow in their own order.

@@ -122,7 +122,7 @@ class Client:
         return self._http.send("/api/cancel", message or {}, wait)
 
     def publish(self, message: Mapping[str, Any] | None = None, *, wait: bool = True) -> Json:
-        """Publish the candidate; `message` may have `requestId` and `expectedGeneration`, which is the candidate's."""
+        """Publish the candidate; `message` may have `requestId`, `force` and `expectedGeneration`, the candidate's."""
         return self._http.send("/api/publish", message or {}, wait)
 
     def discard(self, message: Mapping[str, Any] | None = None, *, wait: bool = True) -> Json:
@@ -139,7 +139,13 @@ class Client:
         return found
 
     def apply(
-        self, text: str, *, dry_run: bool = False, request_id: str | None = None, expected_generation: int | None = None
+        self,
+        text: str,
+        *,
+        dry_run: bool = False,
+        request_id: str | None = None,
+        expected_generation: int | None = None,
+        force: bool = False,
     ) -> Json:
         """Put another configuration (YAML) in force, or say what it would change.
 
@@ -147,7 +153,8 @@ class Client:
         """
         given = {"requestId": request_id, "expectedGeneration": expected_generation}
         query = {name: value for name, value in given.items() if value is not None}
-        return self._http.put_yaml("/api/config", text, query | ({"dryRun": "true"} if dry_run else {}))
+        flags = {name: "true" for name, value in {"dryRun": dry_run, "force": force}.items() if value}
+        return self._http.put_yaml("/api/config", text, query | flags)
 
 
 class Table:
@@ -157,7 +164,7 @@ class Table:
         self._http = http
         self._live = live
         path = f"/api/tables/{quote(name, safe='@')}"
-        self._path, self._summary_path = f"{path}/rows", f"{path}/summary"
+        self._path, self._summary_path, self._why_path = f"{path}/rows", f"{path}/summary", f"{path}/why"
         self.name = name
 
     def __repr__(self) -> str:
@@ -181,6 +188,15 @@ class Table:
         """Groups of the rows, of one moment: `by="accountType"`, `values="count,sum(balance)"`."""
         asked: SummaryOptions = {"by": by, "values": values, "where": where, "sort": sort, "limit": limit}
         return event_of(Summary, self._http.get(self._summary_path, query_of(asked, SummaryOptions)))
+
+    def why(self, *, row: str | None = None, key: object = None, place: tuple[str, int, int] | None = None) -> Json:
+        """The records that a row is made of (`row` is its id), or the rows of a key, and those that were not chosen.
+
+        `place` is topic, partition and offset of a row of `bad_records`.
+        """
+        names = ("row", "key", "topic", "partition", "offset")
+        given = zip(names, (row, key, *(place or (None,) * 3)), strict=True)
+        return self._http.get(self._why_path, [(name, str(value)) for name, value in given if value is not None])
 
     @property
     def schema(self) -> dict[str, str]:

@@ -48,7 +48,7 @@ ERRORS: Mapping[str, ErrorCode] = {
     "forbidden": ErrorCode(
         403,
         "the sender may not do that: no role by `access.oidc.roles`, a viewer where an operator is needed, SQL against "
-        "`access.sql`, an apply against `access.apply`, or one by another user than the server's",
+        "`access.sql`, an agent against `access.mcp`, an apply against `access.apply`, or one by another user than the server's",
         "take the token of an operator; docs/how-to/access.md has who may do what",
     ),
     "foreign_origin": ErrorCode(
@@ -62,6 +62,8 @@ ERRORS: Mapping[str, ErrorCode] = {
         "use localhost, or add the site to `server.allowed_origins`",
     ),
     "unknown_table": ErrorCode(404, "no table of that name, or its generation is gone", "take a name from the hint"),
+    "unknown_generation": ErrorCode(404, "a generation that is gone, or never was", "name one of those in the hint"),
+    "unknown_row": ErrorCode(404, "no row of that id or key, now", "read the table again: it may have changed"),
     "unknown_saved": ErrorCode(404, "no saved view of that name", "`GET /api/saved` lists them"),
     "not_found": ErrorCode(404, "the path is wrong", "docs/reference/http.md lists the calls"),
     "method_not_allowed": ErrorCode(405, "the method is wrong", "take one of the header `Allow`"),
@@ -72,8 +74,13 @@ ERRORS: Mapping[str, ErrorCode] = {
         "look at what is there now, and decide again",
     ),
     "nothing_to_cancel": ErrorCode(409, "no build is under way, or it is the first one", "read the status again"),
+    "guard_broken": ErrorCode(
+        409,
+        "what was built breaks one of `swap.guards`; the published generation goes on",
+        "look at the figures in the message; `force` passes over the guards",
+    ),
     "no_candidate": ErrorCode(
-        409, "there is no candidate to publish or to discard", 'make one by a change with `"publish": false`'
+        409, "there is no candidate to compare, publish or discard", 'make one by a change with `"publish": false`'
     ),
     "message_too_large": ErrorCode(
         413, "a control message of more than 256 KiB, or another body of more than 512 KiB", "send less"

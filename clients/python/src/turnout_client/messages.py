@@ -15,6 +15,7 @@ MAX_MESSAGE_BYTES = 64 * 1024
 MAX_WINDOW_ROWS = 10_000
 MAX_SUMMARY_GROUPS = 10_000
 MAX_SQL_ROWS = 10_000
+MAX_DIFFERENCE_ROWS = 1_000
 MAX_HISTORY_SECONDS = 3_600
 MAX_SUBSCRIPTIONS = 32
 SNAPSHOT_PART_ROWS = 50_000
@@ -74,6 +75,66 @@ class ColumnInfo(_Message):
     type: str
 
 
+class DifferenceColumn(ColumnInfo):
+    """A column that both tables have; `changed` counts the changed rows in which it differs."""
+
+    changed: int
+
+
+class DifferenceCounts(_Message):
+    """How many rows; `same` are equal in all columns that both tables have."""
+
+    added: int
+    removed: int
+    changed: int
+    same: int
+
+
+class DifferenceRow(_Message):
+    """A row before and after: `from` is null where it was added, `to` where it was removed."""
+
+    change: Literal["added", "removed", "changed"]
+    from_: dict[str, Any] | None = Field(alias="from")
+    to: dict[str, Any] | None
+
+
+class OnlyIn(_Message):
+    """The columns that only one of two tables has, or has with another type: they are not compared."""
+
+    from_: list[str] = Field(alias="from")
+    to: list[str]
+
+
+class SinkRecords(_Message):
+    """The records that a sink would write if the second generation were published in place of the first."""
+
+    sink: str
+    records: int
+
+
+class TableDifference(_Message):
+    """What differs in a table between two generations, of one moment."""
+
+    table: str
+    from_: Position = Field(alias="from")
+    to: Position
+    counts: DifferenceCounts
+    """The rows of each change that `where` keeps."""
+    total: int
+    """How many differences there are: added, removed and changed."""
+    key: list[str]
+    """The columns that rows are matched by; several rows of one key by what is most alike."""
+    columns: list[DifferenceColumn]
+    """The columns that both tables have, which are compared."""
+    columnsOnlyIn: OnlyIn  # noqa: N815 - as it is sent
+    """The columns of `from` and of `to` that are not compared: the other has none of that name and type."""
+    missing: Literal["from", "to"] | None
+    """The side that has no such table: all rows are added, or removed."""
+    sinks: list[SinkRecords]
+    """For each sink of the table, how many records it would write if `to` were published in place of `from`."""
+    rows: list[DifferenceRow]
+
+
 class TextPosition(_Message):
     """A place in a text, counted from 1."""
 
@@ -130,6 +191,23 @@ class SummaryRequest(_Message):
     history: Annotated[int, Field(ge=0, le=MAX_HISTORY_SECONDS)] = 0
 
 
+class DifferenceRequest(_Message):
+    """Send what differs between two generations, and again when it changed, at most once a second.
+
+    Without `from` and `to`: between what is shown and the candidate.
+    """
+
+    type: Literal["difference"]
+    id: Id
+    table: Text
+    from_: Annotated[int, Field(ge=0, lt=2**31)] | None = Field(None, alias="from")
+    to: Annotated[int, Field(ge=0, lt=2**31)] | None = None
+    where: Where = ""
+    sort: Texts = ""
+    offset: Annotated[int, Field(ge=0, lt=2**53)] = 0
+    limit: Annotated[int, Field(ge=0, le=MAX_DIFFERENCE_ROWS)] = 100
+
+
 class SqlRequest(_Message):
     """Send the rows of a SELECT; `live`: again whenever a table that it names changed."""
 
@@ -153,7 +231,7 @@ class Unsubscribe(_Message):
 
 
 ClientMessage = Annotated[
-    WindowRequest | ChangesRequest | SummaryRequest | SqlRequest | StatusRequest | Unsubscribe,
+    WindowRequest | ChangesRequest | SummaryRequest | DifferenceRequest | SqlRequest | StatusRequest | Unsubscribe,
     Field(discriminator="type"),
 ]
 
@@ -230,6 +308,13 @@ class SummaryGroups(_OfTable):
     history: SummaryHistory | None = None
 
 
+class DifferenceNow(TableDifference):
+    """A difference as it is now."""
+
+    type: Literal["difference"]
+    id: str
+
+
 class Current(_OfTable):
     """The answer to `resume` when nothing has changed since."""
 
@@ -277,7 +362,7 @@ class Problem(_Message):
 
 
 ServerMessage = Annotated[
-    Hello | WindowRows | SummaryGroups | Current | Snapshot | Changes | StatusNow | Problem,
+    Hello | WindowRows | SummaryGroups | DifferenceNow | Current | Snapshot | Changes | StatusNow | Problem,
     Field(discriminator="type"),
 ]
 

@@ -19,6 +19,7 @@ from turnout.serve.access import Access, identity_of, subprotocol_of
 from turnout.serve.formats import to_json
 from turnout.serve.limits import Buckets, Rate, Viewers, caller
 from turnout.serve.live.changes import SharedChanges
+from turnout.serve.live.differences import SharedDifference
 from turnout.serve.live.hub import Hub
 from turnout.serve.live.outbox import Outbox, Subscription, message, problem_body
 from turnout.serve.live.parsing import Asked, AskedSql, AskedSummary, BadMessageError, Parsing
@@ -27,6 +28,7 @@ from turnout.serve.live.summaries import SharedSummary
 from turnout.serve.live.windows import SharedWindow
 from turnout.serve.parameters import check_parameters
 from turnout.serve.responses import error_response
+from turnout.store.query.difference import Difference
 from turnout_client.messages import MAX_SUBSCRIPTIONS, ChangesRequest, CloseCode, Unsubscribe, WindowRequest
 
 log = logging.getLogger(__name__)
@@ -154,6 +156,8 @@ class Viewer:
         if isinstance(subject, AskedSql):
             self._access.check_sql(self._websocket.scope)
             return self._hub.follow(SharedSql, subject, subscription)
+        if isinstance(subject, Difference):
+            return self._hub.follow(SharedDifference, subject, subscription)
         if not isinstance(request, WindowRequest | ChangesRequest) or subject is None:
             return self._hub.follow_status(subscription)
         seen = Position(request.resume.generation, request.resume.version) if request.resume else None

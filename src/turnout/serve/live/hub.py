@@ -171,7 +171,7 @@ class Hub:
             await asyncio.sleep(_ROUND_SECONDS)
 
     async def _round(self) -> None:
-        named = {shared.generation for shared in self._shared.values() if shared.generation is not None}
+        named = {number for shared in self._shared.values() for number in shared.generations}
         positions = await self._positions_thread.run(lambda: read_positions(self._database, named))
         # After the positions: what led to them has been heard by now, or is in a moment.
         commits = [self._commits.popleft() for _ in range(len(self._commits))]

@@ -13,11 +13,13 @@ from turnout.errors import TurnoutError
 from turnout.plan.where import Term, parse_columns, parse_sort, parse_terms
 from turnout.serve.limits import Buckets, Rate
 from turnout.serve.rounds import Threads
+from turnout.store.query.difference import Difference
 from turnout.store.query.summary import Summary, parse_by, parse_order, parse_values
 from turnout.store.query.windows import Window
 from turnout_client.messages import (
     ChangesRequest,
     ClientMessage,
+    DifferenceRequest,
     Id,
     SqlRequest,
     SummaryRequest,
@@ -71,14 +73,14 @@ class BadMessageError(TurnoutError):
             code="bad_message",
             message=reason,
             hint='send JSON such as {"type": "window", "id": "1", "table": "final_ui", "limit": 50}; '
-            "types: window, changes, summary, sql, status, unsubscribe",
+            "types: window, changes, summary, difference, sql, status, unsubscribe",
         )
         self.id: str | None = None
         with contextlib.suppress(ValidationError):
             self.id = _Identified.model_validate_json(raw).id
 
 
-Subject = Window | AskedSummary | AskedSql
+Subject = Window | AskedSummary | AskedSql | Difference
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,16 +134,17 @@ def _subject(asked: ClientMessage) -> Subject | None:
         return AskedSummary(
             Summary(asked.table, by, values, where, parse_order(asked.sort), asked.limit), asked.history
         )
-    if not isinstance(asked, WindowRequest):
+    if not isinstance(asked, WindowRequest | DifferenceRequest):
         return None
-    return Window(
+    window = Window(
         asked.table,
-        columns=_columns(asked.columns),
+        columns=_columns(asked.columns) if isinstance(asked, WindowRequest) else None,
         where=_terms(asked.where),
         sort=parse_sort(asked.sort),
         offset=asked.offset,
         limit=asked.limit,
     )
+    return window if isinstance(asked, WindowRequest) else Difference(window, asked.from_, asked.to)
 
 
 def _terms(given: Where) -> tuple[Term, ...]:

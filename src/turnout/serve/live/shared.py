@@ -1,7 +1,7 @@
 """What subscriptions share: each window, each table's changes and each answer is kept once, however many subscribe.
 
-`Shared` is the base of its kinds, which are in `windows.py`, `changes.py`, `summaries.py` and `selects.py`; `Readers`
-is what they read and compute with. `hub.py` notifies each of them of how far its table is.
+`Shared` is the base of its kinds, which are in `windows.py`, `changes.py`, `summaries.py`, `differences.py` and
+`selects.py`; `Readers` is what they read and compute with. `hub.py` notifies each of them of how far its table is.
 """
 
 from __future__ import annotations
@@ -96,6 +96,11 @@ class Shared:
         self._woken = asyncio.Event()
         self._woken.set()
         self._task = asyncio.ensure_future(self._follow())
+
+    @property
+    def generations(self) -> Collection[int]:
+        """The generations that it follows, published or not."""
+        return () if self.generation is None else (self.generation,)
 
     @property
     def wanted(self) -> Wanted | None:
@@ -227,7 +232,7 @@ class SharedState(Shared):
 class SharedComputed(SharedState):
     """An answer that is computed of whole tables, once for all who ask the same, and again when these changed."""
 
-    pause_seconds = LEAST_PAUSE_SECONDS
+    least_pause_seconds = pause_seconds = LEAST_PAUSE_SECONDS
     _took_seconds = 0.0
 
     async def _compute(self, work: Callable[[Reading], T], *, large: bool, sliced: bool = False) -> T:
@@ -237,7 +242,7 @@ class SharedComputed(SharedState):
                 return work(store)
             finally:
                 self._took_seconds = time.perf_counter() - began
-                self.pause_seconds = max(LEAST_PAUSE_SECONDS, RESTS * self._took_seconds)
+                self.pause_seconds = max(self.least_pause_seconds, RESTS * self._took_seconds)
 
         clients = clients_of(self._subscriptions)
         if not self._answered:

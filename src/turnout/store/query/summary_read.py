@@ -107,7 +107,7 @@ def read_summary(database: Readable, summary: Summary) -> SummaryResult:
             found = snapshot.query(text, statement.parameters).to_arrow_table()
         except (duckdb.ConversionException, duckdb.OutOfRangeException) as error:
             raise _too_large() from error
-        return _result(summary, statement, Position(table.generation, snapshot.version(table)), *_totalled(found))
+        return _result(summary, statement, snapshot.position(table), *_totalled(found))
 
 
 def read_groups(database: Readable, summary: Summary) -> KeptGroups | None:
@@ -123,7 +123,7 @@ def read_groups(database: Readable, summary: Summary) -> KeptGroups | None:
         if groups.num_rows > MAX_KEPT_GROUPS or not _is_sure(statement, groups):
             return None
         columns = frozenset([*_counted_by(summary), *term_columns(summary.where, table.columns)])
-        position = Position(table.generation, snapshot.version(table))
+        position = snapshot.position(table)
         return KeptGroups(summary, statement, columns, position, groups)
 
 

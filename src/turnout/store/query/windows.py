@@ -22,17 +22,17 @@ from turnout.plan.filter_values import show
 from turnout.plan.nearest import suggestion
 from turnout.plan.position import Position
 from turnout.plan.sql_text import quoted
-from turnout.plan.tables import RESERVED
+from turnout.plan.tables import BOOKS_OF_GENERATION, RESERVED
 from turnout.plan.where import SortKey, Term, compile_sort, compile_where, known_column
 from turnout.store import identity
-from turnout.store.database import PUBLISHED, Readable, scalar
+from turnout.store.database import Readable, published_generations, scalar
 from turnout_client.column_types import ColumnType
 
 log = logging.getLogger(__name__)
 
 _ROWID = "_rowid"
 _OF_GENERATION = re.compile(r"(.+)@([0-9]{1,9})", re.ASCII | re.DOTALL)
-_STREAM_BATCH_ROWS = 50_000
+STREAM_BATCH_ROWS = 50_000
 _COUNTED_ROWS = 2_000
 _PIECE_BYTES = 1_000_000
 _CATALOG = """
@@ -107,9 +107,10 @@ class RowCount:
 
 @dataclass(frozen=True, slots=True)
 class Positions:
-    """The published generation and the version of every table, of one moment."""
+    """The published generation, the candidate and the version of every table, of one moment."""
 
     published: int
+    candidate: int | None
     shared: Mapping[str, int]
     generations: Mapping[int, Mapping[str, int]]
 
@@ -151,7 +152,7 @@ def open_window(database: Readable, window: Window) -> Iterator[WindowResult]:
         table, total = snapshot.prepare(window)
         version = snapshot.version(table)
         # Last: the next statement on this cursor would end the stream silently.
-        reader = snapshot.select(table, window).to_arrow_reader(_STREAM_BATCH_ROWS)
+        reader = snapshot.select(table, window).to_arrow_reader(STREAM_BATCH_ROWS)
         yield WindowResult(window.table, table.generation, version, total, chosen_columns(table, window), reader)
 
 
@@ -171,7 +172,7 @@ def count_rows(database: Readable, known: Mapping[str, Position]) -> dict[str, R
         tables = [snapshot.table(name) for name in snapshot.names if name not in RESERVED]
         counts = {}
         for table in tables:
-            position = Position(table.generation, snapshot.version(table))
+            position = snapshot.position(table)
             rows = None if known.get(table.name) == position else snapshot.count(table, "TRUE", [])
             counts[table.name] = RowCount(position, rows)
         return counts
@@ -180,15 +181,16 @@ def count_rows(database: Readable, known: Mapping[str, Position]) -> dict[str, R
 def read_positions(database: Readable, generations: Collection[int] = ()) -> Positions:
     """The positions of all tables now; of the published generation, and of `generations` where they live."""
     with store_faults("read"), database.read() as cursor:
-        published = scalar(cursor, PUBLISHED)
+        published, candidate = published_generations(cursor)
         known = cursor.execute(
             "SELECT schema_name FROM duckdb_tables() WHERE database_name = current_database() "
             "AND table_name = 'versions' AND schema_name <> 'turnout'"
         ).fetchall()
         living = {schema for (schema,) in known}
-        wanted = [number for number in {published, *generations} if f"g{number}" in living]
+        wanted = [number for number in {published, candidate or 0, *generations} if f"g{number}" in living]
         return Positions(
             published,
+            candidate,
             dict(cursor.execute("SELECT name, version FROM turnout.versions").fetchall()),
             {n: dict(cursor.execute(f"SELECT name, version FROM g{n}.versions").fetchall()) for n in wanted},
         )
@@ -253,7 +255,7 @@ def store_faults(deed: str) -> Iterator[None]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Table:
+class StoredTable:
     """One relation of the catalog: what to select from, and its columns, hidden ones apart."""
 
     name: str
@@ -269,7 +271,7 @@ class Snapshot:
 
     def __init__(self, cursor: duckdb.DuckDBPyConnection) -> None:
         self._cursor = cursor
-        self.published = scalar(cursor, PUBLISHED)
+        self.published, self.candidate = published_generations(cursor)
 
     @cached_property
     def _catalog(self) -> Mapping[tuple[str, str], Mapping[str, str]]:
@@ -282,19 +284,33 @@ class Snapshot:
     def names(self) -> list[str]:
         return [table for schema, table in self._catalog if schema == "main"]
 
-    def table(self, name: str) -> _Table:
+    def table(self, name: str) -> StoredTable:
         """The table of that name, or of `NAME@generation`."""
         if ("main", name) in self._catalog:
             # The table behind the name: only tables have row ids.
             own = f"g{self.published}"
             return self._described(name, own if (own, name) in self._catalog else "turnout", name, self.published)
         plain, number = split_name(name)
-        # Only a name that is also a table: clients do not read a generation's bookkeeping.
-        if number is not None and ("main", plain) in self._catalog and (f"g{number}", plain) in self._catalog:
-            return self._described(name, f"g{number}", plain, number)
+        if number is not None and (found := self.of_generation(plain, number)) is not None:
+            return found
         raise self._unknown(name)
 
-    def prepare(self, window: Window) -> tuple[_Table, int]:
+    @property
+    def living(self) -> list[int]:
+        """All generations that have tables."""
+        return sorted({int(schema[1:]) for schema, _ in self._catalog if re.fullmatch("g[0-9]+", schema)})
+
+    def of_generation(self, name: str, generation: int) -> StoredTable | None:
+        """A table of a generation, published or not; None where it has none of that name.
+
+        Clients do not read a generation's bookkeeping.
+        """
+        schema = f"g{generation}"
+        if (schema, name) not in self._catalog or name.partition(":")[0] in BOOKS_OF_GENERATION:
+            return None
+        return self._described(f"{name}@{generation}", schema, name, generation)
+
+    def prepare(self, window: Window) -> tuple[StoredTable, int]:
         """The window's table and the number of rows that its `where` keeps, everything else checked."""
         table = self.table(window.table)
         for name in window.columns or ():
@@ -311,10 +327,10 @@ class Snapshot:
         found: int | None = self._cursor.execute(f"SELECT max(ms) FROM ({parts})").fetchall()[0][0]
         return found
 
-    def count(self, table: _Table, condition: str, parameters: list[object]) -> int:
+    def count(self, table: StoredTable, condition: str, parameters: list[object]) -> int:
         return scalar(self._cursor, f"SELECT count(*) FROM {table.source} WHERE {condition}", parameters)
 
-    def select(self, table: _Table, window: Window, extra: Sequence[str] = ()) -> duckdb.DuckDBPyConnection:
+    def select(self, table: StoredTable, window: Window, extra: Sequence[str] = ()) -> duckdb.DuckDBPyConnection:
         condition, parameters = compile_where(window.where, table.columns)
         order = compile_sort(window.sort, table.columns, identity.ties(table.hidden))
         columns = ", ".join([*(quoted(column.name) for column in chosen_columns(table, window)), *extra])
@@ -328,17 +344,20 @@ class Snapshot:
         text = f"SELECT {columns} FROM {table.source} WHERE {_ROWID} IN ({ids}){order}"
         return self._cursor.execute(text, [*parameters, window.limit, window.offset])
 
-    def query(self, text: str, parameters: list[object]) -> duckdb.DuckDBPyConnection:
+    def query(self, text: str, parameters: Sequence[object] = ()) -> duckdb.DuckDBPyConnection:
         """A statement of the caller's, over a table's `source`."""
         return self._cursor.execute(text, parameters)
 
-    def version(self, table: _Table) -> int:
+    def version(self, table: StoredTable) -> int:
         """How often the table changed; a generation counts its own tables, the rest is counted for all."""
         # max() also answers where no change was counted yet.
         text = f"SELECT coalesce(max(version), 0) FROM {table.schema}.versions WHERE name = ?"
         return scalar(self._cursor, text, [split_name(table.name)[0]])
 
-    def _described(self, name: str, schema: str, relation: str, generation: int) -> _Table:
+    def position(self, table: StoredTable) -> Position:
+        return Position(table.generation, self.version(table))
+
+    def _described(self, name: str, schema: str, relation: str, generation: int) -> StoredTable:
         columns, casts, hidden = {}, [], set()
         for column, duckdb_type in self._catalog[schema, relation].items():
             if column.startswith("_"):
@@ -352,10 +371,10 @@ class Snapshot:
         shown = " WHERE _shown" if "_shown" in hidden else ""
         row = "" if identity.ROW in hidden else f", CAST(_id AS VARCHAR) AS {identity.ROW}"
         source = f"(SELECT *{replaced}{row}, rowid AS {_ROWID} FROM {schema}.{quoted(relation)}{shown})"
-        return _Table(name, schema, generation, source, columns, frozenset(hidden))
+        return StoredTable(name, schema, generation, source, columns, frozenset(hidden))
 
     def _unknown(self, name: str) -> TurnoutError:
-        generations = sorted({int(schema[1:]) for schema, _ in self._catalog if re.fullmatch("g[0-9]+", schema)})
+        generations = self.living
         hint = f"{suggestion(split_name(name)[0], self.names)}tables: {', '.join(self.names)}"
         if generations:
             hint += f"; of a generation as NAME@{generations[-1]} (living: {', '.join(map(str, generations))})"
@@ -384,6 +403,6 @@ def _type(duckdb_type: str) -> ColumnType:
         return ColumnType.parse("string")
 
 
-def chosen_columns(table: _Table, window: Window | None = None) -> tuple[Column, ...]:
+def chosen_columns(table: StoredTable, window: Window | None = None) -> tuple[Column, ...]:
     names = table.columns if window is None or window.columns is None else window.columns
     return tuple(Column(name, table.columns[name].name) for name in names)

@@ -15,17 +15,23 @@ _MOMENT = "%m-%dT%H:%M:%S.%fZ"
 
 def record_key_sql(key: str, kind: ColumnType) -> str:
     """What makes a record's key: the row's key, and its id among the rows of the table."""
-    return f"CAST(json_object('key', {_json(quoted(key), kind)}, 'id', {ROW}) AS VARCHAR)"
+    return f"CAST(json_object('key', {json_sql(quoted(key), kind)}, 'id', {ROW}) AS VARCHAR)"
 
 
 def record_value_sql(columns: Mapping[str, ColumnType]) -> str:
     """The whole row."""
-    fields = ", ".join(f"{literal(name)}, {_json(quoted(name), kind)}" for name, kind in columns.items())
+    fields = ", ".join(f"{literal(name)}, {json_sql(quoted(name), kind)}" for name, kind in columns.items())
     return f"CAST(json_object({fields}) AS VARCHAR)"
 
 
-def _json(column: str, kind: ColumnType) -> str:
+def json_sql(column: str, kind: ColumnType) -> str:
+    """A value that `json_object` writes as the rows of HTTP have it."""
     return _JSON[kind.family](column)
+
+
+def equal_in_json(kind: ColumnType) -> bool:
+    """Whether values are equal where their JSON is; floats have NaN and -0.0."""
+    return _JSON[kind.family] not in (_double, _float)
 
 
 def _as_it_is(column: str) -> str:
