@@ -12,6 +12,7 @@ from pydantic import Field
 from turnout.config import McpAccess
 from turnout.errors import TurnoutError
 from turnout.plan.control import join_field, topic_field
+from turnout.plan.joins import Join
 
 MAX_ROWS = 200
 BUILD_SECONDS = 45.0
@@ -24,7 +25,7 @@ Where = Annotated[tuple[str, ...], Field(description='Terms that must all hold: 
 Sort = Annotated[tuple[str, ...], Field(description='Columns to sort by; "-age" is descending')]
 Limit = Annotated[int, Field(ge=0, description=f"At most {MAX_ROWS}; more is cut, and the answer says so")]
 Topics = Annotated[Mapping[str, str], Field(description='The topic of each moved source: {"users": "users2"}')]
-JoinName = Annotated[str, Field(description="The join of all views: left, inner, full, ...")]
+JoinName = Annotated[str, Field(description=f"The join of all views: {', '.join(Join)}")]
 Joins = Annotated[Mapping[str, str], Field(description="The join of single views, by the name of the view")]
 StartText = Annotated[
     str, Field(description='"earliest" or "latest" reads all sources again; by default rows are kept')
