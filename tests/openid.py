@@ -7,6 +7,8 @@ import importlib.util
 import json
 import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -113,9 +115,23 @@ class LoginProvider(OpenIdProvider):
 
     def __init__(self, folder: Path, client: str, secret: str, page: str, people: dict[str, Any]) -> None:
         super().__init__(folder, client, secret, token_seconds=600)
-        self.page, self.people = page, people
+        self.page, self._people = page, folder / "people.json"
+        self.set_people(people)
         self.client_claims: dict[str, Any] = {}
-        self.refresh, self.id_token_seconds, self.lives = False, 3600, 1
+        self.refresh, self.lives = False, 1
+
+    def set_people(self, people: dict[str, Any]) -> None:
+        """Say who can sign in, and with which claims."""
+        self._people.write_text(json.dumps(people))
+
+    @contextmanager
+    def with_refresh(self) -> Iterator[None]:
+        """Give refresh tokens while the block runs; nobody is signed in before or after."""
+        for self.refresh in (True, False):
+            self.stop()
+            self.start()
+            if self.refresh:
+                yield
 
     @property
     def issuer(self) -> str:
@@ -139,7 +155,7 @@ class LoginProvider(OpenIdProvider):
 
     def refreshed(self) -> int:
         """How many refresh tokens were taken, over all lives."""
-        return self._log.read_text().count('"refreshed"')
+        return self._log.read_text().count('"granted":"refresh_token"')
 
     def token(self, **asked: str) -> str:
         """An access token of the client itself, as a program gets it."""
@@ -153,9 +169,8 @@ class LoginProvider(OpenIdProvider):
 
     def options(self) -> dict[str, Any]:
         client = {"id": self.client, "secret": self._secret, "claims": self.client_claims}
-        more = {"host": "localhost", "httpsPort": 0, "kid": self.kid, "people": self.people, "page": self.page}
-        lengths = {"refresh": self.refresh, "idTokenSeconds": self.id_token_seconds}
-        return super().options() | more | lengths | {"clients": [client], "audience": API}
+        more = {"host": "localhost", "httpsPort": 0, "kid": self.kid, "people": str(self._people), "page": self.page}
+        return super().options() | more | {"refresh": self.refresh, "clients": [client], "audience": API}
 
 
 def node() -> str:

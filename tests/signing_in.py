@@ -10,11 +10,12 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 from joserfc import jwt
 from joserfc.jwk import ECKey
 
 from openid import API, LoginProvider
-from serving import serving, small_store
+from serving import SECONDS, serving, small_store
 from test_access import Site, Steering, settings
 from turnout.local.broker import free_port
 from turnout.serve.access import Access
@@ -34,12 +35,12 @@ TOKEN = "token-of-the-file-0123456789"
 UNLIMITED = Rates(Rate(1e6, 10**6), Rate(1e6, 10**6), Rate(1e6, 10**6))
 
 
-def configuration(issuer: str) -> str:
+def configuration(issuer: str, server: dict[str, Any]) -> str:
     """The file; JSON is YAML."""
     roles = {"claim": "groups", "operator": ["turnout-ops"], "viewer": "turnout-look"}
     oidc = {"issuer": issuer, "client_id": "turnout", "client_secret": SECRET, "roles": roles, "audience": API}
     tokens = [{"name": "file", "role": "viewer", "token": TOKEN}]
-    return json.dumps({"access": {"tokens": tokens, "oidc": oidc}})
+    return json.dumps({"access": {"tokens": tokens, "oidc": oidc}, "server": server})
 
 
 class Clock:
@@ -65,6 +66,19 @@ class LoginSite(Site):
         given = {"alg": "ES256", "kid": self.provider.kid, "typ": "at+jwt"} | (header or {})
         return jwt.encode(given, kept, key or ECKey.import_key(self.provider.signing_key))
 
+    def browser(self) -> httpx.Client:
+        """A browser of its own, which follows redirects and keeps cookies."""
+        return httpx.Client(
+            base_url=self.url, timeout=SECONDS, verify=False, follow_redirects=True, headers={"Accept": "text/html"}
+        )
+
+    def sign_in(self, browser: httpx.Client, person: str, path: str = "/login") -> httpx.Response:
+        """Sign in as somebody; what the browser shows in the end."""
+        asked = browser.get(path)
+        assert "/interaction/" in str(asked.url), asked.text
+        form = {"prompt": "login", "login": person, "password": "any"}
+        return browser.post(str(asked.url), data=form)
+
     def good_claims(self) -> dict[str, Any]:
         now = int(self.clock())
         who = {"iss": self.provider.issuer, "aud": API, "sub": "robot", "groups": ["turnout-ops"]}
@@ -85,19 +99,21 @@ def with_signature(first: str, signature: bytes) -> str:
 
 
 @contextmanager
-def login_site(folder: Path, rates: Rates = UNLIMITED) -> Iterator[LoginSite]:
+def login_site(folder: Path, rates: Rates = UNLIMITED, server: dict[str, Any] | None = None) -> Iterator[LoginSite]:
     """The server and its provider; the provider is started by who needs it, so that it can have other options."""
     port = free_port()
     steering, clock = Steering(), Clock()
     page = f"http://127.0.0.1:{port}"
     provider = LoginProvider(folder, "turnout", SECRET, page, PEOPLE)
     provider.client_claims = {"groups": ["turnout-ops"]}
-    access = Access.of(settings(folder, configuration(provider.issuer)), rates)
+    access = Access.of(settings(folder, configuration(provider.issuer, server or {})), rates)
     assert access.login is not None
     access.login.provider.clock = clock
     with ExitStack() as stack:
         database = stack.enter_context(small_store(folder / "store"))
-        url = stack.enter_context(serving(create_app(Services(database, steering), access), port))
+        url = stack.enter_context(
+            serving(create_app(Services(database, steering), access), port, trusted_proxies=["127.0.0.1"])
+        )
         assert url == page
         stack.enter_context(provider)
         found = LoginSite(url, database, steering.queue)

@@ -64,7 +64,7 @@ ELSEWHERE = {
     "live/test_chains.py": "plan/chains store/views/chain_steps store/views/chain_trace store/views/chained",
     # The server over real sockets.
     # People of an identity provider.
-    "live/test_login.py": "issuer/provider",
+    "live/test_login.py": "issuer/provider serve/login_api",
     "test_access.py": "serve/bodies serve/connections serve/origins serve/strict_requests",
     "test_summaries.py": "serve/live/selects",
     "test_summary_history.py": "serve/live/history_samples",

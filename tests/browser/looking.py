@@ -27,7 +27,7 @@ PATIENCE_SECONDS = patience()
 FLAGS = [
     "--no-sandbox",
     # It finds no other host than this machine, whatever a page asks for.
-    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
     # Nothing here has a graphics card: a process that stands for one costs a tenth of each load.
     *("--disable-gpu", "--in-process-gpu"),
 ]

@@ -185,7 +185,7 @@ def test_viewer_has_no_sql_and_is_told_why_when_a_link_has(site: Asked) -> None:
         visit.wait_for_rows()
         expect(visit.page.locator("#sql-open")).to_be_hidden()
     with site.visit(VIEWER, {"sql": "select 1"}) as visit:
-        expect(visit.page.locator("#sql-refused")).to_contain_text("Your token may not run SQL")
+        expect(visit.page.locator("#sql-refused")).to_contain_text("You may not run SQL")
         expect(visit.page.locator("#sql-editor")).to_be_hidden()
         expect(visit.page.get_by_role("button", name="Run", exact=True)).to_be_hidden()
         visit.page.locator("#tables [data-table='users_ui']").click()

@@ -2,7 +2,7 @@
 // programs that call Turnout, and the sign-in of people.
 //
 // Standard input: one JSON object {host, port, httpsPort, certificate, key, signingKey, kid, clients: [{id, secret,
-// groups}], audience, scope, seconds, people: {id: claims}, page, refresh, idTokenSeconds}. Standard output: "ready",
+// groups}], audience, scope, seconds, people: file of {id: claims}, page, refresh}. Standard output: "ready",
 // then one JSON line for each token that was issued.
 
 import { readFileSync } from 'node:fs';
@@ -18,7 +18,8 @@ const issuer = `http://${options.host ?? '127.0.0.1'}:${options.port}`;
 const signingKey = createPrivateKey(readFileSync(options.signingKey));
 const kid = options.kid ?? 'turnout-test';
 const signing = { ...signingKey.export({ format: 'jwk' }), use: 'sig', alg: 'ES256', kid };
-const people = options.people ?? {};
+// Read each time, so that somebody can get another role meanwhile.
+const claimsOf = (id) => JSON.parse(readFileSync(options.people))[id];
 const byClient = (ctx) => ctx.oidc.params?.grant_type === 'client_credentials';
 
 const provider = new Provider(issuer, {
@@ -41,12 +42,14 @@ const provider = new Provider(issuer, {
   // As the standard has it, claims of scopes are told by the userinfo endpoint, not by the ID token.
   claims: { openid: ['sub', 'groups'], profile: ['name'] },
   pkce: { required: () => true },
-  ttl: { IdToken: options.idTokenSeconds ?? 3600 },
+  ttl: { IdToken: 3600 },
   issueRefreshToken: async () => Boolean(options.refresh),
-  findAccount: (ctx, id) => ({ accountId: id, claims: async () => ({ sub: id, ...people[id] }) }),
+  findAccount: (ctx, id) => ({ accountId: id, claims: async () => ({ sub: id, ...claimsOf(id) }) }),
   // Nobody is asked for consent.
   loadExistingGrant: async (ctx) => {
     const { client, session } = ctx.oidc;
+    const known = session.grantIdFor(client.clientId);
+    if (known) return ctx.oidc.provider.Grant.find(known);
     const grant = new ctx.oidc.provider.Grant({ clientId: client.clientId, accountId: session.accountId });
     grant.addOIDCScope('openid profile email offline_access');
     await grant.save();
@@ -73,7 +76,7 @@ const provider = new Provider(issuer, {
 
 const say = (line) => process.stdout.write(`${JSON.stringify(line)}\n`);
 provider.on('client_credentials.issued', (token) => say({ issued: token.clientId }));
-provider.on('refresh_token.consumed', (token) => say({ refreshed: token.accountId }));
+provider.on('grant.success', (ctx) => say({ granted: ctx.oidc.params.grant_type }));
 provider.on('grant.error', (ctx, error) => say({ refused: error.error, why: error.error_detail }));
 provider.on('authorization.error', (ctx, error) => say({ refused: error.error, why: error.error_description }));
 provider.on('userinfo.error', (ctx, error) => say({ refused: error.error, why: error.error_detail }));

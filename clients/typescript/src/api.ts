@@ -17,6 +17,16 @@ export interface RowsOptions {
   limit?: number;
 }
 
+/** Who the server takes us for. */
+export interface WhoAmI {
+  name: string;
+  /** `sub` of the identity provider. */
+  subject: string | null;
+  role: "viewer" | "operator";
+  /** A browser's session, a token of the issuer, one of the file, or none where the server asks for nothing. */
+  by: "session" | "issuer" | "token" | "none";
+}
+
 export interface TableInfo {
   name: string;
   columns: ColumnInfo[];
@@ -338,6 +348,10 @@ export class Api {
 
   async unsave(name: string): Promise<void> {
     await this.call(`/api/saved/${encodeURIComponent(name)}`, this.sent("DELETE"));
+  }
+
+  me(): Promise<WhoAmI> {
+    return this.call("/api/me");
   }
 
   status(): Promise<Status> {

@@ -15,6 +15,7 @@ import {
   type TableRows,
   type Token,
   type TopicExample,
+  type WhoAmI,
   type Why,
   type WhyQuestion,
 } from "./api.js";
@@ -155,6 +156,11 @@ export class TurnoutClient {
   /** Remove a view; for operators. */
   unsave(name: string): Promise<void> {
     return this.api.unsave(name);
+  }
+
+  /** Who the server takes us for: name, role, and by what. */
+  me(): Promise<WhoAmI> {
+    return this.api.me();
   }
 
   status(): Promise<Status> {

@@ -36,6 +36,7 @@ export type {
   TableRows,
   Token,
   TopicExample,
+  WhoAmI,
   Why,
   WhyQuestion,
   WhyRecord,

@@ -13,7 +13,9 @@ from turnout.errors import TurnoutError
 Claims = Mapping[str, Any]
 NEW_TOKEN = "get a new one from the issuer of access.oidc"
 
-_NAMES = ("name", "preferred_username", "email")
+NAMES = ("name", "preferred_username", "email")
+"""The claims that may have somebody's name."""
+
 _MOST_CHARACTERS = 80
 _MOST_OF_SUBJECT = 255
 _FAR_AWAY = 2**53
@@ -47,7 +49,7 @@ def person_of(claims: Claims, roles: RoleSettings) -> Person:
     subject = claims["sub"]
     if not subject or len(subject) > _MOST_OF_SUBJECT or not subject.isprintable():
         raise TurnoutError("unauthorized", "the token has a subject ('sub') that cannot be shown", NEW_TOKEN)
-    given = (claims.get(name) for name in _NAMES)
+    given = (claims.get(name) for name in NAMES)
     name = next((plain for text in given if isinstance(text, str) and (plain := _plain(text))), subject)
     return Person(subject, name, _role(claims, roles), float(min(claims["exp"], _FAR_AWAY)))
 

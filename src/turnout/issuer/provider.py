@@ -29,7 +29,7 @@ from joserfc.jwk import KeySet
 
 from turnout.config.config_errors import describe
 from turnout.config.server import OidcSettings, is_protected
-from turnout.errors import TurnoutError
+from turnout.errors import ConfigError, TurnoutError
 from turnout.issuer.people import NEW_TOKEN, Claims, ForgedTokenError
 
 log = logging.getLogger(__name__)
@@ -63,7 +63,10 @@ class IdentityProvider:
     def __init__(self, settings: OidcSettings, clock: Callable[[], float] = time.time) -> None:
         self.settings = settings
         self.clock = clock
-        self._tls = ssl.create_default_context(cafile=settings.ca_file)
+        try:
+            self._tls = ssl.create_default_context(cafile=settings.ca_file)
+        except OSError as error:
+            raise ConfigError([f"access.oidc.ca_file: cannot be read ({error.strerror}); check the path"]) from error
         self._renewing = asyncio.Lock()
         self._metadata: Mapping[str, Any] = {}
         self._keys = KeySet([])
@@ -77,19 +80,16 @@ class IdentityProvider:
             await self._renew()
         return self._metadata
 
-    async def reach(self) -> int:
-        """Count the keys; TurnoutError where the issuer cannot be used."""
-        await self._renew()
-        return len(self._keys.keys)
-
     async def prepare(self, token: str) -> None:
-        """Fetch keys before `verified` wants them: there is none, they are old, or the token's is not among them."""
+        """Fetch keys before a check wants them: there is none, they are old, or the token's is not among them."""
         try:
             kid = jws.extract_compact(token.encode()).headers().get("kid")
-        except (JoseError, ValueError, TypeError, AttributeError):
+        except Exception:  # the check says what is wrong with it
             return
-        unknown = kid is not None and kid not in [key.kid for key in self._keys]
-        if unknown or not self._keys or self.clock() - self._fetched > _KEYS_SECONDS:
+        unknown = not self._keys or (kid is not None and kid not in [key.kid for key in self._keys])
+        # One request that waits for an issuer that hangs is enough.
+        old = self.clock() - self._fetched > _KEYS_SECONDS and not self._renewing.locked()
+        if unknown or old:
             try:
                 await self._renew()
             except TurnoutError as error:
@@ -126,15 +126,15 @@ class IdentityProvider:
             raise _refused("it is an ID token, and an access token is wanted")
         return claims
 
-    def signed_in(self, token: str, nonce: str | None) -> Claims:
-        """The claims of an ID token that the token endpoint gave."""
+    def signed_in(self, token: str, nonce: str, *, renewed: bool) -> Claims:
+        """The claims of an ID token that the token endpoint gave; one that is `renewed` need not repeat the nonce."""
         claims, client = self._signed(token), self.settings.client_id
         self._check(claims, {client})
         audiences = claims["aud"]
         several = isinstance(audiences, list) and len(audiences) > 1
         if claims.get("azp", None if several else client) != client:
             raise _refused(_WRONG["azp"])
-        if nonce is not None and claims.get("nonce") != nonce:
+        if claims.get("nonce", nonce if renewed else None) != nonce:
             raise _refused(_WRONG["nonce"])
         return claims
 
@@ -173,7 +173,7 @@ class IdentityProvider:
 
     # -- what it is asked for
 
-    async def authorization_url(self, redirect: str, state: str, nonce: str, verifier: str) -> str:
+    async def authorization_url(self, redirect: str, state: str, nonce: str, verifier: str, *, again: bool) -> str:
         """The address that a browser is sent to, to sign in."""
         digest = hashlib.sha256(verifier.encode()).digest()
         asked = {
@@ -185,6 +185,7 @@ class IdentityProvider:
             "nonce": nonce,
             "code_challenge": base64.urlsafe_b64encode(digest).decode().rstrip("="),
             "code_challenge_method": "S256",
+            **({"prompt": "login"} if again else {}),
         }
         return _with_query((await self.metadata())["authorization_endpoint"], asked)
 
@@ -201,17 +202,16 @@ class IdentityProvider:
 
     async def user_info(self, access_token: str, subject: str) -> Claims:
         """What the issuer tells of somebody beyond the ID token; nothing where it has no such call."""
-        if not is_protected(endpoint := str((await self.metadata()).get("userinfo_endpoint"))):
-            return {}
-        told = await self._fetch(endpoint, headers={"Authorization": f"Bearer {access_token}"})
+        endpoint = str((await self.metadata()).get("userinfo_endpoint"))
+        headers = {"Authorization": f"Bearer {access_token}"}
+        told = await self._fetch(endpoint, headers=headers) if is_protected(endpoint) else {}
         return told if told.get("sub") == subject else {}
 
-    async def logout_url(self, id_token: str, back: str) -> str | None:
-        """The address that ends the issuer's own session, too; None where it has none."""
-        if not is_protected(endpoint := str((await self.metadata()).get("end_session_endpoint"))):
-            return None
+    async def logout_url(self, id_token: str, back: str) -> str:
+        """The address that ends the issuer's own session, too, and leads back; `back` where it has none."""
+        endpoint = str((await self.metadata()).get("end_session_endpoint"))
         asked = {"client_id": self.settings.client_id, "id_token_hint": id_token, "post_logout_redirect_uri": back}
-        return _with_query(endpoint, asked)
+        return _with_query(endpoint, asked) if is_protected(endpoint) else back
 
     async def _fetch(self, url: str, method: str = "GET", **asked: Any) -> Mapping[str, Any]:
         """The JSON object that an endpoint answers; its words are not repeated, since they could hold secrets."""

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -38,13 +39,16 @@ if TYPE_CHECKING:
 IDENTITY = "turnout.identity"
 """In the scope of an admitted request: its Identity. The page and the probes are served without one, too."""
 
-PUBLIC = ("/", "/docs", "/healthz", "/readyz")
+PUBLIC = ("/", "/docs", "/healthz", "/readyz", "/login", "/login/callback")
 """Paths that everybody may read."""
+
+SIGN_IN_SECONDS = 600
+"""How long a sign-in may take."""
 
 _PUBLIC_FOLDERS = ("/static/", "/docs/")
 _READING = ("GET", "HEAD", "OPTIONS")
-# Reads whose question does not fit an address; `Access.check_sql` and `check_mcp` say who may.
-_ASKING = ("/api/sql", "/mcp")
+# Reads whose question does not fit an address (`check_sql` and `check_mcp` say who may), and what changes only the sender.
+_FOR_VIEWERS = ("/api/sql", "/mcp", "/logout")
 _FORWARDED = ("forwarded", "x-forwarded-for")
 _CLIENT_NAME = re.compile("[a-z][a-z0-9_-]{0,31}")
 _REMEMBERED = 10_000
@@ -152,9 +156,13 @@ class Access:
 
     async def prepare(self, scope: Scope) -> None:
         """Ask the identity provider for what `admit` needs to know, which asks nobody."""
-        token = _token(scope, Headers(scope=scope))
-        if self.login is not None and token is not None and _is_issued(token):
+        if self.login is None or _is_public(scope):
+            return
+        token, session = _token(scope, Headers(scope=scope)), session_of(scope)
+        if token is not None and _is_issued(token):
             await self.login.provider.prepare(token)
+        elif token is None and session is not None:
+            await self.login.renewed(session)
 
     def admit(self, scope: Scope) -> Identity | None:
         """The sender of a request; None if everybody may read it, TurnoutError if it is refused."""
@@ -173,7 +181,7 @@ class Access:
 
     def authorize(self, scope: Scope, identity: Identity | None) -> Identity:
         """Count a request for its sender; TurnoutError if the sender may not send it."""
-        steers = scope["type"] == "http" and scope["method"] not in _READING and scope["path"] not in _ASKING
+        steers = scope["type"] == "http" and scope["method"] not in _READING and scope["path"] not in _FOR_VIEWERS
         self._count(self._controls if steers else self._reads, scope, identity)
         if identity is None:
             raise _unauthorized("this server wants a token" if self.login is None else "this server wants a sign-in")
@@ -214,28 +222,44 @@ class Access:
 
     async def ended(self, scope: Scope) -> str:
         """Wait until an admitted sender is let in no more, and return why; for ever where that cannot come."""
-        person, login = identity_of(scope).person, self.login
-        while person is None or login is None or not login.is_over(person):
-            await asyncio.sleep(_LOOK_SECONDS if person else _LONG_SECONDS)
-        return "the token has expired"
+        identity, login = identity_of(scope), self.login
+        while login is None or identity.person is None:
+            await asyncio.sleep(_LONG_SECONDS)
+        while True:
+            person = await login.renewed(identity.session) if identity.session else identity.person
+            if person is None or login.is_over(person):
+                return f"the {'session' if identity.session else 'token'} has ended"
+            if person.role is not identity.role:
+                return f"the role is {person.role} now"
+            await asyncio.sleep(_LOOK_SECONDS)
 
     def _identify(self, scope: Scope, headers: Headers) -> Identity | None:
         if self._tokens is None:
             return Identity(_client_name(headers), Role.OPERATOR, self._owns_server(scope, headers))
         token = _token(scope, headers)
         if token is None:
-            return None
+            return self._signed_in(scope, headers)
         known = self._tokens.find(token)
         if known is None and self.login is not None and _is_issued(token):
             return self._issued(self.login, token, scope)
         return self._bearer(known, client_of(scope))
+
+    def _signed_in(self, scope: Scope, headers: Headers) -> Identity | None:
+        """The person of a session. Browsers send the cookie whoever's page asks: what changes something is checked."""
+        session = session_of(scope)
+        person = self.login.person(session) if self.login is not None and session is not None else None
+        if person is None:
+            return None
+        if scope["type"] == "websocket" or scope["method"] not in _READING:
+            self.origins.check_own(headers)
+        return Identity(person.requester, person.role, person=person, session=session)
 
     def _issued(self, login: Login, token: str, scope: Scope) -> Identity:
         """The owner of a token of the identity provider; one that it has not signed counts as a wrong token."""
         try:
             person = login.bearer(token)
         except ForgedTokenError as error:
-            raise self._wrong(client_of(scope), error) from None
+            raise self.wrong(client_of(scope), error) from None
         except TurnoutError:
             self._count(self._reads, scope, None)
             raise
@@ -259,21 +283,23 @@ class Access:
         """
         visit = (client, identity.name) if identity else None
         if visit not in self._welcome:
-            self._check_guessing(client)
+            self.check_guessing(client)
         if identity is None or visit is None:
-            raise self._wrong(client, _unauthorized("the token is not known here"))
+            raise self.wrong(client, _unauthorized("the token is not known here"))
         self._welcome[visit] = None
         self._welcome.move_to_end(visit)
         if len(self._welcome) > _REMEMBERED:
             self._welcome.popitem(last=False)
         return identity
 
-    def _wrong(self, client: str, error: TurnoutError) -> TurnoutError:
-        self._check_guessing(client)
+    def wrong(self, client: str, error: TurnoutError) -> TurnoutError:
+        """Count a wrong token or a sign-in that failed; the error to answer."""
+        self.check_guessing(client)
         self._wrong_tokens.take(client)
         return error
 
-    def _check_guessing(self, client: str) -> None:
+    def check_guessing(self, client: str) -> None:
+        """Refuse an address from which too many wrong tokens came: TooOften."""
         wait = self._wrong_tokens.wait_seconds(client)
         if wait:
             raise TooOften("too many wrong tokens came from this address", wait)
@@ -338,6 +364,23 @@ def identity_of(scope: Scope) -> Identity:
     return identity
 
 
+def cookie_name(scope: Scope, kind: str) -> str:
+    """The name of a cookie: over TLS with a prefix that nobody else can set, and with the port, which share cookies."""
+    prefix = "__Host-" if scope["scheme"] in ("https", "wss") else ""
+    return f"{prefix}turnout-{kind}-{(scope.get('server') or ('', 0))[1]}"
+
+
+def session_of(scope: Scope) -> str | None:
+    """The session that the cookie of a request names, which may have ended."""
+    secret = HTTPConnection(scope).cookies.get(cookie_name(scope, "session"))
+    return session_key(secret) if secret else None
+
+
+def session_key(secret: str) -> str:
+    """What the server keeps of the secret of a session."""
+    return _hash(secret).hex()
+
+
 def subprotocol_of(scope: Scope) -> str | None:
     """The subprotocol to accept a WebSocket with: a browser that offered some wants one of them."""
     return PROTOCOL if PROTOCOL in scope.get("subprotocols", ()) else None
@@ -384,9 +427,8 @@ def _decoded(text: str) -> str:
 
 def _without_token(scope: Scope, identity: Identity | None) -> Scope:
     """The scope with the identity instead of the token, so that no error or log can show the token."""
-    kept = [
-        (name, value) for name, value in scope["headers"] if name not in (b"authorization", b"sec-websocket-protocol")
-    ]
+    hidden = (b"authorization", b"sec-websocket-protocol", *((b"cookie",) if identity is not None else ()))
+    kept = [(name, value) for name, value in scope["headers"] if name not in hidden]
     cleaned = {**scope, "headers": kept}
     if "subprotocols" in scope:
         cleaned["subprotocols"] = [item for item in scope["subprotocols"] if not item.startswith(TOKEN_PROTOCOL)]
@@ -403,7 +445,7 @@ def check_operator(scope: Scope, what: str) -> None:
 
 
 def _only_looks(identity: Identity, what: str) -> TurnoutError:
-    return TurnoutError("forbidden", f"{identity}: {what}", "use the token of an operator")
+    return TurnoutError("forbidden", f"{identity}: {what}", "ask an operator, or use the token of one")
 
 
 def _unauthorized(message: str) -> TurnoutError:

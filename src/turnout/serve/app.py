@@ -41,6 +41,7 @@ from turnout.serve.live.endpoint import Live
 from turnout.serve.live.history_samples import HistorySamples
 from turnout.serve.live.hub import Hub
 from turnout.serve.live.shared import Readers
+from turnout.serve.login_api import LoginApi
 from turnout.serve.openapi import document
 from turnout.serve.read_api import STOPPING, Api, Services
 from turnout.serve.reads import Reads
@@ -54,7 +55,7 @@ __all__ = ["Server", "Services", "create_app"]
 
 _STATIC = Path(__file__).parent / "static"
 _SITE = Path(__file__).parent / "site"
-_NONCE = "__CSP_NONCE__"
+_NONCE, _LOGIN = "__CSP_NONCE__", "__LOGIN__"
 # The event loop accepts so many in one go, and does nothing else meanwhile.
 _BACKLOG = 256
 # After each send to a viewer the event loop waits so long for its turn while another thread works: with Python's 5 ms,
@@ -86,7 +87,7 @@ def create_app(
     hub = Hub(services.database, services.status, readers)
     samples = HistorySamples(reads, readers.histories)
     viewers = Viewers(limits)
-    control = ControlApi(services)
+    control, login = ControlApi(services), LoginApi(access)
 
     def adopt(settings: Settings) -> None:
         services.adopt(settings)
@@ -104,13 +105,15 @@ def create_app(
         *routes_of(control),
         *routes_of(ConfigApi(services, control, configuration, answers, access.check_apply)),
         *routes_of(ExampleApi(services)),
-        CallRoute(_page(static / "index.html", services)),
+        *routes_of(login),
+        CallRoute(_page(static / "index.html", services, access)),
     ]
     app = Starlette(
         routes=[
             *calls,
             Route("/mcp", _Agents(access), methods=["POST"]),
             _description(calls, services, access),
+            *login.routes(),
             WebSocketRoute("/api/live", Live(hub, services.database.identity(), viewers, access).connect),
             WebSocketRoute("/{path:path}", _no_socket),
             Mount("/static", _Static(directory=static, check_dir=False)),
@@ -147,7 +150,7 @@ def _description(calls: list[CallRoute], services: Services, access: Access) -> 
     return route
 
 
-def _page(file: Path, services: Services) -> Callable[[Request], Awaitable[Response]]:
+def _page(file: Path, services: Services, access: Access) -> Callable[[Request], Awaitable[Response]]:
     """The page itself. Browsers ask for it each time, so that it never asks for parts of an older build."""
 
     @Call("/", "text/html", errors=("page_not_built",))
@@ -166,7 +169,8 @@ def _page(file: Path, services: Services) -> Callable[[Request], Awaitable[Respo
         ancestors = " ".join(services.limits.embed_origins) if embedded else ""
         policy = content_security_policy(f"'self' 'nonce-{nonce}'", ancestors or "'none'")
         headers = {"Cache-Control": "no-cache", "Content-Security-Policy": policy}
-        return HTMLResponse(html.replace(_NONCE, nonce), headers=headers)
+        html = html.replace(_NONCE, nonce).replace(_LOGIN, "yes" if access.login else "no")
+        return HTMLResponse(html, headers=headers)
 
     return page
 

@@ -82,6 +82,16 @@ class Origins:
             "programs leave the Origin header out",
         )
 
+    def check_own(self, headers: Headers) -> None:
+        """Refuse what may change something by a cookie, unless a page of this server says that it sent it."""
+        origin = headers.get("origin")
+        if origin is None or not _is_own(origin, headers):
+            raise TurnoutError(
+                "foreign_origin",
+                "a session counts for the server's own page alone" + (f", not for {show(origin)}" if origin else ""),
+                "other pages and programs send a token",
+            )
+
     def check_site(self, headers: Headers) -> None:
         """Refuse what another site's page makes a browser read by an image or a script, which sends no Origin."""
         if headers.get("sec-fetch-site") != "cross-site" or self.allows(headers.get("origin")):

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from turnout.config import Format as SourceFormat
+from turnout.config import Role
 from turnout.config.changes import Needs
 from turnout.plan.control import Outcome
 from turnout.plan.joins import Join
@@ -56,6 +57,24 @@ class SavedBody(Body):
     """As for rows, as a list."""
     chart: dict[str, Any] | None = None
     """Any JSON object: the page's own business."""
+
+
+class WhoAmI(Answer):
+    """Who the server takes a sender for."""
+
+    name: str
+    subject: str | None
+    """`sub` of the identity provider."""
+    role: Role
+    by: Literal["session", "issuer", "token", "none"]
+    """How the sender is known: a browser's session, a token of the issuer, one of the file; `none` without `access`."""
+
+
+class SignedOut(Answer):
+    """The end of a session."""
+
+    url: str
+    """Where a browser goes next: the issuer ends its own session there, where it can."""
 
 
 class Error(Answer):

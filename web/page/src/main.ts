@@ -10,6 +10,7 @@ import { downloadCsv } from "./download";
 import { isEmbedded, showWholeAddress, startEmbedded } from "./embed";
 import { ExampleDialog } from "./example";
 import { startKeys } from "./keys";
+import { showPerson, startLogin } from "./login";
 import { Pane } from "./pane";
 import { startPopover } from "./popover";
 import type { Rows } from "./rows";
@@ -35,6 +36,7 @@ const TABLES_MS = 2000;
 startTheme();
 startPopover();
 startDividers();
+startLogin();
 if (isEmbedded) startEmbedded();
 
 let token = storedToken();
@@ -164,6 +166,7 @@ function onConnection(state: ConnectionState): void {
   sign.show(state);
   if (state.state === "live") {
     prompt.accepted();
+    void showPerson(client);
     swap.setRole(state.role);
     sql.setAllowed(state.sql);
     sql.setBack();

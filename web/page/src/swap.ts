@@ -18,7 +18,7 @@ const TITLES: Record<string, string> = {
   rolled_back: "Rolled back",
   cancelled: "Cancelled",
 };
-const VIEWER = "Your token may look, not change anything. Swaps need a token with the role operator.";
+const VIEWER = "You may look, not change anything. Swaps need the role operator.";
 
 type Control = HTMLInputElement | HTMLSelectElement;
 

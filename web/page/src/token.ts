@@ -1,8 +1,10 @@
 // The token of this tab: asked for when the server wants one, kept until the tab is closed, and in no address.
 
 import { byId, setText } from "./dom";
+import { hasLogin } from "./login";
 
 const KEY = "turnout.token";
+const ENDED = "Your session has ended. Sign in again: you come back to what you look at.";
 const WRONG = "The token is wrong. Enter another one above; whoever runs this server has them.";
 
 export function storedToken(): string | null {
@@ -33,6 +35,8 @@ export class TokenPrompt {
   private readonly dialog = byId<HTMLDialogElement>("token");
   private readonly input = byId<HTMLInputElement>("token-text");
   private asked: string | null;
+  // Without a token, so by a session.
+  private wasIn = false;
 
   constructor(given: string | null, onToken: (token: string) => void) {
     this.asked = given;
@@ -43,6 +47,10 @@ export class TokenPrompt {
       this.asked = token;
       onToken(token);
     });
+    if (hasLogin) {
+      setText(byId("token-title"), "Sign in");
+      byId("sign-in-part").hidden = false;
+    }
     // There is nothing to see behind it.
     this.dialog.addEventListener("cancel", (event) => event.preventDefault());
   }
@@ -52,10 +60,13 @@ export class TokenPrompt {
     forgetToken();
     this.say(this.asked === null ? "" : WRONG);
     if (!this.dialog.open) this.dialog.showModal();
-    this.input.select();
+    if (hasLogin && this.wasIn) setText(byId("sign-in-why"), ENDED);
+    if (hasLogin && this.asked === null) byId("sign-in").focus();
+    else this.input.select();
   }
 
   accepted(): void {
+    this.wasIn = this.asked === null;
     if (this.asked !== null) keepToken(this.asked);
     this.input.value = "";
     this.say("");

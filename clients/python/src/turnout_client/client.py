@@ -88,6 +88,10 @@ class Client:
         """Rows of a table as an Arrow table, all of them unless `limit` is given."""
         return self.table(table).to_arrow(**window)
 
+    def me(self) -> Json:
+        """Who the server takes the client for: name, role, and by what."""
+        return self._http.get("/api/me")
+
     def status(self) -> Json:
         """The status row, with progress and lag."""
         return self._http.get("/api/status")
