@@ -47,7 +47,7 @@ SIGN_IN_SECONDS = 600
 
 _PUBLIC_FOLDERS = ("/static/", "/docs/")
 _READING = ("GET", "HEAD", "OPTIONS")
-# Reads whose question does not fit an address (`check_sql` and `check_mcp` say who may), and what changes only the sender.
+# Reads whose question does not fit an address (`check_sql`, `check_mcp` say who may), and what changes only the sender.
 _FOR_VIEWERS = ("/api/sql", "/mcp", "/logout")
 _FORWARDED = ("forwarded", "x-forwarded-for")
 _CLIENT_NAME = re.compile("[a-z][a-z0-9_-]{0,31}")
