@@ -161,8 +161,9 @@ class AccessSettings(Section):
     """Whose SELECTs are run: an `operator`'s, a `viewer`'s too, or nobody's (`off`). Without `access`, those from this
     machine are; see docs/how-to/ask.md."""
     apply: Annotated[ApplyAccess, _off] = ApplyAccess.TABLES
-    """What operators may change by `turnout apply`: `tables` (sources, columns, views by joins, sinks, limits), `all`
-    (also `sql` of views, and `control.topics`), or nothing (`off`); see docs/how-to/access.md#who-may-do-what."""
+    """What operators may change by `turnout apply`: `tables` (sources, columns, views by joins, sinks, alerts, limits),
+    `all` (also `sql` of views, webhooks of alerts, and `control.topics`), or nothing (`off`); see
+    docs/how-to/access.md#who-may-do-what."""
     mcp: Annotated[McpAccess, _off] = McpAccess.PROPOSE
     """What agents may do over MCP: nothing (`off`), `read`, `propose` (an operator's token builds candidates, which a
     person publishes), or `publish`; see docs/how-to/mcp.md."""
