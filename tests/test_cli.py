@@ -67,6 +67,7 @@ COMMANDS = [
     "discard",
     "apply",
     "types",
+    "mcp",
     "topic",
 ]
 NOBODY = "http://127.0.0.1:1"
