@@ -77,6 +77,9 @@ class Steering:
     def topics(self) -> list[str]:
         return ["users"]
 
+    def test_alert(self, name: str) -> None:
+        raise NotImplementedError
+
     def example(self, topic: str, records: int) -> dict[str, Any]:
         """As of a topic with three records."""
         values = [{"userId": f"u{number}", "city": "Ulm"} for number in range(3)]

@@ -92,6 +92,9 @@ class Steering:
     def topics(self) -> list[str]:
         return ["users"]
 
+    def test_alert(self, name: str) -> None:
+        raise NotImplementedError
+
     @property
     def explainer(self) -> Any:
         raise NotImplementedError

@@ -103,7 +103,15 @@ class Control:
         return JSONResponse(self.answer[1], self.answer[0])
 
     def app(self) -> Starlette:
-        paths = ("/api/control", "/api/rollback", "/api/cancel", "/api/publish", "/api/discard", "/api/config")
+        paths = (
+            "/api/control",
+            "/api/rollback",
+            "/api/cancel",
+            "/api/publish",
+            "/api/discard",
+            "/api/config",
+            "/api/alerts/large/test",
+        )
         routes = [Route(path, self.take, methods=["POST", "PUT"]) for path in paths]
         return Starlette(routes=[*routes, Route("/api/status", self.status), Route("/api/swaps", self.swaps)])
 
@@ -614,6 +622,37 @@ def test_status_shows_sinks_as_words_in_80_columns(control: tuple[Control, str])
     assert "final_ui -> topic final-joined, writing, 1,200 rows wait" in shown
     assert "users, accounts" in shown and "{" not in shown and "[" not in shown
     assert max(map(len, shown.splitlines())) <= 80
+
+
+LARGE = {
+    "name": "large",
+    "table": "final_ui",
+    "where": "age > 40",
+    "to": "topic alerts",
+    "state": "failing",
+    "error": "topic 'alerts' does not exist",
+    "rows": 1,
+    "waiting": 2,
+}
+
+
+def test_alerts_are_listed_with_their_states(control: tuple[Control, str]) -> None:
+    server, address = control
+    server.shown |= {"alerts": []}
+    assert "No alerts" in turnout("alerts", "--url", address).stdout
+    server.shown |= {"alerts": [LARGE]}
+    shown = " ".join(turnout("alerts", "--url", address).stdout.split())
+    assert "large │ final_ui │ age > 40 │ topic alerts │ 1 │ 2 │ failing: topic 'alerts' does not exist" in shown
+    assert json.loads(turnout("alerts", "--json", "--url", address).stdout) == {"alerts": [LARGE]}
+    server.shown |= {"sources": [], "sinks": [], "leftOut": []}
+    shown = turnout("status", "--url", address).stdout
+    assert "final_ui where age > 40 -> topic alerts, failing, 2 events wait: topic 'alerts' does not exist" in shown
+
+
+def test_alerts_test_sends_a_sample(control: tuple[Control, str]) -> None:
+    server, address = control
+    assert turnout("alerts", "test", "large", "--url", address).exit_code == 0
+    assert [path for path, _, _ in server.messages] == ["/api/alerts/large/test"]
 
 
 def test_tables_fit_80_columns(url: str) -> None:

@@ -43,6 +43,13 @@ def line_of_the_log(text: str) -> None:
     assert set(line) <= {"ts", "level", "msg", "logger", "generation", "requestId", "error"}
 
 
+def body_of_a_webhook(text: str) -> None:
+    body = json.loads(text)
+    assert list(body) == ["id", "alert", "table", "where", "events"]
+    for event in body["events"]:
+        assert sorted(event) == ["alert", "event", "id", "key", "row", "rowId", "ts"]
+
+
 def model(kind: type[BaseModel]) -> Callable[[str], object]:
     return lambda text: kind.model_validate_json(text)
 
@@ -61,6 +68,7 @@ SHAPES: Mapping[str, Callable[[str], object]] = {
     "reasons of rows": model(schemas.Why),
     "control message": control_message,
     "line of the log": line_of_the_log,
+    "body of a webhook": body_of_a_webhook,
 }
 
 

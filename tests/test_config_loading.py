@@ -224,6 +224,25 @@ PAIR = f"sources: {{a: {{{SOURCE}}}, b: {{{SOURCE.replace('t_ui', 'b_ui')}}}}}\n
         ("sinks: {out: {table: final_ui, topic: o, format: avro}}", "sinks.out.format: avro needs a registry for its schema; add schema_registry: {url: ...}, or use json"),
         ("sinks: {out: {table: final_ui, topic: o, format: protobuf}}", "sinks.out.format: a sink does not write protobuf; use json or avro"),
         ("sinks: {out: {table: final_ui, topic: o, delivery: twice}}", "sinks.out.delivery: must be one of exactly_once, at_least_once, got 'twice'; choose one of them"),
+        ("alerts: {a: {table: final, where: age > 5, to: log}}", "alerts.a.table: no table 'final' of a source or a view (has: users_ui, accounts_ui, final_ui); did you mean 'final_ui'?"),
+        ("alerts: {a: {table: final_ui, where: agee > 5, to: log}}", "alerts.a.where: no column 'agee'; did you mean age? columns: userId, name, email, age, accountType, balance"),
+        ("alerts: {a: {table: final_ui, where: age > old, to: log}}", "alerts.a.where: column 'age': 'old' is not int64; a whole number of 64 bits, such as 42; for missing values use `is null`"),
+        ("alerts: {a: {table: final_ui, where: ' ', to: log}}", "alerts.a.where: must not be empty, got ' '; correct it"),
+        ("alerts: {a: {table: final_ui, where: age > 5}}", "alerts.a.to: is missing; add it"),
+        ("alerts: {a: {table: final_ui, where: age > 5, to: mail}}", "alerts.a.to: must be a mapping, got text; write `name: value` lines below it"),
+        ("alerts: {a: {table: final_ui, where: age > 5, to: {}}}", "alerts.a.to: must be one of webhook, topic and log, there is none; choose one"),
+        ("alerts: {a: {table: final_ui, where: age > 5, to: {log: true, topic: t}}}", "alerts.a.to: must be one of webhook, topic and log, got topic and log; choose one"),
+        ("alerts: {a: {table: final_ui, where: age > 5, to: {topic: users}}}", "alerts.a.to.topic: 'users' is sources.users.topic too; choose another topic"),
+        ("alerts: {a: {table: final_ui, where: age > 5, to: {topic: control}}}", "alerts.a.to.topic: 'control' is control.topic too; choose another topic"),
+        ("alerts: {a: {table: final_ui, where: age > 5, to: {topic: __t}}}", "alerts.a.to.topic: '__t' is one of Kafka's own; choose another topic"),
+        ("sinks: {o: {table: final_ui, topic: t}}\nalerts: {a: {table: final_ui, where: age > 5, to: {topic: t}}}", "alerts.a.to.topic: 't' is sinks.o.topic too; choose another topic"),
+        ("alerts: {a: {table: final_ui, where: age > 5, to: {webhook: 'http://hooks.example.com/x'}}}", "alerts.a.to.webhook: must be https; http is for private addresses, with private: true"),
+        ("alerts: {a: {table: final_ui, where: age > 5, to: {webhook: 'ftp://hooks.example.com/x'}}}", "alerts.a.to.webhook: must look like https://hooks.example.com/path; correct it"),
+        ("alerts: {a: {table: final_ui, where: age > 5, to: {webhook: 'https://me:pw@hooks.example.com/x'}}}", "alerts.a.to.webhook: must not have a user or a password; put them into headers"),
+        ("alerts: {a: {table: final_ui, where: age > 5, to: {topic: t, private: true}}}", "alerts.a.to.private: has a use with webhook only; remove it"),
+        ("alerts: {a: {table: final_ui, where: age > 5, to: {webhook: 'https://h/', headers: {Host: x}}}}", "alerts.a.to.headers.Host: is no name of a header, or one that Turnout sets itself; remove it"),
+        ('alerts: {a: {table: final_ui, where: age > 5, to: {webhook: "https://h/", headers: {X-A: "a\\nB: c"}}}}', "alerts.a.to.headers.X-A: has signs that a header cannot carry; use visible ASCII in one line"),
+        ("alerts: {1a: {table: final_ui, where: age > 5, to: log}}", "alerts.1a: '1a' is not an alert name (a letter, then letters, digits and _); choose another"),
         ("dead_letter_topic: users", "dead_letter_topic: is read as sources.users.topic too; choose another topic"),
         ("kafka: {bootstrap_servers: here}", "kafka.bootstrap_servers: must look like host:9092 or host1:9092,host2:9092, got 'here'; correct it"),
         ("start: newest", "start: unknown start 'newest' (known: latest, earliest, {timestamp: 2026-01-01T00:00:00Z}); choose one of those"),
@@ -386,6 +405,27 @@ sinks:
         "line 17: views.final_ui.on",
         "line 19: sinks.out.table",
         "line 19: sinks.out.topic",
+    ]
+
+
+def test_faults_of_alerts_are_told_at_once_with_those_of_other_settings(tmp_path: Path) -> None:
+    text = """
+server: {port: x}
+alerts:
+  a: {table: final, where: balance > 1, to: {topic: users}}
+  b: {table: final_ui, where: balanc > 1, to: log}
+  c: {table: final_ui, where: balance > much, to: {webhook: 'http://h/', headers: {'a b': c}}}
+  d: {table: final_ui, where: balance > 1, to: {topic: t}, min_seconds: -1}
+"""
+    assert sorted(":".join(fault.split(":")[:2]) for fault in with_lines(tmp_path, text)) == [
+        "line 2: server.port",
+        "line 4: alerts.a.table",
+        "line 4: alerts.a.to.topic",
+        "line 5: alerts.b.where",
+        "line 6: alerts.c.to.headers.a b",
+        "line 6: alerts.c.to.webhook",
+        "line 6: alerts.c.where",
+        "line 7: alerts.d.min_seconds",
     ]
 
 

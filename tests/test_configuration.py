@@ -173,6 +173,26 @@ def test_sinks_follow_their_tables_when_a_generation_comes_back() -> None:
     }
 
 
+def test_alerts_in_force_go_on_when_a_generation_comes_back_that_has_their_columns() -> None:
+    old = Configuration(settings({}))
+    plan, document = old.first_plan(), settings({}).origin.document  # type: ignore[union-attr]
+    users = document["sources"]["users"]
+    users = {**users, "columns": {**users["columns"], "score": "int64"}}
+    people = {**users, "table": "people_ui"}
+    hook = {"webhook": "https://hooks.example.com/x", "headers": {"Authorization": "secret-header"}}
+    alerts = {
+        "kept": {"table": "users_ui", "where": "age > 5", "to": hook},
+        "column_gone": {"table": "users_ui", "where": "score > 5", "to": "log"},
+        "table_gone": {"table": "people_ui", "where": "age > 5", "to": "log"},
+    }
+    sources = {**document["sources"], "users": users, "people": people}
+    in_force = Configuration(settings({"sources": sources, "alerts": alerts}))
+    assert "secret-header" not in in_force.first_plan().sections
+    found = in_force.of(plan).alerts
+    assert list(found) == ["kept"]
+    assert found["kept"].to.headers == {"Authorization": "secret-header"}
+
+
 def test_plan_after_an_apply_keeps_what_messages_changed_unless_the_file_does() -> None:
     old = settings({})
     plan = first_plan(old).with_(

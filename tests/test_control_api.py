@@ -77,6 +77,9 @@ class FakeOrchestrator:
     def topics(self) -> list[str]:
         return self.names
 
+    def test_alert(self, name: str) -> None:
+        raise NotImplementedError
+
     @property
     def explainer(self) -> Any:
         raise NotImplementedError

@@ -34,6 +34,9 @@ class Examining(Steering):
     def queue(self) -> Any:
         raise NotImplementedError
 
+    def test_alert(self, name: str) -> None:
+        raise NotImplementedError
+
     def example(self, topic: str, records: int) -> dict[str, Any]:
         self.asked = (topic, records)
         if self.error is not None:

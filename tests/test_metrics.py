@@ -14,7 +14,8 @@ from starlette.testclient import TestClient
 
 from serving import Steering, small_store
 from turnout import __version__
-from turnout.config import SinkSettings
+from turnout.alert.alerts import AlertStatus
+from turnout.config import AlertSettings, SinkSettings, TargetSettings
 from turnout.plan.position import Position
 from turnout.plan.times import now_milliseconds
 from turnout.serve.app import create_app
@@ -25,6 +26,7 @@ from turnout.swap.health import Readiness
 from turnout.swap.metrics import METRICS, Counters, Metrics
 
 DOCS = Path(__file__).parent.parent / "docs"
+ALERT = AlertSettings(table="final_ui", where="balance > 1", to=TargetSettings(log=True))
 SINK = SinkSettings(table="final_ui", topic="out")
 
 
@@ -51,6 +53,7 @@ class Measured(Steering):
             control_read=False,
             waiting_messages=1,
             spark_starts=2,
+            alerts=(AlertStatus("large", ALERT, None, 5, 3, 1, None, 4, 2),),
             sinks=(SinkStatus("out", SINK, SinkState.FAILING, None, Position(1, 3), 12, None, 2, 7),),
         )
 
@@ -104,6 +107,11 @@ def test_metrics_tell_the_state_and_what_was_counted(client: TestClient) -> None
         ("turnout_store_up", ""): 1,
         ("turnout_spark_starts_total", ""): 2,
         ("turnout_viewers", ""): 0,
+        ("turnout_alert_up", "large"): 1,
+        ("turnout_alert_rows", "large"): 4,
+        ("turnout_alert_waiting", "large"): 2,
+        ("turnout_alert_events_total", "large"): 5,
+        ("turnout_alert_dropped_total", "large"): 1,
         ("turnout_sink_up", "out"): 0,
         ("turnout_sink_waiting_versions", "out"): 2,
         ("turnout_sink_waiting_rows", "out"): 7,

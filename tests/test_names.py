@@ -17,7 +17,8 @@ TESTS = Path(__file__).parent
 ELSEWHERE = {
     # Commands, as people call them.
     "test_cli.py": "cli/app cli/broker cli/demo cli/history cli/init cli/options cli/output cli/prepare cli/run "
-    "cli/apply cli/completion cli/progress cli/rows cli/sql cli/status cli/summary cli/swap cli/tables cli/types",
+    "cli/alerts cli/apply cli/completion cli/progress cli/rows cli/sql cli/status cli/summary cli/swap cli/tables "
+    "cli/types",
     "test_configuration.py": "store/config_history",
     "live/test_applies.py": "serve/config_api",
     "live/test_check.py": "preflight/clusters preflight/machine",
@@ -34,8 +35,8 @@ ELSEWHERE = {
     "test_mirror.py": "client/changes",
     "test_plan_times.py": "client/iso_times",
     # turnout.yaml as a whole: each rule is seen by what is said about a wrong file.
-    "test_config_loading.py": "config/checks config/config_errors config/document config/server config/settings "
-    "config/values",
+    "test_config_loading.py": "config/alert_checks config/checks config/config_errors config/document config/server "
+    "config/settings config/values",
     "test_security.py": "config/auth kafka/keystores",
     "test_plan.py": "config/tables plan/tables",
     "test_control.py": "config/topic_rules plan/control_parsing",
@@ -44,8 +45,10 @@ ELSEWHERE = {
     "test_decoder.py": "decode/columns decode/exact_reader",
     # Sinks: what is written, by what a topic folds to.
     "test_records.py": "store/outgoing",
-    "live/test_sinks.py": "sink/failures sink/sink sink/topic_reader sink/topic_state sink/topic_writer "
-    "sink/avro_values store/outgoing",
+    "test_watched_rows.py": "alert/events",
+    "live/test_alert_targets.py": "alert/deliverer alert/targets serve/alert_api",
+    "live/test_sinks.py": "sink/failures sink/sink sink/topic_channel sink/topic_reader sink/topic_state "
+    "sink/topic_writer sink/avro_values store/outgoing",
     # Parts that only a real Kafka, Spark or process can show.
     "live/test_explainer.py": "cli/why",
     "live/test_formats.py": "schemas/record_decoder",

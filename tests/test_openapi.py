@@ -18,7 +18,7 @@ import turnout.serve
 import turnout_client
 from lengths import API_EXAMPLES, LONG
 from serving import STATUS, Configured, small_store
-from turnout.errors import ERRORS, PROGRAM_ERRORS
+from turnout.errors import ERRORS, PROGRAM_ERRORS, TurnoutError
 from turnout.plan.control import ControlMessage, ControlRejected, Outcome
 from turnout.plan.control_parsing import parse_message
 from turnout.plan.joins import Join
@@ -61,6 +61,22 @@ SINK = {
 }
 
 
+ALERT = {
+    "name": "large",
+    "table": "final_ui",
+    "where": "balance > 1",
+    "to": "webhook hooks.example.com",
+    "state": "failing",
+    "error": "the webhook hooks.example.com answered 500",
+    "rows": 3,
+    "waiting": 2,
+    "events": 5,
+    "delivered": 3,
+    "dropped": 0,
+    "lastDelivered": None,
+}
+
+
 class DecidingQueue:
     """Rejects what the rules of control messages reject, and applies the rest at once."""
 
@@ -88,8 +104,11 @@ class Steered(Configured):
             "lingering": [],
             "candidate": None,
         }
-        more |= {"sinks": [SINK], "leftOut": [{"view": "final_ui", "keys": 1, "first": ["hot"]}]}
+        more |= {"sinks": [SINK], "alerts": [ALERT], "leftOut": [{"view": "final_ui", "keys": 1, "first": ["hot"]}]}
         return {**STATUS, **more, "sources": SOURCES, "joins": list(Join), "ready": True, "reason": "published"}
+
+    def test_alert(self, name: str) -> None:
+        raise TurnoutError("unknown_alert", f"no alert {name!r}", "alerts: none")
 
 
 @pytest.fixture(scope="module")
@@ -128,15 +147,16 @@ def test_call_answers_as_the_document_says(told: Any, method: str, path: str) ->
     ask(told[path][method], positive=True)
 
 
-# A DELETE, and a GET of a saved view, takes any text as its name and nothing else, and a logout nothing at all:
-# there is nothing to make wrong.
+# These take any text as a name and nothing else, as each DELETE does, or nothing at all: there is nothing to make wrong.
+ANY_NAME = ("/api/saved/{name}", "/api/alerts/{name}/test", "/logout")
+
+
 @pytest.mark.parametrize(
     ("method", "path"),
     [
         (method, path)
         for method, path in CALLS
-        if (method in ("POST", "PUT") and path != "/logout")
-        or (method == "GET" and "{" in path and path != "/api/saved/{name}")
+        if method == "PUT" or (path not in ANY_NAME and (method == "POST" or (method == "GET" and "{" in path)))
     ],
 )
 def test_call_refuses_what_the_document_does_not_allow(told: Any, method: str, path: str) -> None:

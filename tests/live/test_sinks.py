@@ -35,7 +35,7 @@ from turnout.serve.formats import json_rows
 from turnout.sink.avro_values import schema_of
 from turnout.sink.sink import SinkState, SinkStatus
 from turnout.sink.sinks import Sinks
-from turnout.sink.topic_writer import TopicWriter, transactional_id
+from turnout.sink.topic_writer import TopicWriter, sink_id
 from turnout.store.database import Database
 from turnout.store.query.windows import Window, list_tables, read_window
 from turnout.testing import create_topic, delete_topic, patience, wait_until
@@ -314,7 +314,7 @@ def test_second_writer_of_a_topic_fences_the_first(tmp_path: Path, broker: Embed
 def test_transactions_that_are_not_allowed_are_named_with_their_remedy(
     tmp_path: Path, broker: EmbeddedBroker, topic: str
 ) -> None:
-    name = ResourceType.TRANSACTIONAL_ID, transactional_id(topic), ResourcePatternType.LITERAL
+    name = ResourceType.TRANSACTIONAL_ID, sink_id(topic), ResourcePatternType.LITERAL
     deny = AclBinding(*name, "User:ANONYMOUS", "*", AclOperation.ALL, AclPermissionType.DENY)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     admin.create_acls([deny])[deny].result(patience())

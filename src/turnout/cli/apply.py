@@ -34,11 +34,11 @@ def apply(
 ) -> None:
     """Put a changed file in force while the server runs, and show what it changes.
 
-    Sources, columns, views, sinks and limits; see docs/how-to/apply.md. The server reads the file: relative paths start
-    at the file that it was started with, and references such as `${NAME}` must be those of the file in force. A change
-    that needs a restart refuses the whole file, before anything is done. Exit code 1 when the outcome is `rejected`,
-    `failed` or `cancelled`. To a server without `access:` on this machine it sends the token that it finds by
-    `data_dir` of the file.
+    Sources, columns, views, sinks, alerts and limits; see docs/how-to/apply.md. The server reads the file: relative
+    paths start at the file that it was started with, and references such as `${NAME}` must be those of the file in
+    force. A change that needs a restart refuses the whole file, before anything is done. Exit code 1 when the outcome
+    is `rejected`, `failed` or `cancelled`. To a server without `access:` on this machine it sends the token that it
+    finds by `data_dir` of the file.
     """
     text = _read(Path(config))
     with options.connected(url, token or _local_token(Path(config), url)) as client:

@@ -7,6 +7,7 @@ from rich.panel import Panel
 from rich.table import Table
 
 from turnout.cli import options, output
+from turnout.cli.alerts import described
 from turnout.cli.app import app, examples
 
 _STATE_STYLES = {"live": "green", "running": "green", "failed": "red", "rejected": "red"}
@@ -33,6 +34,8 @@ def _lines(found: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, An
     for name, value in found.items():
         if name == "sinks":
             yield from ((f"sink {sink['name']}", _sink(sink)) for sink in value)
+        elif name == "alerts":
+            yield from ((f"alert {alert['name']}", described(alert)) for alert in value)
         elif name == "leftOut":
             yield from (
                 (f"left out of {one['view']}", f"{one['keys']:,} keys: {', '.join(one['first'])}") for one in value

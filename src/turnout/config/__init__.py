@@ -4,6 +4,7 @@ from turnout.config.auth import AuthSettings, RegistrySettings
 from turnout.config.loading import default_text, load, parse
 from turnout.config.server import AccessSettings, Role, SqlAccess, TokenSettings
 from turnout.config.settings import (
+    AlertSettings,
     Delivery,
     Format,
     KafkaSettings,
@@ -11,10 +12,12 @@ from turnout.config.settings import (
     SinkSettings,
     SourceSettings,
     SparkSettings,
+    TargetSettings,
 )
 
 __all__ = [
     "AccessSettings",
+    "AlertSettings",
     "AuthSettings",
     "Delivery",
     "Format",
@@ -26,6 +29,7 @@ __all__ = [
     "SourceSettings",
     "SparkSettings",
     "SqlAccess",
+    "TargetSettings",
     "TokenSettings",
     "default_text",
     "load",

@@ -34,8 +34,8 @@ _SETTINGS = {
     "spark store.memory_limit log data_dir",
     # Tables, and what fills them.
     Needs.GENERATION: "sources views start",
-    # Limits are looked at each time; a sink starts, stops or starts anew.
-    Needs.NOTHING: "sinks control.topics swap "
+    # Limits are looked at each time; a sink or an alert starts, stops or starts anew.
+    Needs.NOTHING: "sinks alerts control.topics swap "
     "server.embed_origins server.max_connections server.max_connections_per_client server.max_viewers "
     "server.max_viewers_per_client server.max_subscriptions_per_client server.max_reads_per_client "
     "server.query_timeout_seconds server.max_answer_megabytes server.sql_memory_limit "

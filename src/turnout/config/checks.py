@@ -11,11 +11,13 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from turnout.config.alert_checks import alert_faults
 from turnout.config.auth import RegistrySettings, auth_faults, registry_faults, rendered_names
 from turnout.config.chain_checks import ANY_TYPE, chain_faults, differ
 from turnout.config.config_errors import Faults, SettingPath
 from turnout.config.server import AccessSettings, oidc_faults
 from turnout.config.settings import (
+    AlertSettings,
     ControlSettings,
     Format,
     KafkaSettings,
@@ -60,6 +62,7 @@ class ValidParts:
         self.sources = self._each("sources", SourceSettings, document.get("sources", default_sources()))
         self.views = self._each("views", ViewSettings, document.get("views", default_views()))
         self.sinks = self._each("sinks", SinkSettings, document.get("sinks", {}))
+        self.alerts = self._each("alerts", AlertSettings, document.get("alerts", {}))
         self.dead_letter_topic = document.get("dead_letter_topic")
         self.no_source = document.get("sources") == {}
 
@@ -125,7 +128,8 @@ def _cross_faults(parts: ValidParts) -> Faults:
             yield from _view(("views", name), view, sources)
     yield from _topics(parts)
     yield from _named("sink", [(("sinks", name), name) for name in parts.sinks])
-    yield from _sinks(parts)
+    yield from _named("alert", [(("alerts", name), name) for name in parts.alerts])
+    yield from _outputs(parts)
     if parts.kafka is not None:
         yield from _kafka(("kafka",), parts.kafka)
     if parts.control is not None and parts.control.kafka is not None:
@@ -141,7 +145,9 @@ def _named(kind: str, names: Sequence[tuple[SettingPath, str]]) -> Faults:
     first: dict[str, SettingPath] = {}
     for path, name in names:
         if not _NAME.fullmatch(name):
-            yield path, f"{name!r} is not a {kind} name (a letter, then letters, digits and _); choose another"
+            article = "an" if kind == "alert" else "a"
+            rule = "a letter, then letters, digits and _"
+            yield path, f"{name!r} is not {article} {kind} name ({rule}); choose another"
         elif name.lower() in first:
             other = ".".join(map(str, first[name.lower()]))
             yield path, f"the {kind} name '{name}' is used by {other} already (case does not matter); choose another"
@@ -277,7 +283,8 @@ def _topics(parts: ValidParts) -> Faults:
         yield ("dead_letter_topic",), f"is read as {read[parts.dead_letter_topic]} too; choose another topic"
 
 
-def _sinks(parts: ValidParts) -> Faults:
+def _outputs(parts: ValidParts) -> Faults:
+    """The faults of sinks and alerts."""
     sources, control = parts.sources, parts.control
     tables = {source.table: list(source.columns) for source in sources.values() if source}
     for name, view in parts.views.items():
@@ -292,6 +299,9 @@ def _sinks(parts: ValidParts) -> Faults:
         used[parts.dead_letter_topic] = "dead_letter_topic"
     sinks = {name: sink for name, sink in parts.sinks.items() if sink}
     yield from _sink_faults(sinks, tables, used, has_registry=parts.has_registry)
+    alerts = {name: alert for name, alert in parts.alerts.items() if alert}
+    used |= {sink.topic: f"sinks.{name}.topic" for name, sink in sinks.items()}
+    yield from alert_faults(alerts, tables, used, parts.wrong)
 
 
 def _sink_faults(

@@ -11,6 +11,7 @@ from typing import Any
 
 from turnout.config import document as yaml_document
 from turnout.config import secrets, sent
+from turnout.config.alert_checks import fitting_alerts
 from turnout.config.changes import SECTIONS, Change, Needs, compare
 from turnout.config.loading import completed, document_of, parse, read_document
 from turnout.config.server import ApplyAccess
@@ -120,8 +121,12 @@ class Configuration:
         found = self._others.get(plan.sections)
         if found is None:
             now = self._origin().document
-            others = {name: value for name, value in now.items() if name not in SECTIONS}
-            found = self._others[plan.sections] = self._parsed(others | _with_sinks(json.loads(plan.sections), now))
+            others = {name: value for name, value in now.items() if name not in (*SECTIONS, "alerts")}
+            document = others | _with_sinks(json.loads(plan.sections), now)
+            found = self._parsed(document)
+            if alerts := fitting_alerts(self.settings, found):
+                found = self._parsed({**document, "alerts": {name: now["alerts"][name] for name in alerts}})
+            self._others[plan.sections] = found
             while len(self._others) > _KEPT:
                 self._others.popitem(last=False)
         return found

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from turnout.config import config_errors, secrets
 from turnout.config import document as yaml_document
+from turnout.config.alert_checks import filter_faults
 from turnout.config.auth import ALLOWED_URLS
 from turnout.config.checks import ValidParts, cross_faults
 from turnout.config.settings import FileOrigin, Settings, default_sources, default_views
@@ -113,7 +114,9 @@ def parse(
         settings = Settings.model_validate(filled, context=folder)
     except ValidationError as error:
         faults += islice(config_errors.from_pydantic(error, Settings), MOST_FAULTS + 1)
-    faults += islice(cross_faults(ValidParts(filled)), MOST_FAULTS + 1)
+    parts = ValidParts(filled)
+    faults += islice(cross_faults(parts), MOST_FAULTS + 1)
+    faults += islice(filter_faults(parts.alerts, filled, [path for path, _ in faults]), MOST_FAULTS + 1)
     root = yaml_document.root_node(text) if faults else None
     # What else is said of a value whose variable is missing is about the name of the variable.
     wrong += [

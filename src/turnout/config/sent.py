@@ -1,7 +1,8 @@
 """What a configuration that was sent may say: the file on disk is trusted, a text that comes over HTTP is not.
 
 A reference (`${NAME}`, `{env: ...}`, `{file: ...}`, `{command: ...}`) is taken only where the file in force has the
-same one, and a path only below the folder of that file. It is decided before anything is run, read or filled in.
+same one, and a path only below the folder of that file. Secret headers stay with the address of their webhook. That is
+decided before anything is run, read or filled in.
 `access.apply` says which of the settings a sender may change.
 
 Without `access:` a sender proves to be the server's user by a token. The server makes a new one at each start, in a
@@ -19,7 +20,7 @@ from typing import Any
 from turnout.config.config_errors import Faults, SettingPath, annotation_at, is_secret, place
 from turnout.config.document import nodes, override, substitute
 from turnout.config.loading import read_document
-from turnout.config.secrets import at, read_small
+from turnout.config.secrets import REDACTED, at, read_small
 from turnout.config.server import ApplyAccess
 from turnout.config.settings import FileOrigin, Settings
 from turnout.errors import ConfigError
@@ -45,6 +46,11 @@ def _faults(document: Mapping[str, Any], known: FileOrigin) -> Faults:
         elif is_path(path) and isinstance(node, str) and not _is_below(known.folder, node):
             what = "a path must lie below the folder of the file that the server was started with"
             yield path, f"{what}; put the file there, or {_ON_DISK}"
+        elif path[0] == "alerts" and path[2:] == ("to", "webhook") and node != REDACTED:
+            # A sender must not have secrets that only the server knows sent to an address of its own.
+            headers = nodes(at(document, (*path[:3], "headers")))
+            if any(_is_reference(path, value) or value == REDACTED for _, value in headers):
+                yield path, f"another address gets no secret of the file in force; write its headers out, or {_ON_DISK}"
 
 
 def _is_reference(path: SettingPath, node: Any) -> bool:
@@ -71,9 +77,12 @@ def allowed(settings: Settings) -> ApplyAccess:
 
 
 def beyond_tables(old: Settings, new: Settings) -> list[str]:
-    """The changes that need `access.apply: all`: own SQL that is new or changed, and what control messages may name."""
+    """The changes that need `access.apply: all`: own SQL and webhooks that are new or changed, and `control.topics`."""
     before = {name: view.sql for name, view in old.views.items()}
     found = [f"views.{name}.sql" for name, view in new.views.items() if view.sql not in (None, before.get(name))]
+    targets = {name: alert.to for name, alert in old.alerts.items()}
+    changed = [name for name, alert in new.alerts.items() if alert.to.webhook and alert.to != targets.get(name)]
+    found += [f"alerts.{name}.to" for name in changed]
     return found + (["control.topics"] if old.control.topics != new.control.topics else [])
 
 

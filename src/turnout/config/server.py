@@ -152,8 +152,9 @@ class AccessSettings(Section):
     """Whose SELECTs are run: an `operator`'s, a `viewer`'s too, or nobody's (`off`). Without `access`, those from this
     machine are; see docs/how-to/ask.md."""
     apply: Annotated[ApplyAccess, _off] = ApplyAccess.TABLES
-    """What operators may change by `turnout apply`: `tables` (sources, columns, views by joins, sinks, limits), `all`
-    (also `sql` of views, and `control.topics`), or nothing (`off`); see docs/how-to/access.md#who-may-do-what."""
+    """What operators may change by `turnout apply`: `tables` (sources, columns, views by joins, sinks, alerts, limits),
+    `all` (also `sql` of views, webhooks of alerts, and `control.topics`), or nothing (`off`); see
+    docs/how-to/access.md#who-may-do-what."""
 
 
 def is_protected(address: str) -> bool:

@@ -11,8 +11,9 @@ from enum import StrEnum
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, SecretStr
 
 from turnout.config.auth import AuthSettings, RegistrySettings
 from turnout.config.server import AccessSettings, ServerSettings
@@ -97,8 +98,8 @@ class ControlSettings(Section):
     """Where the outcome of each control message is written."""
     topics: Annotated[tuple[TopicPattern, ...], BeforeValidator(several)] = ()
     """Patterns (`*` any signs, `?` one) of the topics that messages may name, besides those of the file; none: all. In
-    any case no source may read the control topic, `control.ack_topic`, `dead_letter_topic`, the topic of a sink, or a
-    topic whose name begins with `__`. It bounds messages, not files that are applied. Default: none."""
+    any case no source may read the control topic, `control.ack_topic`, `dead_letter_topic`, the topic of a sink or an
+    alert, or a topic whose name begins with `__`. It bounds messages, not files that are applied. Default: none."""
     kafka: KafkaSettings | None = None
     """The cluster of the control topic, or the identity there, where they are others. Default: as `kafka`."""
 
@@ -231,6 +232,40 @@ class SinkSettings(Section):
     max_waiting_rows: Whole = Field(200_000, ge=1)
     """How many changed rows are kept for a sink that is behind; beyond, it writes the difference between topic and
     table."""
+
+
+class TargetSettings(Section):
+    """Where the events of an alert go: one of a webhook, a topic and the log."""
+
+    webhook: SecretStr | None = None
+    """The address that gets events by POST, as `https://...`; it is treated as a secret."""
+    headers: Properties = Field(default_factory=dict)
+    """Further headers of the webhook's requests, such as `{Authorization: "${HOOK_TOKEN}"}`."""
+    private: bool = False
+    """Whether the webhook may be `http:`, and have a loopback, private or link-local address."""
+    topic: Topic | None = None
+    """The topic that gets events, exactly once. Alerts can share it; no source, sink or control may use it."""
+    log: bool = False
+    """Whether events are lines of the log and of `orchestrator_logs`; `to: log` is short for it."""
+
+    @property
+    def described(self) -> str:
+        """The target for people, without its secrets."""
+        if self.webhook is not None:
+            return f"webhook {urlsplit(self.webhook.get_secret_value()).hostname}"
+        return "log" if self.topic is None else f"topic {self.topic}"
+
+
+class AlertSettings(Section):
+    """Rows of a table that are told when they come to fulfil a condition, and when they no longer do."""
+
+    table: str
+    """The table of a source or a view."""
+    where: NonEmpty
+    """The condition, as filters are written: `balance > 1000000, accountType = gold`."""
+    to: Annotated[TargetSettings, BeforeValidator(lambda to: {"log": True} if to == "log" else to)]
+    min_seconds: Seconds = 0.0
+    """The least time between two deliveries; events that come meanwhile are sent together."""
 
 
 class OnBreak(StrEnum):
@@ -377,6 +412,9 @@ class Settings(Section):
     file below."""
     sinks: dict[str, SinkSettings] = Field(default_factory=dict)
     """The tables that are written to topics, each under a name that you choose; see docs/how-to/sinks.md."""
+    alerts: dict[str, AlertSettings] = Field(default_factory=dict)
+    """The rows that are told when they come to fulfil a condition, each under a name that you choose; see
+    docs/how-to/alerts.md."""
     start: StartAt = Field(default_factory=Start)
     """Where a generation starts to read: `latest`, `earliest`, or `{timestamp: 2026-01-01T00:00:00Z}` (UTC unless it
     says otherwise)."""
@@ -404,6 +442,14 @@ class Settings(Section):
     def joined_views(self) -> tuple[str, ...]:
         """The views that have a join which messages can change."""
         return tuple(name for name, view in self.views.items() if view.first_join is not None)
+
+    @property
+    def written_topics(self) -> dict[str, str]:
+        """The topics of sinks and alerts, by their paths."""
+        topics = {f"sinks.{name}.topic": sink.topic for name, sink in self.sinks.items()}
+        return topics | {
+            f"alerts.{name}.to.topic": topic for name, one in self.alerts.items() if (topic := one.to.topic)
+        }
 
     @property
     def secret_variables(self) -> frozenset[str]:

@@ -31,7 +31,9 @@ class TopicRules:
     def of(cls, settings: Settings) -> TopicRules:
         configured = frozenset(source.topic for source in settings.sources.values())
         taken = taken_topics(settings.kafka, settings.control, settings.dead_letter_topic)
-        taken |= {sink.topic: f"is where sinks.{name} writes" for name, sink in settings.sinks.items()}
+        taken |= {
+            topic: f"is where {path.removesuffix('.topic')} writes" for path, topic in settings.written_topics.items()
+        }
         return cls(taken, configured, settings.control.topics)
 
     def fault(self, topic: str) -> tuple[str, str] | None:

@@ -25,7 +25,7 @@ from turnout.plan.joins import (
 )
 from turnout_client.column_types import ColumnType
 
-SHOWN_OF_STORE = ("orchestrator_status", "orchestrator_logs", "control_raw", "swaps")
+SHOWN_OF_STORE = ("orchestrator_status", "orchestrator_logs", "control_raw", "swaps", "alerts")
 """Shown under these names, and the same for all generations."""
 
 SHOWN_OF_GENERATION = ("bad_records", "join_quality")
@@ -42,6 +42,8 @@ BOOKS_OF_STORE = (
     "removed_rows",
     "saved_views",
     "applies",
+    "alert_rows",
+    "alert_positions",
 )
 BOOKS_OF_GENERATION = ("versions", "progress", "hashing", "lives", "outgoing", "left_out")
 """For Turnout alone."""

@@ -6,11 +6,13 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from confluent_kafka import KafkaException
 
-from turnout.config import Format, KafkaSettings, Settings, SinkSettings, SourceSettings
+from turnout.alert.targets import writer_id
+from turnout.alert.webhook import allowed_addresses
+from turnout.config import AlertSettings, Format, KafkaSettings, Settings, SinkSettings, SourceSettings
 from turnout.config.tables import source_table
 from turnout.errors import TurnoutError
 from turnout.kafka.diagnosis import GROUP_DENIED, cause_in, cause_of, explain
@@ -22,6 +24,7 @@ from turnout.schemas.record_decoder import RecordDecoder, raw, shape_of
 from turnout.schemas.source_schemas import Schemas
 from turnout.sink.failures import failure
 from turnout.sink.topic_reader import TopicReader, policy_complaint
+from turnout.sink.topic_writer import sink_id
 
 SAMPLE_RECORDS = 100
 _REASONS_SHOWN = 3
@@ -41,11 +44,12 @@ class Cluster:
 
 
 def check_data(cluster: Cluster, settings: Settings) -> list[Finding]:
-    """The cluster of the data, then the topics of sinks, if it answers."""
+    """The cluster of the data, then the topics of sinks and the targets of alerts, if it answers."""
     found = list(check_cluster(cluster, settings.sources))
     if any(finding.subject == cluster.subject and finding.level == "fault" for finding in found):
         return found
-    return [*found, *(check_sink(name, sink, settings.kafka) for name, sink in settings.sinks.items())]
+    found += [check_sink(name, sink, settings.kafka) for name, sink in settings.sinks.items()]
+    return [*found, *(check_alert(name, alert, settings.kafka) for name, alert in settings.alerts.items())]
 
 
 def check_cluster(cluster: Cluster, sources: Mapping[str, SourceSettings]) -> Iterator[Finding]:
@@ -191,18 +195,38 @@ def _shown(reasons: Counter[str]) -> str:
     return ", ".join(f"{reason} ({times}x)" for reason, times in reasons.most_common(_REASONS_SHOWN))
 
 
-def check_sink(name: str, sink: SinkSettings, kafka: KafkaSettings) -> Finding:
-    subject = f"sink {name}"
-    reader = TopicReader(kafka, sink.topic, lambda: False)
+def check_written(subject: str, topic: str, writer: str, kafka: KafkaSettings) -> tuple[Finding, str | None]:
+    """Check whether a topic may be written with a transactional id, and how Kafka removes its old records."""
+    reader = TopicReader(kafka, topic, lambda: False)
     try:
         found = reader.find()
     except (KafkaException, TimeoutError) as error:
-        return Finding.of_error(subject, failure(error, sink, kafka))
+        return Finding.of_error(subject, failure(error, topic, writer, kafka)), None
     if found.missing_rights:
-        text = (
-            f"topic {sink.topic} may not be used with Turnout's Kafka identity (no {', '.join(found.missing_rights)})"
-        )
-        return Finding(subject, "fault", text, "grant it Describe, Read and Write on the topic")
-    if complaint := policy_complaint(sink.topic, reader.admin.cleanup_policy(sink.topic)):
-        return Finding(subject, "warning", *complaint)
-    return Finding(subject, "ok", f"topic {sink.topic}: partitions {len(found.partitions)}, {sink.delivery}")
+        text = f"topic {topic} may not be used with Turnout's Kafka identity (no {', '.join(found.missing_rights)})"
+        return Finding(subject, "fault", text, "grant it Describe, Read and Write on the topic"), None
+    partitions = f"topic {topic}: partitions {len(found.partitions)}"
+    return Finding(subject, "ok", partitions), reader.admin.cleanup_policy(topic)
+
+
+def check_sink(name: str, sink: SinkSettings, kafka: KafkaSettings) -> Finding:
+    found, policy = check_written(f"sink {name}", sink.topic, sink_id(sink.topic), kafka)
+    if complaint := policy_complaint(sink.topic, policy):
+        return Finding(found.subject, "warning", *complaint)
+    return replace(found, text=f"{found.text}, {sink.delivery}") if found.level == "ok" else found
+
+
+def check_alert(name: str, alert: AlertSettings, kafka: KafkaSettings) -> Finding:
+    """Whether events of an alert can go to its target; a webhook's host is looked up, and nothing is sent to it."""
+    subject, topic = f"alert {name}", alert.to.topic
+    if topic is not None:
+        found, policy = check_written(subject, topic, writer_id(name, topic), kafka)
+        if policy is not None and "compact" in policy:
+            text = f"topic {topic!r} has cleanup.policy={policy}, so Kafka keeps the last event of each alert only"
+            return Finding(subject, "warning", text, "set cleanup.policy=delete on the topic")
+        return found
+    try:
+        addresses = allowed_addresses(alert.to) if alert.to.webhook is not None else []
+    except TurnoutError as error:
+        return Finding.of_error(subject, error)
+    return Finding(subject, "ok", f"{alert.to.described}{f': {len(addresses)} addresses' if addresses else ''}")

@@ -32,6 +32,7 @@ def check_all(path: Path) -> list[Finding]:
         settings = load(path)
         described = f"{path} is valid: {len(settings.sources)} sources, {len(settings.views)} views"
         described += f", {len(settings.sinks)} sinks" if settings.sinks else ""
+        described += f", {len(settings.alerts)} alerts" if settings.alerts else ""
         found.insert(0, Finding("configuration", "ok", described))
         found += [_data_dir(settings.data_dir), _server(settings.server), *check_spark(settings.spark)]
         if any(view.sql is not None for view in settings.views.values()):

@@ -29,6 +29,7 @@ from turnout.config import Settings
 from turnout.config.configuration import Configuration
 from turnout.errors import TurnoutError
 from turnout.serve.access import PUBLIC, Access, Gate
+from turnout.serve.alert_api import AlertApi
 from turnout.serve.ask_api import AskApi
 from turnout.serve.config_api import ConfigApi
 from turnout.serve.connections import Connection, OpenConnections, Socket
@@ -105,6 +106,7 @@ def create_app(
         *routes_of(control),
         *routes_of(ConfigApi(services, control, configuration, answers, access.check_apply)),
         *routes_of(ExampleApi(services)),
+        *routes_of(AlertApi(services)),
         *routes_of(login),
         CallRoute(_page(static / "index.html", services, access)),
     ]

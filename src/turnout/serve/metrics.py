@@ -71,6 +71,7 @@ class _Scrape(Collector):
         yield _metric("turnout_spark_starts_total", now.spark_starts)
         yield _metric("turnout_left_out_keys", now.left_out)
         yield from self._sinks()
+        yield from self._alerts()
         yield _metric("turnout_viewers", self.viewers)
         yield _metric("turnout_subscriptions", self.subscriptions)
 
@@ -82,6 +83,16 @@ class _Scrape(Collector):
         rows = {sink.name: sink.waiting_rows for sink in sinks if sink.waiting_rows is not None}
         yield _metric("turnout_sink_waiting_rows", rows)
         yield _metric("turnout_sink_records_total", {sink.name: sink.records for sink in sinks})
+
+    def _alerts(self) -> Iterator[Metric]:
+        alerts = self.metrics.alerts
+        yield _metric("turnout_alert_up", {alert.name: alert.error is None for alert in alerts})
+        rows = {alert.name: alert.rows for alert in alerts if alert.rows is not None}
+        yield _metric("turnout_alert_rows", rows)
+        waiting = {alert.name: alert.waiting for alert in alerts if alert.waiting is not None}
+        yield _metric("turnout_alert_waiting", waiting)
+        yield _metric("turnout_alert_events_total", {alert.name: alert.events for alert in alerts})
+        yield _metric("turnout_alert_dropped_total", {alert.name: alert.dropped for alert in alerts})
 
     def _store(self) -> Iterator[Metric]:
         found: list[Metric] = []

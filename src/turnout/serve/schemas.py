@@ -257,6 +257,29 @@ class SinkEntry(Answer):
     """Changed rows that wait; where the difference has to be written, all rows of the table."""
 
 
+class AlertEntry(Answer):
+    """One alert: what it watches, where its events go, and how that stands."""
+
+    name: str
+    table: str
+    where: str
+    to: str
+    """The target without its secrets: `webhook hooks.example.com`, `topic alerts` or `log`."""
+    state: Literal["watching", "failing"]
+    error: str | None
+    """Why it cannot be looked at or is not delivered, and what to do."""
+    rows: int | None
+    """Rows that fulfil it; null where the store does not answer."""
+    waiting: int | None
+    """Events that are not delivered yet."""
+    events: int
+    """Events since the process started, as are `delivered` and `dropped`."""
+    delivered: int
+    dropped: int
+    """Events that were never delivered, because too many waited."""
+    lastDelivered: str | None  # noqa: N815
+
+
 class LeftOutKeys(Answer):
     """A view, or a step of a chain as `view.right`, that keys are left out of, and the first ten of them."""
 
@@ -300,6 +323,8 @@ class Status(Answer):
     """Generations that a rollback can still take at once."""
     sinks: list[SinkEntry]
     """The tables that are written to topics, and how far; see docs/how-to/sinks.md."""
+    alerts: list[AlertEntry]
+    """The rows that are watched, and whether their events are delivered; see docs/how-to/alerts.md."""
     leftOut: list[LeftOutKeys]  # noqa: N815
     """Views that keys are left out of (`max_rows_per_key`): `view`, how many `keys`, and the `first` ten."""
     ready: bool

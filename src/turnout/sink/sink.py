@@ -8,24 +8,22 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from confluent_kafka import KafkaException
-
 from turnout.config import KafkaSettings, SinkSettings
 from turnout.errors import TurnoutError
-from turnout.kafka.clients import Header, is_missing
+from turnout.kafka.clients import Header
 from turnout.plan.position import NOTHING, Position
-from turnout.sink.failures import failure, replaced
+from turnout.sink.failures import failure
 from turnout.sink.records import PublishedTable, Values, is_published, make_records, published_table
-from turnout.sink.topic_reader import FoundTopic, TopicReader, policy_complaint
+from turnout.sink.topic_channel import IDLE_SECONDS, TopicChannel
+from turnout.sink.topic_reader import policy_complaint
 from turnout.sink.topic_state import RecordSet, TopicState, moment
-from turnout.sink.topic_writer import CALL_SECONDS, SinkRecord, TopicWriter
+from turnout.sink.topic_writer import SinkRecord, WriterSettings, sink_id
 from turnout.store.database import Database
 from turnout.store.outgoing import SinkPosition
 from turnout_client.retries import growing_pause
@@ -35,10 +33,6 @@ log = logging.getLogger("turnout")
 Say = Callable[[str, str], None]
 
 PAUSES_SECONDS = (0.5, 15.0)
-IDLE_SECONDS = 1.0
-"""How long a sink rests without news; it then looks whether its topic is still the same one."""
-NOTE_SECONDS = 60.0
-"""How often the end of the topic is noted: a start reads the topic from there."""
 
 
 class SinkState(StrEnum):
@@ -108,12 +102,9 @@ class Sink:
         self._state = TopicState(tools.database, name, f"{settings.table} as {settings.format}")
         self._wake = threading.Event()
         self._stopped = threading.Event()
-        self._reader = TopicReader(tools.kafka, settings.topic, self._stopped.is_set)
-        self._writer: TopicWriter | None = None
-        self._topic: FoundTopic | None = None
-        self._checked_at = 0.0
+        writing = WriterSettings(settings.topic, sink_id(settings.topic), settings.delivery)
+        self._channel = TopicChannel(tools.kafka, writing, self._state, self._stopped.is_set)
         self._values: Values | None = None
-        self._noted_at = 0.0
         self._policy_seen = False
         self._failures = 0
         self._note_position()
@@ -148,63 +139,28 @@ class Sink:
                 self._failed(error)
                 continue
             self._wake.wait(IDLE_SECONDS)
-        self._drop_writer()
+        self._channel.close()
 
     def _step(self) -> None:
-        if self._writer is not None and self._writer.outdated:
-            self._drop_writer()
-        if self._writer is None:
-            self._prepare()
-        elif time.monotonic() - self._checked_at >= IDLE_SECONDS:
-            self._notice_missing_topic()
+        if self._channel.outdated:
+            self._channel.close()
+        if not self._channel.is_open:
+            self._values = self._tools.values(self.settings)
+            self.written = self._channel.open()
+            self._warn_of_policy()
+            self._note_position()
+            self.ready = True
+        else:
+            self._channel.notice_missing_topic()
         while not self._stopped.is_set() and self._write():
             self._succeeded()
-
-    def _prepare(self) -> None:
-        """End what was under way, and learn what the topic holds."""
-        settings, tools = self.settings, self._tools
-        self._values = tools.values(settings)
-        found = self._reader.find()
-        self._warn_of_policy()
-        writer = TopicWriter(tools.kafka, settings.topic, settings.delivery, self._stopped.is_set)
-        try:
-            writer.open()
-            ends = self._reader.ends(found.partitions)
-            written, read = self._state.open(found.identity)
-            if any(ends.get(partition, 0) < offset for partition, offset in read.items()):
-                self._state.clear()  # its records are gone: it was made anew, or lost some of them
-                written, read = self._state.open(found.identity)
-            for records, read_to in self._reader.read(read, ends):
-                self._state.fold(records, read_to)
-        except BaseException:
-            writer.close()
-            raise
-        self._writer, self._topic, self.written = writer, found, written
-        self._checked_at = time.monotonic()
-        self._note_position()
-        self.ready = True
-
-    def _check_topic(self) -> None:
-        """Make sure that the topic is the one whose records are known: a producer writes to any of that name."""
-        assert self._topic is not None
-        if self._reader.find(CALL_SECONDS).identity != self._topic.identity:
-            raise replaced(self.settings)
-        self._checked_at = time.monotonic()
-
-    def _notice_missing_topic(self) -> None:
-        """Fail where the topic is gone; an outage of Kafka is reported by the next write."""
-        try:
-            self._check_topic()
-        except KafkaException as error:
-            if is_missing(error):
-                raise
 
     def _warn_of_policy(self) -> None:
         """A topic that is not compacted keeps every change, and loses rows that do not change for long."""
         if self._policy_seen:
             return
         self._policy_seen = True
-        if complaint := policy_complaint(self.settings.topic, self._reader.admin.cleanup_policy(self.settings.topic)):
+        if complaint := policy_complaint(self.settings.topic, self._channel.cleanup_policy()):
             self._tools.say("WARNING", f"sink {self.name}: {'; '.join(complaint)}")
 
     def _write(self) -> bool:
@@ -222,14 +178,13 @@ class Sink:
                 self._send(records, count, table)
             if self._stopped.is_set():  # another thread may follow; it learns from the topic what was written
                 return False
-            self._state.written(records, table.position, self._end())
+            self._state.written(records, table.position, self._channel.end_to_note())
         self.written = table.position
         self._note_position()
         return True
 
     def _send(self, records: RecordSet, count: int, table: PublishedTable) -> None:
-        assert self._writer is not None
-        self._writer.write(self._encoded(records, count, table), before_commit=self._check_topic)
+        self._channel.write(self._encoded(records, count, table))
         self.records += count
         self.last_written = datetime.now(UTC)
 
@@ -248,22 +203,9 @@ class Sink:
             value, more = encode(text, fingerprint)
             yield SinkRecord(key, value, [*headers, *more] if more else headers)
 
-    def _end(self) -> dict[int, int] | None:
-        """Where the topic ends, now and then."""
-        now = time.monotonic()
-        if now - self._noted_at < NOTE_SECONDS:
-            return None
-        self._noted_at = now
-        return self._reader.ends(self._topic.partitions if self._topic else ())
-
     def _note_position(self) -> None:
         position = SinkPosition(self.settings.table, self.settings.max_waiting_rows, self.written)
         self._tools.database.sinks.put(self.name, position)
-
-    def _drop_writer(self) -> None:
-        writer, self._writer = self._writer, None
-        if writer is not None:
-            writer.close()
 
     def _succeeded(self) -> None:
         if self.error is not None:
@@ -271,10 +213,10 @@ class Sink:
         self.error, self._failures = None, 0
 
     def _failed(self, error: Exception) -> None:
-        self._drop_writer()
+        self._channel.close()
         if self._stopped.is_set():
             return
-        known = failure(error, self.settings, self._tools.kafka)
+        known = failure(error, self.settings.topic, sink_id(self.settings.topic), self._tools.kafka)
         if known.code == "sink_failed":
             log.exception("sink %s failed", self.name)
         if self.error is None or self.error.message != known.message:

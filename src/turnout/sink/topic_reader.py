@@ -115,7 +115,7 @@ def _record(message: Message) -> list[tuple[str, str | None]]:
     """Key and fingerprint of a record that Turnout wrote; nothing for one of somebody else."""
     headers, key, value = message.headers(), message.key(), message.value()
     named = dict(headers) if headers else {}
-    if VERSION not in named or key is None:
+    if key is None or not named.keys() & {VERSION, FINGERPRINT}:
         return []
     if value is None:
         return [(_text(key), None)]

@@ -149,12 +149,12 @@ class TopicState:
         cursor.execute(f"UPDATE {_POSITIONS} SET read = ? WHERE name = ?", [json.dumps(dict(read)), self._sink])
 
 
-def forget_others(database: Database, sinks: Collection[str]) -> None:
-    """Remove the states of sinks that are not among these."""
+def forget_others(database: Database, kept: Collection[str], kind: str = "") -> None:
+    """Remove the states that are not among these; states of another `kind` have that and a colon before the name."""
     with _writing, database.transaction() as cursor:
         cursor.execute(_TABLES)
         known = [name for (name,) in cursor.execute(f"SELECT name FROM {_POSITIONS}").fetchall()]
         for name in known:
-            if name not in sinks:
+            if name not in kept and name.rpartition(":")[0] == kind:
                 cursor.execute(f"DROP TABLE IF EXISTS {SCHEMA}.{quoted(name)}")
                 cursor.execute(f"DELETE FROM {_POSITIONS} WHERE name = ?", [name])

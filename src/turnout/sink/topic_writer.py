@@ -34,21 +34,30 @@ class SinkRecord:
     headers: list[Header]
 
 
-def transactional_id(topic: str) -> str:
-    """One for each topic: another process that writes the same topic fences this one, and the other way round."""
+@dataclass(frozen=True, slots=True)
+class WriterSettings:
+    """Which topic is written and how; a second process with one transactional id fences the first."""
+
+    topic: str
+    transactional_id: str
+    delivery: Delivery = Delivery.EXACTLY_ONCE
+
+
+def sink_id(topic: str) -> str:
+    """The transactional id of a sink, one for each topic: another process that writes it fences this one."""
     return f"turnout-sink-{topic}"
 
 
 class TopicWriter:
     """A producer of one topic. It raises KafkaException; then it is of no more use."""
 
-    def __init__(self, kafka: KafkaSettings, topic: str, delivery: Delivery, stopping: Callable[[], bool]) -> None:
+    def __init__(self, kafka: KafkaSettings, writing: WriterSettings, stopping: Callable[[], bool]) -> None:
         self._kafka = kafka
-        self._topic = topic
+        self._transactional_id = writing.transactional_id
         self._stopping = stopping
-        self._transactional = delivery is Delivery.EXACTLY_ONCE
+        self._transactional = writing.delivery is Delivery.EXACTLY_ONCE
         self._failed: KafkaError | None = None
-        self._producer = TopicProducer(kafka, topic, self._properties, self._delivered)
+        self._producer = TopicProducer(kafka, writing.topic, self._properties, self._delivered)
 
     def _properties(self) -> dict[str, Any]:
         properties = {
@@ -62,7 +71,7 @@ class TopicWriter:
             "topic.metadata.refresh.interval.ms": 30_000,
         }
         if self._transactional:
-            return {**properties, "transactional.id": transactional_id(self._topic)}
+            return {**properties, "transactional.id": self._transactional_id}
         properties.pop("transaction.timeout.ms")
         return {**properties, "message.timeout.ms": int(PATIENCE_SECONDS * 1000)}
 

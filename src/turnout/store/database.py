@@ -10,7 +10,7 @@ import ctypes
 import re
 import shutil
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Protocol
@@ -71,9 +71,16 @@ CREATE TABLE IF NOT EXISTS turnout.swaps (
     requestId VARCHAR, controlOffset BIGINT, sourceOffsets VARCHAR, buildSeconds DOUBLE, catchUpSeconds DOUBLE,
     publishSeconds DOUBLE, outcome VARCHAR, detail VARCHAR);
 ALTER TABLE turnout.swaps ADD COLUMN IF NOT EXISTS sources VARCHAR;
+CREATE TABLE IF NOT EXISTS turnout.alerts (
+    _id BIGINT, ts TIMESTAMP WITH TIME ZONE, alert VARCHAR, event VARCHAR, key VARCHAR, "row" VARCHAR,
+    delivered VARCHAR, _record VARCHAR);
+CREATE TABLE IF NOT EXISTS turnout.alert_rows (alert VARCHAR, record VARCHAR);
+CREATE TABLE IF NOT EXISTS turnout.alert_positions (
+    alert VARCHAR, watched VARCHAR, generation INTEGER, version BIGINT);
 CREATE OR REPLACE VIEW main.orchestrator_logs AS FROM turnout.orchestrator_logs;
 CREATE OR REPLACE VIEW main.control_raw AS FROM turnout.control_raw;
 CREATE OR REPLACE VIEW main.swaps AS FROM turnout.swaps;
+CREATE OR REPLACE VIEW main.alerts AS FROM turnout.alerts;
 """
 
 
@@ -211,9 +218,11 @@ class Database:
         self._connection.close()
 
 
-def scalar(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Sequence[object] = ()) -> int:
+def scalar(
+    cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Sequence[object] | Mapping[str, object] = ()
+) -> int:
     """Run a statement; the number that it answers (a count, or how many rows it changed), 0 where it answers none."""
-    row = cursor.execute(sql, list(parameters)).fetchone()
+    row = cursor.execute(sql, parameters if isinstance(parameters, Mapping) else list(parameters)).fetchone()
     return int(row[0]) if row else 0
 
 

@@ -12,7 +12,6 @@ from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from turnout.config import SinkSettings
 from turnout.errors import TurnoutError, first_line
 from turnout.logs import about
 from turnout.plan.guards import BrokenGuard
@@ -102,9 +101,9 @@ class Builder:
             check()
         return result.result()
 
-    def check_sinks(self, before: Mapping[str, SinkSettings], after: Mapping[str, SinkSettings]) -> None:
-        """Check that sinks that are new or changed have a topic; TurnoutError names one that has none."""
-        self._generations.check_sinks({name: sink for name, sink in after.items() if before.get(name) != sink})
+    def check_written(self, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+        """Check that topics that are written from now on exist; TurnoutError names the setting of one that does not."""
+        self._generations.check_written({path: topic for path, topic in after.items() if before.get(path) != topic})
 
     def estimate(self, plan: Plan, read: Collection[str] = ()) -> dict[str, Any]:
         """The parts of a dry run's report on where rows come from: kept rows and records to read of each source."""

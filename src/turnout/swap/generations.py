@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from turnout.config import KafkaSettings, Settings, SinkSettings
+from turnout.config import KafkaSettings, Settings
 from turnout.config.configuration import Configuration
 from turnout.config.tables import layout_of, layout_signature, starts_of, unchanged_topics
 from turnout.errors import ConfigError, TurnoutError
@@ -255,14 +255,13 @@ class Generations:
         largest = self.configuration.settings.kafka.max_record_megabytes << 20
         return take_samples(layout, values, self._schemas(plan), largest)
 
-    def check_sinks(self, sinks: Mapping[str, SinkSettings]) -> None:
-        """Check that the topics of sinks exist; TurnoutError names one that does not."""
-        for name, sink in sinks.items():
+    def check_written(self, topics: Mapping[str, str]) -> None:
+        """Check that topics exist, given by the paths of their settings; TurnoutError names one that does not."""
+        for path, topic in topics.items():
             try:
-                self._clients.topics.end_offsets([sink.topic])
+                self._clients.topics.end_offsets([topic])
             except TurnoutError as error:
-                message = f"sinks.{name}.topic: {error.message}"
-                raise TurnoutError(error.code, message, error.hint, status=error.status) from None
+                raise TurnoutError(error.code, f"{path}: {error.message}", error.hint, status=error.status) from None
 
     def estimate(self, plan: Plan, read: Collection[str] = ()) -> dict[str, SourceOrigin]:
         """Estimate the origin of each source's rows; sources of `read` are read from Kafka in any case."""

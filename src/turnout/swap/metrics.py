@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 from prometheus_client import Counter, Histogram, disable_created_metrics
 from prometheus_client.registry import Collector
 
+from turnout.alert.alerts import AlertStatus
 from turnout.sink.sink import SinkStatus
 from turnout.swap.health import Readiness
 
@@ -101,6 +102,19 @@ METRICS: Mapping[str, Definition] = {
     "turnout_sink_records_total": Definition(
         "counter", "records that a sink has written, since this process started", ("sink",)
     ),
+    "turnout_alert_up": Definition(
+        "gauge",
+        "1 where the rows of an alert are known and its target takes events; 0 while one of them fails",
+        ("alert",),
+    ),
+    "turnout_alert_rows": Definition("gauge", "rows that fulfil an alert", ("alert",)),
+    "turnout_alert_waiting": Definition("gauge", "events of an alert that are not delivered yet", ("alert",)),
+    "turnout_alert_events_total": Definition("counter", "events of an alert, since this process started", ("alert",)),
+    "turnout_alert_dropped_total": Definition(
+        "counter",
+        "events that were dropped undelivered because too many waited, since this process started",
+        ("alert",),
+    ),
     "turnout_store_up": Definition(
         "gauge", "1 where the store could be read; where it could not, what is counted in it is absent"
     ),
@@ -174,5 +188,6 @@ class Metrics:
     waiting_messages: int = 0
     spark_starts: int = 0
     sinks: Sequence[SinkStatus] = ()
+    alerts: Sequence[AlertStatus] = ()
     left_out: Mapping[str, int] = field(default_factory=dict)
     """How many keys are left out of each view that can multiply rows."""

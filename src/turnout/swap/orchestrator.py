@@ -15,6 +15,7 @@ from typing import Any
 
 import duckdb
 
+from turnout.alert.alerts import Alerts
 from turnout.config import Settings
 from turnout.config.changes import compare
 from turnout.config.configuration import sections_of
@@ -79,6 +80,7 @@ class Orchestrator:
         )
         self._lag = LagMeter(settings.kafka, self._published_offsets)
         self.sinks = Sinks(database, settings.kafka, settings.schema_registry, self.say)
+        self.alerts = Alerts(database, settings.kafka, self.say)
         self._health = Health(self.say, "starting")
         self._counters = Counters()
         self._lifecycle = Lifecycle(settings.swap, self._health, self.say)
@@ -98,6 +100,7 @@ class Orchestrator:
         if self._in_force.said:
             self.say("INFO", self._in_force.said)
         self.sinks.change(self.configuration.settings.sinks)
+        self.alerts.start(self.configuration.settings.alerts)
         self._thread.start()
 
     def _adopt(self, settings: Settings) -> None:
@@ -106,6 +109,7 @@ class Orchestrator:
         self._lifecycle.settings = settings.swap
         self._retention.keep(settings.store)
         self.sinks.change(settings.sinks)
+        self.alerts.change(settings.alerts)
         for generation in self._lifecycle.all():
             generation.tables.bad_rows = settings.store.bad_rows
 
@@ -123,8 +127,8 @@ class Orchestrator:
         deadline = time.monotonic() + timeout_seconds
         clients = self._clients
         kafka = [self._lag.stop, clients.lost_records.stop, clients.topics.close, clients.end_watch.close]
-        sinks = partial(self.sinks.stop, timeout_seconds)
-        ending = _each_on_a_thread([self._engine.cancel, self.queue.close, sinks, *kafka])
+        outputs = [partial(self.sinks.stop, timeout_seconds), partial(self.alerts.stop, timeout_seconds)]
+        ending = _each_on_a_thread([self._engine.cancel, self.queue.close, *outputs, *kafka])
         _join([self._thread], deadline)  # after this no generation is made any more
         _join([*ending, *self._stop_queries(timeout_seconds)], deadline)
 
@@ -156,6 +160,7 @@ class Orchestrator:
             "candidate": self._candidate_json(),
             "lingering": [generation.number for generation in self._lifecycle.lingering],
             "sinks": [sink.to_json() for sink in self.sinks.status()],
+            "alerts": [alert.to_json() for alert in self.alerts.status()],
             "leftOut": live.left_out() if live else [],
             "ready": readiness.ready,
             "reason": readiness.reason,
@@ -203,6 +208,7 @@ class Orchestrator:
             waiting_messages=len(self.queue.waiting()),
             spark_starts=self._engine.starts,
             sinks=self.sinks.status(),
+            alerts=self.alerts.status(),
             left_out={name: len(keys) for name, keys in live.tables.left_out().items()} if live else {},
         )
 
@@ -213,6 +219,10 @@ class Orchestrator:
     def example(self, topic: str, records: int) -> dict[str, Any]:
         """A source for a topic, by its newest records; asks Kafka with a client of its own, so it may block."""
         return new_source(topic, self.configuration.settings, records, EXAMPLE_SECONDS)
+
+    def test_alert(self, name: str) -> None:
+        """Send a sample to the target of an alert; blocks until it has arrived, or TurnoutError says why not."""
+        self.alerts.test(name)
 
     def _run(self) -> None:
         while not self._stopping.is_set():

@@ -150,7 +150,7 @@ class Swaps:
         try:
             apply = apply_of(self._configuration, message.parsed, self._publisher.plan)
             dry_run = message.parsed.dry_run
-            if not self._sinks_can_be(message, decision, apply, dry_run=dry_run):
+            if not self._topics_can_be(message, decision, apply, dry_run=dry_run):
                 return
             if dry_run:
                 self._dry_apply(message, apply)
@@ -163,10 +163,10 @@ class Swaps:
         except ControlRejected as error:
             message.parsed = error
 
-    def _sinks_can_be(self, message: QueuedMessage, decision: Decision, apply: Apply, *, dry_run: bool) -> bool:
-        """Whether the topics of new sinks are there; else the message is rejected, or has failed."""
+    def _topics_can_be(self, message: QueuedMessage, decision: Decision, apply: Apply, *, dry_run: bool) -> bool:
+        """Whether the topics of new sinks and alerts are there; else the message is rejected, or has failed."""
         try:
-            self._builder.check_sinks(self._configuration.settings.sinks, apply.settings.sinks)
+            self._builder.check_written(self._configuration.settings.written_topics, apply.settings.written_topics)
         except TurnoutError as error:
             if dry_run:
                 self._reject(message, error, {"changes": as_json(apply.changes)})

@@ -125,6 +125,10 @@ class Client:
         """End the build under way; `message` may have `requestId` and `expectedGeneration`."""
         return self._http.send("/api/cancel", message or {}, wait)
 
+    def test_alert(self, name: str) -> Json:
+        """Send a sample event to the target of an alert, and wait until it has arrived."""
+        return self._http.send(f"/api/alerts/{quote(name, safe='')}/test", {}, True)
+
     def publish(self, message: Mapping[str, Any] | None = None, *, wait: bool = True) -> Json:
         """Publish the candidate; `message` may have `requestId`, `force` and `expectedGeneration`, the candidate's."""
         return self._http.send("/api/publish", message or {}, wait)

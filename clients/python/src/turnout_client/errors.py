@@ -65,6 +65,7 @@ ERRORS: Mapping[str, ErrorCode] = {
     "unknown_generation": ErrorCode(404, "a generation that is gone, or never was", "name one of those in the hint"),
     "unknown_row": ErrorCode(404, "no row of that id or key, now", "read the table again: it may have changed"),
     "unknown_saved": ErrorCode(404, "no saved view of that name", "`GET /api/saved` lists them"),
+    "unknown_alert": ErrorCode(404, "no alert of that name", "take a name from the hint"),
     "not_found": ErrorCode(404, "the path is wrong", "docs/reference/http.md lists the calls"),
     "method_not_allowed": ErrorCode(405, "the method is wrong", "take one of the header `Allow`"),
     "request_timeout": ErrorCode(408, "the body took longer than 30 s", "send it faster"),
@@ -129,6 +130,11 @@ ERRORS: Mapping[str, ErrorCode] = {
     "internal_error": ErrorCode(500, "a fault of the server", "its log has the details; report it"),
     "bad_config": ErrorCode(500, "the Kafka client does not take its settings", "`turnout check` says which"),
     "build_failed": ErrorCode(502, "the swap failed; the published generation goes on", "the message has the reason"),
+    "alert_not_delivered": ErrorCode(
+        502,
+        "the target of an alert did not take a sample",
+        "the message says why; docs/how-to/alerts.md has what is asked",
+    ),
     "kafka_unreachable": ErrorCode(503, "Kafka is away", "`turnout check` says what is wrong; it is tried again"),
     "issuer_unreachable": ErrorCode(
         503, "the identity provider is away, or not what `access.oidc` says", "`turnout check` says what is wrong"

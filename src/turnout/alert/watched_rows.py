@@ -1,0 +1,141 @@
+"""The rows of a table that fulfil an alert's condition, and the events of those that come to fulfil it or no longer do.
+
+They are found as a sink finds its records: in the kept changes of batches, each batch by itself, and otherwise (a swap,
+a start, too many that wait) in the difference to the whole table. The rows, the events and the position are written in
+one transaction, so each change is one event, whenever the process ends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import duckdb
+import pyarrow as pa
+
+from turnout.alert.events import add_events
+from turnout.config import AlertSettings
+from turnout.plan.position import NOTHING, Position
+from turnout.plan.sql_text import quoted
+from turnout.plan.where import compile_where, parse_terms
+from turnout.sink.records import PublishedTable, is_published, keeps_up, published_table
+from turnout.sink.topic_state import moment
+from turnout.store.database import Database, registered
+from turnout.store.identity import ROW
+from turnout.store.outgoing import SinkPosition, relation
+from turnout.store.row_json import record_key_sql, record_value_sql
+
+MAX_KEPT_CHANGES = 200_000
+"""Changed rows of batches that wait for an alert; beyond, it is brought up to date by the difference."""
+MAX_ROW_BYTES = 65_536
+"""A larger row is left out of its events."""
+_KNOWN = "SELECT record FROM turnout.alert_rows WHERE alert = ?"
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """What a step did: whether the alert began with it, its events, and those that were dropped for newer ones."""
+
+    began: bool = False
+    events: int = 0
+    dropped: int = 0
+
+
+class WatchedRows:
+    """The rows that fulfil one alert, and the position of its table that they are of. One thread uses it."""
+
+    def __init__(self, name: str, settings: AlertSettings, database: Database) -> None:
+        self._name = name
+        self._settings = settings
+        self._database = database
+        self._watched = f"{settings.table}: {settings.where}"
+        self._terms = parse_terms(settings.where)
+        self._position: Position | None = None
+
+    def step(self) -> StepResult:
+        """Bring the rows up to date. Rows that fulfil an alert when it begins are no events."""
+        if self._position is None:
+            self._take_up()
+        assert self._position is not None
+        table = self._settings.table
+        with self._database.cursor() as cursor, moment(cursor):
+            if is_published(cursor, table, self._position):
+                return StepResult()
+            now = published_table(cursor, table)
+            if now is None or now.position == self._position:
+                return StepResult()
+            changes = self._changes(cursor, now, self._position)
+        begins, dropped = self._position == NOTHING, 0
+        if changes.num_rows or begins:
+            with self._database.write() as cursor, registered(cursor, _changes=changes):
+                self._write(cursor, now.position)
+                if not begins:
+                    dropped = add_events(cursor, self._name)
+        self._move(now.position)
+        return StepResult(begins, 0 if begins else changes.num_rows, dropped)
+
+    def stop(self) -> None:
+        """Keep no more changes for it."""
+        self._database.sinks.remove(f"alert:{self._name}")
+
+    def _take_up(self) -> None:
+        with self._database.read() as cursor:
+            found = cursor.execute(
+                "SELECT generation, version FROM turnout.alert_positions WHERE alert = ? AND watched = ?",
+                [self._name, self._watched],
+            ).fetchone()
+        self._move(Position(*found) if found else NOTHING)
+
+    def _move(self, position: Position) -> None:
+        self._position = position
+        self._database.sinks.put(f"alert:{self._name}", SinkPosition(self._settings.table, MAX_KEPT_CHANGES, position))
+
+    def _changes(self, cursor: duckdb.DuckDBPyConnection, now: PublishedTable, position: Position) -> pa.Table:
+        """The rows that do not fulfil the condition as they did before: identity, order, and the row as JSON."""
+        where, values = compile_where(self._terms, now.columns)
+        record = record_key_sql(now.key, now.columns[now.key])
+        row = record_value_sql(now.columns)
+        if keeps_up(now, position):
+            fits = f"NOT _gone AND coalesce({where}, false)"
+            changed = (
+                f"SELECT *, {record} AS _record, {fits} AS _fits FROM {relation(now.schema, now.table)} "
+                f"WHERE _version > {position.version}"
+            )
+            rows = (
+                "SELECT *, lag(_fits, 1, _known) OVER (PARTITION BY _record ORDER BY _version) AS _fitted "
+                f"FROM (SELECT *, _record IN ({_KNOWN}) AS _known FROM ({changed}))"
+            )
+            shown, parameters = "NOT _gone", [self._name, *values]
+        else:
+            known = _KNOWN if position != NOTHING else f"{_KNOWN} AND false"
+            rows = (
+                f"SELECT * REPLACE (coalesce(_fits, false) AS _fits, coalesce(_record, _known) AS _record), "
+                f"_known IS NOT NULL AS _fitted, 0 AS _version "
+                f"FROM (SELECT *, {record} AS _record, coalesce({where}, false) AS _fits "
+                f"FROM main.{quoted(now.table)}) "
+                f"FULL JOIN (SELECT record AS _known FROM ({known})) ON _record = _known"
+            )
+            shown, parameters = f"{ROW} IS NOT NULL", [*values, self._name]
+        value = f"CASE WHEN {shown} AND strlen({row}) <= {MAX_ROW_BYTES} THEN {row} END"
+        return cursor.execute(
+            f"SELECT _record, _version, _fits, {value} AS _told FROM ({rows}) WHERE _fits <> _fitted "
+            "ORDER BY _version, _record",
+            parameters,
+        ).to_arrow_table()
+
+    def _write(self, cursor: duckdb.DuckDBPyConnection, position: Position) -> None:
+        begins = "" if self._position != NOTHING else " OR true"
+        of_alert = [self._name]
+        cursor.execute(
+            f"DELETE FROM turnout.alert_rows WHERE alert = ? AND (record IN (SELECT _record FROM _changes){begins})",
+            of_alert,
+        )
+        cursor.execute(
+            "INSERT INTO turnout.alert_rows SELECT ?, _record FROM _changes "
+            "GROUP BY _record HAVING arg_max(_fits, _version)",
+            of_alert,
+        )
+        cursor.execute("DELETE FROM turnout.alert_positions WHERE alert = ?", of_alert)
+        cursor.execute(
+            "INSERT INTO turnout.alert_positions VALUES (?, ?, ?, ?)",
+            [self._name, self._watched, position.generation, position.version],
+        )
