@@ -22,6 +22,7 @@ from code_blocks import NOT_RUN, ROOT, SECRET, Block, blocks, commands, configur
 from turnout.cli import app
 from turnout.plan.control_parsing import parse_message
 from turnout.serve import schemas
+from turnout.serve.example_api import Example
 from turnout_client import messages
 
 RUN = {"yaml", "json", "python", "console", "sh", "ts", "tsx", "html"}
@@ -64,7 +65,7 @@ SHAPES: Mapping[str, Callable[[str], object]] = {
     "rows of SQL": model(schemas.SqlAnswer),
     "outcome": model(schemas.Decided),
     "outcome of a file": model(schemas.Applied),
-    "example of a topic": model(schemas.Example),
+    "example of a topic": model(Example),
     "reasons of rows": model(schemas.Why),
     "control message": control_message,
     "line of the log": line_of_the_log,

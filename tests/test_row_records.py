@@ -52,19 +52,27 @@ def configured(rows: dict[str, str], views: dict[str, Any]) -> Settings:
     return parse({"sources": sources, "views": views}, Path("/x"), {})
 
 
-def why(fed: Fed, table: str, key: str) -> Explanation | None:
-    """The answer; None where neither a row nor a record has the key."""
-
+def ask(fed: Fed, table: str, **question: Any) -> Explanation:
     def layout(generation: int) -> Layout:
         assert fed.tables is not None
         assert generation == fed.tables.generation
         return fed.tables.layout
 
+    return explain(fed.database, WhyQuestion(table, **question), layout)
+
+
+def why(fed: Fed, table: str, key: str) -> Explanation | None:
+    """The answer for a key, which is that for each of its rows; None where neither a row nor a record has the key."""
     try:
-        return explain(fed.database, WhyQuestion(table, key=key), layout)
+        answer = ask(fed, table, key=key)
     except TurnoutError as error:
         assert error.code == "unknown_row", error
         return None
+    for row in answer.rows:
+        if row.row is not None:
+            [alone] = ask(fed, table, row=row.row).rows
+            assert (alone.records, alone.others, alone.complete) == (row.records, row.others, row.complete)
+    return answer
 
 
 class Told:
@@ -78,7 +86,7 @@ class Told:
         self.kept = {name: oracle.read_source(source, records)[0] for name, source in self.sources.items()}
         self.shown = {name: oracle.shown(source, self.kept[name]) for name, source in self.sources.items()}
 
-    def stored(self, name: str, column: str, value: str) -> list[Kept]:
+    def stored(self, name: str, column: str, value: str | None) -> list[Kept]:
         """The records of a value that the store keeps: with `rows: latest` the newest of each key and partition."""
         kept = self.kept[name]
         if self.sources[name].latest:
@@ -86,7 +94,7 @@ class Told:
             kept = list(last.values())
         return [one for one in kept if one.row[column] == value]
 
-    def reasons(self, name: str, column: str, value: str, *, takes_newest: bool) -> dict[Any, str]:
+    def reasons(self, name: str, column: str, value: str | None, *, takes_newest: bool) -> dict[Any, str]:
         """The reason of each stored record of a value, if it is in no row."""
         latest, found = self.sources[name].latest, {}
         for one in self.stored(name, column, value):
@@ -120,6 +128,8 @@ def test_records_of_a_joined_row_are_those_of_a_plain_computation(
             compare_joined(fed, told, sides, key, join, duplicates)
             for name in SOURCES:
                 compare_source(fed, told, name, key)
+        for name in SOURCES:
+            compare_without_key(fed, told, name)
         database.close()
 
 
@@ -182,6 +192,59 @@ def compare_source(fed: Fed, told: Told, name: str, key: str) -> None:
     for row in answer.rows:
         assert len(row.records) == (row.row is not None)
         assert {record.place: str(record.reason) for record in row.others} == others
+
+
+def compare_without_key(fed: Fed, told: Told, name: str) -> None:
+    """Rows without a key can be asked for by their ids alone."""
+    kept = [one for one in told.shown[name] if one.row["id"] is None]
+    with fed.database.read() as cursor:
+        found = cursor.execute(f"SELECT _row FROM main.{name}_ui WHERE id IS NULL").fetchall()
+    answers = [ask(fed, f"{name}_ui", row=row).rows[0] for (row,) in found]
+    assert sorted(one.place for row in answers for one in row.records) == sorted(map(place, kept))
+    others = told.reasons(name, "id", None, takes_newest=True) if told.sources[name].latest else {}
+    for row in answers:
+        told_others = {one.place: str(one.reason) for one in row.others}
+        assert told_others == {at: reason for at, reason in others.items() if at not in set(map(place, kept))}
+
+
+def test_key_that_is_left_out_is_noted(tmp_path: Path) -> None:
+    view = {"left": "users", "right": "accounts", "on": "id", "join": "inner", "max_rows_per_key": 3}
+    fed = Fed(Database.open(tmp_path), configured({}, {"final_ui": view}), Join.INNER)
+    row = json.dumps({"id": "a"}).encode()
+    fed.feed([Sent(topic, 0, offset, 1, None, row) for topic in ("users", "accounts") for offset in range(2)])
+    answer = ask(fed, "final_ui", key="a")
+    assert answer.notes == ["final_ui leaves 'a' out: it has more rows than max_rows_per_key allows"]
+    assert [(one.row, len(one.records)) for one in answer.rows] == [(None, 0)]
+    assert {(one.source, one.offset, str(one.reason)) for one in answer.rows[0].others} == {
+        (source, offset, "no match") for source in ("users", "accounts") for offset in range(2)
+    }
+    fed.database.close()
+
+
+def test_record_of_a_topic_that_was_deleted_is_told_apart_from_the_one_at_its_place(tmp_path: Path) -> None:
+    view = {"left": "users", "right": "accounts", "on": "id"}
+    fed = Fed(Database.open(tmp_path), configured({"accounts": "latest"}, {"final_ui": view}))
+    row = json.dumps({"id": "a"}).encode()
+    fed.feed([Sent("users", 0, 5, 1, None, row), Sent("accounts", 0, 5, 1, None, row)])
+    assert fed.tables is not None
+    with fed.tables.batch(None) as batch:
+        assert batch is not None
+        for topic in ("users", "accounts"):
+            batch.begin_life(topic, 0)
+        batch.finish(None, "{}", views_built=True)
+    fed.feed([Sent("users", 0, 5, 2, None, row), Sent("accounts", 0, 5, 2, None, row)])
+    old, new = ask(fed, "final_ui", key="a").rows
+    assert [(one.source, one.timestamp_ms, one.deleted) for one in (*old.records, *new.records)] == [
+        ("users", 1, True),
+        ("accounts", 2, False),
+        ("users", 2, False),
+        ("accounts", 2, False),
+    ]
+    [other] = old.others
+    assert (other.timestamp_ms, other.reason, other.deleted) == (1, "older", True)
+    # Kafka is searched from the record of the topic that is there now.
+    assert [search.ends for search in old.searches] == [{("accounts", 0): 5}]
+    fed.database.close()
 
 
 @st.composite

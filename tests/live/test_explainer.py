@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import oracle
+from bombs import send_bomb
 from fed import places
 from lengths import LIVE_EXAMPLES
 from oracle import Sent, Source
@@ -37,6 +38,7 @@ from turnout.swap import explainer
 from turnout.swap.explainer import MOST_CHARACTERS, Explainer
 from turnout.testing import Record, create_topic, delete_topic, patience, produce, wait_until
 from turnout_client import connect
+from turnout_client.column_types import COLUMN_TYPES, ColumnType
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -229,6 +231,55 @@ def test_search_for_older_records_says_when_it_was_cut(broker: EmbeddedBroker, m
         assert many["notes"] == []
 
 
+def test_older_records_are_found_by_keys_of_every_type(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    exact = [kind for kind in COLUMN_TYPES if kind.name not in ("float", "double")]  # others can be no key
+    kinds = [*exact, ColumnType.parse("decimal(9,2)")]
+    names = {f"s{number}": kind for number, kind in enumerate(kinds)}
+    sources = {
+        name: {"topic": f"why-typed-{name}", "table": f"{name}_ui", "key": "id", "rows": "latest"}
+        | {"columns": {"id": kind.name}}
+        for name, kind in names.items()
+    }
+    kafka = {"bootstrap_servers": broker.bootstrap_servers}
+    database = Database.open(tmp_path)
+    fed = Fed(database, parse({"kafka": kafka, "sources": sources, "views": {}}, tmp_path, {}))
+    generation: Any = SimpleNamespace(number=1, tables=fed.tables)
+    explaining = Explainer(lambda: [generation], Configuration(fed.settings), Ledger(database, list(sources)))
+    for name, kind in names.items():
+        topic, (first, second) = f"why-typed-{name}", kind.samples
+        create_topic(broker.bootstrap_servers, topic)
+        values = [json.dumps({"id": read_sample(kind, text)}) for text in (first, second, first)]
+        produce(broker.bootstrap_servers, topic, [Record(value, None, 0, 1000) for value in values])
+        fed.feed([Sent(topic, 0, offset, 1000, None, value.encode()) for offset, value in enumerate(values)])
+        found = explaining.rows(database, WhyQuestion(f"{name}_ui", key=first))
+        [row] = explaining.answer(found, raw_values=True)["rows"]
+        assert [one["offset"] for one in row["records"]] == [2], kind
+        assert [(one["offset"], one["reason"], one["value"]) for one in row["others"]] == [(0, "older", values[0])], (
+            kind
+        )
+    database.close()
+
+
+def read_sample(kind: ColumnType, text: str) -> Any:
+    return text if kind.json == "string" else json.loads(text)
+
+
+def test_record_that_cannot_be_unpacked_is_named(broker: EmbeddedBroker) -> None:
+    with fed_topics(broker) as topics:
+        users = topics.names["users"]
+        topics.send([Sent(users, 0, 0, 1000, None, json.dumps({"userId": "u1"}).encode())])
+        bomb = json.dumps({"userId": "u2", "x": "y" * 110_000_000}).encode()
+        assert send_bomb(topics.bootstrap, users, "zstd", bomb) == 1
+        topics.fed.feed([Sent(users, 0, 1, 2000, None, json.dumps({"userId": "u2"}).encode())])
+        answer = topics.why("users_ui", key="u2")
+        [record] = answer["rows"][0]["records"]
+        assert (record["value"], record["gone"]) == (None, None)
+        [note] = answer["notes"]
+        assert note.startswith(f"{users}, partition 0, offset 1: ")
+        assert "cannot be unpacked" in note
+        assert topics.why("users_ui", key="u1")["rows"][0]["records"][0]["gone"] is False
+
+
 def test_answer_without_kafka_has_what_the_store_knows(broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     with fed_topics(broker, ["users"]) as topics:
         value = json.dumps({"userId": "u1"}).encode()
@@ -296,10 +347,13 @@ def test_why_is_answered_for_operators_viewers_and_the_command_line(
         assert (record["key"], record["value"], bad["key"]) == ("bad", "no json", None)
         assert record["headers"] == [{"name": "trace", "value": "t1"}]
 
-        assert operator.control({"joinType": "inner", "requestId": "r1"})["outcome"] == "applied"
-        message = operator.table("final_ui").why(key="u7")["message"]
+        asked = {"joinType": "inner", "requestId": "r1", "publish": False}
+        assert operator.control(asked)["outcome"] == "candidate"
+        message = operator.table("final_ui@2").why(key="u7")["message"]
         assert (message["requester"], message["requestId"]) == ("operator", "r1")
-        assert json.loads(message["raw"]) == {"joinType": "inner", "requestId": "r1"}
+        assert json.loads(message["raw"]) == asked
+        assert operator.control({"action": "publish"})["outcome"] == "applied"
+        assert operator.table("final_ui").why(key="u7")["message"] == message, "what made it, not what published it"
 
         with pytest.raises(TurnoutError, match="no record of the key 'u99'") as unknown:
             operator.table("final_ui").why(key="u99")

@@ -75,14 +75,14 @@ class Explainer:
             steps.append(partial(self._read_contents, found, contents))
         else:
             found.notes.append("keys, headers and values of records are for operators")
-        with closing(Topics(self._configuration.settings.kafka, KAFKA_SECONDS)) as topics:
-            for step in steps:
-                try:
+        for step in steps:
+            try:
+                with closing(Topics(self._configuration.settings.kafka, KAFKA_SECONDS)) as topics:
                     step(topics)
-                except TurnoutError as error:
-                    found.notes.append(f"not all records were read: {self._ledger.hide(str(error))}")
-                    if error.code == "kafka_unreachable":
-                        break
+            except TurnoutError as error:
+                found.notes.append(f"not all records were read: {self._ledger.hide(str(error))}")
+                if error.code == "kafka_unreachable":
+                    break
         return self.as_json(found, contents)
 
     def as_json(self, found: Explanation, contents: Contents) -> dict[str, Any]:
