@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from agents import Agent, talk
 from beside import beside
 from following import sorted_rows_of
 from lengths import APPLIES_VIEWERS, CANDIDATES, LONG
@@ -120,6 +121,35 @@ def test_candidate_reads_on_and_is_published_at_once(names: Names, spark: SparkS
         assert send(turnout, "publish")["error"]["code"] == "no_candidate"
         assert outcome(turnout, "rollback") == ("rolled_back", 1)
         assert shown(turnout) == {names.users}
+
+
+def test_agent_proposes_a_swap_with_its_difference_and_publishes_where_it_may(
+    names: Names, spark: SparkSession, tmp_path: Path
+) -> None:
+    async def work(agent: Agent) -> None:
+        tried = await agent.call("check_swap", topics={"users": names.users2})
+        assert tried["outcome"] == "unchanged"
+        assert "unknown_topic" in await agent.refusal("propose_swap", topics={"users": "there-is-none"})
+        found = await agent.call("propose_swap", topics={"users": names.users2})
+        assert (found["outcome"], found["generation"]) == ("candidate", 2) and "a person" in found["next"]
+        [difference] = found["differences"]
+        assert (difference["table"], difference["counts"]["changed"]) == ("final_ui", RECORDS)
+        assert f"of {RECORDS}" in difference["note"] and difference["rows"][0]["to"]["name"] == names.users2
+        compared = await agent.call("compare", table="users_ui", where=["userId = u1"])
+        assert [row["from"]["name"] for row in compared["rows"]] == [names.users] and "note" not in compared
+        assert shown(turnout) == {names.users}, "a proposal publishes nothing"
+        assert "generation_conflict" in await agent.refusal("publish_candidate", generation=1)
+        assert (await agent.call("publish_candidate", generation=2))["outcome"] == "applied"
+        history = await agent.call("get_history", limit=1)
+        assert (history["rows"][0]["outcome"], history["rows"][0]["requester"]) == ("applied", "ops")
+
+    token = "0123456789abcdef-ops"
+    access = {"mcp": "publish", "tokens": [{"name": "ops", "role": "operator", "token": token}]}
+    given = sections(names.users, names.accounts, access=access)
+    with ServedTurnout(tmp_path, spark, names.bootstrap, **given) as turnout:
+        turnout.http.headers["Authorization"] = f"Bearer {token}"
+        talk(turnout.url, work, token=token)
+        assert shown(turnout) == {names.users2}
 
 
 def test_candidate_is_replaced_discarded_and_left_alone_by_failures(
