@@ -12,6 +12,7 @@ LEAK_SWAPS = (50, 250) if LONG else (4, 14)
 PLANNED_RUNS = 10 if LONG else 3
 APPLIES = tuple(range(1, 21)) if LONG else (3, 4, *(12, 4) * 5)
 APPLIES_VIEWERS = 20 if LONG else 5
+CANDIDATES = 20 if LONG else 12
 SUBSCRIBERS = 50 if LONG else 4
 KILLS = 20 if LONG else 0
 TOKENS = 6 if LONG else 3

@@ -65,6 +65,7 @@ COMMANDS = [
     "discard",
     "apply",
     "types",
+    "mcp",
     "topic",
 ]
 NOBODY = "http://127.0.0.1:1"

@@ -21,7 +21,9 @@ import code_blocks
 from code_blocks import NOT_RUN, ROOT, SECRET, Block, blocks, commands, configured, words
 from turnout.cli import app
 from turnout.plan.control_parsing import parse_message
-from turnout.serve import schemas, why_api
+from turnout.serve import schemas
+from turnout.serve.example_api import Example
+from turnout.serve.why_api import Why
 from turnout_client import messages
 
 RUN = {"yaml", "json", "python", "console", "sh", "ts", "tsx", "html"}
@@ -64,8 +66,8 @@ SHAPES: Mapping[str, Callable[[str], object]] = {
     "rows of SQL": model(schemas.SqlAnswer),
     "outcome": model(schemas.Decided),
     "outcome of a file": model(schemas.Applied),
-    "example of a topic": model(schemas.Example),
-    "reasons of rows": model(why_api.Why),
+    "example of a topic": model(Example),
+    "reasons of rows": model(Why),
     "control message": control_message,
     "line of the log": line_of_the_log,
     "body of a webhook": body_of_a_webhook,

@@ -79,6 +79,7 @@ ELSEWHERE = {
     "test_limits.py": "serve/reader_watch serve/live/parsing",
     "test_live.py": "serve/live/changes serve/live/endpoint serve/live/hub serve/live/outbox serve/live/shared "
     "serve/live/windows store/feed plan/position",
+    "test_mcp_server.py": "serve/agent_tools cli/mcp",
     "test_metrics.py": "serve/metrics swap/metrics",
     # The store, by what its tables hold in the end.
     "test_generation_tables.py": "store/batch_rows store/batches store/tracked_writes store/views/join_keys "

@@ -147,7 +147,7 @@ def test_call_answers_as_the_document_says(told: Any, method: str, path: str) ->
     ask(told[path][method], positive=True)
 
 
-# These take any text as a name and nothing else, as each DELETE does, or nothing at all: nothing can be wrong.
+# Any text is a name, here and for each DELETE, and a logout takes nothing at all: there is nothing to make wrong.
 ANY_NAME = ("/api/saved/{name}", "/api/alerts/{name}/test", "/logout")
 
 

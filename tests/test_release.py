@@ -25,7 +25,7 @@ from serving import application, serving, small_store
 
 ROOT = Path(__file__).parent.parent
 SCRIPTS = ROOT / "scripts"
-OF_EXTRAS = {"protobuf", "grpcio-tools"}
+OF_EXTRAS = {"protobuf", "grpcio-tools", "mcp", "mcp-types"}
 PROJECT = ROOT / "clients" / "python"
 MAX_INSTALLED_MEGABYTES = 80
 

@@ -6,22 +6,83 @@ import anyio
 from starlette.requests import Request
 from starlette.responses import Response
 
+from turnout.config import Format as SourceFormat
 from turnout.config import Role
 from turnout.errors import TurnoutError
 from turnout.plan.control import topic_field
 from turnout.plan.plan import parse_topic
-from turnout.serve import schemas
 from turnout.serve.access import check_operator, identity_of
 from turnout.serve.parameters import OF_EXAMPLES, records_of
 from turnout.serve.read_api import Services
 from turnout.serve.responses import json_response
 from turnout.serve.rounds import Threads
 from turnout.serve.routes import READING, Call
+from turnout.serve.schemas import Answer
 
 # Kafka may be slow to fail; only these threads wait for that.
 _LISTING, _LISTING_SECONDS = 2, 15.0
 _LOOKING, _LOOKING_SECONDS = 2, 25.0
 _KAFKA = ("kafka_unreachable", "bad_config", "closed")
+
+
+class TopicList(Answer):
+    """Topics to choose from, and the topic of each source; null before the first generation."""
+
+    topics: list[str]
+    sources: dict[str, str | None]
+
+
+class ExampleColumn(Answer):
+    """A column, its type, and what speaks for it."""
+
+    name: str
+    type: str
+    evidence: str
+
+
+class Choice(Answer):
+    """The value of a setting, and what speaks for it."""
+
+    value: str
+    evidence: str
+
+
+class LeftOut(Answer):
+    name: str
+    reason: str
+
+
+class Example(Answer):
+    """A source for a topic, by its newest records."""
+
+    topic: str
+    """The topic that was looked at."""
+    source: str
+    """A name for the source that no other has."""
+    table: str
+    """A name for its table."""
+    format: SourceFormat
+    """`json`, `avro` or `protobuf`; the last two by the schema registry."""
+    partitions: int
+    """How many the topic has."""
+    records: int
+    """From its first record to its end; compaction leaves gaps."""
+    looked: int
+    """How many of the newest were looked at."""
+    tombstones: int
+    """How many of those have no value."""
+    columns: list[ExampleColumn]
+    """Columns, their types, and what speaks for each."""
+    leftOut: list[LeftOut]  # noqa: N815 - the names of the wire
+    """Fields that cannot be columns, and why."""
+    key: Choice
+    """The likely key, and what speaks for it."""
+    rows: Choice
+    """`all` or `latest`, and what speaks for it."""
+    views: list[str]
+    """Names for views that join it with sources of the same key."""
+    yaml: str
+    """The lines for the file: the source and its views, with the evidence as comments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +93,7 @@ class ExampleApi:
     _listing: Threads = field(default_factory=lambda: Threads(_LISTING, "topics"))
     _looking: Threads = field(default_factory=lambda: Threads(_LOOKING, "examples"))
 
-    @Call("/api/topics", schemas.TopicList, errors=(*READING, *_KAFKA))
+    @Call("/api/topics", TopicList, errors=(*READING, *_KAFKA))
     async def list_topics(self, request: Request) -> Response:
         """The topics to choose from, without Kafka's own (`__...`), and those of sources, which are all for viewers."""
         with anyio.move_on_after(_LISTING_SECONDS):
@@ -46,7 +107,7 @@ class ExampleApi:
 
     @Call(
         "/api/topics/{topic}/example",
-        schemas.Example,
+        Example,
         errors=(
             *_KAFKA,
             *("forbidden", "unknown_topic", "not_authorized", "bad_example"),

@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from turnout.config import Format as SourceFormat
 from turnout.config import Role
 from turnout.config.changes import Needs
 from turnout.plan.control import Outcome
@@ -271,66 +270,6 @@ class Status(Answer):
     """When the newest record that is shown was written."""
     time: datetime
     """The server's time: the difference to `newestRecord` is how fresh the tables are."""
-
-
-class TopicList(Answer):
-    """Topics to choose from, and the topic of each source; null before the first generation."""
-
-    topics: list[str]
-    sources: dict[str, str | None]
-
-
-class ExampleColumn(Answer):
-    """A column, its type, and what speaks for it."""
-
-    name: str
-    type: str
-    evidence: str
-
-
-class Choice(Answer):
-    """The value of a setting, and what speaks for it."""
-
-    value: str
-    evidence: str
-
-
-class LeftOut(Answer):
-    name: str
-    reason: str
-
-
-class Example(Answer):
-    """A source for a topic, by its newest records."""
-
-    topic: str
-    """The topic that was looked at."""
-    source: str
-    """A name for the source that no other has."""
-    table: str
-    """A name for its table."""
-    format: SourceFormat
-    """`json`, `avro` or `protobuf`; the last two by the schema registry."""
-    partitions: int
-    """How many the topic has."""
-    records: int
-    """From its first record to its end; compaction leaves gaps."""
-    looked: int
-    """How many of the newest were looked at."""
-    tombstones: int
-    """How many of those have no value."""
-    columns: list[ExampleColumn]
-    """Columns, their types, and what speaks for each."""
-    leftOut: list[LeftOut]  # noqa: N815 - the names of the wire
-    """Fields that cannot be columns, and why."""
-    key: Choice
-    """The likely key, and what speaks for it."""
-    rows: Choice
-    """`all` or `latest`, and what speaks for it."""
-    views: list[str]
-    """Names for views that join it with sources of the same key."""
-    yaml: str
-    """The lines for the file: the source and its views, with the evidence as comments."""
 
 
 class ReportedPlan(Answer):
