@@ -64,6 +64,10 @@ class Images:
         self.call("rm", container)
         return name
 
+    def unmount(self) -> None:
+        """Let go of the folder that buildah has mounted onto itself, so that it can be removed."""
+        subprocess.run(["umount", str(self._folder / "storage" / "overlay")], capture_output=True)
+
     @contextmanager
     def running(self, options: Sequence[str], *command: str) -> Iterator[Path]:
         """Run a command in the container as an ordinary user; gives its log. At the end it has stopped."""
@@ -101,6 +105,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Images]:
     yield made
     made.call("rm", "turnout")
     made.call("rmi", "--all", "--force")
+    made.unmount()
 
 
 @pytest.fixture
@@ -154,6 +159,7 @@ def test_run_shows_the_same_rows_when_it_is_started_again_on_its_volume(images: 
         settings.mkdir()
         document = {
             "kafka": {"bootstrap_servers": broker.bootstrap_servers},
+            "start": "earliest",
             "access": {"tokens": [{"name": "ops", "role": "operator", "token": "${OPS_TOKEN}"}]},
         }
         (settings / "turnout.yaml").write_text(yaml.safe_dump(document))
