@@ -90,6 +90,30 @@ def wait_closed(turnout: ServedTurnout, generation: int) -> None:
     )
 
 
+def test_publishing_does_what_the_difference_announced(names: Names, spark: SparkSession, tmp_path: Path) -> None:
+    sink = f"{names.users}-out"
+    create_topic(names.bootstrap, sink, 1)
+    produce(names.bootstrap, names.users2, [named(names.users2, RECORDS)])
+    given = sections(names.users, names.accounts, swap={"linger_seconds": 600})
+    given["sinks"] = {"out": {"table": "final_ui", "topic": sink}}
+    with ServedTurnout(tmp_path, spark, names.bootstrap, **given) as turnout:
+        folded = SunkTopic(names.bootstrap, sink)
+        wait_until(lambda: folded.rows() == bag(turnout.rows("final_ui")), interval=ASKED_SECONDS, what="the sink")
+        assert outcome(turnout, usersTopic=names.users2, publish=False) == ("candidate", 2)
+        found = turnout.http.get("/api/tables/final_ui/difference", params={"limit": 1000}).json()
+        assert found["counts"] == {"added": 1, "removed": 0, "changed": RECORDS, "same": 0}
+        assert [column["name"] for column in found["columns"] if column["changed"]] == ["name"]
+        before = bag(turnout.rows("final_ui"))
+        assert outcome(turnout, "publish", expectedGeneration=2) == ("applied", 2)
+        after = bag(turnout.rows("final_ui"))
+        for side, rows in (("from", before - after), ("to", after - before)):
+            assert rows == bag(row[side] for row in found["rows"] if row[side] is not None)
+        wait_until(lambda: folded.rows() == after, interval=ASKED_SECONDS, what="the sink after the swap")
+        written = [record for record in folded.records if record.version[0] == 2]
+        assert [{"sink": "out", "records": len(written)}] == found["sinks"]
+        folded.close()
+
+
 def test_candidate_reads_on_and_is_published_at_once(names: Names, spark: SparkSession, tmp_path: Path) -> None:
     with names.served(tmp_path, spark) as turnout:
         assert outcome(turnout, usersTopic=names.users2, publish=False) == ("candidate", 2)
