@@ -355,6 +355,38 @@ def test_swap_form_completes_topics_tries_without_swapping_and_rolls_back(page: 
     expect(page.locator("#grid .is-rejected").first).to_have_text("rejected")
 
 
+def test_swap_is_reviewed_beside_what_is_shown_discarded_and_published(page: Page, visit: Visit, site: Site) -> None:
+    site.show("a")
+    visit.wait_for_rows("a")
+    shown = site.turnout.status()["generation"]
+    for decision in ("Discard", "Publish"):
+        page.get_by_label("users topic").fill("page-users-b")
+        page.locator("#swap").get_by_role("button", name="Review", exact=True).click()
+        expect(page.locator("#review-title")).to_contain_text("Review of generation")
+        expect(page.locator("#review-asked")).to_have_text("users: page-users-a → page-users-b")
+        line = page.locator("#review-tables tr", has=page.get_by_role("button", name="users_ui", exact=True)).locator(
+            "td"
+        )
+        expect(line.nth(1)).to_have_text(f"{FEW}")
+        expect(line.nth(2)).to_have_text(f"+{FEW}")
+        page.get_by_role("button", name="users_ui", exact=True).click()
+        for _ in range(2):
+            page.locator("#review-table").get_by_role("button", name="ID").click()
+        page.locator("#review-changes").get_by_text("added").click()
+        expect(page.locator("#review-table")).to_contain_text("b00000")
+        expect(page.locator("#review-table tbody tr")).to_have_count(FEW)
+        assert site.turnout.status()["generation"] == shown
+        page.get_by_role("button", name=decision, exact=True).click()
+        if decision == "Discard":
+            expect(page.locator("#review-said")).to_contain_text("is no longer a candidate")
+            page.get_by_role("button", name="Look at users_ui").click()
+            visit.wait_for_rows("a")
+    expect(page.locator("#review-said")).to_contain_text("is published: all tables show it now")
+    page.get_by_role("button", name="Look at users_ui").click()
+    visit.wait_for_rows("b")
+    assert site.turnout.status()["generation"] > shown
+
+
 # -- other people's text, small screens, the keyboard
 
 

@@ -39,6 +39,7 @@ export class ReviewPane {
   // The rows of the table that was chosen; `subs` has the figures of all.
   private chosen: DifferenceSubscription | null = null;
   private tables: string[] = [];
+  private listed = "";
   private entries: readonly Entry[] = [];
   private status: Status | null = null;
   // The candidate that is looked at. When it is none any more it stays here, so that its end can be told.
@@ -96,7 +97,8 @@ export class ReviewPane {
 
   setTables(tables: readonly TableInfo[]): void {
     const names = grouped(tables).data.map(({ name }) => name);
-    if (names.join("\n") === this.tables.join("\n")) return;
+    if (names.join("\n") === this.listed) return;
+    this.listed = names.join("\n");
     this.tables = names;
     if (this.isOpen && this.isCurrent) this.ask();
   }
@@ -254,6 +256,8 @@ export class ReviewPane {
   private showFound(table: string, found: Difference | TurnoutError): void {
     // A generation that has just gone: the status says so next, and the figures of before stay.
     if (found instanceof TurnoutError && this.found.has(table)) return;
+    // A table of the store, which no generation has: nothing in it can differ.
+    if (found instanceof TurnoutError && found.code === "unknown_table") this.tables = this.tables.filter((name) => name !== table);
     this.found.set(table, found);
     this.showFigures();
     this.showSinks();

@@ -48,7 +48,7 @@ export class ReviewRows {
     for (const [kind, figure] of this.counts) setText(figure, number(kind === null ? total : counts[kind]));
     for (const [kind, input] of this.choices) input.checked = kind === change;
     const rows = found.rows.filter((row) => change === null || row.change === change);
-    setText(byId("review-shown"), total === 0 ? "" : shownText(rows.length, change === null ? total : counts[change]));
+    setText(byId("review-shown"), shownText(rows.length, found.rows.length, total, change && { change, count: counts[change] }));
     const key = JSON.stringify([found.table, found.columns.map(({ name, type }) => [name, type]), rows, sort]);
     if (key === this.drawn) return;
     this.drawn = key;
