@@ -27,6 +27,7 @@ export type {
   RowsOptions,
   SavedView,
   SinkStatus,
+  AlertState,
   SqlOptions,
   SqlRows,
   Status,
