@@ -54,7 +54,7 @@ MYPY = { [ -d .mypy_cache ] || { mkdir .mypy_cache && tar -C .mypy_cache -xf $(M
 APT_INSTALL := apt-get update -qq >/dev/null && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends
 
 .DEFAULT_GOAL := help
-.PHONY: help setup venv java packaged-java browser page packages docs reference types demo test test-fast test-web test-angular test-long test-many faults faketime soak lint audit format lock wheel release pictures bench clean
+.PHONY: help setup venv java packaged-java browser page packages docs reference types demo test test-fast test-web test-angular test-long test-many faults faketime soak lint audit format lock wheel image release pictures bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.* ## /\1\t/p' Makefile | expand -t 10
@@ -234,6 +234,14 @@ lock: $(STAMP) ## write the three locks of Python packages from pyproject.toml (
 wheel: $(STAMP) page ## dist/*.whl: Turnout with the page inside, and the Python client
 	$(BIN)/python -m hatchling build --target wheel
 	cd clients/python && ../../$(BIN)/python -m hatchling build --target wheel --directory ../../dist
+
+# docker, podman and buildah take the same arguments.
+BUILDER ?= $(firstword $(shell command -v docker podman buildah))
+IMAGE ?= turnout:$(WEB_VERSION)
+image: docs wheel ## the container image, see docs/how-to/deploy.md (BASE=, IMAGE=name:tag, BUILDER=podman, ARGS for that)
+	@[ -n "$(BUILDER)" ] || { echo "error: no docker, podman or buildah on the PATH; install one, or name it: make image BUILDER=..." >&2; exit 1; }
+	$(BIN)/python scripts/image_files.py
+	$(BUILDER) build $(if $(BASE),--build-arg BASE=$(BASE)) --file Containerfile --tag $(IMAGE) $(ARGS) .
 
 $(DOCS_STAMP): docs/site/requirements.lock $(STAMP)
 	$(call step,Packages of the documentation site,$(call install,--require-hashes -r docs/site/requirements.lock))

@@ -18,6 +18,7 @@ from typing import Any
 import turnout.spark.read.readers
 from turnout.cli import main
 from turnout.store.generation_tables import GenerationTables
+from turnout.store.ledger import Ledger
 from turnout.swap.builder import Builder
 from turnout.swap.generations import Generation, Generations
 from turnout.swap.kept_topics import KeptTopics
@@ -39,6 +40,14 @@ POINTS: dict[str, tuple[type, str, bool]] = {
     "retired": (Generations, "clear", True),
 }
 """Point -> class, method, and whether the kill comes after the method."""
+
+OF_CANDIDATES: dict[str, tuple[type, str, bool]] = {
+    # Inside the transaction that makes, publishes or discards a candidate, before it is kept.
+    "candidate_written": (Ledger, "set_candidate", True),
+    # Kept, and nothing else done yet.
+    "candidate_kept": (Lifecycle, "let_candidate_go", False),
+}
+"""The points of messages about candidates."""
 
 APART = ("publishing", "live")
 """The points that leave most different things: a generation that is not published, and one that is, whose message has
@@ -70,7 +79,7 @@ def arm(flag: Path) -> None:
 
         setattr(owner, method, hooked)
 
-    for point, (owner, method, after) in POINTS.items():
+    for point, (owner, method, after) in (POINTS | OF_CANDIDATES).items():
         hook(owner, method, point, after)
 
 

@@ -30,6 +30,7 @@ from starlette.routing import Route
 from typer.testing import CliRunner, Result
 
 from ending import ending_with_us
+from filling import GOLD_1, USER_1, USER_2, filled
 from serving import STATUS, Configured, application, serving, small_store
 from small_disk import fill, small_disk
 from turnout import config
@@ -43,6 +44,7 @@ from turnout.local.demo import banner, settings
 from turnout.preflight.clusters import check_records
 from turnout.serve.access import Access
 from turnout.serve.app import Services, create_app
+from turnout.store.outgoing import SinkPosition
 from turnout.testing import patience, wait_until
 
 COMMANDS = [
@@ -65,6 +67,7 @@ COMMANDS = [
     "discard",
     "apply",
     "types",
+    "mcp",
     "topic",
 ]
 NOBODY = "http://127.0.0.1:1"
@@ -389,6 +392,31 @@ def test_summary_is_shown_with_bars(url: str) -> None:
     assert (found["groups"], found["total"]) == ([{"count": 1}], 1)
     wrong = turnout("summary", "users_ui", "--values", "sum(name)", "--url", url)
     assert (wrong.exit_code, "needs a number" in wrong.stderr) == (1, True)
+
+
+def test_difference_shows_what_a_candidate_would_change(tmp_path: Path) -> None:
+    with filled(tmp_path) as filling, serving(application(filling.database)) as url:
+        none = turnout("difference", "final_ui", "--url", url)
+        assert (none.exit_code, "there is no candidate" in none.stderr) == (1, True)
+        filling.generation()
+        filling.batch(users=[{**USER_1, "age": 37}, {**USER_2, "userId": "u3", "name": "\x1b[1mCy"}], accounts=[GOLD_1])
+        filling.database.sinks.put("final_out", SinkPosition("final_ui", 100))
+        shown = turnout("difference", "final_ui", "--to", "2", "--limit", "2", "--url", url).output.splitlines()
+        arguments = ["difference", "final_ui", "--to", "2", "--url", url]
+        whole = CliRunner().invoke(app, arguments, env={"COLUMNS": "80"}).stdout
+        asked = ("--from", "2", "--to", "1", "--where", "userId = u3", "--url", url, "--json")
+        found = json.loads(turnout("difference", "final_ui", *asked).stdout)
+    assert shown[:4] == [
+        "final_ui   generation 1 -> 2",
+        "1 added, 1 removed, 1 changed, 0 same",
+        "changed columns: age (1)",
+        "records that sinks would write: final_out 4",
+    ]
+    assert shown[4].startswith("~ userId=u1  name=Ada") and "age=36 -> 37" in " ".join(shown)
+    assert shown[-1] == "... 1 more"
+    assert max(map(len, whole.splitlines())) <= 80
+    assert "\n- userId=u2" in whole and "\n+ userId=u3" in whole and "\x1b[1mCy" not in whole
+    assert (found["counts"]["removed"], found["rows"][0]["from"]["userId"]) == (1, "u3")
 
 
 @pytest.mark.parametrize(("size", "shown"), [(0, ""), (-5, ""), (100, "█" * 40), (50, "█" * 20), (1, "▍")])

@@ -446,10 +446,10 @@ def test_client_loads_nothing_that_its_calls_do_not_need() -> None:
 
 def test_public_names_are_pinned() -> None:
     assert turnout_client.__all__ == [
-        "DEFAULT_URL", "Changes", "ChangesSubscription", "Client", "HistoryPoint", "LiveSummaryOptions", "Mirror",
-        "Rows", "Snapshot", "SqlRows", "SqlSubscription", "State", "Subscription", "Summary", "SummaryOptions",
-        "SummarySubscription", "SwapMoment", "Table", "TurnoutError", "Window", "WindowOptions", "WindowSubscription",
-        "connect",
+        "DEFAULT_URL", "Changes", "ChangesSubscription", "Client", "Difference", "DifferenceSubscription",
+        "HistoryPoint", "LiveSummaryOptions", "Mirror", "Rows", "Snapshot", "SqlRows", "SqlSubscription", "State",
+        "Subscription", "Summary", "SummaryOptions", "SummarySubscription", "SwapMoment", "Table", "TurnoutError",
+        "Window", "WindowOptions", "WindowSubscription", "connect",
     ]  # fmt: skip
     assert turnout.__all__ == ["TurnoutError", "__version__", "connect"]
 
@@ -459,7 +459,7 @@ def test_reference_has_every_public_name() -> None:
     kinds = [getattr(turnout_client, name) for name in turnout_client.__all__]
     options = (WindowOptions, turnout_client.SummaryOptions, turnout_client.LiveSummaryOptions)
     classes = [kind for kind in kinds if isinstance(kind, type) and kind not in (State, TurnoutError, *options)]
-    assert len(classes) == 16
+    assert len(classes) == 18
     names = {f"{kind.__name__}.{name}" for kind in classes for name in dir(kind) if not name.startswith("_")}
     names |= {f"State.{state}" for state in State}
     missing = {name for name in names if not re.search(rf"\b{name.rpartition('.')[2]}\b", page)}

@@ -46,6 +46,44 @@ def test_summary_of_one_moment(client: Client) -> None:
     assert client.table("final_ui").summary(where=where).groups == ({"count": 1},)
 
 
+def test_difference_of_one_moment(filling: Filling, client: Client) -> None:
+    filling.generation()
+    filling.batch(users=[{**USER_1, "age": 37}], accounts=[GOLD_1])
+    table = client.table("final_ui")
+    found = table.difference(to_generation=2, sort="-age")
+    assert (found.from_, found.to, found.total) == ({"generation": 1, "version": 1}, {"generation": 2, "version": 1}, 2)
+    assert found.counts == {"added": 0, "removed": 1, "changed": 1, "same": 0}
+    assert [(row["change"], (row["from"] or {}).get("age")) for row in found.rows] == [("removed", 52), ("changed", 36)]
+    assert found.to_arrow().select(["change", "from.age", "to.age"]).to_pydict() == {
+        "change": ["removed", "changed"],
+        "from.age": [52, 36],
+        "to.age": [None, 37],
+    }
+    assert repr(found) == (
+        "<Difference of final_ui, generation 1 to 2: 0 added, 1 removed, 1 changed, 0 same; changed columns: age>"
+    )
+    assert found.as_json()["columnsOnlyIn"] == {"from": [], "to": []}
+    back = table.difference(2, 1, where="userId = u2", limit=1)
+    assert (back.counts["added"], back.counts["changed"]) == (1, 0)
+    with pytest.raises(TurnoutError, match="there is no candidate"):
+        table.difference()
+
+
+def test_live_difference_comes_again_when_it_changed_and_says_when_a_generation_is_gone(
+    filling: Filling, client: Client
+) -> None:
+    filling.generation()
+    filling.batch(users=[USER_1])
+    with client.table("users_ui").live_difference(1, 2) as differences:
+        assert differences.get(SECONDS).counts["removed"] == 1
+        filling.batch(users=[USER_2])
+        assert differences.get(SECONDS).counts["same"] == 2
+        filling.drop(2)
+        with pytest.raises(TurnoutError) as raised:
+            differences.get(SECONDS)
+    assert (raised.value.code, differences.state) == ("unknown_generation", State.REFUSED)
+
+
 def test_live_summary_comes_again_when_it_changes_and_follows_swaps(filling: Filling, client: Client) -> None:
     with client.table("final_ui").live_summary(by="accountType", sort="accountType") as summaries:
         assert summaries.get(SECONDS).groups == ({"accountType": "gold", "count": 1}, {"accountType": None, "count": 1})

@@ -23,6 +23,7 @@ from turnout.cli import app
 from turnout.plan.control_parsing import parse_message
 from turnout.serve import schemas
 from turnout.serve.example_api import Example
+from turnout.serve.why_api import Why
 from turnout_client import messages
 
 RUN = {"yaml", "json", "python", "console", "sh", "ts", "tsx", "html"}
@@ -66,7 +67,7 @@ SHAPES: Mapping[str, Callable[[str], object]] = {
     "outcome": model(schemas.Decided),
     "outcome of a file": model(schemas.Applied),
     "example of a topic": model(Example),
-    "reasons of rows": model(schemas.Why),
+    "reasons of rows": model(Why),
     "control message": control_message,
     "line of the log": line_of_the_log,
     "body of a webhook": body_of_a_webhook,

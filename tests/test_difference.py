@@ -21,7 +21,7 @@ from turnout.plan.where import parse_sort, parse_terms
 from turnout.store.database import Database
 from turnout.store.outgoing import SinkPosition
 from turnout.store.query import difference
-from turnout.store.query.difference import Difference, DifferenceResult, open_difference, read_difference
+from turnout.store.query.difference import DifferenceQuestion, DifferenceResult, open_difference, read_difference
 from turnout.store.query.windows import Window, read_window
 from turnout.store.row_json import record_key_sql, record_value_sql
 from turnout_client.column_types import ColumnType
@@ -77,7 +77,7 @@ class Pairs:
         return self.filling.tables.generation
 
     def compare(self, table: str, **window: Any) -> DifferenceResult:
-        return read_difference(self.database, Difference(Window(table, **window), *self.numbers))
+        return read_difference(self.database, DifferenceQuestion(Window(table, **window), *self.numbers))
 
     def rows(self, table: str) -> list[list[Row]]:
         """The rows of a table in both generations."""
@@ -280,7 +280,7 @@ def test_table_of_one_generation_alone_is_all_added_or_all_removed(pairs: Pairs)
     found = pairs.compare("final_ui")
     assert (found.missing, found.counts["removed"], found.total) == ("to", 1, 1)
     assert (found.before.version, found.after.version) == (1, 0)
-    back = read_difference(pairs.database, Difference(Window("final_ui"), *reversed(pairs.numbers)))
+    back = read_difference(pairs.database, DifferenceQuestion(Window("final_ui"), *reversed(pairs.numbers)))
     assert (back.missing, back.counts["added"], back.total) == ("from", 1, 1)
 
 
@@ -322,7 +322,7 @@ def test_wrong_questions_are_told(
         filling.swap(users=[USER])
         filling.generation()
         with pytest.raises(TurnoutError) as raised:
-            read_difference(database, Difference(Window(table), *numbers))
+            read_difference(database, DifferenceQuestion(Window(table), *numbers))
     finally:
         database.close()
     assert raised.value.code == code
@@ -333,8 +333,8 @@ def test_candidate_is_compared_with_what_is_shown(pairs: Pairs) -> None:
     pairs.make({"users": [USER]}, {"users": [USER, {**USER, "userId": "b"}]})
     with pairs.database.write() as cursor:
         cursor.execute("UPDATE turnout.published SET candidate = ?", [pairs.numbers[1]])
-    found = read_difference(pairs.database, Difference(Window("users_ui")))
+    found = read_difference(pairs.database, DifferenceQuestion(Window("users_ui")))
     assert found.positions == pairs.compare("users_ui").positions
     assert found.counts == {"added": 1, "removed": 0, "changed": 0, "same": 1}
-    with open_difference(pairs.database, Difference(Window("users_ui"))) as opened:
+    with open_difference(pairs.database, DifferenceQuestion(Window("users_ui"))) as opened:
         assert opened.rows.read_all() == found.rows

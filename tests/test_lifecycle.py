@@ -46,7 +46,7 @@ def health() -> Health:
 @pytest.fixture
 def lifecycle(health: Health) -> Lifecycle:
     made = Lifecycle(SwapSettings(), health, lambda level, text: None)
-    made.live, made.lingering = generation(2), [generation(1)]
+    made.live, made.candidate, made.lingering = generation(2), generation(3), [generation(1)]
     made.go_on(Makes())  # type: ignore[arg-type]
     return made
 
@@ -64,7 +64,7 @@ def test_published_generation_reads_first_and_others_once_it_has(lifecycle: Life
     lifecycle.live.restarts = 0  # as a finished batch leaves it
     lifecycle.maintain()
     assert health.trouble() is None
-    assert running(lifecycle) == [2, 1]
+    assert running(lifecycle) == [2, 3, 1]
 
 
 def test_generation_without_new_records_is_ready_once_its_query_is_idle(lifecycle: Lifecycle, health: Health) -> None:

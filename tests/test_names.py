@@ -17,7 +17,8 @@ TESTS = Path(__file__).parent
 ELSEWHERE = {
     # Commands, as people call them.
     "test_cli.py": "cli/app cli/broker cli/demo cli/history cli/init cli/options cli/output cli/prepare cli/run "
-    "cli/alerts cli/apply cli/completion cli/progress cli/rows cli/sql cli/status cli/summary cli/swap cli/tables "
+    "cli/alerts cli/apply cli/completion cli/difference cli/progress cli/rows cli/sql cli/status cli/summary cli/swap "
+    "cli/tables "
     "cli/types",
     "test_configuration.py": "store/config_history",
     "live/test_applies.py": "serve/config_api",
@@ -79,6 +80,7 @@ ELSEWHERE = {
     "test_limits.py": "serve/reader_watch serve/live/parsing",
     "test_live.py": "serve/live/changes serve/live/endpoint serve/live/hub serve/live/outbox serve/live/shared "
     "serve/live/windows store/feed plan/position",
+    "test_mcp_server.py": "serve/agent_tools cli/mcp",
     "test_metrics.py": "serve/metrics swap/metrics",
     # The store, by what its tables hold in the end.
     "test_generation_tables.py": "store/batch_rows store/batches store/tracked_writes store/views/join_keys "

@@ -24,7 +24,7 @@ from turnout.store.database import Database
 from turnout.store.generation_tables import GenerationTables
 from turnout.store.ledger import Ledger
 from turnout.swap.applies import Apply
-from turnout.swap.control_queue import ControlQueue, QueuedMessage
+from turnout.swap.control_queue import ControlQueue, QueuedMessage, Reply
 from turnout.swap.health import Health
 from turnout.swap.lifecycle import Lifecycle
 from turnout.swap.publisher import Publisher
@@ -112,3 +112,39 @@ def test_outcome_that_stands_is_told_also_where_taking_over_fails(publishing: Pu
     with pytest.raises(RuntimeError, match="a listener"):
         publishing.publisher.adopt(publishing.message, publishing.apply_of(publishing.of_file(max_viewers=7)))
     assert told(publishing.message) is Outcome.APPLIED and publishing.queue.waiting() == []
+
+
+def test_candidate_is_written_before_its_outcome_is_told_and_replaces_the_one_before(publishing: Publishing) -> None:
+    publisher, ledger = publishing.publisher, Ledger(publishing.database, ["users", "accounts"])
+    decision = Decision((Verdict(None),), publisher.plan, Effect.CANDIDATE, asker=0)
+    for number in (2, 3):
+        message = publishing.queue.submit('{"joinType": "inner", "publish": false}', "test")
+        publisher.keep_candidate(publishing.generation(number, publisher.plan), [message], decision)
+        candidacy = ledger.candidate()
+        assert told(message) is Outcome.CANDIDATE and candidacy is not None
+        assert (candidacy.generation, publisher.standing.candidate_generation) == (number, number)
+    assert publisher.number == 1, "nothing is published"
+    publisher.expire_candidate()
+    assert ledger.candidate() is not None, "its time lasts"
+    publishing.lifecycle.settings = SwapSettings(candidate_seconds=1e-9)
+    publish = publishing.queue.submit('{"action": "publish"}', "test")
+    publisher.expire_candidate()
+    assert ledger.candidate() is not None, "a message to publish it waits"
+    publishing.queue.settle([publish], [Reply(Outcome.REJECTED, "", 1)])
+    publisher.expire_candidate()
+    assert (ledger.candidate(), publishing.lifecycle.candidate) == (None, None)
+    with publishing.database.read() as cursor:
+        rows = cursor.execute("SELECT generation, outcome, requester FROM turnout.swaps ORDER BY _id").fetchall()
+    made, gone = "candidate", "discarded"
+    assert rows == [(2, made, "test"), (2, gone, "test"), (3, made, "test"), (3, gone, "turnout")]
+
+
+def test_file_that_needs_no_generation_discards_only_a_candidate_that_has_a_file(publishing: Publishing) -> None:
+    publisher, wanted = publishing.publisher, publishing.of_file(max_viewers=7)
+    decision = Decision((Verdict(None),), publisher.plan, Effect.CANDIDATE, asker=0)
+    for number, apply in ((2, None), (3, publishing.apply_of(wanted))):
+        message = publishing.queue.submit('{"joinType": "inner", "publish": false}', "test")
+        publisher.keep_candidate(publishing.generation(number, publisher.plan), [message], decision, apply)
+        other = publishing.queue.submit("{}", "test")
+        publisher.adopt(other, publishing.apply_of(publishing.of_file(max_viewers=8 + number)))
+        assert (publishing.lifecycle.candidate is None) == (apply is not None)

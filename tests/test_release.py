@@ -6,6 +6,7 @@ And `turnout-client` works where nothing of the server is installed.
 from __future__ import annotations
 
 import ast
+import inspect
 import json
 import runpy
 import subprocess
@@ -21,11 +22,13 @@ from typing import Any
 import pytest
 from packaging.requirements import Requirement
 
+import turnout
+import turnout_client
 from serving import application, serving, small_store
 
 ROOT = Path(__file__).parent.parent
 SCRIPTS = ROOT / "scripts"
-OF_EXTRAS = {"protobuf", "grpcio-tools"}
+OF_EXTRAS = {"protobuf", "grpcio-tools", "mcp", "mcp-types"}
 PROJECT = ROOT / "clients" / "python"
 MAX_INSTALLED_MEGABYTES = 80
 
@@ -162,3 +165,24 @@ def test_wheel_of_the_client_works_with_its_dependencies_alone(wheel: Path, tmp_
     assert told["rows"] and told["window"] == told["rows"]
     assert told["error"].startswith("pyarrow is not installed; pip install 'turnout-client[arrow]'; rows() works")
     assert not {"turnout", "pyarrow", "numpy", "pyspark", "duckdb", "starlette"} & set(told["modules"])
+
+
+def test_each_public_name_of_the_client_says_what_it_is() -> None:
+    undocumented = []
+    for name in turnout_client.__all__:
+        public = getattr(turnout_client, name)
+        if not callable(public):
+            continue
+        members = {
+            f"{name}.{member}": value.fget if isinstance(value, property) else getattr(value, "__func__", value)
+            for member, value in (vars(public) if inspect.isclass(public) else {}).items()
+            if not member.startswith("_")
+        }
+        functions = {label: one for label, one in members.items() if inspect.isfunction(one)}
+        undocumented += [label for label, one in {name: public, **functions}.items() if not inspect.getdoc(one)]
+    assert undocumented == []
+
+
+def test_completion_of_the_server_package_offers_connect() -> None:
+    assert "connect" in dir(turnout)
+    assert turnout.connect is turnout_client.connect

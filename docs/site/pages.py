@@ -29,6 +29,8 @@ ASSETS = {
     "docs/site/site.css": "site.css",
     "LICENSE": "LICENSE.txt",
     "examples/notebook/live-tables.ipynb": "how-to/live-tables.ipynb",
+    "deploy/kubernetes.yaml": "how-to/kubernetes.yaml",
+    "deploy/turnout.service": "how-to/turnout.service",
 }
 PLACES = {**PAGES, **ASSETS}
 SOURCES = {place: path for path, place in PLACES.items()}

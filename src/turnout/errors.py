@@ -5,7 +5,7 @@ from itertools import islice
 
 from turnout_client.errors import ERRORS, TurnoutError, first_line
 
-__all__ = ["ERRORS", "MOST_FAULTS", "PROGRAM_ERRORS", "ConfigError", "TurnoutError", "first_line"]
+__all__ = ["ERRORS", "MOST_FAULTS", "PROGRAM_ERRORS", "ConfigError", "TurnoutError", "first_line", "needs_extra"]
 
 PROGRAM_ERRORS: Mapping[str, tuple[str, str]] = {
     "bad_message": ("a message on the live connection is wrong", "docs/reference/live.md has the messages"),
@@ -56,6 +56,13 @@ PROGRAM_ERRORS: Mapping[str, tuple[str, str]] = {
     "broker_failed": ("the embedded broker did not start", "the message has its last words"),
 }
 """The other errors, of commands, clients and starts: when, and what to do."""
+
+
+def needs_extra(extra: str) -> TurnoutError:
+    """The error of a feature whose optional packages are not installed."""
+    message = f"the packages for {extra} are not installed where this runs"
+    return TurnoutError("missing_package", message, f"pip install 'turnout[{extra}]' there", status=501)
+
 
 MOST_FAULTS = 100
 """Faults of one configuration that are told: each costs time and room, and a text can have thousands."""

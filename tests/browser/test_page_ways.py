@@ -57,7 +57,7 @@ def test_back_and_forward_go_from_table_to_table_and_tab_leaves_the_rows(visit: 
     assert page.evaluate("document.querySelector('#grid').contains(document.activeElement)")
     press("Shift+Tab")
     assert not page.evaluate("document.querySelector('#grid').contains(document.activeElement)")
-    names = page.get_by_role("button", name="Swap", exact=True)
+    names = page.get_by_role("button", name="Swap now", exact=True)
     expect(names).to_have_count(1)
 
 

@@ -16,6 +16,7 @@ FAULTS = (
     Fault("retention", "retention removed records before they were read", topics.retention),
     Fault("kill-turnout", "kill -9 of Turnout, and started again", processes.kill_turnout),
     Fault("kill-keeping", "kill -9 of Turnout at five moments of builds that keep rows", processes.kill_keeping),
+    Fault("kill-candidate", "kill -9 of Turnout while candidates are made and ended", processes.kill_candidate),
     Fault("kill-spark", "kill -9 of Spark's JVM", processes.kill_spark),
     Fault("kill-worker", "kill -9 of Spark's Python workers in a catch-up", processes.kill_worker),
     Fault("terminate", "SIGTERM under load, and started again", processes.terminate),

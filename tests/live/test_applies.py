@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import gc
 import itertools
 import json
 import os
@@ -17,13 +16,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import psutil
 import pytest
 import yaml
 from typer.testing import CliRunner
 
 from beside import beside
-from following import Follower, Socket, sorted_rows_of
+from following import Socket, sorted_rows_of
 from lengths import APPLIES, APPLIES_VIEWERS, LONG
 from orchestrated import Orchestrated
 from running import ASKED_SECONDS
@@ -36,7 +34,8 @@ from turnout.config.sent import TOKEN_FILE
 from turnout.local.broker import EmbeddedBroker
 from turnout.store.generation_tables import GenerationTables
 from turnout.testing import create_topic, patience, produce, wait_until
-from turnout_client.messages import Problem, ServerMessage, Snapshot, StatusNow, SummaryGroups, WindowRows
+from turnout_client.messages import Problem, ServerMessage, Snapshot, SummaryGroups, WindowRows
+from watching import Watcher, grown, held
 from writing import writing
 
 if TYPE_CHECKING:
@@ -501,60 +500,6 @@ def test_sent_file_runs_nothing_and_shows_nothing_of_the_machine(
         assert json.loads(said)["error"]["code"] == "forbidden"
 
 
-class Watcher(threading.Thread):
-    """A viewer on a thread of its own, with one subscription; it notes what must not be."""
-
-    def __init__(self, url: str, kind: str) -> None:
-        super().__init__(name=f"watcher-{kind}")
-        self.kind = kind
-        self.follower = Follower("final_ui")
-        self.last: Any = None
-        self.generation = 0
-        self.fault: BaseException | None = None
-        self.ending = threading.Event()
-        self.socket = Socket(url)
-        subjects: dict[str, dict[str, Any]] = {
-            "window": {"table": "users_ui", "sort": "-age", "limit": 10},
-            "summary": {"table": "final_ui", "by": "accountType", "values": "count,sum(balance)"},
-            "sql": {"sql": "select count(*) as n, max(age) as age from users_ui", "live": True},
-            "changes": {"table": "final_ui"},
-            "status": {},
-        }
-        self.socket.send(type=kind, id="f", **subjects[kind])
-        self.start()
-
-    def run(self) -> None:
-        try:
-            while not self.ending.is_set():
-                with contextlib.suppress(TimeoutError):
-                    self.take(self.socket.receive(0.2))
-        except BaseException as error:
-            self.fault = error
-
-    def take(self, message: ServerMessage) -> None:
-        assert not isinstance(message, Problem), message
-        generation = (
-            message.status["generation"] if isinstance(message, StatusNow) else getattr(message, "generation", 0)
-        )
-        assert generation >= self.generation, "an older generation after a newer one"
-        if self.kind == "changes":
-            self.follower.apply(message)
-            shown: Any = self.follower.rows.values() if self.follower.place else [[]]
-        else:
-            shown = getattr(message, "rows", None) or getattr(message, "groups", None) or [message]
-            assert not hasattr(message, "rows") or message.rows, "an empty frame"
-            assert not hasattr(message, "groups") or message.groups, "an empty frame"
-        assert shown, "an empty frame"
-        if hasattr(message, "columns") and self.kind != "changes":
-            assert {len(row) for row in shown} == {len(message.columns)}
-        self.last, self.generation = message, generation
-
-    def stop(self) -> None:
-        self.ending.set()
-        self.join()
-        self.socket.raw.close()
-
-
 _WARM = 4
 """After so many applies all that is made once has been made."""
 
@@ -576,20 +521,6 @@ def changed(topics: Topics, document: dict[str, Any], number: int, content: int)
         made["sinks"]["users_out"] = {"table": "users_ui", "topic": topics.control + "-users"}
     made["server"] = {"max_viewers": 100 + number}
     return made
-
-
-def held() -> list[int]:
-    """Files and threads of this process."""
-    gc.collect()
-    return [psutil.Process().num_fds(), threading.active_count()]
-
-
-def grown(before: list[int], applies: int) -> bool:
-    """Whether each of so many applies left something behind.
-
-    Pools of threads and of connections to the JVM, made as they are needed, may have some more than before.
-    """
-    return any(now >= then + applies // 2 for now, then in zip(held(), before, strict=True))
 
 
 def test_applies_under_load_disturb_no_viewer_and_leave_nothing_behind(

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
+from agents import Agent, talk
+from beside import beside
+from following import sorted_rows_of
+from lengths import APPLIES_VIEWERS, CANDIDATES, LONG
 from running import ASKED_SECONDS
 from served import ServedTurnout
+from sunk import SunkTopic, bag
 from turnout.local.broker import EmbeddedBroker
 from turnout.testing import create_topic, produce, wait_until
 from two_topics import account, sections, user
+from watching import Watcher, grown, held
+from writing import writing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -80,6 +90,30 @@ def wait_closed(turnout: ServedTurnout, generation: int) -> None:
     )
 
 
+def test_publishing_does_what_the_difference_announced(names: Names, spark: SparkSession, tmp_path: Path) -> None:
+    sink = f"{names.users}-out"
+    create_topic(names.bootstrap, sink, 1)
+    produce(names.bootstrap, names.users2, [named(names.users2, RECORDS)])
+    given = sections(names.users, names.accounts, swap={"linger_seconds": 600})
+    given["sinks"] = {"out": {"table": "final_ui", "topic": sink}}
+    with ServedTurnout(tmp_path, spark, names.bootstrap, **given) as turnout:
+        folded = SunkTopic(names.bootstrap, sink)
+        wait_until(lambda: folded.rows() == bag(turnout.rows("final_ui")), interval=ASKED_SECONDS, what="the sink")
+        assert outcome(turnout, usersTopic=names.users2, publish=False) == ("candidate", 2)
+        found = turnout.http.get("/api/tables/final_ui/difference", params={"limit": 1000}).json()
+        assert found["counts"] == {"added": 1, "removed": 0, "changed": RECORDS, "same": 0}
+        assert [column["name"] for column in found["columns"] if column["changed"]] == ["name"]
+        before = bag(turnout.rows("final_ui"))
+        assert outcome(turnout, "publish", expectedGeneration=2) == ("applied", 2)
+        after = bag(turnout.rows("final_ui"))
+        for side, rows in (("from", before - after), ("to", after - before)):
+            assert rows == bag(row[side] for row in found["rows"] if row[side] is not None)
+        wait_until(lambda: folded.rows() == after, interval=ASKED_SECONDS, what="the sink after the swap")
+        written = [record for record in folded.records if record.version[0] == 2]
+        assert [{"sink": "out", "records": len(written)}] == found["sinks"]
+        folded.close()
+
+
 def test_candidate_reads_on_and_is_published_at_once(names: Names, spark: SparkSession, tmp_path: Path) -> None:
     with names.served(tmp_path, spark) as turnout:
         assert outcome(turnout, usersTopic=names.users2, publish=False) == ("candidate", 2)
@@ -111,6 +145,35 @@ def test_candidate_reads_on_and_is_published_at_once(names: Names, spark: SparkS
         assert send(turnout, "publish")["error"]["code"] == "no_candidate"
         assert outcome(turnout, "rollback") == ("rolled_back", 1)
         assert shown(turnout) == {names.users}
+
+
+def test_agent_proposes_a_swap_with_its_difference_and_publishes_where_it_may(
+    names: Names, spark: SparkSession, tmp_path: Path
+) -> None:
+    async def work(agent: Agent) -> None:
+        tried = await agent.call("check_swap", topics={"users": names.users2})
+        assert tried["outcome"] == "unchanged"
+        assert "unknown_topic" in await agent.refusal("propose_swap", topics={"users": "there-is-none"})
+        found = await agent.call("propose_swap", topics={"users": names.users2})
+        assert (found["outcome"], found["generation"]) == ("candidate", 2) and "a person" in found["next"]
+        [difference] = found["differences"]
+        assert (difference["table"], difference["counts"]["changed"]) == ("final_ui", RECORDS)
+        assert f"of {RECORDS}" in difference["note"] and difference["rows"][0]["to"]["name"] == names.users2
+        compared = await agent.call("compare", table="users_ui", where=["userId = u1"])
+        assert [row["from"]["name"] for row in compared["rows"]] == [names.users] and "note" not in compared
+        assert shown(turnout) == {names.users}, "a proposal publishes nothing"
+        assert "generation_conflict" in await agent.refusal("publish_candidate", generation=1)
+        assert (await agent.call("publish_candidate", generation=2))["outcome"] == "applied"
+        history = await agent.call("get_history", limit=1)
+        assert (history["rows"][0]["outcome"], history["rows"][0]["requester"]) == ("applied", "ops")
+
+    token = "0123456789abcdef-ops"
+    access = {"mcp": "publish", "tokens": [{"name": "ops", "role": "operator", "token": token}]}
+    given = sections(names.users, names.accounts, access=access)
+    with ServedTurnout(tmp_path, spark, names.bootstrap, **given) as turnout:
+        turnout.http.headers["Authorization"] = f"Bearer {token}"
+        talk(turnout.url, work, token=token)
+        assert shown(turnout) == {names.users2}
 
 
 def test_candidate_is_replaced_discarded_and_left_alone_by_failures(
@@ -187,3 +250,86 @@ def test_control_topic_of_a_new_folder_publishes_only_what_was_published(
         assert (turnout.status()["generation"], turnout.status()["candidate"]) == (1, None)
         outcomes = [row["outcome"] for row in turnout.rows("control_raw")]
         assert outcomes == ["superseded", "superseded", "applied", "superseded"]
+
+
+def set_seconds(turnout: ServedTurnout, seconds: float) -> None:
+    """Let candidates wait so long; it is taken at once, and the candidate stays."""
+    document = yaml.safe_load(turnout.config.read_text())
+    document["swap"]["candidate_seconds"] = seconds
+    assert turnout.put_config(yaml.safe_dump(document)).json()["outcome"] == "applied"
+
+
+def end_candidate(turnout: ServedTurnout, way: str, generation: int) -> None:
+    if way == "expire":
+        set_seconds(turnout, 0.1)
+        wait_until(lambda: turnout.status()["candidate"] is None, interval=ASKED_SECONDS, what="the end of its time")
+        set_seconds(turnout, 3600)
+    elif way != "replace":
+        assert send(turnout, way, expectedGeneration=generation)["outcome"] == "applied"
+
+
+def test_candidates_under_load_disturb_no_viewer_and_leave_nothing_behind(
+    names: Names, spark: SparkSession, tmp_path: Path
+) -> None:
+    sink = f"{names.users}-sink"
+    create_topic(names.bootstrap, sink, 1)
+    given = sections(names.users, names.accounts, swap={"linger_seconds": 0.1})
+    given |= {"sinks": {"final_out": {"table": "final_ui", "topic": sink}}}
+    written = itertools.count(RECORDS)
+
+    def load(stopped: threading.Event) -> None:
+        with writing(names.bootstrap) as writer:
+            while not stopped.wait(0.1 if LONG else 0.8):  # each write is a batch
+                number = next(written)
+                for topic in (names.users, names.users2):
+                    writer.write(topic, [named(topic, number)])
+                writer.write(names.accounts, [account(number % 40)])
+
+    def settled(turnout: ServedTurnout) -> bool:
+        status = turnout.status()
+        return not status["lingering"] and status["candidate"] is None and len(spark.streams.active) == 1
+
+    with ServedTurnout(tmp_path, spark, names.bootstrap, **given) as turnout:
+        kinds = itertools.cycle(("window", "summary", "sql", "changes", "status"))
+        watchers = [Watcher(turnout.url, kind) for kind in itertools.islice(kinds, APPLIES_VIEWERS)]
+        try:
+            wait_until(lambda: all(one.last or one.fault for one in watchers), what="the first messages")
+            topics, before = itertools.cycle((names.users2, names.users)), [0, 0]
+            with beside(load):
+                topic = next(topics)
+                for number, way in zip(range(CANDIDATES), itertools.cycle(("discard", "replace", "expire", "publish"))):
+                    # A candidate of the same plan as the one before would be unchanged.
+                    start = {"users": "earliest", "accounts": "earliest" if number % 2 else "latest"}
+                    answer = send(turnout, usersTopic=topic, start=start, publish=False)
+                    assert answer["outcome"] == "candidate", answer
+                    end_candidate(turnout, way, answer["generation"])
+                    if way == "publish":
+                        topic = next(topics)
+                        if number in (3, CANDIDATES - 1):
+                            wait_until(lambda: settled(turnout), interval=ASKED_SECONDS, what="an end of lingering")
+                            before = before if any(before) else held()
+                wait_until(
+                    lambda: not grown(before, CANDIDATES - 4),
+                    interval=ASKED_SECONDS,
+                    what=lambda: f"threads and files as before: {before}, now {held()}",
+                )
+            assert [one.fault for one in watchers if one.fault] == []
+            generation = turnout.status()["generation"]
+            wait_until(lambda: all(one.generation == generation for one in watchers), what="the last generation")
+            users, followers = next(written), [one.follower for one in watchers if one.kind == "changes"]
+            folded = SunkTopic(names.bootstrap, sink)
+
+            def are_equal() -> bool:
+                found = turnout.rows("final_ui")
+                shown_rows = sorted_rows_of(turnout.url, "final_ui")
+                followed = all(follower.sorted_rows() == shown_rows for follower in followers)
+                return len(found) == users and followed and folded.rows() == bag(found)
+
+            wait_until(are_equal, interval=ASKED_SECONDS, what="the same rows for followers, the sink and HTTP")
+            folded.close()
+            assert [one.fault for one in watchers if one.fault] == []
+            ends = [row[0] for row in history(turnout)[1:]]
+            assert ends.count("candidate") == CANDIDATES and ends.count("discarded") == CANDIDATES // 4 * 3
+        finally:
+            for one in watchers:
+                one.stop()

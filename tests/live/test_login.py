@@ -23,10 +23,11 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection
 from websockets.sync.client import connect as connect_socket
 
+from openid import API
 from serving import SECONDS
 from signing_in import PEOPLE, SECRET, TOKEN, LoginSite, login_site, unsigned, with_signature
 from test_access import error_of
-from turnout.errors import ConfigError
+from turnout.errors import ConfigError, TurnoutError
 from turnout.issuer.provider import IdentityProvider
 from turnout.preflight.machine import check_issuer
 from turnout.serve.limits import Rate, Rates
@@ -394,6 +395,35 @@ def test_refusal_of_the_issuer_is_told_and_nothing_that_a_link_could_say(
     assert answer.status_code == 401 and "access_denied" in answer.text and "0900" not in answer.text
     answer = browser.get("/login/callback", params={"state": state, "error": text})
     assert "<b>" not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("claims", "said"),
+    [
+        ({"nonce": "mine"}, None),
+        ({"nonce": "mine", "azp": "turnout"}, None),
+        ({"nonce": "mine", "aud": ["turnout", "urn:other"], "azp": "turnout"}, None),
+        ({"nonce": "of somebody else"}, "another sign-in"),
+        ({}, "another sign-in"),
+        ({"nonce": "mine", "azp": "other"}, "another client"),
+        ({"nonce": "mine", "aud": ["turnout", "urn:other"]}, "another client"),
+        ({"nonce": "mine", "aud": API}, "another audience"),
+        ({"nonce": "mine", "iss": "https://evil.example"}, "another issuer"),
+        ({"nonce": "mine", "exp": 1}, "expired"),
+    ],
+)
+def test_id_token_must_be_of_this_sign_in_and_for_this_client(
+    site: LoginSite, claims: dict[str, Any], said: str | None
+) -> None:
+    token = site.signed(**{"aud": "turnout", **claims})
+    site.get(token=token)  # so that the keys are there
+    if said is None:
+        assert site.login.provider.signed_in(token, "mine", renewed=False)["sub"] == "robot"
+        return
+    with pytest.raises(TurnoutError, match=said):
+        site.login.provider.signed_in(token, "mine", renewed=False)
+    if not claims:  # a renewed one need not repeat the nonce
+        assert site.login.provider.signed_in(token, "mine", renewed=True)["sub"] == "robot"
 
 
 def test_sign_in_takes_ten_minutes_at_most_and_works_in_two_tabs(site: LoginSite, browser: httpx.Client) -> None:

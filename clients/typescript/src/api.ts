@@ -1,7 +1,7 @@
 // The HTTP calls: reading tables once, and asking for a change. What is live is connection.ts.
 
 import { errorOf, TurnoutError } from "./errors.js";
-import type { ColumnInfo, Term } from "./messages.js";
+import type { ColumnInfo, DifferenceNow, DifferenceRow, Term } from "./messages.js";
 import type { SummaryOptions } from "./computed.js";
 import type { AnyRow } from "./rows.js";
 
@@ -55,6 +55,26 @@ export interface Summary<Group = AnyRow> {
   groups: Group[];
   /** All groups, not only those of this answer. */
   total: number;
+}
+
+/** Which difference of a table: without generations, between what is shown and the candidate. */
+export interface DifferenceOptions extends Omit<RowsOptions, "columns"> {
+  table: string;
+  /** A generation. */
+  from?: number;
+  to?: number;
+}
+
+/** What differs in a table between two generations, as of one moment. */
+export interface Difference<Row = AnyRow> extends Omit<DifferenceNow, "type" | "id" | "rows"> {
+  rows: ChangedRow<Row>[];
+}
+
+/** A row before and after; `from` is null where it was added, `to` where it was removed. */
+export interface ChangedRow<Row = AnyRow> {
+  change: DifferenceRow["change"];
+  from: Row | null;
+  to: Row | null;
 }
 
 /** The rows of a SELECT, as of one moment. */
@@ -351,6 +371,10 @@ export class Api {
     return this.call(`/api/tables/${encodeURIComponent(table)}/why?${new URLSearchParams(asked)}`);
   }
 
+  difference<Row>({ table, ...options }: DifferenceOptions): Promise<Difference<Row>> {
+    return this.call(`/api/tables/${encodeURIComponent(table)}/difference${query(options)}`);
+  }
+
   sql<Row>(sql: string, { limit, signal }: SqlOptions): Promise<SqlRows<Row>> {
     return this.post("/api/sql", limit === undefined ? { sql } : { sql, limit }, signal ? { signal } : {});
   }
@@ -435,9 +459,9 @@ export class Api {
   }
 }
 
-function query(options: RowsOptions & Pick<SummaryOptions, "by" | "values">): string {
+function query(options: RowsOptions & Pick<SummaryOptions, "by" | "values"> & Pick<DifferenceOptions, "from" | "to">): string {
   const parameters = new URLSearchParams();
-  for (const name of ["columns", "by", "values", "sort", "offset", "limit"] as const) {
+  for (const name of ["from", "to", "columns", "by", "values", "sort", "offset", "limit"] as const) {
     const value = options[name];
     for (const item of Array.isArray(value) ? value : [value]) {
       if (item !== undefined) parameters.append(name, String(item));

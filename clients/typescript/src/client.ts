@@ -1,8 +1,11 @@
 import {
   type Access,
   Api,
+  type ChangedRow,
   type ControlMessage,
   type ControlOptions,
+  type Difference,
+  type DifferenceOptions,
   type Outcome,
   type RowsOptions,
   type SavedView,
@@ -21,6 +24,8 @@ import {
 } from "./api.js";
 import {
   type ComputedCallbacks,
+  type DifferenceInfo,
+  DifferenceSubscription,
   type SqlInfo,
   type SqlSubscribeOptions,
   SqlSubscription,
@@ -105,6 +110,14 @@ export class TurnoutClient {
     return new SummarySubscription<Group>(this.live, options, callbacks);
   }
 
+  /** What differs in a table between two generations, now and when it changed, at most once a second. */
+  liveDifference<Row = AnyRow>(
+    options: DifferenceOptions,
+    callbacks: ComputedCallbacks<ChangedRow<Row>, DifferenceInfo> = {},
+  ): DifferenceSubscription<Row> {
+    return new DifferenceSubscription<Row>(this.live, options, callbacks);
+  }
+
   /** The rows of a SELECT, now and, with `live`, whenever a table that it names changed. */
   liveSql<Row = AnyRow>(
     options: SqlSubscribeOptions,
@@ -136,6 +149,11 @@ export class TurnoutClient {
   /** Why rows are there: `why("final_ui", { key: "u7" })`. */
   why(table: string, question: WhyQuestion): Promise<Why> {
     return this.api.why(table, question);
+  }
+
+  /** What differs in a table between two generations; without these, what publishing the candidate would change. */
+  difference<Row = AnyRow>(options: DifferenceOptions): Promise<Difference<Row>> {
+    return this.api.difference(options);
   }
 
   /** The rows of one SELECT over the tables. */

@@ -1,6 +1,6 @@
-// Answers that the server computes: summaries of a table, and SELECTs. Each is sent whole whenever it changes.
+// Answers that the server computes: summaries and differences of a table, and SELECTs. Each is sent whole whenever it changes.
 
-import type { RowsOptions } from "./api.js";
+import type { ChangedRow, Difference, DifferenceOptions, RowsOptions } from "./api.js";
 import type { Answer, Connection, Subscriber } from "./connection.js";
 import { type TurnoutError, unheard } from "./errors.js";
 import { Newest } from "./newest.js";
@@ -41,6 +41,15 @@ export interface SummaryInfo {
   readonly past: SummaryPast | null;
 }
 
+/** A difference without its rows. */
+export interface DifferenceInfo extends Readonly<Omit<Difference, "rows">> {
+  /** That of `to`. */
+  readonly generation: number;
+  /** Whether `to` is another generation than before: another candidate. */
+  readonly swapped: boolean;
+  readonly options: Readonly<DifferenceOptions>;
+}
+
 export interface SqlSubscribeOptions {
   sql: string;
   limit?: number;
@@ -69,7 +78,7 @@ export interface ComputedStep<Row, Info> {
   readonly info: Info;
 }
 
-/** What summaries and SELECTs share: the newest answer, by callbacks or `for await`. */
+/** What summaries, differences and SELECTs share: the newest answer, by callbacks or `for await`. */
 abstract class Computed<Row, Info extends { generation: number; columns: readonly ColumnInfo[] }, Options>
   implements AsyncIterable<ComputedStep<Row, Info>>
 {
@@ -134,6 +143,10 @@ abstract class Computed<Row, Info extends { generation: number; columns: readonl
     const maker = this.maker;
     const rows = ids.map((id, index) => maker.keep(this.byId.get(id), id, cells[index]!));
     this.byId = new Map(rows.map((row) => [rowId(row as object), row]));
+    this.give(rows, info);
+  }
+
+  protected give(rows: readonly Row[], info: Info): void {
     this.shown = { rows, info };
     this.newest.give(this.shown);
     this.callbacks.onRows?.(rows, info);
@@ -184,6 +197,21 @@ export class SummarySubscription<Group = AnyRow> extends Computed<Group, Summary
     const kept = sorted.filter((_, index) => index + 1 >= sorted.length || sorted[index + 1]!.time > begin);
     this.points = new Map(kept.map((point) => [point.time, point]));
     return { seconds, points: kept, swaps };
+  }
+}
+
+/** What differs in a table between two generations. It is over with `no_candidate` when the candidate is gone. */
+export class DifferenceSubscription<Row = AnyRow> extends Computed<ChangedRow<Row>, DifferenceInfo, DifferenceOptions> {
+  protected override request(id: string): ClientMessage {
+    return { ...this.options, type: "difference", id };
+  }
+
+  protected override receive(answer: Answer): void {
+    if (answer.type !== "difference") return;
+    const { type: _, id: __, rows, ...fields } = answer;
+    const { generation } = fields.to;
+    const info = { ...fields, generation, swapped: this.swapped(generation), options: this.options };
+    this.give(rows as ChangedRow<Row>[], info);
   }
 }
 

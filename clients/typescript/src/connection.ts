@@ -8,6 +8,7 @@ import type {
   Changes,
   ClientMessage,
   Current,
+  DifferenceNow,
   Problem,
   ServerMessage,
   Snapshot,
@@ -43,7 +44,7 @@ export interface Socket {
 
 export type SocketMaker = new (url: string, protocols: string[]) => Socket;
 
-export type Answer = WindowRows | SummaryGroups | Current | Snapshot | Changes | StatusNow;
+export type Answer = WindowRows | SummaryGroups | DifferenceNow | Current | Snapshot | Changes | StatusNow;
 
 /** What a connection asks of a subscription. */
 export interface Subscriber {
@@ -194,6 +195,7 @@ export class Connection {
         return this.problem(message);
       case "rows":
       case "summary":
+      case "difference":
       case "current":
       case "snapshot":
       case "changes":

@@ -5,10 +5,12 @@ export { TurnoutError } from "./errors.js";
 export { rowId, type AnyRow } from "./rows.js";
 export { WindowSubscription, type WindowCallbacks, type WindowInfo, type WindowOptions, type WindowStep } from "./window.js";
 export {
+  DifferenceSubscription,
   SqlSubscription,
   SummarySubscription,
   type ComputedCallbacks,
   type ComputedStep,
+  type DifferenceInfo,
   type SqlInfo,
   type SqlSubscribeOptions,
   type SummaryInfo,
@@ -19,8 +21,11 @@ export { TableMirror, type ChangesOptions, type MirrorCallbacks, type MirrorChan
 export type { ConnectionState, Socket, SocketMaker } from "./connection.js";
 export type {
   Candidate,
+  ChangedRow,
   ControlMessage,
   ControlOptions,
+  Difference,
+  DifferenceOptions,
   DryRunReport,
   Outcome,
   Progress,

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { connect, rowId, type SqlInfo, type SummaryInfo, type TurnoutClient, type TurnoutError } from "../src/index.js";
+import { type ChangedRow, connect, type DifferenceInfo, rowId, type SqlInfo, type SummaryInfo, type TurnoutClient, type TurnoutError } from "../src/index.js";
 import { TestServer, until } from "./server.js";
 
 interface Kind {
@@ -101,16 +101,54 @@ test("live SQL gives rows, and whether they are all", async () => {
   expect(steps[0]!.info).toMatchObject({ generation: 1, complete: false, swapped: false });
 });
 
+test("difference gives rows before and after, goes on with another candidate, and is over without one", async () => {
+  const steps: { rows: readonly ChangedRow[]; info: DifferenceInfo }[] = [];
+  const errors: TurnoutError[] = [];
+  const options = { table: "final_ui", where: "age>=30", limit: 10 };
+  client.liveDifference(options, { onRows: (rows, info) => steps.push({ rows, info }), onError: (error) => errors.push(error) });
+  const asked = await server.hears("difference");
+  expect(asked).toMatchObject({ ...options, type: "difference" });
+  const rows = [{ change: "changed" as const, from: { count: 1 }, to: { count: 2 } }];
+  const fixed = {
+    type: "difference" as const,
+    id: asked.id,
+    table: "final_ui",
+    from: { generation: 1, version: 5 },
+    counts: { added: 0, removed: 0, changed: 1, same: 3 },
+    total: 1,
+    key: ["accountType"],
+    columns: [{ name: "count", type: "int64", changed: 1 }],
+    columnsOnlyIn: { from: [], to: [] },
+    missing: null,
+    sinks: [{ sink: "out", records: 1 }],
+    rows,
+  };
+  server.send({ ...fixed, to: { generation: 2, version: 1 } });
+  server.send({ ...fixed, to: { generation: 3, version: 1 }, rows: [] });
+  await until(() => steps.length === 2);
+  expect(steps[0]!.rows).toEqual(rows);
+  expect(steps.map(({ info }) => [info.from.generation, info.generation, info.counts.changed, info.swapped])).toEqual([
+    [1, 2, 1, false],
+    [1, 3, 1, true],
+  ]);
+  const error = { code: "no_candidate", message: "there is no candidate", hint: "make one" };
+  server.send({ type: "error", id: asked.id, error });
+  await until(() => errors.length === 1);
+  expect(errors[0]!.code).toBe("no_candidate");
+});
+
 test("calls ask as the server reads", async () => {
   server.answers = () => ({ status: 200, body: { groups: [{ count: 1 }], rows: [{ a: 1 }], saved: [], complete: true } });
   await client.summary({ table: "final_ui", by: ["accountType", "age:10"], values: "count", limit: 5 });
   expect((await client.sql("select 1 as a", { limit: 3 })).rows).toEqual([{ a: 1 }]);
+  await client.difference({ table: "final_ui", from: 7, to: 9, where: "age>1", sort: "-age", limit: 5 });
   await client.saved();
   await client.save({ name: "gold", table: "final_ui", where: "accountType=gold" });
   await client.unsave("a b");
   expect(server.calls.map((call) => [call.method, call.url, call.body && JSON.parse(call.body)])).toEqual([
     ["GET", "/api/tables/final_ui/summary?by=accountType&by=age%3A10&values=count&limit=5", ""],
     ["POST", "/api/sql", { sql: "select 1 as a", limit: 3 }],
+    ["GET", "/api/tables/final_ui/difference?from=7&to=9&sort=-age&limit=5&where=age%3E1", ""],
     ["GET", "/api/saved", ""],
     ["PUT", "/api/saved/gold", { table: "final_ui", where: "accountType=gold" }],
     ["DELETE", "/api/saved/a%20b", ""],

@@ -14,7 +14,7 @@ from turnout.cli.app import app
 # Importing a module adds its command, `swap` also those of actions; `turnout --help` lists them in this order.
 # isort: off
 from turnout.cli import demo, run, init, check, prepare, broker, tables, status, history  # noqa: F401
-from turnout.cli import rows, why, watch, summary, sql, swap, apply, types, topic, alerts  # noqa: F401
+from turnout.cli import rows, why, watch, summary, difference, sql, swap, apply, types, mcp, topic, alerts  # noqa: F401
 
 __all__ = ["app", "main"]
 

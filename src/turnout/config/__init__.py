@@ -2,7 +2,7 @@
 
 from turnout.config.auth import AuthSettings, RegistrySettings
 from turnout.config.loading import default_text, load, parse
-from turnout.config.server import AccessSettings, Role, SqlAccess, TokenSettings
+from turnout.config.server import AccessSettings, McpAccess, Role, SqlAccess, TokenSettings
 from turnout.config.settings import (
     AlertSettings,
     Delivery,
@@ -22,6 +22,7 @@ __all__ = [
     "Delivery",
     "Format",
     "KafkaSettings",
+    "McpAccess",
     "RegistrySettings",
     "Role",
     "Settings",

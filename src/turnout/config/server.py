@@ -137,6 +137,15 @@ class ApplyAccess(StrEnum):
     ALL = "all"
 
 
+class McpAccess(StrEnum):
+    """What agents may do over MCP, each level with those before it."""
+
+    OFF = "off"
+    READ = "read"
+    PROPOSE = "propose"
+    PUBLISH = "publish"
+
+
 # YAML reads a bare `off` as false.
 _off = BeforeValidator(lambda given: "off" if given is False else given)
 
@@ -155,6 +164,9 @@ class AccessSettings(Section):
     """What operators may change by `turnout apply`: `tables` (sources, columns, views by joins, sinks, alerts, limits),
     `all` (also `sql` of views, webhooks of alerts, and `control.topics`), or nothing (`off`); see
     docs/how-to/access.md#who-may-do-what."""
+    mcp: Annotated[McpAccess, _off] = McpAccess.PROPOSE
+    """What agents may do over MCP: nothing (`off`), `read`, `propose` (an operator's token builds candidates, which a
+    person publishes), or `publish`; see docs/how-to/mcp.md."""
 
 
 def is_protected(address: str) -> bool:

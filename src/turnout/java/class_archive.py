@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from turnout.errors import TurnoutError
 from turnout.java.jars import cached_file, writing
@@ -19,6 +20,11 @@ _OLDEST_WITH_CACHE = 25
 """From this version on, a cache (JEP 483, 514) has linked classes and lambdas too, and needs no archive of the JDK."""
 
 
+def written_at(file: Path) -> int:
+    """When a file was written, in seconds, as a JVM compares it: images of containers have no parts of them."""
+    return int(file.stat().st_mtime)
+
+
 class ClassArchive:
     """The archive of one program's classes for this Java and these parts (jars and their times): it fits no others."""
 
@@ -27,7 +33,7 @@ class ClassArchive:
         self.program = program
         self._name = f"{name}-*.jsa"
         self._cache = (java_version(java) or 0) >= _OLDEST_WITH_CACHE
-        self.file = cached_file(self._name, [java, java.stat().st_mtime_ns, *parts])
+        self.file = cached_file(self._name, [java, written_at(java), *parts])
 
     def options(self) -> list[str]:
         """The options of a JVM that maps the archive; none where there is no archive."""

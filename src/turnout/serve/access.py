@@ -22,7 +22,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from turnout.config import AccessSettings, Role, Settings, SqlAccess, TokenSettings, config_errors
+from turnout.config import AccessSettings, McpAccess, Role, Settings, SqlAccess, TokenSettings, config_errors
 from turnout.config.checks import TAKEN_NAMES, token_faults
 from turnout.config.secrets import read_small
 from turnout.config.values import is_loopback
@@ -47,8 +47,8 @@ SIGN_IN_SECONDS = 600
 
 _PUBLIC_FOLDERS = ("/static/", "/docs/")
 _READING = ("GET", "HEAD", "OPTIONS")
-# A read whose question does not fit an address (`Access.check_sql` says who may), and what changes only the sender.
-_FOR_VIEWERS = ("/api/sql", "/logout")
+# Reads whose question does not fit an address (`check_sql`, `check_mcp` say who may), and what changes only the sender.
+_FOR_VIEWERS = ("/api/sql", "/mcp", "/logout")
 _FORWARDED = ("forwarded", "x-forwarded-for")
 _CLIENT_NAME = re.compile("[a-z][a-z0-9_-]{0,31}")
 _REMEMBERED = 10_000
@@ -121,9 +121,10 @@ class Access:
         rates: Rates | None = None,
         sql: SqlAccess = SqlAccess.OPERATOR,
         login: Login | None = None,
+        mcp: McpAccess = McpAccess.PROPOSE,
     ) -> None:
         rates = rates or Rates()
-        self._sql = sql
+        self._sql, self._mcp = sql, mcp
         self.login = login
         self.origins = origins or Origins(rebound=tokens is None)
         self._tokens = tokens
@@ -137,12 +138,13 @@ class Access:
         """Reads the files of tokens."""
         tokens = Tokens.read(settings.access) if settings.access else None
         sql = settings.access.sql if settings.access else SqlAccess.OPERATOR
+        mcp = settings.access.mcp if settings.access else McpAccess.PROPOSE
         login = None
         if settings.access and settings.access.oidc:
             from turnout.serve.login import Login
 
             login = Login(settings.access.oidc)
-        return cls(tokens, Origins(settings.server.allowed_origins, rebound=tokens is None), rates, sql, login)
+        return cls(tokens, Origins(settings.server.allowed_origins, rebound=tokens is None), rates, sql, login, mcp)
 
     def know_owner(self, token: str) -> None:
         """Take the bearer of this token for the server's user, where there are no other tokens."""
@@ -168,21 +170,31 @@ class Access:
         check_size(scope)
         self.origins.check_host(scope, headers)
         sends = scope["type"] == "http" and scope["method"] not in _READING
-        steers = sends and scope["path"] not in _FOR_VIEWERS
         if sends or scope["type"] == "websocket" or is_preflight(scope, headers):
             self.origins.check_origin(headers)
-        if self._tokens is None and scope["path"].startswith("/api/"):
+        if self._tokens is None and scope["path"].startswith(("/api/", "/mcp")):
             self.origins.check_site(headers)
         if is_preflight(scope, headers) or _is_public(scope):
             self._count(self._reads, scope, None)
             return self._known(scope, headers) if scope["path"] == "/readyz" else None
-        identity = self._identify(scope, headers)
+        return self.authorize(scope, self._identify(scope, headers))
+
+    def authorize(self, scope: Scope, identity: Identity | None) -> Identity:
+        """Count a request for its sender; TurnoutError if the sender may not send it."""
+        steers = scope["type"] == "http" and scope["method"] not in _READING and scope["path"] not in _FOR_VIEWERS
         self._count(self._controls if steers else self._reads, scope, identity)
         if identity is None:
             raise _unauthorized("this server wants a token" if self.login is None else "this server wants a sign-in")
         if steers and identity.role is not Role.OPERATOR:
             raise _only_looks(identity, "viewers may look, not change anything")
         return identity
+
+    def check_mcp(self, level: McpAccess = McpAccess.READ) -> None:
+        """Refuse agents what `access.mcp` does not allow: TurnoutError `forbidden`."""
+        levels = list(McpAccess)
+        if levels.index(level) > levels.index(self._mcp):
+            reason = f"access.mcp is {self._mcp} on this server: agents may not {level}"
+            raise TurnoutError("forbidden", reason, f"ask its operator, who may set access.mcp to {level}")
 
     def check_sql(self, scope: Scope) -> None:
         """Refuse SQL of an admitted sender that may not send it: TurnoutError `forbidden`."""

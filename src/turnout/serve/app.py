@@ -27,7 +27,7 @@ from starlette.websockets import WebSocket
 
 from turnout.config import Settings
 from turnout.config.configuration import Configuration
-from turnout.errors import TurnoutError
+from turnout.errors import TurnoutError, needs_extra
 from turnout.serve.access import PUBLIC, Access, Gate
 from turnout.serve.alert_api import AlertApi
 from turnout.serve.ask_api import AskApi
@@ -113,6 +113,7 @@ def create_app(
     app = Starlette(
         routes=[
             *calls,
+            Route("/mcp", _Agents(access), methods=["POST"]),
             _description(calls, services, access),
             *login.routes(),
             WebSocketRoute("/api/live", Live(hub, services.database.identity(), viewers, access).connect),
@@ -174,6 +175,25 @@ def _page(file: Path, services: Services, access: Access) -> Callable[[Request],
         return HTMLResponse(html, headers=headers)
 
     return page
+
+
+class _Agents:
+    """MCP for agents. Its packages are optional, and imported with the first request."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._server: Any = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._server = self._server or await anyio.to_thread.run_sync(self._made)
+        await self._server.handle(scope, receive, send)
+
+    def _made(self) -> Any:
+        try:
+            from turnout.serve.mcp_server import AgentServer
+        except ModuleNotFoundError as error:
+            raise needs_extra("mcp") from error
+        return AgentServer(self._access)
 
 
 class _Static(StaticFiles):

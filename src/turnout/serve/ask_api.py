@@ -33,7 +33,7 @@ from turnout.serve.reads import Reading
 from turnout.serve.responses import Answers
 from turnout.serve.routes import FILE, READING, Call
 from turnout.serve.schemas import Groups, SqlAnswer, SqlQuestion
-from turnout.store.query.difference import Difference, open_difference, read_difference
+from turnout.store.query.difference import DifferenceQuestion, open_difference, read_difference
 from turnout.store.query.sql import SqlResult, read_sql
 from turnout.store.query.summary import Summary
 from turnout.store.query.summary_read import read_summary
@@ -128,7 +128,7 @@ def _summary_file(store: Reading, summary: Summary, export: Export, hold: Hold) 
     return table_file(store, found.groups.to_reader(), f"{summary.table}-summary", numbers, export, hold)
 
 
-def _difference_file(store: Reading, asked: Difference, export: Export, hold: Hold) -> TableFile:
+def _difference_file(store: Reading, asked: DifferenceQuestion, export: Export, hold: Hold) -> TableFile:
     with open_difference(store, asked) as found:
         sides = (("From", found.before), ("To", found.after))
         numbers = {f"{side}-{name.title()}": number for side, at in sides for name, number in at.as_json().items()}

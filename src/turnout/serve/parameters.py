@@ -11,7 +11,7 @@ from turnout.plan.filter_values import show
 from turnout.plan.where import parse_columns, parse_sort, parse_terms
 from turnout.serve.formats import Export, Format
 from turnout.store.query import summary
-from turnout.store.query.difference import Difference
+from turnout.store.query.difference import DifferenceQuestion
 from turnout.store.query.row_records import WhyQuestion
 from turnout.store.query.summary_read import MAX_GROUPS
 from turnout.store.query.windows import Window
@@ -137,10 +137,10 @@ def window_of(table: str, query: QueryParams) -> tuple[Export, Window]:
     )
 
 
-def difference_of(table: str, query: QueryParams) -> tuple[Export, Difference]:
+def difference_of(table: str, query: QueryParams) -> tuple[Export, DifferenceQuestion]:
     """The difference and the format that a query string asks for."""
     export, window = window_of(table, query)
-    return export, Difference(window, whole(query, "from", None), whole(query, "to", None))
+    return export, DifferenceQuestion(window, whole(query, "from", None), whole(query, "to", None))
 
 
 def summary_of(table: str, query: QueryParams) -> tuple[Export, summary.Summary]:

@@ -13,7 +13,6 @@ from turnout.config.changes import Needs
 from turnout.plan.control import Outcome
 from turnout.plan.joins import Join
 from turnout.serve.formats import Format
-from turnout.store.query.row_records import Reason
 from turnout.store.query.sql import DEFAULT_ROWS, MAX_CHARACTERS, MAX_ROWS
 from turnout.swap.build_progress import BuildStep
 from turnout_client.messages import ColumnInfo, ErrorInfo, Text, Texts, Where
@@ -123,69 +122,6 @@ class SqlAnswer(_OfOneMoment):
     version: Literal[0]
     complete: bool
     rows: list[dict[str, Any]]
-
-
-class WhyHeader(Answer):
-    name: str
-    value: str | None
-
-
-class WhyRecord(Answer):
-    """A record. `key`, `headers` and `value` are null where they were not read: viewers do not get them."""
-
-    source: str
-    topic: str
-    partition: int
-    offset: int
-    timestamp: str
-    reason: Reason | None
-    """Why it is in no row; null where it is in one."""
-    key: str | None
-    headers: list[WhyHeader] | None
-    value: str | None
-    """As text, or as `base64:...` where it is none; the first 10,000 characters."""
-    bytes: int | None
-    """The size of the value."""
-    clipped: bool
-    """Whether the value is longer."""
-    gone: bool | None
-    """Whether Kafka has the record no more; null where it was not asked."""
-
-
-class WhyRow(Answer):
-    """A row and its records; `row` is null for a key that has no row."""
-
-    row: str | None
-    records: list[WhyRecord]
-    others: list[WhyRecord]
-    complete: bool
-    """Whether `others` has all records of the key that were not chosen."""
-
-
-class WhyMessage(Answer):
-    """A control message; its `requester` is `configuration` where the file alone made the generation."""
-
-    requester: str
-    requestId: str | None  # noqa: N815
-    ts: datetime
-    partition: int | None
-    offset: int | None
-    raw: str | None
-
-
-class Why(Answer):
-    """Rows with their records; `total` counts all rows of the key, `notes` say what is missing."""
-
-    table: str
-    generation: int
-    version: int
-    key: str | None
-    """The column of the key; null for `bad_records`."""
-    message: WhyMessage | None
-    """The control message that made the generation; null where it is not known any more."""
-    total: int
-    rows: list[WhyRow]
-    notes: list[str]
 
 
 class SavedView(SavedBody):

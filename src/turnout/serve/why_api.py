@@ -7,13 +7,13 @@ a time, and it never holds up an answer for long.
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
 import anyio
 from starlette.requests import Request
 from starlette.responses import Response
 
 from turnout.config import Role
-from turnout.serve import schemas
 from turnout.serve.access import identity_of
 from turnout.serve.formats import to_json
 from turnout.serve.limits import caller
@@ -22,8 +22,73 @@ from turnout.serve.read_api import Services
 from turnout.serve.responses import Answers
 from turnout.serve.rounds import Rounds, Threads
 from turnout.serve.routes import READING, Call
+from turnout.serve.schemas import Answer
+from turnout.store.query.row_records import Reason
 
 _ASKING, _ASKING_SECONDS = 2, 20.0
+
+
+class WhyHeader(Answer):
+    name: str
+    value: str | None
+
+
+class WhyRecord(Answer):
+    """A record. `key`, `headers` and `value` are null where they were not read: viewers do not get them."""
+
+    source: str
+    topic: str
+    partition: int
+    offset: int
+    timestamp: str
+    reason: Reason | None
+    """Why it is in no row; null where it is in one."""
+    key: str | None
+    headers: list[WhyHeader] | None
+    value: str | None
+    """As text, or as `base64:...` where it is none; the first 10,000 characters."""
+    bytes: int | None
+    """The size of the value."""
+    clipped: bool
+    """Whether the value is longer."""
+    gone: bool | None
+    """Whether Kafka has the record no more; null where it was not asked."""
+
+
+class WhyRow(Answer):
+    """A row and its records; `row` is null for a key that has no row."""
+
+    row: str | None
+    records: list[WhyRecord]
+    others: list[WhyRecord]
+    complete: bool
+    """Whether `others` has all records of the key that were not chosen."""
+
+
+class WhyMessage(Answer):
+    """A control message; its `requester` is `configuration` where the file alone made the generation."""
+
+    requester: str
+    requestId: str | None  # noqa: N815 - the names of the wire
+    ts: datetime
+    partition: int | None
+    offset: int | None
+    raw: str | None
+
+
+class Why(Answer):
+    """Rows with their records; `total` counts all rows of the key, `notes` say what is missing."""
+
+    table: str
+    generation: int
+    version: int
+    key: str | None
+    """The column of the key; null for `bad_records`."""
+    message: WhyMessage | None
+    """The control message that made the generation; null where it is not known any more."""
+    total: int
+    rows: list[WhyRow]
+    notes: list[str]
 
 
 class KafkaTurns(Rounds[str, Callable[[], bytes], bytes]):
@@ -55,7 +120,7 @@ class WhyApi:
 
     @Call(
         "/api/tables/{name}/why",
-        schemas.Why,
+        Why,
         errors=(*READING, "unknown_table", "unknown_row", "starting", "not_found"),
         parameters=OF_WHY,
     )

@@ -23,6 +23,13 @@ CATCH_UP_RECORDS = 400_000
 ATTACKS = 5
 KEEPING = {"validating": "inner", "copying": "anti", "views": "full", "publishing": "semi", "live": "right"}
 """The points of a build at which Turnout is killed, and the join that is asked for then."""
+CANDIDATES = (
+    ("joinType", "anti", "candidate"),
+    ("action", "discard", "applied"),
+    ("joinType", "full", "candidate"),
+    ("action", "publish", "applied"),
+)
+"""The field, value and outcome of messages about candidates; Turnout is killed in each of them, at two points."""
 KEPT_ROWS = 500
 """How many rows more of the users are shown before each of these kills."""
 
@@ -60,6 +67,34 @@ def kill_keeping(stage: Stage) -> Comparison:
             if not found.equal:
                 return replace(found, details=(f"killed at {point}", *found.details))
         _assert_all_kept(world, len(KEEPING))
+        return found
+
+
+def kill_candidate(stage: Stage) -> Comparison:
+    """kill -9 of Turnout while a candidate is made, discarded and published, under load; started again each time."""
+    world = World(stage.new_folder(), stage.kafka)
+    flag = world.process.folder / "flag"
+    world.process.command = [sys.executable, str(Path(killing.__file__)), str(flag)]
+    with world:
+        for point in killing.OF_CANDIDATES:
+            for name, value, outcome in CANDIDATES:
+                world.producer.resume()
+                _wait_more_users(world, KEPT_ROWS // 10)
+                shown, told = world.turnout.status(), f"killed at {point} of {value}"
+                flag.write_text(point)
+                request = world.control.send({name: value} | ({} if name == "action" else {"publish": False}))
+                world.process.wait_killed()
+                flag.unlink()
+                started = time.monotonic()
+                world.process.start()
+                found = world.recover(started)
+                assert world.control.outcome(request) == outcome, f"{told}: {world.turnout.log()}"
+                status = world.turnout.status()
+                assert (status["candidate"] is not None) == (outcome == "candidate"), told
+                assert (status["joinType"] == shown["joinType"]) == (value != "publish"), told
+                if not found.equal:
+                    return replace(found, details=(told, *found.details))
+            assert world.control.post({"joinType": "left"})["outcome"] == "applied"
         return found
 
 

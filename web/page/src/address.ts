@@ -1,6 +1,7 @@
 // What is looked at, kept in the address after `#`, so that a link or a reload shows the same. Never a token.
 
 import { readChart, writeChart, type Chosen } from "./chart";
+import { emptyReview, type Change, type Review } from "./review";
 import { readSqlChart, type SqlChart } from "./sql-chart";
 import type { Filter, SortKey } from "./where";
 
@@ -24,10 +25,14 @@ export interface SqlText {
   chart: SqlChart | null;
 }
 
+// What is looked at: the review of the candidate, the SQL, or else the table.
 export interface Place {
   view: View;
   sql: SqlText | null;
+  review: Review | null;
 }
+
+const CHANGES: readonly Change[] = ["added", "removed", "changed"];
 
 export const emptyView = (table: string): View => ({
   table,
@@ -40,8 +45,9 @@ export const emptyView = (table: string): View => ({
   row: "",
 });
 
-export function toHash({ view, sql }: Place): string {
+export function toHash({ view, sql, review }: Place): string {
   const state = new URLSearchParams();
+  if (review) writeReview(state, review);
   if (view.table) state.set("table", view.table);
   if (view.where) state.set("where", view.where);
   if (view.filters.length) state.set("filters", JSON.stringify(view.filters));
@@ -60,23 +66,41 @@ export function fromHash(hash: string): Place | null {
   const state = new URLSearchParams(hash.replace(/^#/, ""));
   const table = state.get("table") ?? "";
   const text = state.get("sql");
-  if (!table && text === null) return null;
-  return { view: viewOf(table, state), sql: text === null ? null : { text, live: state.get("live") === "1", chart: readSqlChart(parsed(state.get("plot"))) } };
+  const review = readReview(state);
+  if (!table && text === null && !review) return null;
+  return { view: viewOf(table, state), review, sql: text === null ? null : { text, live: state.get("live") === "1", chart: readSqlChart(parsed(state.get("plot"))) } };
 }
 
 function viewOf(table: string, state: URLSearchParams): View {
-  const sort = list(state.get("sort")).filter(isSortKey);
   const chart = state.get("chart");
   return {
     table,
     where: state.get("where") ?? "",
     filters: list(state.get("filters")).filter(isFilter),
-    sort: sort.map(([column, descending]) => ({ column, descending })),
+    sort: sortOf(state.get("sort")),
     sorted: state.has("sort"),
     hidden: list(state.get("hidden")).filter((name) => typeof name === "string"),
     chart: chart === "auto" ? chart : readChart(parsed(chart)),
     row: state.get("row") ?? "",
   };
+}
+
+function writeReview(state: URLSearchParams, { table, where, change, sort }: Review): void {
+  state.set("review", table);
+  if (where) state.set("differs", where);
+  if (change) state.set("change", change);
+  if (sort.length) state.set("order", JSON.stringify(sort.map((key) => [key.column, key.descending])));
+}
+
+function readReview(state: URLSearchParams): Review | null {
+  const table = state.get("review");
+  if (table === null) return null;
+  const change = CHANGES.find((name) => name === state.get("change")) ?? null;
+  return { ...emptyReview(table), where: state.get("differs") ?? "", change, sort: sortOf(state.get("order")) };
+}
+
+function sortOf(text: string | null): SortKey[] {
+  return list(text).filter(isSortKey).map(([column, descending]) => ({ column, descending }));
 }
 
 function list(text: string | null): unknown[] {

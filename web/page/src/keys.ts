@@ -14,6 +14,7 @@ export interface Keys {
   chart(): void;
   views(): void;
   toSql(): void;
+  toReview(): void;
 }
 
 const LISTED: [string, string][] = [
@@ -27,6 +28,7 @@ const LISTED: [string, string][] = [
   ["h", "open or close the chart"],
   ["v", "saved views"],
   ["q", "ask in SQL; there Ctrl+Enter runs, Ctrl+Space completes"],
+  ["r", "review the candidate"],
   ["x", "clear filters and order"],
   ["?", "this help"],
   ["↑ ↓ ← →", "move among cells; Ctrl goes to the edge, Page Up/Down, Home and End jump"],
@@ -64,6 +66,7 @@ function actionOf(key: string, keys: Keys): (() => void) | undefined {
     h: keys.chart,
     v: keys.views,
     q: keys.toSql,
+    r: keys.toReview,
     x: keys.clear,
   };
   return Object.hasOwn(actions, key) ? actions[key] : undefined;

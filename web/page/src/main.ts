@@ -6,6 +6,7 @@ import { Bell } from "./bell";
 import { zoneName } from "./clock";
 import { ConnectionSign } from "./connection";
 import { startDividers } from "./divider";
+import { CandidateSign } from "./candidate";
 import { byId, say } from "./dom";
 import { downloadCsv } from "./download";
 import { isEmbedded, showWholeAddress, startEmbedded } from "./embed";
@@ -14,6 +15,8 @@ import { startKeys } from "./keys";
 import { showPerson, startLogin } from "./login";
 import { Pane } from "./pane";
 import { startPopover } from "./popover";
+import { emptyReview, type Review } from "./review";
+import { ReviewPane } from "./review-pane";
 import type { Rows } from "./rows";
 import { fromSaved, fromSavedSql, toSaved, toSavedSql } from "./saved";
 import { SavedMenu } from "./saved-menu";
@@ -29,6 +32,7 @@ import "./grid.css";
 import "./chart.css";
 import "./ask.css";
 import "./example.css";
+import "./review.css";
 import "./why.css";
 import "./page.css";
 
@@ -43,19 +47,26 @@ if (isEmbedded) startEmbedded();
 let token = storedToken();
 let generation: number | null = null;
 let tablesTimer = 0;
-let sqlShown = false;
+type Tab = "table" | "sql" | "review";
+let tab: Tab = "table";
 let tables: readonly TableInfo[] = [];
 
 const client = connect({ client: "page", ...(token === null ? {} : { token }) });
 const header = new Header();
 const sign = new ConnectionSign(client, onAway);
-const swap = new SwapForm(client);
+const candidate = new CandidateSign();
+const swap = new SwapForm(client, () => openReview(emptyReview(pane.view.table), true));
 const example = new ExampleDialog(client);
 const list = new TableList(openTable, () => openSql(null));
 const pane = new Pane(client, { onView: () => showAddress(), onRows });
 const sql = new SqlPane(client, { onText: () => showAddress(), token: () => token });
+const review = new ReviewPane(client, {
+  onReview: () => showAddress(),
+  onTable: openTable,
+  onForm: () => toSwap(),
+});
 const saved = new SavedMenu(client, {
-  make: (name) => (sqlShown ? toSavedSql(name, sql.sql) : toSaved(name, pane.view, columnsOf(pane.view.table))),
+  make: (name) => (tab === "sql" ? toSavedSql(name, sql.sql) : toSaved(name, pane.view, columnsOf(pane.view.table))),
   onOpen: (view) => {
     const statement = fromSavedSql(view);
     if (statement) openSql(statement, true);
@@ -70,17 +81,15 @@ const prompt = new TokenPrompt(token, (given) => {
 
 // What works on the table that is looked at, and on nothing else.
 const onTable = (act: () => void) => () => {
-  if (!sqlShown) act();
+  if (tab === "table") act();
 };
 if (!isEmbedded) startKeys({
   toSearch: onTable(() => pane.focusSearch()),
   toFilter: onTable(() => pane.focusFilter()),
-  toRows: () => (sqlShown ? sql.focusRows() : pane.focusRows()),
+  toRows: () => ({ table: pane, sql, review })[tab].focusRows(),
   toTables: () => byId("tables").querySelector<HTMLElement>("[aria-current]")?.focus(),
-  toSwap: () => {
-    setSide(true);
-    byId("swap").querySelector<HTMLElement>("input, select")?.focus();
-  },
+  toSwap,
+  toReview: () => openReview(emptyReview(pane.view.table), true),
   otherTable: (step) => {
     const next = list.neighbour(pane.view.table, step);
     if (next) openTable(next);
@@ -90,7 +99,7 @@ if (!isEmbedded) startKeys({
   chart: onTable(() => pane.toggleChart()),
   views: onTable(() => saved.open()),
   toSql: () => {
-    if (!sqlShown) openSql(null);
+    if (tab !== "sql") openSql(null);
     sql.focus();
   },
 });
@@ -112,32 +121,46 @@ window.addEventListener("hashchange", () => {
 document.addEventListener("visibilitychange", () => void readTables());
 
 function openPlace(place: Place): void {
-  if (!place.sql) return open(place.view);
+  if (!place.sql && !place.review) return open(place.view);
   pane.prepare(place.view);
-  openSql(place.sql);
+  if (place.review) openReview(place.review);
+  else openSql(place.sql);
+}
+
+function toSwap(): void {
+  setSide(true);
+  byId("swap").querySelector<HTMLElement>("input, select")?.focus();
 }
 
 // `byUser`: somebody chose it, so that Back leads to what was looked at before.
 function open(view: View, byUser = false): void {
-  showTab(false);
+  showTab("table");
   pane.open(view);
   list.choose(view.table);
   showAddress(byUser);
 }
 
 function openSql(given: SqlText | null, byUser = given === null): void {
-  showTab(true);
+  showTab("sql");
   sql.open(given, pane.view.table);
   list.choose(null);
   showAddress(byUser);
 }
 
-function showTab(asSql: boolean): void {
-  if (sqlShown && !asSql) sql.leave();
-  sqlShown = asSql;
-  byId("table-view").hidden = asSql;
-  byId("sql-view").hidden = !asSql;
-  byId("main").setAttribute("aria-labelledby", asSql ? "sql-title" : "table-name");
+function openReview(given: Review, byUser = false): void {
+  showTab("review");
+  review.open(given);
+  list.choose("");
+  showAddress(byUser);
+}
+
+function showTab(next: Tab): void {
+  if (tab === "sql" && next !== tab) sql.leave();
+  if (tab === "review" && next !== tab) review.leave();
+  tab = next;
+  for (const name of ["table", "sql", "review"]) byId(`${name}-view`).hidden = name !== tab;
+  byId("main").setAttribute("aria-labelledby", tab === "table" ? "table-name" : `${tab}-title`);
+  document.body.classList.toggle("reviewing", tab === "review");
 }
 
 // Another table keeps a chart open: which one fits it is found anew.
@@ -150,7 +173,7 @@ function columnsOf(table: string): string[] {
 }
 
 function placeNow(): Place {
-  return { view: pane.view, sql: sqlShown ? sql.sql : null };
+  return { view: pane.view, sql: tab === "sql" ? sql.sql : null, review: tab === "review" ? review.review : null };
 }
 
 function showAddress(byUser = false): void {
@@ -161,7 +184,7 @@ function showAddress(byUser = false): void {
 }
 
 function nameNow(): string {
-  return sqlShown ? "SQL" : pane.view.table;
+  return tab === "sql" ? "SQL" : tab === "review" ? "Review" : pane.view.table;
 }
 
 function onConnection(state: ConnectionState): void {
@@ -170,6 +193,7 @@ function onConnection(state: ConnectionState): void {
     prompt.accepted();
     void showPerson(client);
     swap.setRole(state.role);
+    review.setRole(state.role);
     sql.setAllowed(state.sql);
     sql.setBack();
     list.setSql(state.sql);
@@ -185,6 +209,7 @@ function onConnection(state: ConnectionState): void {
 function onAway(away: boolean): void {
   header.setAway(away);
   swap.setAway(away);
+  review.setAway(away);
   pane.setAway(away);
 }
 
@@ -192,6 +217,8 @@ function onStatus(status: Status): void {
   header.show(status);
   bell.setAlerts(status.alerts ?? []);
   swap.show(status);
+  candidate.show(status);
+  review.setStatus(status);
   pane.setTrouble(status.ready === false ? (status.reason ?? "") : "");
   example.show(status);
   sign.showTab(nameNow(), status);
@@ -203,6 +230,8 @@ function onStatus(status: Status): void {
 function onHistory(rows: readonly Record<string, unknown>[], columns: readonly { name: string; type: string }[]): void {
   const entries = showTimeline({ columns, rows: rows.map((row) => columns.map(({ name }) => row[name])) });
   swap.setPrevious(previousOf(entries));
+  candidate.setHistory(entries);
+  review.setHistory(entries);
 }
 
 function onRows(rows: Rows): void {
@@ -217,12 +246,13 @@ async function readTables(): Promise<void> {
     tables = await client.tables();
     list.show([...tables]);
     sql.setTables(tables);
+    review.setTables(tables);
     const first = list.first;
     if (!pane.view.table && first) {
-      if (sqlShown) pane.prepare(emptyView(first));
-      else open(emptyView(first));
+      if (tab === "table") open(emptyView(first));
+      else pane.prepare(emptyView(first));
     }
-    list.choose(sqlShown ? null : pane.view.table);
+    if (tab === "table") list.choose(pane.view.table);
   } catch (error) {
     console.warn("the list of tables could not be read:", String(error));
   }

@@ -4,7 +4,7 @@ import { element } from "./dom";
 import { number, percent } from "./format";
 import type { Rows } from "./rows";
 
-interface Quality {
+export interface Quality {
   view: string;
   leftRows: number;
   rightRows: number;
@@ -16,18 +16,45 @@ interface Quality {
   leftOutKeys: number;
 }
 
+type Bars = [label: string, part: (quality: Quality) => number, whole: (quality: Quality) => number];
+
+const MATCHED: Bars[] = [
+  ["Left rows with a match", ({ leftRows, unmatchedLeft }) => leftRows - unmatchedLeft, ({ leftRows }) => leftRows],
+  ["Right rows with a match", ({ rightRows, unmatchedRight }) => rightRows - unmatchedRight, ({ rightRows }) => rightRows],
+];
+
+// The joins of two generations, each view beside itself.
+export function compareQuality(panel: HTMLElement, now: readonly Quality[], then: readonly Quality[]): void {
+  const views = [...new Set([...now, ...then].map(({ view }) => view))];
+  const heads = ["", "now", "candidate"].map((text) => element("th", "", text));
+  for (const head of heads) head.scope = "col";
+  const lines = views.flatMap((view) => {
+    const sides = [now, then].map((found) => found.find((quality) => quality.view === view));
+    return MATCHED.map(([label, part, whole]) => {
+      const name = element("th", "", views.length > 1 ? `${view}: ${label.toLowerCase()}` : label);
+      name.scope = "row";
+      const cells = sides.map((quality) => element("td", "", ...(quality ? share(part(quality), whole(quality)) : ["no such view"])));
+      return element("tr", "", name, ...cells);
+    });
+  });
+  panel.replaceChildren(element("table", "compared", element("thead", "", element("tr", "", ...heads)), element("tbody", "", ...lines)));
+}
+
+function share(part: number, whole: number): HTMLElement[] {
+  return [element("strong", "", percent(part, whole)), element("small", "quiet", `${number(part)} of ${number(whole)}`)];
+}
+
 export function showQuality(panel: HTMLElement, { columns, rows }: Pick<Rows, "columns" | "rows">): void {
   const found = rows.map((row) => Object.fromEntries(columns.map(({ name }, i) => [name, row[i]])) as unknown as Quality);
   panel.replaceChildren(...found.map(card));
 }
 
 function card(quality: Quality): HTMLElement {
-  const { view, leftRows, rightRows, unmatchedLeft, unmatchedRight, duplicateRightKeys, nullKeys, leftOutKeys } = quality;
+  const { view, unmatchedLeft, unmatchedRight, duplicateRightKeys, nullKeys, leftOutKeys } = quality;
   const made = element("section", "card");
   made.append(
     element("h3", "", view),
-    bar("Left rows with a match", leftRows - unmatchedLeft, leftRows),
-    bar("Right rows with a match", rightRows - unmatchedRight, rightRows),
+    ...MATCHED.map(([label, part, whole]) => bar(label, part(quality), whole(quality))),
   );
   const facts = element("dl", "facts");
   facts.append(

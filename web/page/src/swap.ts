@@ -17,6 +17,7 @@ const TITLES: Record<string, string> = {
   superseded: "Superseded by a later request",
   rolled_back: "Rolled back",
   cancelled: "Cancelled",
+  candidate: "Built for review",
 };
 const VIEWER = "You may look, not change anything. Swaps need the role operator.";
 
@@ -34,9 +35,11 @@ export class SwapForm {
   private isViewer = true;
   private previous: Previous = { plan: null, generation: null };
   private topicsAt = -Infinity;
+  private readonly onCandidate: () => void;
 
-  constructor(client: Client) {
+  constructor(client: Client, onCandidate: () => void) {
     this.client = client;
+    this.onCandidate = onCandidate;
     this.form.addEventListener("submit", (event) => {
       event.preventDefault();
       const message = this.message();
@@ -44,6 +47,9 @@ export class SwapForm {
     });
     byId("dry-run").addEventListener("click", () => {
       if (this.form.reportValidity()) void this.dryRun();
+    });
+    byId("review-ask").addEventListener("click", () => {
+      if (this.form.reportValidity()) void this.askReview();
     });
     // Only from what is seen: when somebody else has swapped since, it is refused.
     byId("rollback").addEventListener("click", () => {
@@ -163,23 +169,34 @@ export class SwapForm {
     this.controls()[0]?.focus();
   }
 
-  private dryRun(): Promise<void> {
+  private dryRun(): Promise<unknown> {
     const message = { ...this.message(), dryRun: true };
     return this.send("dry run", () => this.client.control(message));
   }
 
-  private async send(deed: string, ask: () => Promise<Outcome>): Promise<void> {
-    if (this.busy || this.away) return;
+  // It opens by itself, unless somebody has gone on to look at something else meanwhile.
+  private async askReview(): Promise<void> {
+    const { hash } = location;
+    const message = { ...this.message(), publish: false };
+    const answer = await this.send("review", () => this.client.control(message));
+    if (answer?.outcome === "candidate" && location.hash === hash) this.onCandidate();
+  }
+
+  private async send(deed: string, ask: () => Promise<Outcome>): Promise<Outcome | null> {
+    if (this.busy || this.away) return null;
     this.setBusy(true);
     showOutcome("waiting", `Waiting for the outcome of the ${deed}`);
+    let answer: Outcome | null = null;
     try {
-      this.showAnswer(await ask());
+      answer = await ask();
+      this.showAnswer(answer);
       if (deed !== "dry run") this.start.value = "";
       this.showEdited();
     } catch (error) {
       showFailure(deed, error);
     }
     this.setBusy(false);
+    return answer;
   }
 
   private setBusy(value: boolean): void {

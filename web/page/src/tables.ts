@@ -94,7 +94,7 @@ export class TableList {
     if (item) setCount(item, rows);
   }
 
-  // Null: the SQL tab.
+  // Null: the SQL tab; an empty name: none of them.
   choose(table: string | null): void {
     for (const item of this.buttons()) {
       const chosen = table === null ? item === this.sql : item.dataset["table"] === table;

@@ -30,13 +30,16 @@ export function showTimeline({ columns, rows }: Pick<Rows, "columns" | "rows">):
   return entries;
 }
 
+export const publishedOf = (entries: readonly Entry[]): string | null => entries.find(wasPublished)?.to ?? null;
+
 export interface Previous {
   plan: string | null;
   generation: number | null;
 }
 
+// A candidate is built, and published by another entry or never.
 function wasPublished(entry: Entry): boolean {
-  return entry.outcome !== "failed" && entry.outcome !== "cancelled";
+  return entry.outcome === "applied" || entry.outcome === "rolled_back";
 }
 
 // What a rollback would go back to. An apply that needed no generation is no plan of its own.
@@ -55,18 +58,31 @@ export function undoneOf(entries: readonly Entry[]): Set<Entry> {
   return new Set(published.filter((_, i) => published[i - 1]?.outcome === "rolled_back"));
 }
 
+const SAID: Record<string, string> = { rolled_back: "rollback", candidate: "for review" };
+
 function line(entry: Entry, isPublished: boolean, isUndone: boolean): HTMLElement {
-  const failed = !wasPublished(entry);
+  const waits = entry.outcome === "candidate";
+  const failed = !wasPublished(entry) && !waits;
   const made = element("li", isPublished ? "published" : "");
   made.dataset["outcome"] = isUndone ? "undone" : entry.outcome;
-  const title = element("strong", "", failed ? "Not published" : `Generation ${entry.generation}`);
-  const said = entry.outcome === "rolled_back" ? "rollback" : entry.outcome.replaceAll("_", " ");
+  const isBuilt = !failed || entry.outcome === "discarded";
+  const title = element("strong", "", isBuilt ? `Generation ${entry.generation}` : "Not published");
+  const said = SAID[entry.outcome] ?? entry.outcome.replaceAll("_", " ");
   const outcome = element("span", "tag", isUndone ? "rolled back" : said);
   made.append(element("div", "title", title, outcome, moment(entry.ts)), element("p", "what", whatChanged(entry)));
-  if (failed && entry.detail) made.append(element("p", "why", entry.detail));
+  if ((failed || isBroken(entry)) && entry.detail) made.append(element("p", "why", entry.detail));
   const request = entry.requestId ? ` (${entry.requestId})` : "";
   made.append(element("p", "more", `by ${entry.requester ?? "-"}${request}, ${duration(entry)}`));
   return made;
+}
+
+// A candidate that became one because it breaks guards; `detail` has each with both figures.
+const BROKEN = "it breaks guards: ";
+
+const isBroken = ({ outcome, detail }: Entry): boolean => outcome === "candidate" && (detail ?? "").startsWith(BROKEN);
+
+export function brokenGuards(entry: Entry | undefined): string[] {
+  return entry && isBroken(entry) ? entry.detail!.slice(BROKEN.length).split("; ") : [];
 }
 
 function moment(ts: string): HTMLElement {

@@ -50,6 +50,7 @@ export class TokenPrompt {
     if (hasLogin) {
       setText(byId("token-title"), "Sign in");
       byId("sign-in-part").hidden = false;
+      byId("token-open").classList.remove("primary");
     }
     // There is nothing to see behind it.
     this.dialog.addEventListener("cancel", (event) => event.preventDefault());

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { emptyView, fromHash, toHash, type Place } from "../src/address";
+import { emptyReview } from "../src/review";
 
 const place: Place = {
   view: {
@@ -13,6 +14,7 @@ const place: Place = {
     row: "12:7",
   },
   sql: null,
+  review: null,
 };
 
 describe("the address", () => {
@@ -21,7 +23,7 @@ describe("the address", () => {
   });
 
   test("brings back a chart that is still to be found", () => {
-    const auto: Place = { view: { ...emptyView("t"), chart: "auto" }, sql: null };
+    const auto: Place = { view: { ...emptyView("t"), chart: "auto" }, sql: null, review: null };
     expect(fromHash(toHash(auto))).toEqual(auto);
   });
 
@@ -29,8 +31,15 @@ describe("the address", () => {
     const text = "select *\nfrom \"a b\" -- 100 % & more #1\nwhere x = 'ü+='";
     const sql: Place = { ...place, sql: { text, live: true, chart: { kind: "line", by: "at", value: "n" } } };
     expect(fromHash(toHash(sql))).toEqual(sql);
-    const alone: Place = { view: emptyView(""), sql: { text: "", live: false, chart: null } };
+    const alone: Place = { view: emptyView(""), sql: { text: "", live: false, chart: null }, review: null };
     expect(fromHash(toHash(alone))).toEqual(alone);
+  });
+
+  test("brings back a review, with the table behind it", () => {
+    const review = { table: "users ui", where: "age > 3, name = 'a&b'", change: "added" as const, sort: [{ column: "age", descending: true }] };
+    expect(fromHash(toHash({ ...place, review }))).toEqual({ ...place, review });
+    expect(fromHash("#review=")).toEqual({ view: emptyView(""), sql: null, review: emptyReview() });
+    expect(fromHash('#review=t&change=dropped&order=[["a"],["b",true]]')?.review).toEqual({ ...emptyReview("t"), sort: [{ column: "b", descending: true }] });
   });
 
   test("takes what is no chart of a SELECT for none", () => {
@@ -42,7 +51,7 @@ describe("the address", () => {
   test("leaves out what is no view", () => {
     expect(fromHash("")).toBeNull();
     const odd = fromHash('#table=t&filters=[1,{"column":2},null]&sort={"a":1}&hidden=[1,"a"]&token=secret&chart={"kind":"pie"}');
-    expect(odd).toEqual({ view: { ...emptyView("t"), sorted: true, hidden: ["a"] }, sql: null });
+    expect(odd).toEqual({ view: { ...emptyView("t"), sorted: true, hidden: ["a"] }, sql: null, review: null });
   });
 
   test.each(["[", "null", "1", "[]", '{"kind":"bars"}', '{"kind":"bars","by":7}', '{"kind":"line","minutes":1e9}', '{"kind":"bars","by":"a","value":"drop"}'])(

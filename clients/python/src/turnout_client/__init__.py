@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from turnout_client.client import Client, Table, connect
     from turnout_client.events import (
         Changes,
+        Difference,
         HistoryPoint,
         LiveSummaryOptions,
         Rows,
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
         Window,
         WindowOptions,
     )
-    from turnout_client.newest import SqlSubscription, SummarySubscription, WindowSubscription
+    from turnout_client.newest import DifferenceSubscription, SqlSubscription, SummarySubscription, WindowSubscription
     from turnout_client.subscription import Subscription
 
 __all__ = [
@@ -32,6 +33,8 @@ __all__ = [
     "Changes",
     "ChangesSubscription",
     "Client",
+    "Difference",
+    "DifferenceSubscription",
     "HistoryPoint",
     "LiveSummaryOptions",
     "Mirror",

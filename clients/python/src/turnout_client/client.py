@@ -12,6 +12,8 @@ from turnout_client.changes import ChangesSubscription
 from turnout_client.errors import TurnoutError
 from turnout_client.events import (
     Changes,
+    Difference,
+    DifferenceOptions,
     Json,
     LiveSummaryOptions,
     Rows,
@@ -22,11 +24,12 @@ from turnout_client.events import (
     Where,
     Window,
     WindowOptions,
+    difference_of,
     event_of,
 )
 from turnout_client.http import Http, query_of
 from turnout_client.live import Live
-from turnout_client.newest import SqlSubscription, SummarySubscription, WindowSubscription
+from turnout_client.newest import DifferenceSubscription, SqlSubscription, SummarySubscription, WindowSubscription
 from turnout_client.subscription import OnState, Subscription
 
 if TYPE_CHECKING:
@@ -171,8 +174,8 @@ class Table:
     def __init__(self, http: Http, live: Live, name: str) -> None:
         self._http = http
         self._live = live
-        path = f"/api/tables/{quote(name, safe='@')}"
-        self._path, self._summary_path, self._why_path = f"{path}/rows", f"{path}/summary", f"{path}/why"
+        self._base = f"/api/tables/{quote(name, safe='@')}"
+        self._path = f"{self._base}/rows"
         self.name = name
 
     def __repr__(self) -> str:
@@ -195,7 +198,7 @@ class Table:
     ) -> Summary:
         """Groups of the rows, of one moment: `by="accountType"`, `values="count,sum(balance)"`."""
         asked: SummaryOptions = {"by": by, "values": values, "where": where, "sort": sort, "limit": limit}
-        return event_of(Summary, self._http.get(self._summary_path, query_of(asked, SummaryOptions)))
+        return event_of(Summary, self._http.get(f"{self._base}/summary", query_of(asked, SummaryOptions)))
 
     def why(self, *, row: str | None = None, key: object = None, place: tuple[str, int, int] | None = None) -> Json:
         """The records that a row is made of (`row` is its id), or the rows of a key, and those that were not chosen.
@@ -204,7 +207,21 @@ class Table:
         """
         names = ("row", "key", "topic", "partition", "offset")
         given = zip(names, (row, key, *(place or (None,) * 3)), strict=True)
-        return self._http.get(self._why_path, [(name, str(value)) for name, value in given if value is not None])
+        return self._http.get(f"{self._base}/why", [(name, str(value)) for name, value in given if value is not None])
+
+    def difference(
+        self,
+        from_generation: int | None = None,
+        to_generation: int | None = None,
+        where: Where = (),
+        sort: Texts = (),
+        offset: int = 0,
+        limit: int = 100,
+    ) -> Difference:
+        """What differs between two generations, of one moment: by default, between what is shown and the candidate."""
+        between: DifferenceOptions = {"from": from_generation, "to": to_generation}
+        asked: DifferenceOptions = {**between, "where": where, "sort": sort, "offset": offset, "limit": limit}
+        return difference_of(self._http.get(f"{self._base}/difference", query_of(asked, DifferenceOptions)))
 
     @property
     def schema(self) -> dict[str, str]:
@@ -244,6 +261,19 @@ class Table:
     def live_summary(self, **options: Unpack[LiveSummaryOptions]) -> SummarySubscription:
         """A summary now, and again whenever it changes; `history` also has how it was in the last seconds."""
         return self._live.add(SummarySubscription(self._live, self.name, options))
+
+    def live_difference(
+        self,
+        from_generation: int | None = None,
+        to_generation: int | None = None,
+        where: Where = (),
+        sort: Texts = (),
+        limit: int = 100,
+    ) -> DifferenceSubscription:
+        """What differs between two generations now, and again when it changed, at most once a second."""
+        between: DifferenceOptions = {"from": from_generation, "to": to_generation}
+        asked: DifferenceOptions = {**between, "where": where, "sort": sort, "limit": limit}
+        return self._live.add(DifferenceSubscription(self._live, self.name, asked))
 
     def widget(self, **window: Unpack[WindowOptions]) -> TableWidget:
         """These rows in a notebook, where they stay live. Needs `anywidget`."""

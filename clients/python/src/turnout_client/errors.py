@@ -48,7 +48,8 @@ ERRORS: Mapping[str, ErrorCode] = {
     "forbidden": ErrorCode(
         403,
         "the sender may not do that: no role by `access.oidc.roles`, a viewer where an operator is needed, SQL against "
-        "`access.sql`, an apply against `access.apply`, or one by another user than the server's",
+        "`access.sql`, an agent against `access.mcp`, an apply against `access.apply`, or one by another user than the "
+        "server's",
         "take the token of an operator; docs/how-to/access.md has who may do what",
     ),
     "foreign_origin": ErrorCode(

@@ -18,7 +18,7 @@ Values = Sequence[Any]
 Columns = tuple[Mapping[str, str], ...]
 Texts = str | Iterable[str]
 Where = str | Iterable[str | Mapping[str, Any]]
-E = TypeVar("E", bound="Rows | Summary")
+E = TypeVar("E", bound="Rows | Summary | Difference")
 
 
 class WindowOptions(TypedDict, total=False):
@@ -45,6 +45,14 @@ class LiveSummaryOptions(SummaryOptions, total=False):
     """Which live summary of a table, and for how many seconds its values are kept: what `Table.live_summary` takes."""
 
     history: int
+
+
+DifferenceOptions = TypedDict(
+    "DifferenceOptions",
+    {"from": int | None, "to": int | None, "where": Where, "sort": Texts, "offset": int, "limit": int},
+    total=False,
+)
+"""Which difference of a table, by the names that the server has for it: what `Table.live_difference` sends."""
 
 
 class SqlOptions(TypedDict, total=False):
@@ -173,6 +181,51 @@ class Summary(frames.Frames):
 
 
 @dataclass(frozen=True, slots=True)
+class Difference(frames.Frames):
+    """What differs in a table between two generations, of one moment; `total` counts all differences, not only `rows`.
+
+    A row has `change` (`added`, `removed` or `changed`), and `from` and `to`: the row before and after, or None.
+    """
+
+    table: str
+    from_: Mapping[str, int]
+    """`generation` and `version` of the table before."""
+    to: Mapping[str, int]
+    counts: Mapping[str, int]
+    """The rows that are `added`, `removed`, `changed` and `same`."""
+    total: int
+    key: tuple[str, ...]
+    columns: tuple[Mapping[str, Any], ...]
+    """The compared columns: `name`, `type`, and in how many changed rows each has `changed`."""
+    only_in: Mapping[str, Sequence[str]]
+    """The columns that are not compared, because only `from` or only `to` has them."""
+    missing: str | None
+    sinks: tuple[Mapping[str, Any], ...]
+    """For each `sink` of the table, how many `records` it would write."""
+    rows: tuple[Row, ...]
+
+    def as_json(self) -> Json:
+        """The object that the HTTP API answers."""
+        wire = {"from_": "from", "only_in": "columnsOnlyIn"}
+        return {wire.get(one.name, one.name): getattr(self, one.name) for one in fields(self)}
+
+    def to_arrow(self) -> pyarrow.Table:
+        """The rows as the columns `change`, `from.NAME` and `to.NAME`."""
+        pairs = [(side, column) for side in ("from", "to") for column in self.columns]
+        columns = [{"name": f"{side}.{column['name']}", "type": column["type"]} for side, column in pairs]
+        cells = [[(row[side] or {}).get(column["name"]) for side, column in pairs] for row in self.rows]
+        changes = [row["change"] for row in self.rows]
+        values = [[change, *row] for change, row in zip(changes, cells, strict=True)]
+        return frames.to_arrow([{"name": "change", "type": "string"}, *columns], values)
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{count:,} {change}" for change, count in self.counts.items())
+        changed = [column["name"] for column in self.columns if column["changed"]]
+        generations = f"generation {self.from_['generation']} to {self.to['generation']}"
+        return f"<Difference of {self.table}, {generations}: {counts}; changed columns: {', '.join(changed) or 'none'}>"
+
+
+@dataclass(frozen=True, slots=True)
 class Changes:
     """What changed in a table since the event before, by row id."""
 
@@ -221,6 +274,11 @@ def event_of(kind: type[E], answer: Json, **given: Any) -> E:
     found = {name: value for name, value in (answer | given).items() if name in known}
     arguments: Json = {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
     return kind(**arguments)
+
+
+def difference_of(answer: Json) -> Difference:
+    """A difference from an answer or a message."""
+    return event_of(Difference, answer, from_=answer["from"], only_in=answer["columnsOnlyIn"])
 
 
 def named_rows(columns: Sequence[Mapping[str, str]], values: Iterable[Values]) -> tuple[Row, ...]:

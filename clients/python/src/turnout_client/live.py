@@ -39,7 +39,7 @@ _OPEN_SECONDS = 10.0
 _PING_SECONDS = 10.0
 _CLOSE_SECONDS = 1.0
 _JOIN_SECONDS = 5.0
-_DATA = ("rows", "summary", "current", "snapshot", "changes")
+_DATA = ("rows", "summary", "difference", "current", "snapshot", "changes")
 # Refusals that pass: the server starts, is full, or a gateway in front of it waits for it.
 _PASSING_STATUS = (408, 425, 429)
 

@@ -1,10 +1,11 @@
-"""Live windows, summaries and SELECTs: each event is the whole of it, so a slow consumer gets only the newest."""
+"""Live windows, summaries, differences and SELECTs: each event is the whole, so slow consumers get the newest only."""
 
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar, Unpack
 
 from turnout_client.events import (
+    Difference,
     HistoryPoint,
     Json,
     LiveSummaryOptions,
@@ -14,6 +15,7 @@ from turnout_client.events import (
     SwapMoment,
     Window,
     WindowOptions,
+    difference_of,
     event_of,
     named_rows,
 )
@@ -54,7 +56,7 @@ class NewestSubscription(Subscription[E]):
         message = self._newest
         if message is None or self._collected:
             return None
-        self._collected, swapped = True, self._swapped(message["generation"])
+        self._collected, swapped = True, self._swapped((message.get("to") or message)["generation"])
         return lambda: self._event(message, swapped)
 
     def _move(self, options: Any) -> None:
@@ -123,6 +125,16 @@ class SummarySubscription(NewestSubscription[Summary]):
             swaps=tuple(SwapMoment(swap["time"], swap["generation"]) for swap in history["swaps"]) if history else (),
             swapped=swapped,
         )
+
+
+class DifferenceSubscription(NewestSubscription[Difference]):
+    """What differs in a table between two generations, again when that changed."""
+
+    _kind = _answer = "difference"
+    _resumes = False
+
+    def _event(self, message: Json, swapped: bool) -> Difference:
+        return difference_of(message)
 
 
 class SqlSubscription(NewestSubscription[SqlRows]):

@@ -9,9 +9,15 @@ from typing import Any
 import orjson
 
 from turnout_client.errors import CLIENT_HINTS, TurnoutError
-from turnout_client.events import Json, LiveSummaryOptions, SqlOptions, WindowOptions
+from turnout_client.events import DifferenceOptions, Json, LiveSummaryOptions, SqlOptions, WindowOptions
 
-_OPTIONS = {"window": WindowOptions, "changes": WindowOptions, "summary": LiveSummaryOptions, "sql": SqlOptions}
+_OPTIONS = {
+    "window": WindowOptions,
+    "changes": WindowOptions,
+    "summary": LiveSummaryOptions,
+    "difference": DifferenceOptions,
+    "sql": SqlOptions,
+}
 
 
 def checked_options(kind: str, subject: Json, given: Mapping[str, Any]) -> Json:

@@ -14,7 +14,7 @@ from turnout.serve.formats import difference_body, difference_json
 from turnout.serve.live.outbox import Subscription
 from turnout.serve.live.shared import Deltas, Readers, SharedComputed
 from turnout.serve.reads import Reading
-from turnout.store.query.difference import Difference, read_difference
+from turnout.store.query.difference import DifferenceQuestion, read_difference
 from turnout.store.query.windows import GONE, Positions
 
 
@@ -34,7 +34,7 @@ class SharedDifference(SharedComputed):
 
     least_pause_seconds = 1.0
 
-    def __init__(self, asked: Difference, readers: Readers, ended: Callable[[], None]) -> None:
+    def __init__(self, asked: DifferenceQuestion, readers: Readers, ended: Callable[[], None]) -> None:
         super().__init__(None, readers, ended)
         self._asked = asked
         self._state: _Compared | None = None

@@ -28,7 +28,7 @@ from turnout.serve.live.summaries import SharedSummary
 from turnout.serve.live.windows import SharedWindow
 from turnout.serve.parameters import check_parameters
 from turnout.serve.responses import error_response
-from turnout.store.query.difference import Difference
+from turnout.store.query.difference import DifferenceQuestion
 from turnout_client.messages import MAX_SUBSCRIPTIONS, ChangesRequest, CloseCode, Unsubscribe, WindowRequest
 
 log = logging.getLogger(__name__)
@@ -156,7 +156,7 @@ class Viewer:
         if isinstance(subject, AskedSql):
             self._access.check_sql(self._websocket.scope)
             return self._hub.follow(SharedSql, subject, subscription)
-        if isinstance(subject, Difference):
+        if isinstance(subject, DifferenceQuestion):
             return self._hub.follow(SharedDifference, subject, subscription)
         if not isinstance(request, WindowRequest | ChangesRequest) or subject is None:
             return self._hub.follow_status(subscription)

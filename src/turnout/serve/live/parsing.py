@@ -13,7 +13,7 @@ from turnout.errors import TurnoutError
 from turnout.plan.where import Term, parse_columns, parse_sort, parse_terms
 from turnout.serve.limits import Buckets, Rate
 from turnout.serve.rounds import Threads
-from turnout.store.query.difference import Difference
+from turnout.store.query.difference import DifferenceQuestion
 from turnout.store.query.summary import Summary, parse_by, parse_order, parse_values
 from turnout.store.query.windows import Window
 from turnout_client.messages import (
@@ -80,7 +80,7 @@ class BadMessageError(TurnoutError):
             self.id = _Identified.model_validate_json(raw).id
 
 
-Subject = Window | AskedSummary | AskedSql | Difference
+Subject = Window | AskedSummary | AskedSql | DifferenceQuestion
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ def _subject(asked: ClientMessage) -> Subject | None:
         offset=asked.offset,
         limit=asked.limit,
     )
-    return window if isinstance(asked, WindowRequest) else Difference(window, asked.from_, asked.to)
+    return window if isinstance(asked, WindowRequest) else DifferenceQuestion(window, asked.from_, asked.to)
 
 
 def _terms(given: Where) -> tuple[Term, ...]:

@@ -25,7 +25,7 @@ from pyspark.sql import SparkSession
 from turnout.config import SparkSettings
 from turnout.config.secrets import SPARK_SECRET_NAMES
 from turnout.errors import TurnoutError
-from turnout.java.class_archive import ClassArchive
+from turnout.java.class_archive import ClassArchive, written_at
 from turnout.java.jars import resolve
 from turnout.java.runtime import find_java, java_environment, property_text
 from turnout.spark.jvm.callbacks import start_callbacks
@@ -191,7 +191,9 @@ def start_session(settings: SparkSettings, work: Path, on_java: Callable[[Java],
     with output.open("wb") as log:
         try:
             first = _conf(settings.master, visible_settings(given))
-            with _launching(java_command(home, given), began, on_java):
+            # Without that, Spark looks up the name of this machine, which a container may not know.
+            known = {"SPARK_LOCAL_IP": "127.0.0.1"} if is_local(settings.master) else {}
+            with _launching(java_command(home, given), known, began, on_java):
                 popen = {"stdout": log, "stderr": log, "process_group": 0}
                 gateway = java_gateway.launch_gateway(first, popen)  # type: ignore[no-untyped-call]
             start_callbacks(gateway)
@@ -207,19 +209,21 @@ def start_session(settings: SparkSettings, work: Path, on_java: Callable[[Java],
 def spark_archive(home: Path, jars: Sequence[Path]) -> ClassArchive:
     """The archive of the classes of Spark in this home, with these jars."""
     # A JVM passes over an archive whose jars have another time, such as those of a Spark that was installed again.
-    installed = max((jar.stat().st_mtime_ns for jar in (home / "jars").glob("*.jar")), default=0)
+    installed = max(map(written_at, (home / "jars").glob("*.jar")), default=0)
     return ClassArchive("Spark", "classes", [home, installed, *jars])
 
 
 @contextlib.contextmanager
-def _launching(command: list[str], began: list[Java], on_java: Callable[[Java], None] | None) -> Iterator[None]:
-    """Make PySpark start the JVM by our command, and tell of its process at once.
+def _launching(
+    command: list[str], variables: Mapping[str, str], began: list[Java], on_java: Callable[[Java], None] | None
+) -> Iterator[None]:
+    """Make PySpark start the JVM by our command, and tell of its process at once. The environment may overrule ours.
 
     PySpark itself tells of it only when the JVM is up: too late to end one that is starting.
     """
 
     def popen(arguments: list[str], *, env: dict[str, str], **kwargs: Any) -> Java:
-        java = subprocess.Popen([*command, *arguments[1:]], env=java_environment(env), **kwargs)
+        java = subprocess.Popen([*command, *arguments[1:]], env=java_environment({**variables, **env}), **kwargs)
         began.append(java)
         if on_java is not None:
             on_java(java)

@@ -39,7 +39,7 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class DifferenceQuestion:
     """What to compare; a row is kept where its old or its new cells fulfil `where`.
 
     Without generations, the published one is compared with the candidate.
@@ -92,21 +92,23 @@ class DifferenceResult:
         return self.before, self.after
 
 
-def read_difference(database: Readable, asked: Difference) -> DifferenceResult:
+def read_difference(database: Readable, asked: DifferenceQuestion) -> DifferenceResult:
     """The difference, with its rows in memory."""
     with _compared(database, asked) as (result, selected):
         return replace(result, rows=collected(selected, database, asked.window, None))
 
 
 @contextmanager
-def open_difference(database: Readable, asked: Difference) -> Iterator[DifferenceResult]:
+def open_difference(database: Readable, asked: DifferenceQuestion) -> Iterator[DifferenceResult]:
     """The difference, with its rows as a stream for the time of the block; see `open_window`."""
     with _compared(database, asked) as (result, selected):
         yield replace(result, rows=selected.to_arrow_reader(STREAM_BATCH_ROWS))
 
 
 @contextmanager
-def _compared(database: Readable, asked: Difference) -> Iterator[tuple[DifferenceResult, duckdb.DuckDBPyConnection]]:
+def _compared(
+    database: Readable, asked: DifferenceQuestion
+) -> Iterator[tuple[DifferenceResult, duckdb.DuckDBPyConnection]]:
     """The result without rows, and the statement that gives them."""
     window = asked.window
     with open_snapshot(database) as snapshot:
@@ -288,7 +290,7 @@ def _equal(one: str, other: str, columns: Sequence[str]) -> str:
     return " AND ".join(f"{one}.{name} IS NOT DISTINCT FROM {other}.{name}" for name in map(quoted, columns))
 
 
-def _generations(snapshot: Snapshot, asked: Difference) -> tuple[int, int]:
+def _generations(snapshot: Snapshot, asked: DifferenceQuestion) -> tuple[int, int]:
     """The numbers of the two generations, which live."""
     before, after = asked.generations(snapshot.published, snapshot.candidate)
     living = ", ".join(map(str, snapshot.living))

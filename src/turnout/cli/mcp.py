@@ -1,0 +1,67 @@
+"""`mcp`: the tools of a running server for an agent, over standard input and output.
+
+What the agent asks is passed to `/mcp` of the server, which has the tools and decides who may use them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from turnout import __version__
+from turnout.cli import options
+from turnout.cli.app import app, examples
+from turnout.errors import TurnoutError, needs_extra
+
+if TYPE_CHECKING:
+    from turnout_client.http import Http
+
+
+@app.command(epilog=examples("turnout mcp", "turnout mcp --url http://turnout.example:10000"))
+def mcp(url: options.Url = options.DEFAULT_URL, token: options.Token = "") -> None:
+    """Give an agent the tables of a running server, over standard input and output (MCP).
+
+    Agents start it themselves: see docs/how-to/mcp.md.
+    """
+    import anyio
+
+    from turnout_client.http import Http
+
+    try:
+        import mcp  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise needs_extra("mcp") from error
+    http = Http(url, token or None, "mcp")
+    # What is wrong with the address or the token is told before an agent waits for an answer.
+    name = {"name": "turnout", "version": __version__}
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": name}
+    anyio.run(_pass_on, http, _asked(http, "initialize", hello)["instructions"])
+
+
+async def _pass_on(http: Http, instructions: str) -> None:
+    """Answer standard input by the server, until it ends."""
+    import mcp_types as protocol
+    from anyio.to_thread import run_sync
+    from mcp.server import Server
+    from mcp.server.stdio import stdio_server
+
+    async def list_tools(_: object, __: object) -> protocol.ListToolsResult:
+        return protocol.ListToolsResult.model_validate(await run_sync(_asked, http, "tools/list", {}))
+
+    async def call_tool(_: object, asked: protocol.CallToolRequestParams) -> protocol.CallToolResult:
+        called = {"name": asked.name, "arguments": asked.arguments or {}}
+        try:
+            return protocol.CallToolResult.model_validate(await run_sync(_asked, http, "tools/call", called))
+        except TurnoutError as error:
+            text = f"{error.message}\nhint: {error.hint}\ncode: {error.code}"
+            return protocol.CallToolResult(content=[protocol.TextContent(type="text", text=text)], is_error=True)
+
+    server: Server[Any] = Server(
+        "turnout", version=__version__, instructions=instructions, on_list_tools=list_tools, on_call_tool=call_tool
+    )
+    async with stdio_server() as (read, write):
+        await server.run(read, write, server.create_initialization_options())
+
+
+def _asked(http: Http, method: str, params: dict[str, Any]) -> Any:
+    """The answer of the server to one request; it needs none before it."""
+    return http.post("/mcp", {"jsonrpc": "2.0", "id": 1, "method": method, "params": params})["result"]

@@ -1,0 +1,110 @@
+// The rows of a review, side by side: each cell of a changed row has what it was and what it would be. A plain table: at
+// most a thousand rows are shown, and the figures above tell of all.
+
+import type { ChangedRow, ColumnInfo, Difference } from "@turnout/client";
+import { isNumeric } from "./column-types";
+import { button, byId, element, setText } from "./dom";
+import { decimalsOf, number, numberText, valueText, type Value } from "./format";
+import { pairOf, shownText, type Change, type Review } from "./review";
+import { nextSort, type SortKey } from "./where";
+
+const CHANGES: readonly [Change | null, string][] = [
+  [null, "all"],
+  ["changed", "changed"],
+  ["added", "added"],
+  ["removed", "removed"],
+];
+
+export interface ReviewRowsEvents {
+  onSort(sort: SortKey[]): void;
+  onChange(change: Change | null): void;
+}
+
+export class ReviewRows {
+  private readonly events: ReviewRowsEvents;
+  private readonly table = byId<HTMLTableElement>("review-table");
+  private readonly counts = new Map<Change | null, HTMLElement>();
+  private readonly choices = new Map<Change | null, HTMLInputElement>();
+  private drawn = "";
+  private sort: SortKey[] = [];
+
+  constructor(events: ReviewRowsEvents) {
+    this.events = events;
+    for (const [change, label] of CHANGES) {
+      const input = element("input");
+      Object.assign(input, { type: "radio", name: "review-change" });
+      input.addEventListener("change", () => events.onChange(change));
+      const figure = element("small");
+      byId("review-changes").append(element("label", "", input, element("span", "", `${label} `, figure)));
+      this.choices.set(change, input);
+      this.counts.set(change, figure);
+    }
+  }
+
+  // What was drawn is left alone where nothing has changed: somebody may be selecting text in it.
+  show(found: Difference, { change, sort }: Review): void {
+    this.sort = sort;
+    const { counts, total } = found;
+    for (const [kind, figure] of this.counts) setText(figure, number(kind === null ? total : counts[kind]));
+    for (const [kind, input] of this.choices) input.checked = kind === change;
+    const rows = found.rows.filter((row) => change === null || row.change === change);
+    setText(byId("review-shown"), total === 0 ? "" : shownText(rows.length, change === null ? total : counts[change]));
+    const key = JSON.stringify([found.table, found.columns.map(({ name, type }) => [name, type]), rows, sort]);
+    if (key === this.drawn) return;
+    this.drawn = key;
+    this.drawHead(found.columns, found.key);
+    this.table.tBodies[0]!.replaceChildren(...rows.map((row) => line(row, found.columns)));
+  }
+
+  clear(): void {
+    this.drawn = "";
+    this.table.tHead!.replaceChildren();
+    this.table.tBodies[0]!.replaceChildren();
+    setText(byId("review-shown"), "");
+  }
+
+  private drawHead(columns: readonly ColumnInfo[], key: readonly string[]): void {
+    const before = document.activeElement instanceof HTMLElement ? document.activeElement.dataset["sorts"] : undefined;
+    const heads = columns.map(({ name, type }) => this.head(name, type, key.includes(name)));
+    const change = element("th", "", "change");
+    change.scope = "col";
+    this.table.tHead!.replaceChildren(element("tr", "", change, ...heads));
+    if (before !== undefined) heads.map((head) => head.firstElementChild as HTMLElement).find((one) => one.dataset["sorts"] === before)?.focus();
+  }
+
+  private head(name: string, type: string, isKey: boolean): HTMLElement {
+    const made = element("th", isNumeric(type) ? "number" : "");
+    made.scope = "col";
+    const at = this.sort.findIndex(({ column }) => column === name);
+    const order = this.sort[at];
+    made.setAttribute("aria-sort", !order ? "none" : order.descending ? "descending" : "ascending");
+    const sign = order ? ` ${order.descending ? "▼" : "▲"}${this.sort.length > 1 ? at + 1 : ""}` : "";
+    const sorts = button("", name, (event) => {
+      // At once: the next click may come before the rows.
+      this.sort = nextSort(this.sort, name, event.shiftKey || event.ctrlKey);
+      this.events.onSort(this.sort);
+    });
+    sorts.dataset["sorts"] = name;
+    if (isKey) sorts.append(element("small", "key-mark", "key"));
+    if (sign) sorts.append(element("span", "head-order", sign));
+    made.append(sorts);
+    return made;
+  }
+}
+
+function line(row: ChangedRow, columns: readonly ColumnInfo[]): HTMLElement {
+  const made = element("tr", `is-${row.change}`, element("td", "", element("span", "tag", row.change)));
+  for (const { name, type } of columns) {
+    const { from, to, changed } = pairOf(row, name);
+    const cell = element("td", [isNumeric(type) ? "number" : "", changed ? "changed" : ""].join(" ").trim());
+    if (changed) cell.append(element("del", "", textOf(from, type)), " ", element("ins", "", textOf(to, type)));
+    else cell.append(textOf(row.change === "removed" ? from : to, type));
+    made.append(cell);
+  }
+  return made;
+}
+
+function textOf(value: Value, type: string): string {
+  if (value === "") return "(empty text)";
+  return isNumeric(type) && value !== null && value !== undefined ? numberText(value, decimalsOf(value)) : valueText(value, type);
+}
