@@ -177,6 +177,22 @@ export interface Candidate {
 }
 
 /** A table that is written to a topic: how far, and what waits. */
+/** An alert: what it watches, where its events go, and why they do not arrive where that fails. */
+export interface AlertState {
+  name: string;
+  table: string;
+  where: string;
+  to: string;
+  state: "watching" | "failing";
+  error: string | null;
+  rows: number | null;
+  waiting: number | null;
+  events: number;
+  delivered: number;
+  dropped: number;
+  lastDelivered: string | null;
+}
+
 export interface SinkStatus {
   name: string;
   table: string;
@@ -209,6 +225,7 @@ export interface Status {
   candidate?: Candidate | null;
   lingering?: number[];
   sinks?: SinkStatus[];
+  alerts?: AlertState[];
   ready?: boolean;
   reason?: string;
   /** The time of the newest Kafka record that is shown. */
@@ -404,6 +421,10 @@ export class Api {
     options: ControlOptions,
   ): Promise<Outcome> {
     return this.post(`/api/${action}`, message, options);
+  }
+
+  testAlert(name: string): Promise<{ alert: string; outcome: "delivered" }> {
+    return this.post(`/api/alerts/${encodeURIComponent(name)}/test`, {}, {});
   }
 
   private post<Answer>(path: string, body: object, { wait, signal }: ControlOptions): Promise<Answer> {

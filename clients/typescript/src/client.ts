@@ -213,6 +213,11 @@ export class TurnoutClient {
     return this.api.act("rollback", message, options);
   }
 
+  /** Send a sample event to the target of an alert. Throws `alert_not_delivered` where it does not arrive. */
+  testAlert(name: string): Promise<{ alert: string; outcome: "delivered" }> {
+    return this.api.testAlert(name);
+  }
+
   /** End the build under way; its message has the outcome `cancelled`. Throws `nothing_to_cancel` when there is none. */
   cancel(
     message: Pick<ControlMessage, "requestId" | "expectedGeneration"> = {},

@@ -32,6 +32,7 @@ export type {
   RowsOptions,
   SavedView,
   SinkStatus,
+  AlertState,
   SqlOptions,
   SqlRows,
   Status,

@@ -2,6 +2,7 @@
 
 import { connect, type ConnectionState, type Status, type TableInfo } from "@turnout/client";
 import { emptyView, fromHash, toHash, type Place, type SqlText, type View } from "./address";
+import { Bell } from "./bell";
 import { zoneName } from "./clock";
 import { ConnectionSign } from "./connection";
 import { startDividers } from "./divider";
@@ -72,6 +73,7 @@ const saved = new SavedMenu(client, {
     else open(fromSaved(view, columnsOf(view.table)), true);
   },
 });
+const bell = new Bell(client, (table, where) => open({ ...emptyView(table), where }, true));
 const prompt = new TokenPrompt(token, (given) => {
   token = given;
   client.reconnect({ token: given });
@@ -213,6 +215,7 @@ function onAway(away: boolean): void {
 
 function onStatus(status: Status): void {
   header.show(status);
+  bell.setAlerts(status.alerts ?? []);
   swap.show(status);
   candidate.show(status);
   review.setStatus(status);

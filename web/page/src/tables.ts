@@ -7,8 +7,8 @@ import { compact, number } from "./format";
 import type { Column } from "./rows";
 
 // In the order in which people ask: how good, what went wrong, what was done.
-export const OPERATIONS = ["join_quality", "bad_records", "alerts", "swaps", "control_raw", "orchestrator_logs", "orchestrator_status"];
-const JOURNALS = ["bad_records", "alerts", "swaps", "control_raw", "orchestrator_logs"];
+export const OPERATIONS = ["join_quality", "bad_records", "swaps", "alerts", "control_raw", "orchestrator_logs", "orchestrator_status"];
+const JOURNALS = ["bad_records", "swaps", "alerts", "control_raw", "orchestrator_logs"];
 
 // What is read first in tables about how things went; the other columns follow in their own order.
 // Maps, not objects: a table may have the name of something that every object has, such as constructor.
