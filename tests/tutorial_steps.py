@@ -32,6 +32,8 @@ BLOCK = re.compile(r"(?:<!-- (?P<note>[^\n]*) -->\n)?```(?P<language>\w*)\n(?P<t
 # Done by the test in its own way: its folder and its environment are there already.
 ELSEWHERE = (". .venv/bin/activate", "mkdir -p tutorial")
 SECTION = re.compile(r"^## (?:[0-9]+\. )?", re.MULTILINE)
+_PROGRESS = re.compile(r"^(?:swap|rollback|apply|generation \d+): .* s(?: so far| left)?\n", re.MULTILINE)
+"""What a command that takes longer than a second says meanwhile."""
 
 
 @dataclass
@@ -58,6 +60,7 @@ class Reader:
         by_shell = self.shell or not command.startswith("turnout ")
         code, shown = self._by_a_shell(command) if by_shell else self._in_this_process(command)
         assert (code != 0) == fails, f"{command}: {shown}"
+        shown = _PROGRESS.sub("", shown)
         wanted = ".*".join(map(re.escape, told.split("...\n")))
         assert re.fullmatch(wanted, shown, re.DOTALL), f"{command}: {shown}"
 
