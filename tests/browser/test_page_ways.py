@@ -71,7 +71,7 @@ def test_history_marks_what_was_undone_and_the_rollback_says_whether_it_is_insta
         expect(entry(page, 0)).to_contain_text("Generation 3")
         expect(entry(page, 0).locator(".tag")).to_have_text("rollback")
         expect(entry(page, 1).locator(".tag")).to_have_text("rolled back")
-        expect(entry(page, 2)).to_contain_text("max_viewers: 500 -> 9")
+        expect(entry(page, 2)).to_contain_text("max_viewers: 500 → 9")
         expect(entry(page, 3).locator(".tag")).to_have_text("applied")
         expect(page.locator("#rollback-to")).to_contain_text("Back to generation 2: users=users2")
         expect(page.locator("#rollback-to")).to_contain_text("instant: generation 2 is still running")
