@@ -21,7 +21,6 @@ import pytest
 import yaml
 
 from ending import ending_with_us
-from lengths import IMAGES
 from namespaces import not_run
 from turnout.local.broker import EmbeddedBroker, free_port
 from turnout.testing import create_topic, patience, produce, wait_until
@@ -31,8 +30,6 @@ TOKEN = "0123456789abcdef0123456789abcdef"
 USER = "10001:10001"
 TAG = "localhost/turnout:tested"
 CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
-
-pytestmark = pytest.mark.skipif(not IMAGES, reason="the long form builds the image: make test-long")
 
 
 class Images:
