@@ -202,8 +202,9 @@ class LiveStream:
                 self._changed.wait_for(lambda: self._stopped.is_set() or bool(self._waiting))
                 if self._stopped.is_set():
                     return
-                arrival, self._waiting = _first(self._waiting)
+                # In this order: `idle` looks without the lock.
                 self._storing = True
+                arrival, self._waiting = _first(self._waiting)
                 self._changed.notify_all()
             try:
                 self._take(arrival)
