@@ -257,7 +257,7 @@ release: $(STAMP) page docs $(ANGULAR) $(REACT) ## dist/: wheels, sdists, npm pa
 	$(call step,npm packages,$(MAKE) --no-print-directory packages >/dev/null)
 	$(call step,Bill of materials and checksums,$(BIN)/python scripts/release.py)
 
-pictures: setup browser ## the pictures of the docs, in some minutes (ARGS="tutorial" for some; on a quiet machine)
+pictures: setup browser $(DOCS_STAMP) ## the pictures of the docs, in some minutes (ARGS="tutorial" for some; on a quiet machine)
 	PYTHONPATH=tests:tests/browser $(BIN)/python scripts/pictures $(ARGS)
 
 bench: setup ## measure, beside the peers (bench/README.md; ARGS="--only latency" for some)

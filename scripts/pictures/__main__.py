@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import drawings
+import moving
 import notebook
 import page
 import tutorial
@@ -22,7 +23,7 @@ import tutorial
 from turnout.local.broker import free_port
 from turnout.testing import wait_until
 
-OF_A_DEMO = {"page": page, "notebook": notebook}
+OF_A_DEMO = {"moving": moving, "page": page, "notebook": notebook}
 QUIET_LOAD = 0.5
 """What runs a minute before the first picture, at most: the times of swaps are in some of them."""
 
