@@ -26,12 +26,12 @@ from turnout.plan.swap_rules import Decision, Standing, SwapState, Verdict
 from turnout.plan.times import now_milliseconds
 from turnout.store import config_history
 from turnout.store.config_history import ConfigVersion, as_json
+from turnout.store.kept_sources import origins_json
 from turnout.store.ledger import CandidateRecord, Ledger, SwapRecord
 from turnout.swap.applies import Apply, described
 from turnout.swap.control_queue import ControlQueue, QueuedMessage, Reply
 from turnout.swap.generations import Generation
 from turnout.swap.health import Say
-from turnout.swap.kept_topics import origins_json
 from turnout.swap.lifecycle import Lifecycle
 
 GUARD_BROKEN = "guard_broken"
