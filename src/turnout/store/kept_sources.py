@@ -66,17 +66,15 @@ class KeptTopics:
 
     def rows(self) -> dict[str, int]:
         """How many rows of each source are kept."""
-        return kept_rows(self.tables, self.topics) if self.tables else {}
+        tables = self.tables
+        if tables is None:
+            return {}
+        with tables.database.read() as cursor:
+            return {source.source: _shown_rows(cursor, tables, source) for source in _sources(tables, self.topics)}
 
     def copy(self, cursor: duckdb.DuckDBPyConnection, new: GenerationTables) -> dict[str, int]:
         """Copy what is kept into the empty tables of a new generation; return how many rows each source shows."""
         return copy_sources(cursor, self.tables, new, self.topics) if self.tables else {}
-
-
-def kept_rows(published: GenerationTables, topics: Collection[str]) -> dict[str, int]:
-    """Count the rows of each source of these topics that a new generation would take over."""
-    with published.database.read() as cursor:
-        return {source.source: _shown_rows(cursor, published, source) for source in _sources(published, topics)}
 
 
 def copy_sources(
