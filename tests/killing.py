@@ -18,10 +18,10 @@ from typing import Any
 import turnout.spark.read.readers
 from turnout.cli import main
 from turnout.store.generation_tables import GenerationTables
+from turnout.store.kept_sources import KeptTopics
 from turnout.store.ledger import Ledger
 from turnout.swap.builder import Builder
 from turnout.swap.generations import Generation, Generations
-from turnout.swap.kept_topics import KeptTopics
 from turnout.swap.lifecycle import Lifecycle
 
 POINTS: dict[str, tuple[type, str, bool]] = {

@@ -32,5 +32,5 @@ def test_flush_waits_by_a_clock_that_does_not_jump(
 ) -> None:
     settings = KafkaSettings(bootstrap_servers="127.0.0.1:1")
     producer = TopicProducer(settings, "outcomes", lambda: client_properties(settings, "outcomes"), lambda _: None)
-    monkeypatch.setattr(producer._producer, "client", SilentProducer(polls))
+    monkeypatch.setattr(producer, "client", SilentProducer(polls))
     assert producer.flush(timeout) is done

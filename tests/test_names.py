@@ -53,12 +53,9 @@ ELSEWHERE = {
     # Parts that only a real Kafka, Spark or process can show.
     "live/test_explainer.py": "cli/why",
     "live/test_formats.py": "schemas/record_decoder",
-    "live/test_catching_up.py": "kafka/end_watch",
     "live/test_bulk.py": "spark/read/in_tasks",
     "live/test_inbox.py": "kafka/acknowledgements",
     "test_readers.py": "spark/read/through_jvm",
-    "live/test_keeping.py": "swap/kept_topics",
-    "live/test_guarded_swaps.py": "store/guard_figures",
     "live/test_swaps.py": "kafka/lag spark/jvm/java_errors swap/generations swap/orchestrator swap/swaps",
     "live/test_sources.py": "spark/read/live",
     "live/test_exactness.py": "spark/views/sent_rows spark/writing store/join_quality",

@@ -18,7 +18,7 @@ from lengths import BULK_EXAMPLES, LONG, PART_ROWS
 from oracle import Sent
 from turnout.config import KafkaSettings
 from turnout.kafka.clients import bulk_properties
-from turnout.kafka.end_watch import EndWatch
+from turnout.kafka.lag import EndWatch
 from turnout.kafka.topics import Topics
 from turnout.local.broker import EmbeddedBroker
 from turnout.plan.joins import Duplicates, Join

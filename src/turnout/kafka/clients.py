@@ -164,26 +164,23 @@ def read_offsets(
     return offsets, {(part.topic, part.partition): part.error for part in answer if part.error is not None}
 
 
-class TopicAdmin:
+class TopicAdmin(Renewed[AdminClient]):
     """Asks brokers about topics, for one thread. KafkaException where they refuse, or do not answer in time."""
 
     def __init__(self, kafka: KafkaSettings, role: str, timeout_seconds: float, **properties: Any) -> None:
         self._timeout_seconds = timeout_seconds
-        self._admin = Renewed(
+        super().__init__(
             kafka, lambda: set_up(AdminClient, {**client_properties(kafka, role), "logger": SILENT, **properties})
         )
 
-    def renew(self) -> None:
-        self._admin.renew()
-
     def poll(self) -> None:
         """Have `error_cb` called with what the connections reported."""
-        self._admin.client.poll(0)
+        self.client.poll(0)
 
     def describe(self, topic: str, timeout_seconds: float | None = None, *, rights: bool = False) -> TopicDescription:
         """Identity and partitions of a topic, and with `rights` what Turnout may do with it."""
         timeout = self._timeout_seconds if timeout_seconds is None else timeout_seconds
-        asked = self._client.describe_topics(
+        asked = self._renewed.describe_topics(
             TopicCollection([topic]), include_authorized_operations=rights, request_timeout=timeout
         )
         description: TopicDescription = _answers(asked, timeout)[topic]
@@ -192,7 +189,7 @@ class TopicAdmin:
     def committed_ends(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
         """The offset after the last committed record of each partition."""
         wanted = {TopicPartition(topic, partition): OffsetSpec.for_timestamp(AT_END) for partition in partitions}
-        asked = self._client.list_offsets(
+        asked = self._renewed.list_offsets(
             wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=self._timeout_seconds
         )
         return {part.partition: end.offset for part, end in _answers(asked, self._timeout_seconds).items()}
@@ -201,7 +198,7 @@ class TopicAdmin:
         """How Kafka removes old records of a topic; None where it does not say."""
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
         try:
-            asked = self._client.describe_configs([resource], request_timeout=self._timeout_seconds)
+            asked = self._renewed.describe_configs([resource], request_timeout=self._timeout_seconds)
             return str(_answers(asked, self._timeout_seconds)[resource]["cleanup.policy"].value)
         # A right that Turnout has no other need of (DescribeConfigs), or a broker that does not know the setting.
         except (KafkaException, KeyError, TypeError):
@@ -210,14 +207,16 @@ class TopicAdmin:
     def create(self, topic: str, partitions: int, config: dict[str, str]) -> None:
         """Create a topic with as many replicas as the brokers choose."""
         new = NewTopic(topic, num_partitions=partitions, replication_factor=_BROKERS_CHOICE, config=config)
-        _answers(self._client.create_topics([new], request_timeout=self._timeout_seconds), self._timeout_seconds)
+        asked = self._renewed.create_topics([new], request_timeout=self._timeout_seconds)
+        _answers(asked, self._timeout_seconds)
 
     @property
-    def _client(self) -> AdminClient:
-        if self._admin.outdated:
+    def _renewed(self) -> AdminClient:
+        """The client, made anew where files of `auth` have changed."""
+        if self.outdated:
             with contextlib.suppress(TurnoutError):  # files that are being written: the old client goes on until then
-                self._admin.renew()
-        return self._admin.client
+                self.renew()
+        return self.client
 
 
 def _answers(asked: Mapping[K, Future[T]], timeout_seconds: float) -> dict[K, T]:
@@ -233,7 +232,7 @@ def is_compacted(kafka: KafkaSettings, topic: str, timeout_seconds: float) -> bo
     return None if policy is None else "compact" in policy
 
 
-class TopicProducer:
+class TopicProducer(Renewed[Producer]):
     """Writes records to one topic, each once. Raises KafkaException; `delivered` gets the outcome of each record.
 
     `properties` are asked for each client that is made.
@@ -250,18 +249,7 @@ class TopicProducer:
         self._delivered = delivered
         # A fatal error is logged whatever the level, and comes as an exception too.
         fixed = {"enable.idempotence": True, "on_delivery": self._on_delivery, "logger": SILENT}
-        self._producer = Renewed(kafka, lambda: set_up(Producer, {**properties(), **fixed}))
-
-    @property
-    def client(self) -> Producer:
-        return self._producer.client
-
-    @property
-    def outdated(self) -> bool:
-        return self._producer.outdated
-
-    def renew(self) -> None:
-        self._producer.renew()
+        super().__init__(kafka, lambda: set_up(Producer, {**properties(), **fixed}))
 
     def produce(self, key: str | bytes | None, value: str | bytes | None, headers: list[Header] | None = None) -> None:
         self.client.produce(self._topic, value, key, headers=headers or [])
@@ -283,7 +271,7 @@ class TopicProducer:
 
     def close(self) -> None:
         """Free the client, which would be collected late: its callback refers to this object."""
-        del self._producer
+        del self.client
 
     def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
         # Turnout itself dropped what was purged, or a transaction that failed; its commit then says why.

@@ -1,11 +1,12 @@
-"""How far the published generation is behind its topics, and how fast it goes.
+"""The ends of topics, asked for again and again: how far the published generation is behind, and whether more came.
 
-Measured on a thread of its own, because asking a broker that is away takes time that nobody else should wait.
+The lag is measured on a thread of its own, because asking a broker that is away takes time that nobody else should
+wait. To wait for more is far less work here than in Spark's own loop, which asks and plans.
 """
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from turnout.config import KafkaSettings
@@ -16,6 +17,16 @@ from turnout.plan.offsets import Offsets, Partitions
 EVERY_SECONDS = 1.0
 FIRST_SECONDS = 0.1
 TIMEOUT_SECONDS = 3.0
+
+PROMPT_SECONDS = 0.02
+"""How often ends are asked for while records come, and a while after."""
+RESTING_SECONDS = 0.05
+"""How often later."""
+RESTS_AFTER_SECONDS = 3.0
+LOOK_SECONDS = 2.0
+"""How often to ask whether topics were created or deleted, or got partitions."""
+
+_QUESTION_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,3 +82,32 @@ class LagMeter:
         if before is not None and before[1] == generation:
             rate = round((records - before[0]) / max(now - before[2], 0.001), 1)
         return Measurement(sum(lags.values()), lags, rate, None, measured=True)
+
+
+class EndWatch:
+    """Waits until topics have more than was read; for any thread, one question at a time."""
+
+    def __init__(self, kafka: KafkaSettings) -> None:
+        self._topics = Topics(kafka, _QUESTION_SECONDS)
+
+    def wait_for_more(self, topics: Sequence[str], read: Offsets, stopped: threading.Event) -> None:
+        """Return when a partition ends elsewhere than where it was read to, or partitions came or went.
+
+        Also when Kafka does not answer, since the reader then reports why, and when `stopped` is set.
+        """
+        began = looked = time.monotonic()
+        while not stopped.is_set():
+            try:
+                if self._topics.ends(read.next) != read.next:
+                    return
+                if time.monotonic() - looked > LOOK_SECONDS:
+                    looked = time.monotonic()
+                    if self._topics.partitions(topics) != set(read.next):
+                        return
+            except TurnoutError:
+                return
+            resting = time.monotonic() - began > RESTS_AFTER_SECONDS
+            stopped.wait(RESTING_SECONDS if resting else PROMPT_SECONDS)
+
+    def close(self) -> None:
+        self._topics.close()

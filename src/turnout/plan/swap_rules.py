@@ -5,7 +5,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
+from enum import Enum, StrEnum
 from typing import TypeAlias
 
 from turnout.plan.control import (
@@ -78,6 +78,41 @@ class Verdict:
     outcome: Outcome | None
     reason: str = ""
     error: ControlRejected | None = None
+
+
+class _Refusal(Enum):
+    """Why a message cannot be followed at the moment: the code, the text and the hint of its rejection."""
+
+    FIRST_BUILD = (
+        "nothing_to_cancel",
+        "the first build cannot be cancelled: no generation is published yet",
+        "wait until it is published, and send another plan then",
+    )
+    NO_BUILD = (
+        "nothing_to_cancel",
+        "no build is under way",
+        "send a rollback to undo what is published",
+    )
+    NO_CANDIDATE = (
+        "no_candidate",
+        "there is no candidate: none was made, or it was published, replaced or discarded, or its time ended",
+        'send a change with "publish": false to make one; `turnout history` says what became of the last one',
+    )
+    NO_PREVIOUS = (
+        "nothing_to_roll_back",
+        "there is no plan before the present one",
+        "a rollback needs an earlier swap; name topics or a join instead",
+    )
+    TOO_EARLY = (
+        "building",
+        "no generation is published yet, so there is no configuration to compare the file with",
+        "wait until the server is ready, and apply it again",
+    )
+
+    def of(self, message: ControlMessage | ApplyRequest) -> Verdict:
+        """The rejection of a message for this reason."""
+        code, text, hint = self.value
+        return _rejection(ControlRejected(text, hint, code=code, request_id=message.request_id))
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,26 +204,24 @@ def _alone(message: ControlMessage | ApplyRequest, standing: Standing) -> Decisi
     if isinstance(message, ApplyRequest):
         return Decision((Verdict(None),), current, Effect.APPLY, asker=0)
     if message.action is Action.CANCEL:
-        return Decision((_rejection(_nothing_to_cancel(message)),), current)
+        return Decision((_Refusal.NO_BUILD.of(message),), current)
     if message.dry_run:
         # A dry run of a rollback is a dry run: nothing may move.
         plan = (previous or current) if message.action is Action.ROLLBACK else resolve(message, current)
         return Decision((Verdict(None),), plan, Effect.DRY_RUN, 0, frozenset(_started(message, current)))
     if previous is None:
-        return Decision((_rejection(_nothing_to_roll_back(message)),), current)
+        return Decision((_Refusal.NO_PREVIOUS.of(message),), current)
     return Decision((Verdict(None),), previous, Effect.ROLLBACK, asker=0)
 
 
 def _of_candidate(message: ControlMessage, standing: Standing) -> Decision:
     """Decide a message about the candidate; its expected generation is the candidate's."""
     if standing.candidate is None:
-        error: ControlRejected | None = _no_candidate(message)
-    else:
-        error = generation_conflict(message, standing.candidate_generation, "the candidate")
-    if error:
-        return Decision((_rejection(error),), standing.plan)
+        return Decision((_Refusal.NO_CANDIDATE.of(message),), standing.plan)
+    if conflict := generation_conflict(message, standing.candidate_generation, "the candidate"):
+        return Decision((_rejection(conflict),), standing.plan)
     effect = Effect.PUBLISH if message.action is Action.PUBLISH else Effect.DISCARD
-    return Decision((Verdict(None),), standing.candidate or standing.plan, effect, asker=0)
+    return Decision((Verdict(None),), standing.candidate, effect, asker=0)
 
 
 def _rejection(error: ControlRejected) -> Verdict:
@@ -225,51 +258,11 @@ def interrupt(
 
 
 def _cancel(message: ControlMessage, plan: Plan, generation: int) -> Verdict:
-    error = generation_conflict(message, generation)
     if generation == 0:
-        error = ControlRejected(
-            "the first build cannot be cancelled: no generation is published yet",
-            "wait until it is published, and send another plan then",
-            code="nothing_to_cancel",
-            request_id=message.request_id,
-        )
-    return _rejection(error) if error else Verdict(Outcome.APPLIED, f"cancelled the build of {plan.describe()}")
-
-
-def _nothing_to_cancel(message: ControlMessage) -> ControlRejected:
-    return ControlRejected(
-        "no build is under way",
-        "send a rollback to undo what is published",
-        code="nothing_to_cancel",
-        request_id=message.request_id,
-    )
-
-
-def _no_candidate(message: ControlMessage) -> ControlRejected:
-    return ControlRejected(
-        "there is no candidate: none was made, or it was published, replaced or discarded, or its time ended",
-        'send a change with "publish": false to make one; `turnout history` says what became of the last one',
-        code="no_candidate",
-        request_id=message.request_id,
-    )
-
-
-def _nothing_to_roll_back(message: ControlMessage) -> ControlRejected:
-    return ControlRejected(
-        "there is no plan before the present one",
-        "a rollback needs an earlier swap; name topics or a join instead",
-        code="nothing_to_roll_back",
-        request_id=message.request_id,
-    )
-
-
-def _too_early(message: ApplyRequest) -> ControlRejected:
-    return ControlRejected(
-        "no generation is published yet, so there is no configuration to compare the file with",
-        "wait until the server is ready, and apply it again",
-        code="building",
-        request_id=message.request_id,
-    )
+        return _Refusal.FIRST_BUILD.of(message)
+    if conflict := generation_conflict(message, generation):
+        return _rejection(conflict)
+    return Verdict(Outcome.APPLIED, f"cancelled the build of {plan.describe()}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,11 +295,11 @@ def replay(
         if isinstance(message, ControlRejected):
             verdict = _rejection(message)
         elif isinstance(message, ApplyRequest):
-            verdict = _rejection(_too_early(message))
+            verdict = _Refusal.TOO_EARLY.of(message)
         elif message.dry_run:
             verdict = Verdict(Outcome.UNCHANGED, "a dry run changes nothing")
         elif message.action is Action.CANCEL:
-            verdict = _rejection(_nothing_to_cancel(message))
+            verdict = _Refusal.NO_BUILD.of(message)
             if before is not None:
                 changed, now = before
                 verdicts[changed] = Verdict(Outcome.CANCELLED, "the message after it cancelled it")
@@ -316,7 +309,7 @@ def replay(
             if len(now.plans) > 1:
                 verdict, now = Verdict(Outcome.SUPERSEDED, REPLAYED), _Replayed(now.plans[:-1], last=index)
         elif message.action is not Action.CHANGE:
-            before, verdict = None, _rejection(_no_candidate(message))
+            before, verdict = None, _Refusal.NO_CANDIDATE.of(message)
             if now.candidate is not None and not expired(now.candidate_at, index):
                 if message.action is Action.PUBLISH:
                     verdict = Verdict(Outcome.SUPERSEDED, REPLAYED)

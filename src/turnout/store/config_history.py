@@ -19,6 +19,7 @@ from turnout.store.database import Readable
 MOST_ENTRIES = 1_000
 _TABLE = "turnout.config_history"
 _NAMES = "generation, requester, requestId, outcome, changes, document, on_disk, ts"
+_READ = _NAMES.replace("requestId", "requestId AS request_id")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,20 +70,8 @@ def entries(store: Readable, most: int = MOST_ENTRIES) -> list[ConfigVersion]:
     with store.read() as cursor:
         # Without it the times have the zone of the machine.
         cursor.execute("SET TimeZone = 'UTC'")
-        found = cursor.execute(f"SELECT {_NAMES} FROM {_TABLE} ORDER BY _id DESC LIMIT ?", [most]).to_arrow_table()
-    return [
-        ConfigVersion(
-            generation=row["generation"],
-            requester=row["requester"],
-            request_id=row["requestId"],
-            outcome=row["outcome"],
-            changes=json.loads(row["changes"]),
-            document=row["document"],
-            on_disk=row["on_disk"],
-            ts=row["ts"],
-        )
-        for row in found.to_pylist()
-    ]
+        found = cursor.execute(f"SELECT {_READ} FROM {_TABLE} ORDER BY _id DESC LIMIT ?", [most]).to_arrow_table()
+    return [ConfigVersion(**row | {"changes": json.loads(row["changes"])}) for row in found.to_pylist()]
 
 
 def as_json(changes: Sequence[Change]) -> list[dict[str, Any]]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 
 import duckdb
 
+from turnout.plan.guards import Figures, Matched
 from turnout.plan.sql_text import quoted
 from turnout.plan.tables import SHOWN_OF_STORE, Layout
 from turnout.store import identity
@@ -150,6 +151,28 @@ class GenerationTables:
         if self._left_out is None and cursor is not None:
             self._left_out = read_left_out(cursor, self.schema)
         return self._left_out or {}
+
+    def figures(self, cursor: duckdb.DuckDBPyConnection, from_latest: Collection[str]) -> Figures:
+        """Count what guards compare, in the caller's snapshot; `from_latest` are the topics read from their ends."""
+        views = self.layout.views
+        quality = cursor.execute(f"SELECT view, leftRows, matched FROM {self.schema}.join_quality").fetchall()
+        view_of = {name: view.table for view in views for name in view.quality_sides}
+        read, bad = cursor.execute(f"SELECT records, bad FROM {self.schema}.progress").fetchall()[0]
+        empty = {
+            source.source
+            for source in self.layout.sources
+            if source.topic in from_latest and not self._count(cursor, source.table)
+        }
+        return Figures(
+            rows={view.table: self._count(cursor, view.table) for view in views},
+            matched={name: Matched(view_of[name], left, matched) for name, left, matched in quality if name in view_of},
+            read=read,
+            bad=bad,
+            not_begun=frozenset(view.table for view in views if empty & {source.source for source in view.sources}),
+        )
+
+    def _count(self, cursor: duckdb.DuckDBPyConnection, table: str) -> int:
+        return scalar(cursor, f"SELECT count(*) FROM {self.table(table)}")
 
     def number_from_start(self) -> None:
         """A new stream counts its batches from 0."""

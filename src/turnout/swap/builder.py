@@ -21,10 +21,10 @@ from turnout.plan.swap_rules import SwapState
 from turnout.schemas.topic_check import Sample
 from turnout.spark.jvm.engine import Engine, is_gone
 from turnout.store.database import is_store_failure
+from turnout.store.kept_sources import origins_json
 from turnout.store.ledger import GenerationRecord
 from turnout.swap.build_progress import BuildProgress
 from turnout.swap.generations import Generation, Generations
-from turnout.swap.kept_topics import origins_json
 from turnout.swap.lifecycle import Lifecycle
 
 TICK_SECONDS = 0.1

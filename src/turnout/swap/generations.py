@@ -19,7 +19,7 @@ from turnout.config.tables import layout_of, layout_signature, starts_of, unchan
 from turnout.errors import ConfigError, TurnoutError
 from turnout.kafka.clients import bulk_properties
 from turnout.kafka.diagnosis import explain, without_secrets
-from turnout.kafka.end_watch import EndWatch
+from turnout.kafka.lag import EndWatch
 from turnout.kafka.lost_records import Gap, LostRecords
 from turnout.kafka.security import java_properties
 from turnout.kafka.topics import Topics
@@ -39,13 +39,11 @@ from turnout.spark.views.own_sql import check_own_views
 from turnout.spark.writing import BatchReport, Reading
 from turnout.store.database import give_back
 from turnout.store.generation_tables import GenerationTables
-from turnout.store.guard_figures import figures
-from turnout.store.kept_sources import topics_made_anew
+from turnout.store.kept_sources import KeptTopics, SourceOrigin, origins_json, origins_of, topics_made_anew
 from turnout.store.ledger import CandidateRecord, GenerationRecord, Ledger
 from turnout.store.query.windows import newest_record
 from turnout.swap.build_progress import BuildProgress
 from turnout.swap.health import Say
-from turnout.swap.kept_topics import KeptTopics, SourceOrigin, origins_json, origins_of
 from turnout.swap.metrics import Counters
 
 if TYPE_CHECKING:
@@ -323,7 +321,7 @@ class Generations:
         if guards is None:
             return []
         with self.ledger.database.read() as cursor:
-            old, new = (figures(cursor, one.tables, self._from_latest(one.plan)) for one in (before, after))
+            old, new = (one.tables.figures(cursor, self._from_latest(one.plan)) for one in (before, after))
         broken = broken_guards(guards.limits, old, new)
         self._counters.guards_broken(one.guard for one in broken)
         return broken

@@ -24,8 +24,7 @@ from turnout.config.tables import layout_of, layout_signature, plan_after
 from turnout.config.topic_rules import TopicRules
 from turnout.errors import TurnoutError, first_line
 from turnout.example.by_example import new_source
-from turnout.kafka.end_watch import EndWatch
-from turnout.kafka.lag import LagMeter
+from turnout.kafka.lag import EndWatch, LagMeter
 from turnout.kafka.lost_records import LostRecords
 from turnout.kafka.topics import Topics
 from turnout.logs import about

@@ -26,12 +26,12 @@ from turnout.plan.swap_rules import Decision, Standing, SwapState, Verdict
 from turnout.plan.times import now_milliseconds
 from turnout.store import config_history
 from turnout.store.config_history import ConfigVersion, as_json
+from turnout.store.kept_sources import origins_json
 from turnout.store.ledger import CandidateRecord, Ledger, SwapRecord
 from turnout.swap.applies import Apply, described
 from turnout.swap.control_queue import ControlQueue, QueuedMessage, Reply
 from turnout.swap.generations import Generation
 from turnout.swap.health import Say
-from turnout.swap.kept_topics import origins_json
 from turnout.swap.lifecycle import Lifecycle
 
 GUARD_BROKEN = "guard_broken"
@@ -184,14 +184,15 @@ class Publisher:
     def _add_discarded(
         self, cursor: duckdb.DuckDBPyConnection, candidate: Generation, why: str, asker: QueuedMessage | None
     ) -> None:
-        result: dict[str, Any] = {"generation": candidate.number, "outcome": DISCARDED, "detail": why}
-        self._ledger.add_swap(cursor, self._swap(candidate.plan, asker, by="turnout", **result))
+        swap = self._swap(
+            candidate.plan, asker, by="turnout", generation=candidate.number, outcome=DISCARDED, detail=why
+        )
+        self._ledger.add_swap(cursor, swap)
 
     def adopt(self, message: QueuedMessage, apply: Apply) -> None:
         """Put settings in force that need no generation; the published one stays."""
         number, text = self.number, described(apply.changes)
-        result: dict[str, Any] = {"generation": number, "outcome": Outcome.APPLIED.value, "detail": text}
-        swap = self._swap(self.plan, message, **result)
+        swap = self._swap(self.plan, message, generation=number, outcome=Outcome.APPLIED.value, detail=text)
         answer = Reply(Outcome.APPLIED, text, number, report=_report(apply))
         candidate = self._lifecycle.candidate
         if candidate is not None and candidate.candidacy is not None and candidate.candidacy.config is not None:

@@ -7,9 +7,10 @@ the SQL that they become, `summary_read.py` runs it. Filters are `where.py`.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import TypeVar
 
 from turnout.errors import TurnoutError
 from turnout.plan.filter_values import show
@@ -33,6 +34,8 @@ PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 _FUNCTIONS = ("count", "sum", "avg", "min", "max", "count_distinct", *PERCENTILES)
 _VALUES_HINT = f"write count, or a function of a column: {', '.join(f'{name}(column)' for name in _FUNCTIONS[1:])}"
 BY_HINT = "write up to three columns; a number may have a width (age:10), a time one with a unit (ts:1m, of s, m, h, d)"
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,19 +83,7 @@ class Summary:
 
 def parse_by(raw: str | Sequence[str]) -> tuple[Group, ...]:
     """`accountType,age:10` as groups; each column once."""
-    found: list[Group] = []
-    for text in (raw,) if isinstance(raw, str) else raw:
-        position = 0
-        while text[position:].strip():
-            name, position = read_name(text, position, "by", stop=":")
-            width = _WIDTH.match(text, position)
-            group = Group(name)
-            if width is not None:
-                group, position = Group(name, Decimal(width["number"]), width["unit"]), width.end()
-                if not group.width:
-                    raise bad("by", f"{group.name} has no width", BY_HINT)
-            position = _after_comma("by", text, position, BY_HINT)
-            found.append(group)
+    found = list(_listed(raw, "by", BY_HINT, _read_group))
     names = [group.name for group in found]
     if len(set(names)) < len(names):
         raise bad("by", f"{show(next(name for name in names if names.count(name) > 1))} comes twice", BY_HINT)
@@ -103,13 +94,7 @@ def parse_by(raw: str | Sequence[str]) -> tuple[Group, ...]:
 
 def parse_values(raw: str | Sequence[str]) -> tuple[Value, ...]:
     """`count,sum(balance)` as values, each once."""
-    found: dict[str, Value] = {}
-    for text in (raw,) if isinstance(raw, str) else raw:
-        position = 0
-        while text[position:].strip():
-            value, position = _read_value(text, position)
-            position = _after_comma("values", text, position, _VALUES_HINT)
-            found.setdefault(value.name, value)
+    found = {value.name: value for value in _listed(raw, "values", _VALUES_HINT, _read_value)}
     if len(found) > MAX_VALUES:
         raise bad("values", f"{len(found)} values, more than {MAX_VALUES}", _VALUES_HINT)
     return tuple(found.values()) or (Value("count"),)
@@ -118,21 +103,48 @@ def parse_values(raw: str | Sequence[str]) -> tuple[Value, ...]:
 def parse_order(raw: str | Sequence[str]) -> tuple[SortKey, ...]:
     """`-sum(balance),kind` as keys over the columns of a summary: a leading minus means descending."""
     found: dict[str, SortKey] = {}
+    for key in _listed(raw, "sort", "write columns of the answer: -count, -sum(balance)", _read_key):
+        # A column that comes again can change nothing.
+        found.setdefault(key.column, key)
+    return tuple(found.values())
+
+
+def _listed(
+    raw: str | Sequence[str], place: str, hint: str, read: Callable[[str, int], tuple[_T, int]]
+) -> Iterator[_T]:
+    """What `read` finds in one or several texts: it is given a position, and returns the one after what it read."""
     for text in (raw,) if isinstance(raw, str) else raw:
         position = 0
         while text[position:].strip():
-            signed = _SIGNED.match(text, position)
-            if signed is not None:
-                position = signed.end()
-            if _OPEN.match(text, position):
-                value, position = _read_value(text, position, "sort")
-                name = value.name
-            else:
-                name, position = read_name(text, position, "sort", stop="")
-            position = _after_comma("sort", text, position, "write columns of the answer: -count, -sum(balance)")
-            # A column that comes again can change nothing.
-            found.setdefault(name, SortKey(name, signed is not None and signed[1] == "-"))
-    return tuple(found.values())
+            item, position = read(text, position)
+            comma = _COMMA.match(text, position)
+            if comma is None:
+                raise bad(place, f"{show(text[position:])} where a comma was expected", hint)
+            position = comma.end()
+            yield item
+
+
+def _read_group(text: str, position: int) -> tuple[Group, int]:
+    name, position = read_name(text, position, "by", stop=":")
+    width = _WIDTH.match(text, position)
+    if width is None:
+        return Group(name), position
+    group = Group(name, Decimal(width["number"]), width["unit"])
+    if not group.width:
+        raise bad("by", f"{group.name} has no width", BY_HINT)
+    return group, width.end()
+
+
+def _read_key(text: str, position: int) -> tuple[SortKey, int]:
+    signed = _SIGNED.match(text, position)
+    if signed is not None:
+        position = signed.end()
+    if _OPEN.match(text, position):
+        value, position = _read_value(text, position, "sort")
+        name = value.name
+    else:
+        name, position = read_name(text, position, "sort", stop="")
+    return SortKey(name, signed is not None and signed[1] == "-"), position
 
 
 def _read_value(text: str, position: int, place: str = "values") -> tuple[Value, int]:
@@ -156,13 +168,6 @@ def _read_value(text: str, position: int, place: str = "values") -> tuple[Value,
     if closed is None:
         raise bad(place, f"{function}({column} is not closed by `)`", _VALUES_HINT)
     return Value(function, column), closed.end()
-
-
-def _after_comma(place: str, text: str, position: int, hint: str) -> int:
-    found = _COMMA.match(text, position)
-    if found is None:
-        raise bad(place, f"{show(text[position:])} where a comma was expected", hint)
-    return found.end()
 
 
 def bad(place: str, message: str, hint: str, code: str | None = None) -> TurnoutError:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import functools
 import itertools
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import duckdb
@@ -33,6 +34,8 @@ MAX_GROUPS = 100_000
 """More groups than that are a mistake: nobody reads them, and each costs memory in the store."""
 
 MAX_KEPT_GROUPS = 10_000
+
+_DOES_NOT_FIT = (duckdb.ConversionException, duckdb.OutOfRangeException)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +106,8 @@ def read_summary(database: Readable, summary: Summary) -> SummaryResult:
         table = snapshot.table(summary.table)
         statement = compile_summary(summary, table.columns, RECORD_MS in table.hidden)
         text = statement.show(f"({statement.read(table.source)})")
-        try:
+        with _sum_faults():
             found = snapshot.query(text, statement.parameters).to_arrow_table()
-        except (duckdb.ConversionException, duckdb.OutOfRangeException) as error:
-            raise _too_large() from error
         return _result(summary, statement, snapshot.position(table), *_totalled(found))
 
 
@@ -116,10 +117,8 @@ def read_groups(database: Readable, summary: Summary) -> KeptGroups | None:
         table = snapshot.table(summary.table)
         statement = compile_summary(summary, table.columns, RECORD_MS in table.hidden)
         text = f"{statement.read_kept(table.source)} LIMIT {MAX_KEPT_GROUPS + 1}"
-        try:
+        with _sum_faults():
             groups = snapshot.query(text, statement.parameters).to_arrow_table()
-        except (duckdb.ConversionException, duckdb.OutOfRangeException) as error:
-            raise _too_large() from error
         if groups.num_rows > MAX_KEPT_GROUPS or not _is_sure(statement, groups):
             return None
         columns = frozenset([*_counted_by(summary), *term_columns(summary.where, table.columns)])
@@ -140,11 +139,8 @@ class SummaryQueries(threading.local):
         return connection
 
     def show(self, kept: KeptGroups) -> SummaryResult:
-        with registered(self._connection, kept=kept.groups):
-            try:
-                found = self._connection.execute(kept.statement.show("kept")).to_arrow_table()
-            except (duckdb.ConversionException, duckdb.OutOfRangeException) as error:
-                raise _too_large() from error
+        with registered(self._connection, kept=kept.groups), _sum_faults():
+            found = self._connection.execute(kept.statement.show("kept")).to_arrow_table()
         return _result(kept.summary, kept.statement, kept.position, *_totalled(found))
 
     def advance(self, kept: Sequence[KeptGroups], deltas: Sequence[Delta]) -> list[Advanced | None]:
@@ -158,7 +154,7 @@ class SummaryQueries(threading.local):
             numbers = waiting.pop()
             try:
                 made = self._merge([kept[number] for number in numbers], len(deltas), cells)
-            except (duckdb.ConversionException, duckdb.OutOfRangeException):
+            except _DOES_NOT_FIT:
                 # A sum does not fit: alone, each tells whether it is its own. Reading says so to those who asked.
                 waiting += [[number] for number in numbers] if len(numbers) > 1 else []
                 continue
@@ -222,5 +218,11 @@ def _totalled(found: pa.Table) -> tuple[pa.Table, int]:
     return found.drop_columns([TOTAL]), found.column(TOTAL)[0].as_py() if found.num_rows else 0
 
 
-def _too_large() -> Exception:
-    return bad("values", "a sum does not fit its type", "use avg, or a filter that leaves fewer or smaller numbers")
+@contextmanager
+def _sum_faults() -> Iterator[None]:
+    """Convert errors of sums that do not fit their type to TurnoutError."""
+    try:
+        yield
+    except _DOES_NOT_FIT as error:
+        hint = "use avg, or a filter that leaves fewer or smaller numbers"
+        raise bad("values", "a sum does not fit its type", hint) from error

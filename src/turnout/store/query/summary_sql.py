@@ -19,7 +19,7 @@ from turnout.plan.filter_values import show
 from turnout.plan.nearest import suggestion
 from turnout.plan.sql_text import quoted
 from turnout.plan.times import FIRST_MICROSECOND, LAST_DAY, moment_sql
-from turnout.plan.where import compile_where
+from turnout.plan.where import compile_where, known_column
 from turnout.store.query.summary import BY_HINT, PERCENTILES, RECORD_TIME, UNIT_SECONDS, Group, Summary, Value, bad
 from turnout_client.column_types import ColumnType
 
@@ -221,7 +221,7 @@ def _grouped(group: Group, columns: Mapping[str, ColumnType], dated: bool) -> tu
             raise bad("by", f"this table has no {RECORD_TIME}: its rows are not Kafka records", BY_HINT)
         name, kind = moment_sql(RECORD_MS), _TIMESTAMP
     else:
-        _known(group.column, columns, "by")
+        known_column(group.column, columns, "by", "bad_by")
         name, kind = quoted(group.column), columns[group.column]
     if group.width is None:
         return name, kind
@@ -271,7 +271,7 @@ def _floor(number: str, width: int, least: int) -> str:
 def _calculated(value: Value, columns: Mapping[str, ColumnType], parts: _Parts) -> tuple[str, ColumnType]:
     if value.column is None:
         return parts.name(_ROWS), _INT64
-    _known(value.column, columns, "values")
+    known_column(value.column, columns, "values", "bad_values")
     name, kind = quoted(value.column), columns[value.column]
     if value.function == "count_distinct":
         return parts.name(GroupPart(f"count(DISTINCT {name})", merge="")), _INT64
@@ -334,8 +334,3 @@ def _order(summary: Summary, made: Mapping[str, str]) -> tuple[tuple[str, bool],
     for group in summary.by:
         keys.setdefault(made[group.name], False)
     return tuple(keys.items())
-
-
-def _known(name: str, columns: Mapping[str, ColumnType], place: str) -> None:
-    if name not in columns:
-        raise bad(place, f"no column {show(name)}", f"{suggestion(name, columns)}columns: {', '.join(columns)}")
