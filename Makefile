@@ -209,8 +209,9 @@ faketime:
 soak: setup ## half an hour of load, swaps, viewers and faults, then nothing may have grown (ARGS="--minutes 2")
 	PYTHONPATH=tests $(BIN)/python -m soak $(ARGS)
 
-lint: $(STAMP) $(REACT) ## ruff, mypy and tsc
-	$(call step,Lint,$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(MYPY) && $(NPM) run --silent check)
+SPELLED := docs README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md src clients web/page/src scripts tests
+lint: $(STAMP) $(REACT) ## ruff, codespell, mypy and tsc
+	$(call step,Lint,$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/codespell $(SPELLED) && $(MYPY) && $(NPM) run --silent check)
 
 audit: $(WEB_STAMP) ## known vulnerabilities of what is shipped; skipped where no service answers
 	$(call step,Audit,$(BIN)/python scripts/audit.py)
