@@ -54,7 +54,7 @@ MYPY = { [ -d .mypy_cache ] || { mkdir .mypy_cache && tar -C .mypy_cache -xf $(M
 APT_INSTALL := apt-get update -qq >/dev/null && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends
 
 .DEFAULT_GOAL := help
-.PHONY: help setup venv java packaged-java browser page packages docs reference types demo test test-fast test-web test-angular test-long test-many faults faketime soak lint audit format lock wheel image release pictures bench clean
+.PHONY: help setup venv java packaged-java browser page packages docs reference types texts demo test test-fast test-web test-angular test-long test-many faults faketime soak lint audit format lock wheel image release pictures bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.* ## /\1\t/p' Makefile | expand -t 10
@@ -124,6 +124,9 @@ types: $(WEB_STAMP) ## write the TypeScript that follows from turnout_client: me
 
 reference: $(STAMP) ## write what the code says into docs/reference/*.md
 	PYTHONPATH=scripts $(BIN)/python -m reference
+
+texts: $(STAMP) ## print every text that people see, with its file and line: messages, help, labels
+	@$(BIN)/python scripts/texts.py
 
 # Debian has the standard library's venv in a package of its own.
 venv:
@@ -209,8 +212,9 @@ faketime:
 soak: setup ## half an hour of load, swaps, viewers and faults, then nothing may have grown (ARGS="--minutes 2")
 	PYTHONPATH=tests $(BIN)/python -m soak $(ARGS)
 
-lint: $(STAMP) $(REACT) ## ruff, mypy and tsc
-	$(call step,Lint,$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(MYPY) && $(NPM) run --silent check)
+SPELLED := docs README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md src clients web/page/src scripts tests
+lint: $(STAMP) $(REACT) ## ruff, codespell, mypy and tsc
+	$(call step,Lint,$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/codespell $(SPELLED) && $(MYPY) && $(NPM) run --silent check)
 
 audit: $(WEB_STAMP) ## known vulnerabilities of what is shipped; skipped where no service answers
 	$(call step,Audit,$(BIN)/python scripts/audit.py)

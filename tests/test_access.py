@@ -300,11 +300,11 @@ def test_token_file_is_read_relative_to_the_configuration(tmp_path: Path) -> Non
         ),
         (
             f"{{name: a, role: viewer, token: {OPS}}}, {{name: a, role: viewer, token: {WALL}}}",
-            "access.tokens[1].name: 'a' is there already; choose another name",
+            "access.tokens[1].name: 'a' already exists; choose another name",
         ),
         (
             f"{{name: a, role: viewer, token: {OPS}}}, {{name: b, role: viewer, token: {OPS}}}",
-            "access.tokens[1].token: is the token of another name already; give each its own",
+            "access.tokens[1].token: is already the token of another name; give each name its own",
         ),
         (f"{{name: topic, role: viewer, token: {OPS}}}", "access.tokens[0].name: 'topic' means something else"),
     ],
@@ -323,7 +323,7 @@ def test_access_that_is_wrong_is_a_fault_of_the_configuration(tmp_path: Path, to
         (b"short\n", "must be 16 to 512"),
         (b"", "must be 16 to 512"),
         (b"\xff\xfe" * 20, "cannot be read (it is not text)"),
-        (OPS.encode(), "is the token of another name already"),
+        (OPS.encode(), "is already the token of another name"),
     ],
 )
 def test_token_file_that_is_wrong_is_a_fault_of_the_configuration(tmp_path: Path, content: bytes, fault: str) -> None:

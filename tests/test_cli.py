@@ -177,7 +177,7 @@ def test_init_replaces_nothing_unless_forced(tmp_path: Path) -> None:
     file.write_text("precious")
     result = turnout("init", str(file))
     assert result.exit_code == 1
-    assert "is there already" in result.stderr
+    assert "already exists" in result.stderr
     assert "hint: " in result.stderr and "--force" in result.stderr
     assert file.read_text() == "precious"
     assert json.loads(turnout("init", str(file), "--force", "--json").stdout) == {"path": str(file)}
@@ -854,4 +854,5 @@ def test_disk_without_room_is_told_in_one_line(tmp_path: Path) -> None:
         fill(disk / "filler")
         done = turnout("broker", "--port", "0", "--data", str(disk / "kafka"))
     assert done.exit_code == 1
-    assert done.stderr.startswith("Starting Kafka ...\nerror: cannot write: No space left on device\nhint: make room")
+    said = "Starting Kafka ...\nerror: cannot write: No space left on device\nhint: free disk space"
+    assert done.stderr.startswith(said)

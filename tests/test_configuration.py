@@ -104,7 +104,7 @@ def test_secret_that_differs_needs_a_restart_and_does_not_show() -> None:
 
 
 def test_secret_that_stands_for_none_is_a_fault() -> None:
-    with pytest.raises(ConfigError, match=r"kafka\.properties\.client\.id: \*\*\* stands for the secret in force"):
+    with pytest.raises(ConfigError, match=r"kafka\.properties\.client\.id: \*\*\* stands for the current secret"):
         Configuration(settings({})).proposed("kafka: {properties: {client.id: '***'}}")
 
 

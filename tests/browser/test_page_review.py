@@ -110,7 +110,7 @@ class Reviewed(Steering):
             self.end(f"{requester} discarded it")
             return Reply(Outcome.APPLIED, "discarded", self.published)
         if self.guard and not asked.get("force"):
-            raise ControlRejected(self.guard, "`force` passes over the guards", code="guard_broken")
+            raise ControlRejected(self.guard, "`force` ignores the guards", code="guard_broken")
         self.filling.publish()
         self.published, made = self.candidate, self.candidate
         self.note(made, BEFORE, AFTER, "applied")

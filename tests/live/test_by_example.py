@@ -159,7 +159,7 @@ def test_file_that_is_there_stays_and_no_topic_is_looked_at(broker: EmbeddedBrok
     file.write_text("precious")
     result = turnout(broker, "init", str(file), "--from", "nothing-of-the-kind")
     assert result.exit_code == 1
-    assert "is there already" in result.stderr and "does not exist" not in result.stderr
+    assert "already exists" in result.stderr and "does not exist" not in result.stderr
     assert file.read_text() == "precious"
 
 
@@ -216,7 +216,7 @@ def test_topics_are_created_and_listed_by_the_command_line(broker: EmbeddedBroke
     listed = json.loads(turnout(broker, "topic", "list", "--bootstrap", broker.bootstrap_servers, "--json").stdout)
     assert {"topic": names[1], "partitions": 3} in listed["topics"]
     again = turnout(broker, "topic", "create", names[0])
-    assert (again.exit_code, again.stderr.splitlines()[0]) == (1, f"error: topic '{names[0]}' is there already")
+    assert (again.exit_code, again.stderr.splitlines()[0]) == (1, f"error: topic '{names[0]}' already exists")
     wrong = turnout(broker, "topic", "create", "my topic")
     assert wrong.exit_code == 1 and "is not a Kafka topic name" in wrong.stderr
 

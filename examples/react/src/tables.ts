@@ -1,4 +1,4 @@
-// Written by `turnout types`: run it again when a table has other columns.
+// Written by `turnout types`: run it again when columns change.
 
 export interface FinalUi {
   userId: string | null;

@@ -92,7 +92,7 @@ class RunningAlert:
         if done.began:
             self._say("INFO", f"alert {name} watches {self.settings.table} where {self.settings.where}")
         if done.dropped:
-            self._say("WARNING", f"alert {name}: {done.dropped} events were dropped undelivered; too many wait")
+            self._say("WARNING", f"alert {name}: {done.dropped} events were dropped: too many waited")
         self.events += done.events
         self.dropped += done.dropped
         if done.events:

@@ -54,7 +54,7 @@ class WebhookTarget:
         except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
             raise self._failed(f"cannot be reached: {first_line(error) or type(error).__name__}") from error
         if 300 <= status < 400:
-            raise self._failed(f"answered {status}: redirects are not followed", "give the address that it leads to")
+            raise self._failed(f"answered {status}: redirects are not followed", "give the address it redirects to")
         if not 200 <= status < 300:
             raise self._failed(f"answered {status}")
 

@@ -48,14 +48,14 @@ def alerts(
         state = f"{alert['state']}: {alert['error']}" if alert["error"] else alert["state"]
         cells = [alert[name] for name in ("name", "table", "where", "to", "rows", "waiting")]
         table.add_row(*map(output.cell, cells), output.cell(state, "red" if alert["error"] else "green"))
-    output.console().print(table if found else "No alerts. Describe some at alerts: in the configuration file")
+    output.console().print(table if found else "No alerts. Add some under alerts: in the configuration file")
 
 
 @_app.command(epilog=examples("turnout alerts test large_balance"))
 def test(
     name: Name, url: options.Url = options.DEFAULT_URL, token: options.Token = "", json: options.Json = False
 ) -> None:
-    """Send a sample event to the target of an alert, and say whether it has arrived; for operators."""
+    """Send a sample event to the target of an alert, and report whether it arrived. For operators."""
     with options.connected(url, token) as client:
         answer = client.test_alert(name)
     output.print_json(answer) if json else print(f"{output.printable(name)}: the sample was delivered")
@@ -76,7 +76,7 @@ def try_(
     token: options.Token = "",
     json: options.Json = False,
 ) -> None:
-    """Count the rows that fulfil a condition now: that of an alert, or one that is not in the configuration yet."""
+    """Count the rows that fulfil a condition now: the condition of an alert, or a new one."""
     with options.connected(url, token) as client:
         known = {alert["name"]: alert for alert in client.status()["alerts"]}
         alert = known.get(name, {"table": name, "where": ""})

@@ -35,7 +35,7 @@ class Commands(TyperGroup):
             failed = TurnoutError(
                 "file_unwritable",
                 f"cannot write{f' {error.filename}' if error.filename else ''}: {error.strerror}",
-                "make room on its disk or change its rights, or name another folder",
+                "free disk space, change its permissions, or name another folder",
             )
         except TurnoutError as error:
             failed = error

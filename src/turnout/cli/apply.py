@@ -24,7 +24,7 @@ _TAKES_EFFECT = {
 @app.command(epilog=examples("turnout apply -c turnout.yaml --dry-run", "turnout apply -c turnout.yaml"))
 def apply(
     config: options.Config = "turnout.yaml",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change; nothing changes.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Report what would change; change nothing.")] = False,
     expected_generation: ExpectedOption = None,
     force: ForceOption = False,
     request_id: RequestOption = "",
@@ -32,7 +32,7 @@ def apply(
     token: options.Token = "",
     json: options.Json = False,
 ) -> None:
-    """Put a changed file in force while the server runs, and show what it changes.
+    """Apply a changed file while the server runs, and show what it changes.
 
     Sources, columns, views, sinks, alerts and limits; see docs/how-to/apply.md. The server reads the file: relative
     paths start at the file that it was started with, and references such as `${NAME}` must be those of the file in
@@ -57,8 +57,8 @@ def apply(
     if answer.get("outcome") is None:
         raise TurnoutError(
             code="outcome_pending",
-            message="the server took the file, but its outcome did not come in time",
-            hint="look at turnout status, and at the last row of turnout history",
+            message="the server accepted the file, but its outcome did not arrive in time",
+            hint="see turnout status, and the last row of turnout history",
         )
     if json:
         output.print_json(answer)

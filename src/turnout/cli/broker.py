@@ -11,7 +11,7 @@ from turnout.cli.app import app, examples
 @app.command(epilog=examples("turnout broker --port 9092 --data ./kafka-data"))
 def broker(
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port for clients; 0 takes a free one.")] = 9092,
-    data: Annotated[Path, typer.Option(help="The folder for topics; they are there again the next time.")] = Path(
+    data: Annotated[Path, typer.Option(help="The folder for topics; they are kept for the next start.")] = Path(
         "kafka-data"
     ),
 ) -> None:

@@ -10,19 +10,21 @@ from turnout.cli.app import app, examples
 
 @app.command(epilog=examples("turnout demo", "turnout demo --rate 200 --data ./demo-data"))
 def demo(
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The web page's port; a free one when taken.")] = 10000,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="The web page's port; a free one if it is taken.")
+    ] = 10000,
     rate: Annotated[
         float,
         typer.Option(
             min=0.1,
             max=100_000,
-            help="Sample records a second, to users and accounts together, and as many to users2 and accounts2.",
+            help="Sample records a second for users and accounts together; users2 and accounts2 get as many.",
         ),
     ] = 20,
     data: Annotated[
         Path | None,
         typer.Option(
-            help="A folder that keeps broker and tables for the next time.  [default: nothing is kept]",
+            help="A folder that keeps the topics and tables for the next start.  [default: nothing is kept]",
             show_default=False,
         ),
     ] = None,

@@ -34,7 +34,7 @@ def difference(
     ] = None,
     where: options.Where = None,
     sort: options.Sort = "",
-    limit: Annotated[int, typer.Option(min=0, max=100_000, help="How many of the rows.")] = 20,
+    limit: Annotated[int, typer.Option(min=0, max=100_000, help="How many rows to show.")] = 20,
     url: options.Url = options.DEFAULT_URL,
     token: options.Token = "",
     json: options.Json = False,

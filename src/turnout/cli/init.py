@@ -28,12 +28,12 @@ def init(
     ] = None,
     config: Annotated[
         Path | None,
-        typer.Option("--config", "-c", help="With --from: a file whose settings are taken over, such as kafka:."),
+        typer.Option("--config", "-c", help="With --from: a file to copy settings from, such as kafka:."),
     ] = None,
     records: Annotated[
         int, typer.Option(min=1, max=MOST_RECORDS, help="With --from: how many records of each topic to read.")
     ] = DEFAULT_RECORDS,
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     json: options.Json = False,
 ) -> None:
     """Write a commented turnout.yaml to start from; with --from, generated from the records of existing topics.
@@ -45,7 +45,7 @@ def init(
     file = path / "turnout.yaml" if path.is_dir() else path
     if from_ is None:
         if config is not None:
-            raise typer.BadParameter("goes with --from only, which names topics", param_hint="--config")
+            raise typer.BadParameter("works only with --from, which names topics", param_hint="--config")
         _write(file, default_text(), force=force)
         _report(file, json=json)
         return
@@ -84,7 +84,7 @@ def _write(file: Path, text: str, *, force: bool) -> None:
 
 def _exists(file: Path) -> TurnoutError:
     return TurnoutError(
-        code="file_exists", message=f"{file} is there already", hint="give another path, or --force to replace it"
+        code="file_exists", message=f"{file} already exists", hint="give another path, or --force to replace it"
     )
 
 

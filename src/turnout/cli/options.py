@@ -52,7 +52,7 @@ Columns = Annotated[str, typer.Option(help="Columns to show: name,age.", show_de
 Where = Annotated[
     list[str] | None,
     typer.Option(
-        help="Rows to keep, as 'column operator value'; given several times, all must hold.", show_default=False
+        help="Rows to keep, as 'column operator value'; can be repeated, then all must hold.", show_default=False
     ),
 ]
 

@@ -10,7 +10,7 @@ from turnout.cli.app import app, examples
 def prepare() -> None:
     """Make starts faster, once for each version: fetch jars and archive their classes (half a minute).
 
-    240 MB in the cache of jars, once for each version of Java, Spark and Turnout. A JVM that maps its archive starts in
+    It takes 240 MB of the jar cache for each version of Java, Spark and Turnout. A JVM that maps its archive starts in
     about half the time. It is optional: without it, starts take some seconds more. `make setup` runs it.
     """
     from turnout.java.jars import resolve
@@ -31,7 +31,7 @@ def prepare() -> None:
             made = archive.make(train)
         size = archive.file.stat().st_size / 1e6
         print(
-            f"Archived the classes of {archive.program} ({size:.0f} MB): it starts earlier from now on"
+            f"Archived the classes of {archive.program} ({size:.0f} MB): it starts faster from now on"
             if made
             else f"The classes of {archive.program} are archived already"
         )

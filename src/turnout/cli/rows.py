@@ -48,13 +48,13 @@ def rows(
     token: options.Token = "",
     json: options.Json = False,
 ) -> None:
-    """Print the rows of a table, of one moment; all of them, unless --limit is given.
+    """Print the rows of a table as of one moment: all of them, or as many as --limit says.
 
-    Rows are passed on as they arrive, so a table of any size needs little memory here.
+    Rows are streamed, so a table of any size needs little memory.
     """
     form = "json" if json else form
     if form in _BINARY and sys.stdout.isatty():
-        raise typer.BadParameter(f"{form} is no text; write it to a file: > rows.{form}", param_hint="--format")
+        raise typer.BadParameter(f"{form} is not text; write it to a file: > rows.{form}", param_hint="--format")
     asked: WindowOptions = {"where": where or (), "sort": sort or (), "columns": columns or ()}
     if limit is not None:
         asked["limit"] = limit

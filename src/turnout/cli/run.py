@@ -19,11 +19,11 @@ from turnout.cli.app import app, examples
 @app.command(epilog=examples("turnout run -c turnout.yaml", "turnout run -c turnout.yaml --host 0.0.0.0 --insecure"))
 def run(
     config: options.Config = "turnout.yaml",
-    host: Annotated[str, typer.Option(help="Instead of server.host of the file.", show_default=False)] = "",
+    host: Annotated[str, typer.Option(help="Overrides server.host of the file.", show_default=False)] = "",
     port: Annotated[
         int | None,
         typer.Option(
-            min=0, max=65535, help="Instead of server.port of the file; 0 takes a free one.", show_default=False
+            min=0, max=65535, help="Overrides server.port of the file; 0 takes a free one.", show_default=False
         ),
     ] = None,
     insecure: Annotated[
@@ -31,12 +31,12 @@ def run(
     ] = False,
     log_format: Annotated[
         Literal["text", "json"] | None,
-        typer.Option(help="Instead of log.format of the file: text, or json, one object a line.", show_default=False),
+        typer.Option(help="Overrides log.format of the file: text, or json, one object a line.", show_default=False),
     ] = None,
 ) -> None:
     """Run the orchestrator and the web page until Ctrl-C or SIGTERM.
 
-    What the file says: docs/reference/configuration.md.
+    The settings of the file: docs/reference/configuration.md.
     """
     from turnout.config import load
     from turnout.config.settings import LogFormat

@@ -20,16 +20,16 @@ def sql(
     text: Annotated[str, typer.Argument(metavar="SELECT", help="One SELECT; - reads it from standard input.")],
     form: Annotated[
         Literal["table", "json", "csv", "arrow", "parquet"],
-        typer.Option("--format", help="table, or json, csv, arrow, parquet: these go to standard output as they are."),
+        typer.Option("--format", help="table; or json, csv, arrow or parquet, written to standard output."),
     ] = "table",
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many rows, at most 10000.")] = 1_000,
     url: options.Url = options.DEFAULT_URL,
     token: options.Token = "",
     json: options.Json = False,
 ) -> None:
-    """Run one SELECT over the published tables, of one moment.
+    """Run one SELECT over the published tables, all as of one moment.
 
-    It is DuckDB's SQL. Who may send it: `access.sql` in docs/reference/configuration.md#access.
+    The SQL is DuckDB's. Who may run it: `access.sql` in docs/reference/configuration.md#access.
     """
     asked = sys.stdin.read() if text == "-" else text
     with options.connected(url, token) as client:

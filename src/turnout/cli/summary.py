@@ -45,7 +45,8 @@ def summary(
     live: Annotated[
         bool,
         typer.Option(
-            "--live", help="Again whenever it changes, through swaps, until Ctrl-C; with --json one line each time."
+            "--live",
+            help="Print it again when it changes, across swaps too, until Ctrl-C; with --json a line each time.",
         ),
     ] = False,
     url: options.Url = options.DEFAULT_URL,

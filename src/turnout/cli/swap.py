@@ -27,15 +27,17 @@ ExpectedOption = Annotated[
     typer.Option(
         "--expected-generation",
         min=0,
-        help="Only while this generation is published; to publish or discard it, is the candidate.",
+        help="Act only if this generation is published; for publish and discard, if it is the candidate.",
         show_default=False,
     ),
 ]
 RequestOption = Annotated[
     str, typer.Option("--request-id", help="Your name for this request, shown with its outcome.", show_default=False)
 ]
-ForceOption = Annotated[bool, typer.Option("--force", help="Pass over the guards (`swap.guards`).")]
-NoWaitOption = Annotated[bool, typer.Option("--no-wait", help="Return when the request is taken, without its outcome.")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Ignore the guards (`swap.guards`).")]
+NoWaitOption = Annotated[
+    bool, typer.Option("--no-wait", help="Return when the request is accepted, before its outcome.")
+]
 
 
 @app.command(
@@ -61,7 +63,7 @@ def swap(
         list[str] | None,
         typer.Option(
             metavar="[VIEW=]JOIN",
-            help=f"{KNOWN_JOINS}; of one view: final_ui=inner, repeatable.",
+            help=f"{KNOWN_JOINS}; for one view: final_ui=inner. Repeatable.",
             show_default=False,
             autocompletion=completion.joins,
         ),
@@ -80,9 +82,9 @@ def swap(
         str, typer.Option(help="latest, earliest, or a time: 2026-01-01T00:00:00Z.", show_default=False)
     ] = "",
     expected_generation: ExpectedOption = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be built; nothing changes.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Report what would be built; change nothing.")] = False,
     review: Annotated[
-        bool, typer.Option("--review", help="Build a candidate, which turnout publish or turnout discard ends.")
+        bool, typer.Option("--review", help="Build a candidate, which waits for turnout publish or turnout discard.")
     ] = False,
     force: ForceOption = False,
     request_id: RequestOption = "",
@@ -212,8 +214,8 @@ def _send(
     if wait and outcome is None:
         raise TurnoutError(
             code="outcome_pending",
-            message="the server took the request, but its outcome did not come in time",
-            hint="look at turnout status, and at the last row of turnout history",
+            message="the server accepted the request, but its outcome did not arrive in time",
+            hint="see turnout status, and the last row of turnout history",
         )
     if json:
         output.print_json(answer)
@@ -237,7 +239,7 @@ def _print(answer: Mapping[str, Any]) -> None:
 def _print_report(screen: Console, report: Mapping[str, Any]) -> None:
     """The report of a dry run: what would be built, and what the newest records say about it."""
     if not report["changes"]:
-        screen.print("Dry run: nothing would change; this is what is shown already.", style="bold")
+        screen.print("Dry run: nothing would change; the tables are already like this.", style="bold")
     else:
         screen.print("Dry run: this would work. Nothing was changed. A generation would be built:", style="bold")
     plan, sources = report["plan"], report.get("sources") or {}

@@ -21,12 +21,12 @@ app.add_typer(_app, name="topic", epilog=examples("turnout topic create users ac
 
 Config = Annotated[
     Path | None,
-    typer.Option("--config", "-c", help="A configuration file, for kafka: in it.", show_default=False),
+    typer.Option("--config", "-c", help="A configuration file, whose kafka: is used.", show_default=False),
 ]
 Bootstrap = Annotated[
     str,
     typer.Option(
-        help="Kafka's address, host:port.  [default: that of the file, else localhost:9092]", show_default=False
+        help="Kafka's address, host:port.  [default: the address in the file, else localhost:9092]", show_default=False
     ),
 ]
 
@@ -61,7 +61,7 @@ def create(
 
 @_app.command("list", epilog=examples("turnout topic list", "turnout topic list --bootstrap kafka:9092 --json"))
 def list_(config: Config = None, bootstrap: Bootstrap = "", json: options.Json = False) -> None:
-    """List the topics that Kafka has, without its own."""
+    """List the topics of Kafka, without its internal ones."""
     from turnout.kafka.topics import Topics
 
     with closing(Topics(_kafka(config, bootstrap))) as client:

@@ -15,9 +15,9 @@ _IDENTIFIER = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
 
 @app.command(epilog=examples("turnout types > tables.ts", "turnout types --url http://turnout.example:10000"))
 def types(url: options.Url = options.DEFAULT_URL, token: options.Token = "") -> None:
-    """Print a TypeScript interface for each table, and `Tables`, which has them by the name of the table.
+    """Print a TypeScript interface for each table, and `Tables`, which maps the name of each table to its interface.
 
-    They are types of rows for `@turnout/client`: `client.window<FinalUi>({ table: "final_ui" })`.
+    They are the types of rows in `@turnout/client`: `client.window<FinalUi>({ table: "final_ui" })`.
     """
     with options.connected(url, token) as client:
         print(interfaces(client.tables()), end="")
@@ -26,7 +26,7 @@ def types(url: options.Url = options.DEFAULT_URL, token: options.Token = "") -> 
 def interfaces(tables: Iterable[Mapping[str, Any]]) -> str:
     """The module that declares a row type for each table."""
     names: dict[str, str] = {}
-    lines = ["// Written by `turnout types`: run it again when a table has other columns.", ""]
+    lines = ["// Written by `turnout types`: run it again when columns change.", ""]
     for table in tables:
         names[table["name"]] = _name(table["name"], names.values())
         lines += [f"export interface {names[table['name']]} {{", *map(_property, table["columns"]), "}", ""]

@@ -30,14 +30,14 @@ def why(
             show_default=False,
         ),
     ] = None,
-    row: Annotated[str | None, typer.Option(help="One row by its id, in place of its key.", show_default=False)] = None,
+    row: Annotated[str | None, typer.Option(help="One row by its id, instead of its key.", show_default=False)] = None,
     url: options.Url = options.DEFAULT_URL,
     token: options.Token = "",
     json: options.Json = False,
 ) -> None:
     """Show which Kafka records a row is made of, and why other records of its key are in no row.
 
-    What records hold is shown to operators. See docs/how-to/why.md.
+    Only operators see the contents of records. See docs/how-to/why.md.
     """
     given = dict(term.partition("=")[::2] for term in terms or ())
     is_place = given.keys() == _PLACE
@@ -61,7 +61,7 @@ def why(
 
 def _print(found: dict[str, Any]) -> None:
     screen = output.console()
-    message = found["message"] or {"requester": "somebody whose message is not kept any more", "raw": None}
+    message = found["message"] or {"requester": "a message that is no longer stored", "raw": None}
     maker = "the configuration file" if message["requester"] == "configuration" else message["requester"]
     sent = f": {message['raw']}" if message["raw"] else ""
     screen.print(output.cell(f"{found['table']}, generation {found['generation']}, made by {maker}{sent}"))

@@ -85,14 +85,14 @@ def _target_faults(path: SettingPath, to: TargetSettings, used: Mapping[str, str
     if to.webhook is None:
         for name in ("headers", "private"):
             if getattr(to, name):
-                yield (*path, name), "has a use with webhook only; remove it"
+                yield (*path, name), "works only with webhook; remove it"
         return
     yield from _address_faults((*path, "webhook"), to.webhook.get_secret_value(), private=to.private)
     for name, value in to.headers.items():
         if not _HEADER.fullmatch(name) or name.lower() in _OWN_HEADERS:
-            yield (*path, "headers", name), "is no name of a header, or one that Turnout sets itself; remove it"
+            yield (*path, "headers", name), "is not the name of a header, or is one that Turnout sets itself; remove it"
         elif not _HEADER_VALUE.fullmatch(value):
-            yield (*path, "headers", name), "has signs that a header cannot carry; use visible ASCII in one line"
+            yield (*path, "headers", name), "has characters that a header cannot carry; use visible ASCII in one line"
 
 
 def _address_faults(path: SettingPath, url: str, *, private: bool) -> Faults:

@@ -93,11 +93,11 @@ class OAuthSettings(Section):
     token_endpoint: Annotated[str, url("https://login.example.com/oauth2/token", "client_id and client_secret")]
     """The OpenID provider's token endpoint, a URL."""
     client_id: str
-    """The name of the client there."""
+    """The client id at the provider."""
     client_secret: SecretStr
     """The client's secret, such as `"${NAME}"` or `{file: PATH}`."""
     scope: str | None = None
-    """The scope that is asked for; several with spaces."""
+    """The scope to request; separate several by spaces."""
     extensions: Annotated[dict[str, str], AfterValidator(_extensions)] = Field(default_factory=dict)
     """SASL extensions for the broker, such as `{logicalCluster: lkc-1, identityPoolId: pool-1}`; for Confluent
     Cloud's registry `{logicalCluster: lsrc-1, identityPoolId: pool-1}`."""
@@ -186,7 +186,7 @@ class RegistrySettings(Section):
     ]
     """The address of the registry, with the path of Confluent's interface, such as `http://registry:8080/apis/ccompat/v7`."""
     auth: RegistryAuthSettings | None = None
-    """How to get in, by one of `username`, `token` and `oauth`, and whom to trust."""
+    """How to authenticate, by one of `username`, `token` and `oauth`, and which certificates to trust."""
 
 
 def rendered_names(auth: AuthSettings) -> list[str]:
@@ -214,17 +214,17 @@ def registry_faults(path: SettingPath, registry: RegistrySettings) -> Faults:
     for name in ("password", "key_file", "key_password"):
         needed = "username" if name == "password" else "certificate_file"
         if getattr(auth, name) is not None and getattr(auth, needed) is None:
-            yield (*path, name), f"has no use without {needed}; add that or remove it"
+            yield (*path, name), f"has no effect without {needed}; add that or remove it"
     if not registry.url.startswith("https:"):
         for name in ("ca_file", "certificate_file"):
             if getattr(auth, name) is not None:
-                yield (*path, name), "has no use with a url of http:; use https: or remove it"
+                yield (*path, name), "has no effect with a url of http:; use https: or remove it"
     yield from _oauth(path, auth.oauth)
 
 
 def _oauth(path: SettingPath, oauth: OAuthSettings | None) -> Faults:
     if oauth is not None and oauth.ca_file is not None and not oauth.token_endpoint.startswith("https:"):
-        yield (*path, "oauth", "ca_file"), "has no use with a token_endpoint of http:; use https: or remove it"
+        yield (*path, "oauth", "ca_file"), "has no effect with a token_endpoint of http:; use https: or remove it"
 
 
 def _identity(path: SettingPath, auth: AuthSettings) -> Faults:
@@ -238,20 +238,20 @@ def _identity(path: SettingPath, auth: AuthSettings) -> Faults:
             by = f"mechanism {auth.mechanism}" if auth.mechanism else f"protocol {auth.protocol}"
             yield (*path, name), f"is missing, and {by} needs it; add it"
         elif given and not auth.sasl:
-            yield (*path, name), f"has no use with protocol {auth.protocol}; use SASL_SSL or remove it"
+            yield (*path, name), f"has no effect with protocol {auth.protocol}; use SASL_SSL or remove it"
         elif given and name not in needed:
-            yield (*path, name), f"has no use with mechanism {auth.mechanism}; remove it"
+            yield (*path, name), f"has no effect with mechanism {auth.mechanism}; remove it"
 
 
 def _trust(path: SettingPath, auth: AuthSettings) -> Faults:
     given = {name for name in (*_TLS_ONLY, *_GOES_WITH) if getattr(auth, name) is not None}
     if not auth.tls:
         for name in sorted(given):
-            yield (*path, name), f"has no use with protocol {auth.protocol}; use SSL or SASL_SSL, or remove it"
+            yield (*path, name), f"has no effect with protocol {auth.protocol}; use SSL or SASL_SSL, or remove it"
         return
     for name in sorted(given & _GOES_WITH.keys()):
         if not given.intersection(_GOES_WITH[name]):
-            yield (*path, name), f"has no use without {' or '.join(_GOES_WITH[name])}; add that or remove it"
+            yield (*path, name), f"has no effect without {' or '.join(_GOES_WITH[name])}; add that or remove it"
     for one, other in _EITHER:
         if {one, other} <= given:
             yield (*path, other), f"says the same as {one}; remove one of them"

@@ -76,11 +76,11 @@ def _met(
     wrong = False
     if step.left_on not in there:
         has = ", ".join(there)
-        fix = did_you_mean(step.left_on, list(there), "fix the name, or put the step that brings it before this one")
-        yield place, f"the left side has no column '{step.left_on}' by then (has: {has}); {fix}"
+        fix = did_you_mean(step.left_on, list(there), "fix the name, or put the step that adds it before this one")
+        yield place, f"the left side has no column '{step.left_on}' at this step (has: {has}); {fix}"
         wrong = True
     elif step.left_on in hidden:
-        shown = f"'{step.left_on}' comes by steps[{hidden[step.left_on]}], whose join shows no right column"
+        shown = f"'{step.left_on}' comes from steps[{hidden[step.left_on]}], whose join shows no right column"
         yield place, f"{shown}; give that step another join"
     if step.right_on not in right.columns:
         fix = did_you_mean(step.right_on, list(right.columns), "fix the name, or write {left: ..., right: ...}")

@@ -179,19 +179,19 @@ def _source(path: SettingPath, source: SourceSettings) -> Faults:
         shown = f"column '{source.key}' is {columns[source.key]}, which is not exact enough for a key"
         yield (*path, "key"), f"{shown}; use string, int64 or decimal(p,s)"
     if source.max_rows is not None and source.rows == "latest":
-        yield (*path, "max_rows"), "works with rows: all only, got rows: latest; remove one of them"
+        yield (*path, "max_rows"), "works only with rows: all, got rows: latest; remove one of them"
 
 
 def _format(path: SettingPath, source: SourceSettings, *, has_registry: bool) -> Faults:
     """A format with schemas needs a registry or a file."""
     if source.format is Format.JSON:
         if source.schema_file is not None:
-            yield (*path, "schema_file"), "has no use with format: json; set format: avro or protobuf, or remove it"
+            yield (*path, "schema_file"), "has no effect with format: json; set format: avro or protobuf, or remove it"
     elif source.schema_file is None and not has_registry:
         remedy = "add schema_registry: {url: ...}, or schema_file here"
         yield (*path, "format"), f"{source.format} needs schemas, and there is none; {remedy}"
     if source.message is not None and (source.format is not Format.PROTOBUF or source.schema_file is None):
-        yield (*path, "message"), "has a use with format: protobuf and schema_file only; remove it"
+        yield (*path, "message"), "works only with format: protobuf and schema_file; remove it"
 
 
 def _view(path: SettingPath, view: ViewSettings, sources: Mapping[str, SourceSettings | None]) -> Faults:
@@ -249,7 +249,7 @@ def _shown(path: SettingPath, view: ViewSettings, sources: Mapping[str, SourceSe
         if view.columns:
             yield from _columns(path, view.columns)
         if view.columns and view.on not in view.columns:
-            yield (*path, "columns"), f"no column '{view.on}', which every row belongs to; select it and add it"
+            yield (*path, "columns"), f"no column '{view.on}', the key of every row; select it and add it"
         elif view.columns and differ(view.columns[view.on], kind):
             yield (*path, "columns", view.on), f"is {view.columns[view.on]}, and {kind} in the sources; make it {kind}"
         return
@@ -321,7 +321,7 @@ def _sink_faults(
         if sink.topic.startswith(INTERNAL):
             yield ("sinks", name, "topic"), f"'{sink.topic}' is one of Kafka's own; choose another topic"
         elif sink.topic in written:
-            text = f"'{sink.topic}' is {written[sink.topic]} too; a sink needs a topic of its own"
+            text = f"'{sink.topic}' is {written[sink.topic]} too; each sink needs its own topic"
             yield ("sinks", name, "topic"), text
         written.setdefault(sink.topic, f"sinks.{name}.topic")
         yield from _sink_format(name, sink, tables.get(sink.table, ()), has_registry=has_registry)
@@ -330,7 +330,7 @@ def _sink_faults(
 def _sink_format(name: str, sink: SinkSettings, columns: Collection[str], *, has_registry: bool) -> Faults:
     path = ("sinks", name, "format")
     if sink.format is Format.PROTOBUF:
-        yield path, "a sink does not write protobuf; use json or avro"
+        yield path, "a sink cannot write protobuf; use json or avro"
     elif sink.format is Format.AVRO:
         if not has_registry:
             yield path, "avro needs a registry for its schema; add schema_registry: {url: ...}, or use json"
@@ -341,12 +341,12 @@ def _sink_format(name: str, sink: SinkSettings, columns: Collection[str], *, has
 def _kafka(path: SettingPath, kafka: KafkaSettings) -> Faults:
     for name in ("properties", "librdkafka_properties"):
         if "bootstrap.servers" in getattr(kafka, name):
-            yield (*path, name, "bootstrap.servers"), "has a setting of its own; use bootstrap_servers"
+            yield (*path, name, "bootstrap.servers"), "has its own setting; use bootstrap_servers"
     if kafka.auth is None:
         return
     for name in rendered_names(kafka.auth):
         if name in kafka.properties:
-            yield (*path, "properties", name), "is what auth sets; remove one of them"
+            yield (*path, "properties", name), "is already set by auth; remove one of them"
     yield from auth_faults((*path, "auth"), kafka.auth)
 
 
@@ -360,7 +360,7 @@ def _access(access: AccessSettings) -> Faults:
     for place, token in enumerate(access.tokens):
         path: SettingPath = ("access", "tokens", place)
         if token.name in names:
-            yield (*path, "name"), f"'{token.name}' is there already; choose another name"
+            yield (*path, "name"), f"'{token.name}' already exists; choose another name"
         elif token.name in TAKEN_NAMES:
             yield (*path, "name"), f"'{token.name}' means something else in the history; choose another name"
         names.add(token.name)
@@ -378,8 +378,8 @@ def token_faults(tokens: Iterable[tuple[SettingPath, str]]) -> Faults:
     seen: set[str] = set()
     for path, token in tokens:
         if not _TOKEN.fullmatch(token):
-            rule = "must be 16 to 512 letters, digits and signs, without blanks"
+            rule = "must be 16 to 512 visible ASCII characters, without spaces"
             yield path, f"{rule}; `openssl rand -hex 32` makes a good one"
         elif token in seen:
-            yield path, "is the token of another name already; give each its own"
+            yield path, "is already the token of another name; give each name its own"
         seen.add(token)

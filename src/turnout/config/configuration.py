@@ -148,7 +148,7 @@ class Configuration:
         origin = self._origin()
         if sent.allowed(self.settings) is ApplyAccess.OFF:
             hint = "access.apply says what may be changed; change the file on disk and restart"
-            raise TurnoutError("forbidden", "this server takes no configuration over HTTP", hint)
+            raise TurnoutError("forbidden", "this server does not accept a configuration over HTTP", hint)
         if not text.strip():
             raise ConfigError([f"{BODY} is empty; send the whole turnout.yaml as the body"])
         if not _is_unicode(text):
@@ -182,6 +182,6 @@ class Configuration:
             raise TurnoutError(
                 "config_invalid",
                 "this server was not started with a file, so none can be applied",
-                "start it by `turnout run -c turnout.yaml`",
+                "start it with `turnout run -c turnout.yaml`",
             )
         return self.settings.origin

@@ -91,7 +91,7 @@ def kept(
             found[path] = ""
             return value
         if node == REDACTED:
-            faults[path] = f"{REDACTED} stands for the secret in force, and there is none; give it as it is"
+            faults[path] = f"{REDACTED} stands for the current secret, and there is none; write the secret itself"
         return KEEP
 
     return changed(tree, put), found, faults

@@ -50,7 +50,7 @@ def _faults(document: Mapping[str, Any], known: FileOrigin) -> Faults:
             # A sender must not have secrets that only the server knows sent to an address of its own.
             headers = nodes(at(document, (*path[:3], "headers")))
             if any(_is_reference(path, value) or value == REDACTED for _, value in headers):
-                yield path, f"another address gets no secret of the file in force; write its headers out, or {_ON_DISK}"
+                yield path, f"a new address gets no secret of the current file; write its headers out, or {_ON_DISK}"
 
 
 def _is_reference(path: SettingPath, node: Any) -> bool:

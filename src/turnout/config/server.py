@@ -33,7 +33,7 @@ class ServerSettings(Section):
     """The address for viewers, how many may connect, and how much of the server one client may have."""
 
     host: NonEmpty = "127.0.0.1"
-    """The address to listen on; another than loopback needs `access`, or `--insecure`."""
+    """The address to listen on; any but loopback needs `access`, or `--insecure`."""
     port: Whole = Field(10000, ge=0, le=65535)
     """The port; `0` takes any free one."""
     allowed_origins: tuple[Origin, ...] = ()
@@ -56,12 +56,12 @@ class ServerSettings(Section):
     max_reads: Whole = Field(16, ge=1)
     """Reads of tables at once: answers, files, live windows, snapshots."""
     max_reads_per_client: Whole = Field(4, ge=1)
-    """Reads at once for one client; one that has read for long has one at a time, with rests."""
+    """Reads at once for one client; a client that has read for long gets one at a time, with pauses."""
     query_timeout_seconds: Seconds = Field(30.0, gt=0)
     """A read that takes longer is ended, with the error `query_timeout`; so is a SELECT that waits longer for its
     place, which is not counted in the time of the read."""
     max_answer_megabytes: Whole = Field(64, ge=1)
-    """Rows of one JSON answer or one live window; files may be of any size."""
+    """Size of one JSON answer or one live window; files may be of any size."""
     sql_memory_limit: MemorySize = "512MB"
     """Memory of one SELECT that somebody sends (`POST /api/sql`); one that needs more is refused."""
     max_held_megabytes_per_client: Whole = Field(512, ge=1)
@@ -82,9 +82,9 @@ class TokenSettings(Section):
     """One token, here or in a file, and what its bearer may do."""
 
     name: NonEmpty
-    """Who bears it: the `requester` of the history; not `topic` or `configuration`."""
+    """The name of its owner, the `requester` of the history; not `topic` or `configuration`."""
     role: Role
-    """`viewer` looks, `operator` also swaps and applies; see docs/how-to/access.md#who-may-do-what."""
+    """`viewer` reads, `operator` also swaps and applies; see docs/how-to/access.md#who-may-do-what."""
     token: SecretStr | None = None
     """The token, as `"${NAME}"`: 16 to 512 visible ASCII characters."""
     token_file: Located | None = None
@@ -95,11 +95,11 @@ class RoleSettings(Section):
     """The people of an identity provider who may connect, by one claim of their tokens."""
 
     claim: NonEmpty = "groups"
-    """The claim that says it: text or a list of texts; `realm_access.roles` for one inside another."""
+    """The claim with the roles: text or a list of texts; `realm_access.roles` is a nested claim."""
     operator: Names = ()
     """The values of the claim that make somebody an operator."""
     viewer: Names = ()
-    """The values that make somebody a viewer, who has none of an operator's."""
+    """The values of the claim that make somebody a viewer, unless they are an operator."""
 
 
 class OidcSettings(Section):
@@ -108,13 +108,13 @@ class OidcSettings(Section):
     issuer: Annotated[str, url("https://login.example.com/realms/main", "client_id and client_secret")]
     """The issuer's URL, as its tokens and its discovery document write it; `https`, or `http` on this machine."""
     client_id: NonEmpty
-    """The name of this server there; tokens must be for it."""
+    """The client id of this server at the issuer; tokens must be for it."""
     client_secret: SecretStr
     """Its secret, such as `"${NAME}"` or `{file: PATH}`."""
     roles: RoleSettings
     """Who is an operator and who a viewer; anybody else is refused."""
     scope: NonEmpty = "openid profile email"
-    """What is asked for at a sign-in; `offline_access` or `groups` where the issuer wants them."""
+    """The scopes to request at a sign-in; add `offline_access` or `groups` where the issuer needs them."""
     audience: Names = ()
     """Further audiences that bearer tokens may be for, such as `api://turnout`; `client_id` always is one."""
     ca_file: Located | None = None
@@ -177,11 +177,14 @@ def is_protected(address: str) -> bool:
 
 def oidc_faults(path: SettingPath, oidc: OidcSettings) -> Faults:
     if not is_protected(oidc.issuer):
-        yield (*path, "issuer"), "must be https, or anybody on the way could let people in; http works on loopback only"
+        yield (
+            (*path, "issuer"),
+            "must be https, or others on the network could forge sign-ins; use http on loopback only",
+        )
     if urlsplit(oidc.issuer).query or urlsplit(oidc.issuer).fragment:
         yield (*path, "issuer"), "must have no ? and no #; write it as the issuer's discovery document does"
     if oidc.ca_file is not None and not oidc.issuer.startswith("https:"):
-        yield (*path, "ca_file"), "has no use with an issuer of http:; use https: or remove it"
+        yield (*path, "ca_file"), "has no effect with an issuer of http:; use https: or remove it"
     if not oidc.roles.operator and not oidc.roles.viewer:
         yield (*path, "roles"), "gives nobody a role, so nobody could sign in; add operator or viewer"
     if "openid" not in oidc.scope.split():

@@ -68,7 +68,7 @@ class KafkaSettings(Section):
     """One cluster: where it is and how to get in."""
 
     bootstrap_servers: Addresses = "localhost:9092"
-    """Where the cluster is: `host:port`, several with commas."""
+    """The addresses of the brokers: `host:port`, several separated by commas."""
     auth: AuthSettings | None = None
     """Security of the connection; without it, `PLAINTEXT`."""
     properties: Properties = Field(default_factory=dict)
@@ -93,22 +93,22 @@ class ControlSettings(Section):
     """The topics of control messages and of their outcomes."""
 
     topic: Topic = "control"
-    """Where control messages come from; always read from its earliest record."""
+    """The topic of control messages; always read from its earliest record."""
     ack_topic: Topic | None = None
-    """Where the outcome of each control message is written."""
+    """The topic that gets the outcome of each control message."""
     topics: Annotated[tuple[TopicPattern, ...], BeforeValidator(several)] = ()
-    """Patterns (`*` any signs, `?` one) of the topics that messages may name, besides those of the file; none: all. In
+    """Patterns (`*` any characters, `?` one) of topics that messages may name, besides those of the file; none: all. In
     any case no source may read the control topic, `control.ack_topic`, `dead_letter_topic`, the topic of a sink or an
-    alert, or a topic whose name begins with `__`. It bounds messages, not files that are applied. Default: none."""
+    alert, or a topic whose name begins with `__`. It limits messages, not files that are applied. Default: none."""
     kafka: KafkaSettings | None = None
-    """The cluster of the control topic, or the identity there, where they are others. Default: as `kafka`."""
+    """The cluster of the control topic, or its credentials, where they differ. Default: as `kafka`."""
 
 
 class SourceSettings(Section):
     """One topic and the table that shows it."""
 
     topic: Topic
-    """The topic at first; control messages change it by the field `NAMETopic`."""
+    """The topic at the start; control messages change it by the field `NAMETopic`."""
     table: str
     """The table that shows it."""
     key: str
@@ -124,31 +124,31 @@ class SourceSettings(Section):
     rows: KeptRows = KeptRows.ALL
     """`all`: every record is a row; `latest`: the newest record of each key is."""
     max_rows: Annotated[int, BeforeValidator(number), Field(ge=1)] | None = None
-    """With `rows: all`: only the newest so many are kept."""
+    """With `rows: all`: how many rows are kept, the newest."""
     start: StartAt | None = None
-    """Where this source starts to be read. Default: as `start`."""
+    """Where Turnout starts to read this source. Default: as `start`."""
 
 
 class OnSettings(Section):
     """The columns that a step joins by: one that is there by then, and one of its right side."""
 
     left: str
-    """A column that the left side has by then; `on: userId` is short for the same name on both sides."""
+    """A column that the left side has at this step; `on: userId` is short for the same name on both sides."""
     right: str
-    """The column of the right source that it meets, of the same type; it need not be the key."""
+    """The column of the right source that it is compared with, of the same type; it need not be the key."""
 
 
 class StepSettings(Section):
     """One join of a chain; what it does not say is as the view says."""
 
     right: str
-    """The source that this step brings, each once."""
+    """The source that this step adds; each source once."""
     on: Annotated[OnSettings, BeforeValidator(lambda on: {"left": on, "right": on} if isinstance(on, str) else on)]
     join: JoinName | None = None
     """The join of this step, which control messages then do not change, unless it is the only step. Default: as
     `views.NAME.join`."""
     duplicates: Duplicates | None = None
-    """How to treat right rows with one value in that column: take the newest (`latest`) or `all`. Default: as
+    """Which right rows to take of several with one value in that column: the newest (`latest`) or `all`. Default: as
     `views.NAME.duplicates`."""
 
 
@@ -171,7 +171,7 @@ class ViewSettings(Section):
     join: JoinName = Join.LEFT
     """KNOWN_JOINS (docs/reference/control.md#joins); control messages change it by `joinType`, or `NAMEJoinType`."""
     duplicates: Duplicates = Duplicates.LATEST
-    """How to treat right rows with one key: take the newest (`latest`) or `all`; `inner` takes all in any case."""
+    """Which right rows to take of several with one key: the newest (`latest`) or `all`; `inner` takes all."""
     max_rows_per_key: Annotated[int, BeforeValidator(number), Field(ge=1)] = MAX_ROWS_PER_KEY
     """Where rows of both sides are paired: a key that would have more rows is left out of the view until it has fewer;
     see docs/how-to/views.md. Not with `sql`."""
@@ -265,7 +265,7 @@ class AlertSettings(Section):
     """The condition, as filters are written: `balance > 1000000, accountType = gold`."""
     to: Annotated[TargetSettings, BeforeValidator(lambda to: {"log": True} if to == "log" else to)]
     min_seconds: Seconds = 0.0
-    """The least time between two deliveries; events that come meanwhile are sent together."""
+    """The least time between two deliveries; events in between are sent together."""
 
 
 class OnBreak(StrEnum):
@@ -279,15 +279,15 @@ class GuardSettings(Section):
     """What a new generation must show, compared with what is shown; see docs/how-to/review.md#guards."""
 
     min_rows: Percent | None = None
-    """The least rows that each view must have, of those that it shows now, such as `50%`."""
+    """The fewest rows that each view must have, as a share of its current rows, such as `50%`."""
     min_matched: Percent | None = None
-    """The least share of left rows that must match in each view, of the share that matches now."""
+    """The smallest share of left rows that must match in each view, relative to the current share."""
     max_bad: Percent | None = None
-    """The most records that may have faults, of those that the new generation has read."""
+    """The largest share of bad records among those that the new generation has read."""
     on_break: OnBreak = OnBreak.REJECT
     """`reject` removes a generation that breaks a guard, `review` makes it a candidate."""
     watch: bool = False
-    """Whether the guards are looked at again when the linger time ends: a broken one rolls back."""
+    """Whether the guards are checked again when the linger time ends; a broken guard rolls back."""
 
     @property
     def limits(self) -> GuardLimits:
@@ -304,13 +304,13 @@ class SwapSettings(Section):
     linger_seconds: Seconds = 8.0
     """How long a replaced generation stays ready for an immediate rollback."""
     max_linger_generations: Whole = Field(2, ge=0)
-    """How many of them stay at most."""
+    """How many replaced generations stay at most."""
     catch_up_timeout_seconds: Seconds = Field(600.0, gt=0)
     """How long a new generation may take to catch up before the swap fails."""
     candidate_seconds: Seconds = Field(3600.0, gt=0, le=31_536_000)
     """How long a candidate waits to be published before it is discarded; see docs/how-to/review.md."""
     guards: GuardSettings | None = None
-    """What a new generation must show before it is published; without it, nothing is compared."""
+    """What a new generation must fulfil before it is published; without it, nothing is checked."""
 
 
 class SparkSettings(Section):
@@ -419,11 +419,11 @@ class Settings(Section):
     """Where a generation starts to read: `latest`, `earliest`, or `{timestamp: 2026-01-01T00:00:00Z}` (UTC unless it
     says otherwise)."""
     dead_letter_topic: Topic | None = None
-    """Where records that cannot be read are copied."""
+    """The topic that gets copies of records that cannot be read."""
     swap: SwapSettings = Field(default_factory=SwapSettings)
     server: ServerSettings = Field(default_factory=ServerSettings)
     access: AccessSettings | None = None
-    """Who may connect; without it, everyone who reaches the server may look and swap, and its user may apply files."""
+    """Who may connect; without it, everyone who reaches the server may read and swap, and its user may apply files."""
     spark: SparkSettings = Field(default_factory=SparkSettings)
     store: StoreSettings = Field(default_factory=StoreSettings)
     log: LogSettings = Field(default_factory=LogSettings)

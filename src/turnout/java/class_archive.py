@@ -62,6 +62,6 @@ class ClassArchive:
         return TurnoutError(
             code="no_class_archive",
             message=f"the archive of the classes of {self.program} was not made: {why}",
-            hint="Turnout runs without it, and starts some seconds later",
+            hint="Turnout runs without it, but starts some seconds later",
             status=500,
         )

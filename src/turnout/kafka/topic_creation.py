@@ -22,7 +22,7 @@ def create_topic(kafka: KafkaSettings, name: str, partitions: int, *, compact: b
         raise TurnoutError("topic_refused", str(error), "choose another name") from None
     with contextlib.closing(Topics(kafka)) as topics:
         if name in topics.names():  # also tells why Kafka cannot be reached
-            raise TurnoutError("topic_exists", f"topic {name!r} is there already", "give another name")
+            raise TurnoutError("topic_exists", f"topic {name!r} already exists", "give another name")
         config = {"cleanup.policy": "compact"} if compact else {}
         try:
             TopicAdmin(kafka, "settings", TIMEOUT_SECONDS).create(name, partitions, config)

@@ -106,7 +106,7 @@ OF_APPLIES = (
     *OF_MESSAGES,
     Parameter("requestId", {"type": "string"}, "A name for this request, which is shown with its outcome."),
     Parameter("expectedGeneration", _WHOLE, "Only while this generation is published."),
-    Parameter("force", _FLAG, "`true`: pass over `swap.guards`. Default: `false`."),
+    Parameter("force", _FLAG, "`true`: ignore `swap.guards`. Default: `false`."),
 )
 
 

@@ -202,7 +202,7 @@ class AlertEntry(Answer):
     """The target without its secrets: `webhook hooks.example.com`, `topic alerts` or `log`."""
     state: Literal["watching", "failing"]
     error: str | None
-    """Why it cannot be looked at or is not delivered, and what to do."""
+    """Why it cannot be checked, or is not delivered, and what to do."""
     rows: int | None
     """Rows that fulfil it; null where the store does not answer."""
     waiting: int | None

@@ -112,7 +112,7 @@ METRICS: Mapping[str, Definition] = {
     "turnout_alert_events_total": Definition("counter", "events of an alert, since this process started", ("alert",)),
     "turnout_alert_dropped_total": Definition(
         "counter",
-        "events that were dropped undelivered because too many waited, since this process started",
+        "events that were dropped because too many waited for delivery, since this process started",
         ("alert",),
     ),
     "turnout_store_up": Definition(

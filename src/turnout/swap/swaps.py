@@ -357,7 +357,7 @@ def _forces(message: QueuedMessage) -> bool:
 
 
 def _guard_broken(broken: Sequence[BrokenGuard]) -> TurnoutError:
-    hint = "look at the topics; force passes over the guards, and swap.guards has their limits"
+    hint = "check the topics; force ignores the guards, and swap.guards has their limits"
     return TurnoutError(GUARD_BROKEN, "; ".join(map(str, broken)), hint)
 
 

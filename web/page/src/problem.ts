@@ -3,7 +3,7 @@
 import { TurnoutError } from "@turnout/client";
 
 const FITTING: [RegExp, string][] = [
-  [/; force passes over the guards.*/, ""],
+  [/; force ignores the guards.*/, ""],
   [/^send `Authorization.*/, "check the token, or ask for another"],
   [/; GET \/api\/tables lists them$/, ": those in the list on the left"],
   [/^GET \/api\/saved lists them$/, "the menu Views lists them"],

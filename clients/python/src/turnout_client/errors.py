@@ -79,7 +79,7 @@ ERRORS: Mapping[str, ErrorCode] = {
     "guard_broken": ErrorCode(
         409,
         "what was built breaks one of `swap.guards`; the published generation goes on",
-        "look at the figures in the message; `force` passes over the guards",
+        "look at the figures in the message; `force` ignores the guards",
     ),
     "no_candidate": ErrorCode(
         409, "there is no candidate to compare, publish or discard", 'make one by a change with `"publish": false`'
