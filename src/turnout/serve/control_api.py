@@ -39,6 +39,16 @@ ERRORS = (
 _FIELDS_HINT = "send only the fields that change"
 
 
+def _message_call(path: str, body: str, errors: tuple[str, ...] = ERRORS) -> Call:
+    """Declare a call that sends a control message and answers its outcome."""
+    return Call(path, Decided, accepted=Taken, errors=errors, parameters=OF_MESSAGES, body=body, method="POST")
+
+
+def _errors_without_build(code: str) -> tuple[str, ...]:
+    """The errors of an action that builds nothing; `code` is its own."""
+    return "generation_conflict", "bad_control", code, "store_unavailable", "closed"
+
+
 @dataclass(slots=True)
 class ControlApi:
     """The calls, bound to their services."""
@@ -51,67 +61,27 @@ class ControlApi:
         """Queue a message on a thread. Not abandoned on cancel: it is then queued without an answer, never by half."""
         return await anyio.to_thread.run_sync(work, *given, limiter=self._submitters)
 
-    @Call(
-        "/api/control",
-        Decided,
-        accepted=Taken,
-        errors=ERRORS,
-        parameters=OF_MESSAGES,
-        body="ControlMessage",
-        method="POST",
-    )
+    @_message_call("/api/control", "ControlMessage")
     async def control(self, request: Request) -> Response:
         """Send a control message; answers its outcome."""
         return await self._steer(request, await read_body(request, MAX_MESSAGE_BYTES, _FIELDS_HINT))
 
-    @Call(
-        "/api/rollback",
-        Decided,
-        accepted=Taken,
-        errors=ERRORS,
-        parameters=OF_MESSAGES,
-        body="RollbackMessage",
-        method="POST",
-    )
+    @_message_call("/api/rollback", "RollbackMessage")
     async def rollback(self, request: Request) -> Response:
         """Go back to the previous plan; answers the outcome."""
         return await self._act(request, Action.ROLLBACK)
 
-    @Call(
-        "/api/cancel",
-        Decided,
-        accepted=Taken,
-        errors=("generation_conflict", "bad_control", "nothing_to_cancel", "store_unavailable", "closed"),
-        parameters=OF_MESSAGES,
-        body="CancelMessage",
-        method="POST",
-    )
+    @_message_call("/api/cancel", "CancelMessage", _errors_without_build("nothing_to_cancel"))
     async def cancel(self, request: Request) -> Response:
         """End the build under way; answers the outcome."""
         return await self._act(request, Action.CANCEL)
 
-    @Call(
-        "/api/publish",
-        Decided,
-        accepted=Taken,
-        errors=ERRORS,
-        parameters=OF_MESSAGES,
-        body="PublishMessage",
-        method="POST",
-    )
+    @_message_call("/api/publish", "PublishMessage")
     async def publish(self, request: Request) -> Response:
         """Publish the candidate; answers the outcome. `expectedGeneration` is the candidate's."""
         return await self._act(request, Action.PUBLISH)
 
-    @Call(
-        "/api/discard",
-        Decided,
-        accepted=Taken,
-        errors=("generation_conflict", "bad_control", "no_candidate", "store_unavailable", "closed"),
-        parameters=OF_MESSAGES,
-        body="DiscardMessage",
-        method="POST",
-    )
+    @_message_call("/api/discard", "DiscardMessage", _errors_without_build("no_candidate"))
     async def discard(self, request: Request) -> Response:
         """Remove the candidate; answers the outcome. `expectedGeneration` is the candidate's."""
         return await self._act(request, Action.DISCARD)
