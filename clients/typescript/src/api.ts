@@ -264,7 +264,7 @@ export interface ControlMessage {
   dryRun?: boolean;
   /** False: build a candidate, which `publish` or `discard` ends. */
   publish?: boolean;
-  /** True: pass over the guards. */
+  /** True: ignore the guards. */
   force?: boolean;
   action?: "rollback" | "cancel" | "publish" | "discard";
   [sourceTopic: `${string}Topic`]: string;
