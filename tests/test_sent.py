@@ -195,7 +195,7 @@ def test_secret_header_goes_to_no_other_address(tmp_path: Path, header: Any) -> 
     sent = alerting(webhook="https://attacker.example/", headers={"Authorization": header})
     assert "alerts.large.to" in refused(configuration, sent)
     if header in ("***", "Bearer ${OPS_TOKEN}"):
-        assert "another address gets no secret of the file in force" in refused(configuration, sent)
+        assert "a new address gets no secret of the current file" in refused(configuration, sent)
     plain = alerting(webhook="https://attacker.example/", headers={"Authorization": "mine"})
     [target, value] = configuration.proposed(yaml.safe_dump(plain)).changes
     assert (target.before, target.after, value.before, value.after) == ("***",) * 4
