@@ -12,20 +12,28 @@ from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+
 import oracle
 from orchestrated import Orchestrated
 from turnout.plan.control import Outcome
 from turnout.plan.joins import Duplicates, Join
-from turnout.testing import Record, create_topic, produce, wait_until
+from turnout.plan.offsets import Offsets
+from turnout.testing import Record, create_topic, patience, produce, wait_until
 
 PARTITIONS = 2
 FIRST_MS = 1_700_000_000_000
 COLUMNS = {
     "users": {"userId": "string", "name": "string", "age": "int64"},
-    "accounts": {"userId": "string", "accountType": "string", "balance": "double"},
+    "accounts": {"userId": "string", "accountType": "string", "balance": "double", "branchId": "string"},
+    "branches": {"branchId": "string", "city": "string"},
 }
-FILE_JOINS = {"final_ui": "left", "paired_ui": "inner"}
+KEYS = {"users": "userId", "accounts": "userId", "branches": "branchId"}
+FILE_JOINS = {"final_ui": "left", "paired_ui": "inner", "chained_ui": "inner"}
 """The views that a file may have, and their joins in it."""
+SECOND_STEP = "left"
+"""The join of the chain's step to the branches; the step to the accounts has that of the view."""
 JOINS = ("left", "inner", "right", "full", "semi", "anti")
 
 Firsts = Mapping[str, tuple[int, ...]]
@@ -66,7 +74,9 @@ class RandomSwaps:
         self._topics = topics
         self._control = control
         self._rows = {source: self.random.choice(["all", "latest"]) for source in topics}
-        for topic in (*topics["users"], *topics["accounts"]):
+        self._begins = {topic: (0,) * PARTITIONS for pair in topics.values() for topic in pair}
+        """The first offsets that Kafka still has."""
+        for topic in self._begins:
             create_topic(bootstrap, topic, PARTITIONS)
         create_topic(bootstrap, control, 1)
         asked = Asked({source: pair[0] for source, pair in topics.items()}, {"final_ui": "left"})
@@ -84,17 +94,22 @@ class RandomSwaps:
                 source: {
                     "topic": pair[0],
                     "table": f"{source}_ui",
-                    "key": "userId",
+                    "key": KEYS[source],
                     "columns": COLUMNS[source],
                     "rows": self._rows[source],
                 }
                 for source, pair in self._topics.items()
             },
-            "views": {
-                view: {"left": "users", "right": "accounts", "on": "userId", "join": FILE_JOINS[view]} for view in views
-            },
+            "views": {view: self._view(view) for view in views},
             "swap": {"linger_seconds": 100_000, "max_linger_generations": 1},
         }
+
+    def _view(self, view: str) -> dict[str, Any]:
+        to_accounts = {"right": "accounts", "on": "userId"}
+        if view != "chained_ui":
+            return {"left": "users", **to_accounts, "join": FILE_JOINS[view]}
+        to_branches = {"right": "branches", "on": "branchId", "join": SECOND_STEP}
+        return {"left": "users", "join": FILE_JOINS[view], "steps": [to_accounts, to_branches]}
 
     # -- records
 
@@ -111,7 +126,7 @@ class RandomSwaps:
                 )
 
     def _sent(self, source: str, topic: str, *, good: bool = False) -> oracle.Sent:
-        key = f"k{self.random.randrange(6)}"
+        key = f"{'b' if source == 'branches' else 'k'}{self.random.randrange(6)}"
         partition, time = self.random.randrange(PARTITIONS), FIRST_MS + self.random.randrange(5)
         sent = oracle.Sent(
             topic,
@@ -138,13 +153,34 @@ class RandomSwaps:
 
     def _good_value(self, source: str, key: str) -> bytes:
         number = self.random.randrange(100)
-        if source == "users":
-            return json.dumps({"userId": key, "name": f"n{number}", "age": number}).encode()
-        return json.dumps({"userId": key, "accountType": f"t{number}", "balance": number / 2}).encode()
+        branch = f"b{number % 6}"
+        row: dict[str, Any] = {
+            "users": {"userId": key, "name": f"n{number}", "age": number},
+            "accounts": {"userId": key, "accountType": f"t{number}", "balance": number / 2, "branchId": branch},
+            "branches": {"branchId": key, "city": f"c{number}"},
+        }[source]
+        return json.dumps(row).encode()
 
     def _ends(self, topic: str) -> tuple[int, ...]:
         counts = Counter(record.partition for record in self.records if record.topic == topic)
         return tuple(counts[partition] for partition in range(PARTITIONS))
+
+    def end_offsets(self) -> Offsets:
+        """The offsets after all that was written."""
+        ends = {topic: enumerate(self._ends(topic)) for topic in self._begins}
+        return Offsets({(topic, partition): end for topic, some in ends.items() for partition, end in some})
+
+    def remove_old_records(self) -> None:
+        """Have Kafka remove the first records of a topic, as retention does; some of them, or all."""
+        topic = self.random.choice(list(self._begins))
+        ends = self._ends(topic)
+        self._begins[topic] = tuple(
+            self.random.randint(begin, end) for begin, end in zip(self._begins[topic], ends, strict=True)
+        )
+        admin = AdminClient({"bootstrap.servers": self._bootstrap})
+        firsts = [TopicPartition(topic, partition, first) for partition, first in enumerate(self._begins[topic])]
+        for done in admin.delete_records(firsts).values():
+            done.result(patience())
 
     # -- the rule
 
@@ -160,7 +196,7 @@ class RandomSwaps:
                 firsts[source] = old.firsts[source]
             else:
                 latest = all(asked.start_of(reader) == "latest" for reader in readers)
-                firsts[source] = self._ends(topic) if latest else (0,) * PARTITIONS
+                firsts[source] = self._ends(topic) if latest else self._begins[topic]
         self.shown, self.before, self.lingers = Shown(asked, firsts), old, True
 
     def roll_back(self) -> Outcome:
@@ -194,7 +230,7 @@ class RandomSwaps:
         if kind == "same":
             moved = {"users": asked.topics["accounts"]}
         else:
-            moved = {source: self._other_topic(source) for source in (COLUMNS if kind == "both" else (kind,))}
+            moved = {source: self._other_topic(source) for source in (COLUMNS if kind == "all" else (kind,))}
         fields = {f"{source}Topic": topic for source, topic in moved.items()}
         return self._decided(fields, replace(asked, topics=dict(asked.topics) | moved))
 
@@ -203,6 +239,8 @@ class RandomSwaps:
     ) -> tuple[dict[str, Any], Outcome]:
         if asked == self.shown.asked:
             return fields, Outcome.UNCHANGED
+        if asked.joins.get("chained_ui") in ("semi", "anti"):  # which leave no branch to join by
+            return fields, Outcome.REJECTED
         self.publish(asked, read)
         return fields, Outcome.APPLIED
 
@@ -216,11 +254,14 @@ class RandomSwaps:
         return next(topic for topic in self._topics[source] if topic != self.shown.asked.topics[source])
 
     def apply(self) -> list[str]:
-        """A file with the second view more or less; its views."""
+        """A file with another view more or less; its views."""
         asked = self.shown.asked
-        joins = {"final_ui": asked.joins["final_ui"]}
-        if "paired_ui" not in asked.joins:
-            joins["paired_ui"] = FILE_JOINS["paired_ui"]
+        joins = dict(asked.joins)
+        view = self.random.choice(["paired_ui", "chained_ui"])
+        if view in joins:
+            del joins[view]
+        else:
+            joins[view] = FILE_JOINS[view]
         self.publish(replace(asked, joins=joins))
         return list(joins)
 
@@ -244,7 +285,7 @@ class RandomSwaps:
         rows: dict[str, list[oracle.Kept]] = {}
         tables: dict[str, Counter[Hashable]] = {"bad_records": Counter()}
         sources = {
-            source: oracle.Source(source, topic, "userId", COLUMNS[source], self._rows[source] == "latest")
+            source: oracle.Source(source, topic, KEYS[source], COLUMNS[source], self._rows[source] == "latest")
             for source, topic in self.shown.asked.topics.items()
         }
         for name, source in sources.items():
@@ -253,12 +294,27 @@ class RandomSwaps:
             read, bad = oracle.read_source(source, records)
             rows[name] = oracle.shown(source, read)
             tables[source.name + "_ui"] = Counter(oracle.bag(kept.row for kept in rows[name]))
-            tables["bad_records"] += Counter(bad)
-        users, accounts = sources["users"], sources["accounts"]
+            # Two sources of one topic that complain of the same record in the same words: one row.
+            tables["bad_records"] |= Counter(bad)
         for view, join in self.shown.asked.joins.items():
-            joined = oracle.join_rows(users, rows["users"], accounts, rows["accounts"], Join(join), Duplicates.LATEST)
+            joined = _chained(rows, join) if view == "chained_ui" else _joined(sources, rows, join)
             tables[view] = Counter(oracle.bag(joined))
         return tables
+
+
+def _joined(sources: Mapping[str, oracle.Source], rows: Mapping[str, list[oracle.Kept]], join: str) -> list[oracle.Row]:
+    left, right = sources["users"], sources["accounts"]
+    return oracle.join_rows(left, rows["users"], right, rows["accounts"], Join(join), Duplicates.LATEST)
+
+
+def _chained(rows: Mapping[str, list[oracle.Kept]], join: str) -> list[oracle.Row]:
+    links = [
+        oracle.Link("accounts", "userId", "userId", Join(join), Duplicates.LATEST),
+        oracle.Link("branches", "branchId", "branchId", Join(SECOND_STEP), Duplicates.LATEST),
+    ]
+    nothing: dict[str, set[Any]] = {"accounts": set(), "branches": set()}
+    columns = {source: list(names) for source, names in COLUMNS.items()}
+    return oracle.chain_rows(rows, "users", columns, links, nothing)
 
 
 def _bag(table: str, rows: list[dict[str, Any]]) -> Counter[Hashable]:

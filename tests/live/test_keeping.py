@@ -14,7 +14,7 @@ import test_applies
 from following import Socket
 from lengths import KEEPING_HISTORIES, KEEPING_STEPS
 from orchestrated import Orchestrated, orchestrated
-from random_swaps import RandomSwaps
+from random_swaps import COLUMNS, RandomSwaps
 from running import ASKED_SECONDS
 from turnout.local.broker import EmbeddedBroker
 from turnout.plan.control import Outcome
@@ -182,8 +182,8 @@ def test_viewer_of_a_kept_source_sees_no_change_of_its_rows(
 
 
 STEPS = (
-    *("join", "users", "accounts", "both", "same", "start all", "start one", "apply"),
-    *("restart", "rollback", "rollback", "late rollback"),
+    *("join", "users", "accounts", "branches", "all", "same", "start all", "start one", "apply", "apply"),
+    *("restart", "rollback", "rollback", "late rollback", "retention", "retention"),
 )
 """The kinds of steps of a random history: a long one has them all, in any order."""
 
@@ -217,6 +217,11 @@ class History:
             self._ends.close()
             self.swaps.lingers = False
             self._start()
+        elif step == "retention":
+            # What a generation has not read yet would be lost to it.
+            self.swaps.wait_equal(self._server.running)
+            self._wait_read()
+            self.swaps.remove_old_records()
         elif step == "apply":
             views = self.swaps.sections(self.swaps.apply())["views"]
             self._server.apply(views=views)
@@ -233,6 +238,12 @@ class History:
         answer = self._server.running.send(**message)
         assert answer.outcome is expected, answer
 
+    def _wait_read(self) -> None:
+        """Return when generations that linger have read everything: a rollback may show them again."""
+        lingering = list(self._server.running.orchestrator._lifecycle.lingering)
+        ends = self.swaps.end_offsets()
+        wait_until(lambda: all(one.offsets.reached(ends) for one in lingering), what="all is read")
+
     def _end_linger_time(self) -> None:
         orchestrator = self._server.running.orchestrator
         for generation in list(orchestrator._lifecycle.lingering):
@@ -245,7 +256,7 @@ class History:
 def test_tables_after_any_swaps_equal_a_plain_computation(
     broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path, topic_name: Callable[[str], str], seed: int
 ) -> None:
-    topics = {source: (topic_name(source), topic_name(source)) for source in ("users", "accounts")}
+    topics = {source: (topic_name(source), topic_name(source)) for source in COLUMNS}
     swaps = RandomSwaps(broker.bootstrap_servers, seed, topics, topic_name("control"))
     with ExitStack() as ends:
         history = History(swaps, tmp_path, spark, ends)
