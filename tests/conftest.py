@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from lengths import IMAGES
-from patience import measure
+from machine_speed import measure
 from shared_broker import shared_broker
 from turnout.config import SparkSettings
 from turnout.decode.json_exact import DEEPEST
@@ -24,7 +24,7 @@ from turnout.testing import EmbeddedBroker, patience
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytest_plugins = ["layers", "namespaces", "processor_time", "progress", "spark_workers", "stillness"]
+pytest_plugins = ["layers", "namespaces", "processor_time", "progress_lines", "spark_workers", "hang_watch"]
 
 # The container image is built in the long form alone: it takes minutes.
 collect_ignore = [] if IMAGES else ["live/test_image.py"]

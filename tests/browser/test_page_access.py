@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from looking import Visit, visiting
 from playwright.sync_api import Browser, expect
 
-from serving import Steering, serving, small_store
+from http_server import Steering, serving, small_store
+from page_visit import Visit, visiting
 from turnout.config import load
 from turnout.serve.access import Access
 from turnout.serve.app import Services, create_app

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from looking import visiting
 from playwright.sync_api import Browser, expect
 
-from filling import Filling, filled
-from serving import STATUS, Steering, serving
+from filled_store import Filling, filled
+from http_server import STATUS, Steering, serving
+from page_visit import visiting
 from turnout.alert.watched_rows import WatchedRows
 from turnout.config import AlertSettings
 from turnout.serve.app import Services, create_app

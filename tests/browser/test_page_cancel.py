@@ -7,18 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from asking import OPERATOR, VIEWER
-from looking import visiting
 from playwright.sync_api import Browser, expect
 
-from filling import filled
-from serving import STATUS, Steering, serving
+from filled_store import filled
+from http_server import STATUS, Steering, serving
+from page_visit import visiting
 from turnout.config import Role
 from turnout.plan.control import ControlMessage, Outcome
 from turnout.serve.access import Access, Identity, Tokens
 from turnout.serve.app import Services, create_app
 from turnout.store.ledger import MessageRecord
 from turnout.swap.control_queue import QueuedMessage, Reply
+from visited_site import OPERATOR, VIEWER
 
 PROGRESS = {"generation": 2, "state": "catching_up", "plan": "users=users2 join=left", "records": 10, "lag": 1_500}
 

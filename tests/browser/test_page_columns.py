@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from looking import Visit, visiting
 from playwright.sync_api import Browser, expect
 
-from filling import Filling
-from serving import STATUS, Steering, serving
+from filled_store import Filling
+from http_server import STATUS, Steering, serving
+from page_visit import Visit, visiting
 from turnout.config import parse
 from turnout.serve.app import Services, create_app
 from turnout.store.database import Database

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from looking import FAINT, NAMELESS, PHONE, Visit, visiting
 from playwright.sync_api import Browser, expect
 
-from exemplary import example
-from serving import STATUS, Steering, serving, small_store
+from http_server import STATUS, Steering, serving, small_store
+from page_visit import FAINT, NAMELESS, PHONE, Visit, visiting
+from sampled_topics import example
 from turnout.config import Settings, load
 from turnout.errors import TurnoutError
 from turnout.example.by_example import source_json

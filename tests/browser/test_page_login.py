@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from looking import Visit, visiting, wait_until
 from playwright.sync_api import Browser, Page, expect
 
-from signing_in import TOKEN, LoginSite, login_site
+from login_site import TOKEN, LoginSite, login_site
+from page_visit import Visit, visiting, wait_until
 
 HOUR = 3600.0
 

@@ -12,12 +12,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from asking import OPERATOR, VIEWER, account, user
-from looking import FAINT, NAMELESS, PHONE, Visit, visiting, wait_until
 from playwright.sync_api import Browser, Page, expect
 
-from filling import Filling
-from serving import STATUS, Steering, patient, serving
+from filled_store import Filling
+from http_server import STATUS, Steering, patient, serving
+from page_visit import FAINT, NAMELESS, PHONE, Visit, visiting, wait_until
 from turnout.config import Role
 from turnout.plan.control import ControlMessage, ControlRejected, Outcome
 from turnout.plan.joins import Join
@@ -26,6 +25,7 @@ from turnout.serve.app import create_app
 from turnout.store.database import Database
 from turnout.store.ledger import CandidateRecord, Ledger, MessageRecord, SwapRecord
 from turnout.swap.control_queue import QueuedMessage, Reply
+from visited_site import OPERATOR, VIEWER, account, user
 
 BEFORE, AFTER = "users=users accounts=accounts join=left", "users=users2 accounts=accounts join=inner"
 ROWS = 40

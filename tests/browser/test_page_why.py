@@ -8,13 +8,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from asking import OPERATOR, VIEWER
-from looking import PHONE, Visit, visiting
 from playwright.sync_api import Browser, expect
 
+from http_server import Steering, patient, serving
 from oracle import Sent
-from reasons import Fed
-from serving import Steering, patient, serving
+from page_visit import PHONE, Visit, visiting
+from reason_oracle import Fed
 from turnout.config import Role, parse
 from turnout.config.configuration import Configuration
 from turnout.local.broker import EmbeddedBroker
@@ -25,6 +24,7 @@ from turnout.store.ledger import Ledger
 from turnout.swap import explainer
 from turnout.swap.explainer import Explainer
 from turnout.testing import Record, create_topic, patience, produce
+from visited_site import OPERATOR, VIEWER
 
 USERS, ACCOUNTS = "page-why-users", "page-why-accounts"
 COLUMNS = {"userId": "string", "name": "string"}

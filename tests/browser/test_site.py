@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from looking import visiting, wait_until
 from playwright.sync_api import Browser, expect
 
 import turnout.serve
-from serving import HTTP, Steering, serving, small_store
+from http_server import HTTP, Steering, serving, small_store
+from page_visit import visiting, wait_until
 from turnout.config import Role
 from turnout.serve.access import Access, Identity, Tokens
 from turnout.serve.app import Services, create_app

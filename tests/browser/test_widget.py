@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, expect
-from widget_page import WidgetPage, showing
 
-from filling import GOLD_1, USER_1, USER_2, Filling, filled
-from serving import application, serving
+from filled_store import GOLD_1, USER_1, USER_2, Filling, filled
+from http_server import application, serving
 from turnout.plan.joins import Join
 from turnout_client import Client, connect
+from widget_page import WidgetPage, showing
 
 HOSTILE = "<img src=x onerror='hacks += 1'><script>hacks += 1</script>"
 SILVER_2 = {"userId": "u2", "accountType": "silver", "balance": -2.5}

@@ -19,14 +19,14 @@ import httpx
 import pytest
 from joserfc import jwk
 from joserfc.jwk import ECKey
+from test_access import error_of
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection
 from websockets.sync.client import connect as connect_socket
 
-from openid import API
-from serving import SECONDS
-from signing_in import PEOPLE, SECRET, TOKEN, LoginSite, login_site, unsigned, with_signature
-from test_access import error_of
+from http_server import SECONDS
+from login_site import PEOPLE, SECRET, TOKEN, LoginSite, login_site, unsigned, with_signature
+from openid_provider import API
 from turnout.errors import ConfigError, TurnoutError
 from turnout.issuer.provider import IdentityProvider
 from turnout.preflight.machine import check_issuer

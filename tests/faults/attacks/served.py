@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from filling import Filling
-from serving import Steering
+from filled_store import Filling
+from http_server import Steering
 from turnout.serve.app import Server, Services, create_app
 from turnout.serve.connections import OpenConnections, allow_open_files
 from turnout.store.database import Database
