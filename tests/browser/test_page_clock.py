@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect
 
-from http_server import STATUS, application, serving, small_store
+from fake_orchestrator import STATUS
+from http_server import application, serving, small_store
 from page_visit import visiting
 
 _CUT = """() => [...document.querySelectorAll("#stats dt, #stats dd")]

@@ -24,7 +24,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoginSite]:
 
 @pytest.fixture
 def site(running: LoginSite) -> Iterator[LoginSite]:
-    running.queue.requesters.clear()
+    running.queue.messages.clear()
     yield running
     running.clock.ahead = 0.0
 

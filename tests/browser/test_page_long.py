@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, WebSocketRoute, expect
 
-from http_server import STATUS, application, serving, small_store
+from fake_orchestrator import STATUS
+from http_server import application, serving, small_store
 from page_visit import Visit, visiting, wait_until
 
 ROWS = 10_000_000

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from fake_orchestrator import STATUS
 from filled_store import filled
-from http_server import STATUS, patient, serving
+from http_server import patient, serving
 from page_visit import PATIENCE_SECONDS, PHONE, Visit, visiting, wait_until
 from turnout.serve.app import create_app
 from turnout.store.query.summary_read import read_groups

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from http_server import STATUS
+from fake_orchestrator import STATUS
 from page_visit import Visit
 from visited_site import Asked, asked
 

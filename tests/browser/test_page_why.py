@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect
 
-from http_server import Steering, patient, serving
+from fake_orchestrator import FakeOrchestrator
+from http_server import patient, serving
 from oracle import Sent
 from page_visit import PHONE, Visit, visiting
 from reason_oracle import Fed
@@ -30,7 +31,7 @@ USERS, ACCOUNTS = "page-why-users", "page-why-accounts"
 COLUMNS = {"userId": "string", "name": "string"}
 
 
-class Explaining(Steering):
+class Explaining(FakeOrchestrator):
     """Explains the rows of one generation."""
 
     made: Explainer
@@ -69,7 +70,7 @@ def site(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> It
             "VALUES (1, now(), 'ops', '{\"joinType\": \"left\"}', 'applied', 'generation 1: users')"
         )
     services = patient(database)
-    services.orchestrator = steering = Explaining()  # type: ignore[assignment]
+    services.orchestrator = steering = Explaining()
     generation: Any = SimpleNamespace(number=1, tables=fed.tables)
     steering.made = Explainer(lambda: [generation], Configuration(fed.settings), Ledger(database, list(sources)))
     tokens = Tokens([(Identity("ops", Role.OPERATOR), OPERATOR), (Identity("wall", Role.VIEWER), VIEWER)])

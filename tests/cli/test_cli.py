@@ -30,8 +30,9 @@ from starlette.routing import Route
 from typer.testing import CliRunner, Result
 
 from child_processes import ending_with_us
+from fake_orchestrator import STATUS, ApplyingOrchestrator
 from filled_store import GOLD_1, USER_1, USER_2, filled
-from http_server import STATUS, Configured, application, serving, small_store
+from http_server import application, serving, small_store
 from small_disk import fill, small_disk
 from turnout import config
 from turnout.cli import app
@@ -741,9 +742,9 @@ def test_swap_that_is_refused_tells_why(control: tuple[Control, str]) -> None:
 
 @pytest.fixture
 def configured(tmp_path: Path) -> Iterator[str]:
-    orchestrator = Configured()
+    orchestrator = ApplyingOrchestrator()
     with small_store(tmp_path / "store") as database:
-        services = Services(database, orchestrator)  # type: ignore[arg-type,unused-ignore]
+        services = Services(database, orchestrator)
         access = Access()
         (tmp_path / "turnout-data").mkdir()
         access.know_owner(sent.make_local_token(tmp_path / "turnout-data"))

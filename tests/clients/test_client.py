@@ -26,7 +26,8 @@ from starlette.routing import Route
 
 import turnout
 import turnout_client
-from http_server import SECONDS, STATUS, application, serving, small_store
+from fake_orchestrator import STATUS
+from http_server import SECONDS, application, serving, small_store
 from turnout.errors import TurnoutError
 from turnout_client import Client, Rows, State, WindowOptions, connect, frames, wire
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from fake_orchestrator import FakeOrchestrator
 from filled_store import GOLD_1, USER_1, USER_2, Filling, filled
-from http_server import SECONDS, Steering, application, serving
+from http_server import SECONDS, application, serving
 from turnout.config import Role
 from turnout.errors import TurnoutError
 from turnout.plan.joins import Join
@@ -215,7 +216,7 @@ def test_consumers_of_every_kind_end_with_the_same_table(filling: Filling, clien
 
 def test_token_that_is_wanted_lets_in_and_its_lack_is_told(filling: Filling, tmp_path: Path) -> None:
     tokens = Tokens([(Identity("wall", Role.VIEWER), "0123456789abcdef0123")])
-    services = Services(filling.database, Steering())  # type: ignore[arg-type]
+    services = Services(filling.database, FakeOrchestrator())
     with serving(create_app(services, Access(tokens))) as url:
         with connect(url, "0123456789abcdef0123") as client:
             assert client.table("users_ui").window().get(SECONDS).total == 2

@@ -19,11 +19,11 @@ import httpx
 import pytest
 from joserfc import jwk
 from joserfc.jwk import ECKey
-from test_access import error_of
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection
 from websockets.sync.client import connect as connect_socket
 
+from access_site import error_of
 from http_server import SECONDS
 from login_site import PEOPLE, SECRET, TOKEN, LoginSite, login_site, unsigned, with_signature
 from openid_provider import API
@@ -45,8 +45,8 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoginSite]:
 
 @pytest.fixture
 def site(running: LoginSite) -> Iterator[LoginSite]:
-    """The one server of the file, with the time of today and a desk that nobody wrote to."""
-    running.queue.requesters.clear()
+    """The one server of the file, with the time of today and a queue without messages."""
+    running.queue.messages.clear()
     yield running
     running.clock.ahead = 0.0
 

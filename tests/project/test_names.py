@@ -66,7 +66,7 @@ ELSEWHERE = {
     # The server over real sockets.
     # People of an identity provider.
     "live/test_login.py": "issuer/provider serve/login_api",
-    "serve/test_access.py": "serve/bodies serve/connections serve/origins serve/strict_requests",
+    "serve/test_attacks.py": "serve/bodies serve/strict_requests",
     "serve/test_summaries.py": "serve/live/selects",
     "serve/test_summary_history.py": "serve/live/history_samples",
     "store/test_summary_read.py": "store/query/summary_merge store/query/summary_sql",

@@ -11,7 +11,8 @@ import httpx
 import pytest
 import yaml
 
-from http_server import HTTP, OWNER, Configured, owned, serving, small_store
+from fake_orchestrator import ApplyingOrchestrator
+from http_server import HTTP, OWNER, owned, serving, small_store
 from live_socket import Socket
 from turnout.config import Role
 from turnout.serve.access import Access, Identity, Tokens
@@ -32,12 +33,12 @@ def database(tmp_path: Path) -> Iterator[Database]:
 
 
 @pytest.fixture
-def orchestrator() -> Configured:
-    return Configured(**SECRETS)
+def orchestrator() -> ApplyingOrchestrator:
+    return ApplyingOrchestrator(**SECRETS)
 
 
 @pytest.fixture
-def url(database: Database, orchestrator: Configured) -> Iterator[str]:
+def url(database: Database, orchestrator: ApplyingOrchestrator) -> Iterator[str]:
     with serving(
         create_app(services(database, orchestrator), owned(), configuration=orchestrator.configuration)
     ) as url:
@@ -53,7 +54,7 @@ def put(url: str, document: dict[str, Any] | str | bytes, **query: str) -> httpx
     return HTTP.put(f"{url}/api/config", content=body, params=query, headers=OWNED)
 
 
-def test_file_in_force_shows_no_secret_and_can_be_sent_back(url: str, orchestrator: Configured) -> None:
+def test_file_in_force_shows_no_secret_and_can_be_sent_back(url: str, orchestrator: ApplyingOrchestrator) -> None:
     answer = HTTP.get(f"{url}/api/config")
     assert answer.headers["content-type"].startswith("application/yaml") and "hunter2" not in answer.text
     assert yaml.safe_load(answer.text)["spark"]["conf"] == {"spark.a": "***"}
@@ -65,7 +66,7 @@ def test_file_in_force_shows_no_secret_and_can_be_sent_back(url: str, orchestrat
     assert "hunter2" not in "".join(record.raw or "" for record in orchestrator.records)
 
 
-def test_store_keeps_nothing_of_a_file_with_faults(url: str, orchestrator: Configured) -> None:
+def test_store_keeps_nothing_of_a_file_with_faults(url: str, orchestrator: ApplyingOrchestrator) -> None:
     answer = put(url, {"kafka": {"auth": {"pasword": "hunter2"}}, "acces": {"token": "hunter2"}})
     assert (answer.status_code, answer.json()["outcome"]) == (422, "rejected")
     assert len(answer.json()["error"]["message"].splitlines()) >= 2 and "hunter2" not in answer.text
@@ -96,7 +97,7 @@ def test_body_of_another_kind_or_size_is_refused(url: str) -> None:
     assert answer["error"]["code"] == "config_invalid" and "without anchors" in answer["error"]["message"]
 
 
-def test_files_are_for_operators(database: Database, orchestrator: Configured) -> None:
+def test_files_are_for_operators(database: Database, orchestrator: ApplyingOrchestrator) -> None:
     tokens = Tokens([(Identity("ops", Role.OPERATOR), OPERATOR), (Identity("eye", Role.VIEWER), VIEWER)])
     app = create_app(services(database, orchestrator), Access(tokens), configuration=orchestrator.configuration)
     with serving(app) as url:
@@ -119,7 +120,7 @@ def test_files_are_for_operators(database: Database, orchestrator: Configured) -
 
 
 def test_server_without_tokens_takes_a_file_of_its_own_user_alone(
-    database: Database, orchestrator: Configured, url: str
+    database: Database, orchestrator: ApplyingOrchestrator, url: str
 ) -> None:
     def status(headers: dict[str, str], query: str = "") -> int:
         answer = HTTP.put(f"{url}/api/config{query}", content="{}", headers=headers)
@@ -144,7 +145,7 @@ def test_access_says_what_operators_may_change(database: Database, mode: str, co
 
     access = {"access": {"tokens": [{"name": "ops", "role": "operator", "token": OPERATOR}], "apply": mode}}
     before = access | {"views": own("select userId from users")}
-    orchestrator = Configured(**before)
+    orchestrator = ApplyingOrchestrator(**before)
     gate = Access.of(orchestrator.configuration.settings)
     app = create_app(services(database, orchestrator), gate, configuration=orchestrator.configuration)
     script = "select transform(userId) using 'id > RAN; cat' as (userId string) from users"

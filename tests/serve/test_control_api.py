@@ -1,11 +1,10 @@
-"""The calls that change something: outcomes, waiting, what is refused before it reaches the desk, and topics."""
+"""The calls that change something: outcomes, waiting, what is refused before it reaches the queue, and topics."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import duckdb
 import httpx
@@ -13,89 +12,21 @@ import httpx2
 import pytest
 from starlette.testclient import TestClient
 
-from http_server import HTTP, SECONDS, STATUS, serving, small_store
+from fake_orchestrator import FakeOrchestrator, FakeQueue, leave_waiting
+from http_server import HTTP, SECONDS, serving, small_store
 from turnout.errors import TurnoutError
-from turnout.plan.control import ApplyRequest, ControlMessage, ControlRejected, Outcome
-from turnout.plan.control_parsing import parse_message
+from turnout.plan.control import ControlRejected, Outcome
 from turnout.serve import control_api
 from turnout.serve.app import Services, create_app
 from turnout.store.database import Database
-from turnout.store.ledger import MessageRecord
 from turnout.swap.control_queue import QueuedMessage, Reply
-from turnout.swap.health import Readiness
-from turnout.swap.metrics import Metrics
 from turnout.testing import wait_until
 from turnout_client import connect
 
 OWN = "http://127.0.0.1:10000"
 
 
-class FakeDesk:
-    """Takes messages, and answers at once by `decide`; without one it leaves them waiting."""
-
-    def __init__(self) -> None:
-        self.tickets: list[QueuedMessage] = []
-        self.decide: Callable[[QueuedMessage], Reply | None] = lambda _: Reply(Outcome.APPLIED, "generation 2", 2)
-
-    def submit(self, raw: bytes | str, requester: str) -> QueuedMessage:
-        text = raw.decode() if isinstance(raw, bytes) else raw
-        queued: ControlMessage | ControlRejected
-        try:
-            queued = parse_message(raw, ("users", "accounts"))
-        except ControlRejected as error:
-            queued = error
-        ticket = QueuedMessage(MessageRecord(text, requester, number=len(self.tickets) + 1), queued)
-        self.tickets.append(ticket)
-        answer = self.decide(ticket)
-        if isinstance(queued, ControlRejected):
-            answer = Reply(Outcome.REJECTED, str(queued), 1, queued)
-        if answer is not None:
-            self.settle(ticket, answer)
-        return ticket
-
-    def settle(self, ticket: QueuedMessage, answer: Reply) -> None:
-        ticket.answer = answer
-        ticket.done.set()
-
-
-class FakeOrchestrator:
-    """The orchestrator as the server sees it."""
-
-    def __init__(self) -> None:
-        self.queue = FakeDesk()
-        self.names = ["users", "__consumer_offsets", "accounts"]
-
-    def status(self) -> dict[str, Any]:
-        return STATUS
-
-    def readiness(self) -> Readiness:
-        return Readiness(True, "generation 1 is published")
-
-    def metrics(self) -> Metrics:
-        return Metrics(self.readiness())
-
-    def topics(self) -> list[str]:
-        return self.names
-
-    def test_alert(self, name: str) -> None:
-        raise NotImplementedError
-
-    @property
-    def explainer(self) -> Any:
-        raise NotImplementedError
-
-    def example(self, topic: str, records: int) -> dict[str, Any]:
-        return {"topic": topic, "looked": records}
-
-    def apply(self, request: ApplyRequest, requester: str) -> QueuedMessage:
-        raise NotImplementedError
-
-
-def leave_waiting(_: QueuedMessage) -> Reply | None:
-    return None
-
-
-# One store and one application for all tests: none writes to the store, and each gets a desk of its own.
+# One store and one application for all tests: none writes to the store, and each gets a queue of its own.
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +37,9 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
 
 @pytest.fixture(scope="module")
 def shared_orchestrator() -> FakeOrchestrator:
-    return FakeOrchestrator()
+    made = FakeOrchestrator()
+    made.topic_names = ("users", "__consumer_offsets", "accounts")
+    return made
 
 
 @pytest.fixture(scope="module")
@@ -116,12 +49,13 @@ def shared_client(database: Database, shared_orchestrator: FakeOrchestrator) -> 
 
 @pytest.fixture
 def orchestrator(shared_orchestrator: FakeOrchestrator) -> FakeOrchestrator:
-    shared_orchestrator.queue = FakeDesk()
+    shared_orchestrator.queue = FakeQueue()
     return shared_orchestrator
 
 
 @pytest.fixture
-def desk(orchestrator: FakeOrchestrator) -> FakeDesk:
+def queue(orchestrator: FakeOrchestrator) -> FakeQueue:
+    assert isinstance(orchestrator.queue, FakeQueue)
     return orchestrator.queue
 
 
@@ -147,8 +81,8 @@ def error_of(answer: httpx.Response | httpx2.Response, status: int, code: str) -
     "outcome",
     [Outcome.APPLIED, Outcome.UNCHANGED, Outcome.SUPERSEDED, Outcome.ROLLED_BACK, Outcome.CANCELLED],
 )
-def test_outcome_is_answered_in_the_agreed_shape(client: TestClient, desk: FakeDesk, outcome: Outcome) -> None:
-    desk.decide = lambda _: Reply(outcome, "generation 7", 7)
+def test_outcome_is_answered_in_the_agreed_shape(client: TestClient, queue: FakeQueue, outcome: Outcome) -> None:
+    queue.decide = lambda _: Reply(outcome, "generation 7", 7)
     answer = client.post("/api/control", json={"usersTopic": "users2", "requestId": "r1"})
     assert answer.status_code == 200
     assert answer.json() == {
@@ -160,14 +94,14 @@ def test_outcome_is_answered_in_the_agreed_shape(client: TestClient, desk: FakeD
     assert answer.headers["cache-control"] == "no-store"
 
 
-def test_message_reaches_the_desk_as_it_came(client: TestClient, desk: FakeDesk) -> None:
+def test_message_reaches_the_queue_as_it_came(client: TestClient, queue: FakeQueue) -> None:
     raw = ' {"usersTopic" :"users2", "usersTopic": "users3", "joinType": NaN}\n'
     assert client.post("/api/control", content=raw).status_code == 200
-    assert desk.tickets[0].record.raw == raw
+    assert queue.messages[0].record.raw == raw
 
 
-def test_dry_run_brings_its_report(client: TestClient, desk: FakeDesk) -> None:
-    desk.decide = lambda _: Reply(Outcome.UNCHANGED, "dryRun", 1, report={"changes": True})
+def test_dry_run_brings_its_report(client: TestClient, queue: FakeQueue) -> None:
+    queue.decide = lambda _: Reply(Outcome.UNCHANGED, "dryRun", 1, report={"changes": True})
     answer = client.post("/api/control", json={"usersTopic": "users2", "dryRun": True}).json()
     assert answer["report"] == {"changes": True}
 
@@ -177,102 +111,106 @@ def test_dry_run_brings_its_report(client: TestClient, desk: FakeDesk) -> None:
     [(b"{", "not valid JSON"), (b"", "empty"), (b"[]", "array"), (b'{"usersTopic": 7}', "usersTopic"), (b"\xff", "")],
 )
 def test_bad_message_is_rejected_with_the_reason(client: TestClient, body: bytes, part: str) -> None:
-    # What is no UTF-8 the real desk turns into text that is no JSON.
+    # What is no UTF-8 the real queue turns into text that is no JSON.
     answer = client.post("/api/control", content=body.decode(errors="backslashreplace"))
     error = error_of(answer, 422, "bad_control")
     assert part in error["message"]
     assert error["hint"]
 
 
-def test_wrong_expected_generation_is_a_conflict(client: TestClient, desk: FakeDesk) -> None:
+def test_wrong_expected_generation_is_a_conflict(client: TestClient, queue: FakeQueue) -> None:
     conflict = ControlRejected(message="generation 2 is published", code="generation_conflict", status=409)
-    desk.decide = lambda _: Reply(Outcome.REJECTED, str(conflict), 2, conflict)
+    queue.decide = lambda _: Reply(Outcome.REJECTED, str(conflict), 2, conflict)
     error_of(client.post("/api/control", json={"expectedGeneration": 1}), 409, "generation_conflict")
 
 
-def test_failed_build_is_an_error_of_the_server(client: TestClient, desk: FakeDesk) -> None:
+def test_failed_build_is_an_error_of_the_server(client: TestClient, queue: FakeQueue) -> None:
     failure = TurnoutError(code="build_timeout", message="did not catch up", hint="raise it", status=504)
-    desk.decide = lambda _: Reply(Outcome.FAILED, str(failure), 1, failure)
+    queue.decide = lambda _: Reply(Outcome.FAILED, str(failure), 1, failure)
     error_of(client.post("/api/control", json={"usersTopic": "users2"}), 504, "build_timeout")
 
 
-def test_request_that_does_not_wait_is_accepted(client: TestClient, desk: FakeDesk) -> None:
-    desk.decide = leave_waiting
+def test_request_that_does_not_wait_is_accepted(client: TestClient, queue: FakeQueue) -> None:
+    queue.decide = leave_waiting
     answer = client.post("/api/control?wait=false", json={"requestId": 5})
     assert answer.status_code == 202
     assert answer.json() == {"message": 1, "requestId": "5", "outcome": None}
 
 
-def test_wait_must_be_a_truth(client: TestClient, desk: FakeDesk) -> None:
+def test_wait_must_be_a_truth(client: TestClient, queue: FakeQueue) -> None:
     error_of(client.post("/api/control?wait=maybe", json={}), 400, "bad_parameter")
     error_of(client.post("/api/control?await=1", json={}), 400, "unknown_parameter")
-    assert desk.tickets == []
+    assert queue.messages == []
 
 
-def test_request_waits_until_its_outcome_comes(client: TestClient, desk: FakeDesk) -> None:
-    desk.decide = leave_waiting
+def test_request_waits_until_its_outcome_comes(client: TestClient, queue: FakeQueue) -> None:
+    queue.decide = leave_waiting
     with ThreadPoolExecutor(1) as pool:
         post = pool.submit(client.post, "/api/control", json={"usersTopic": "users2"})
-        wait_until(lambda: len(desk.tickets) == 1)
+        wait_until(lambda: len(queue.messages) == 1)
         assert not post.done()
-        desk.settle(desk.tickets[0], Reply(Outcome.APPLIED, "", 2))
+        queue.settle(queue.messages[0], Reply(Outcome.APPLIED, "", 2))
         assert post.result(SECONDS).json()["outcome"] == "applied"
 
 
-def test_outcome_that_takes_too_long_becomes_accepted(database: Database, orchestrator: FakeOrchestrator) -> None:
-    orchestrator.queue.decide = leave_waiting
+def test_outcome_that_takes_too_long_becomes_accepted(
+    database: Database, orchestrator: FakeOrchestrator, queue: FakeQueue
+) -> None:
+    queue.decide = leave_waiting
     answer = client_of(database, orchestrator, wait_seconds=0.05).post("/api/control", json={"requestId": "r"})
     assert (answer.status_code, answer.json()["outcome"], answer.json()["requestId"]) == (202, None, "r")
 
 
-def test_waiting_requests_hold_nobody_back(database: Database, orchestrator: FakeOrchestrator) -> None:
-    desk = orchestrator.queue
-    desk.decide = leave_waiting
+def test_waiting_requests_hold_nobody_back(
+    database: Database, orchestrator: FakeOrchestrator, queue: FakeQueue
+) -> None:
+    queue.decide = leave_waiting
     with (
         serving(create_app(Services(database, orchestrator))) as url,
         httpx.Client(base_url=url, limits=httpx.Limits(max_connections=200), timeout=SECONDS) as http,
         ThreadPoolExecutor(control_api.MAX_WAITING) as pool,
     ):
         posts = [pool.submit(http.post, "/api/control", json={}) for _ in range(control_api.MAX_WAITING)]
-        wait_until(lambda: len(desk.tickets) == control_api.MAX_WAITING)
+        wait_until(lambda: len(queue.messages) == control_api.MAX_WAITING)
         assert http.get("/api/tables").status_code == 200
         # One more is taken too, but not waited for.
         wait_until(lambda: http.post("/api/control", json={}).status_code == 202)
         assert not any(post.done() for post in posts)
-        for ticket in desk.tickets:
-            desk.settle(ticket, Reply(Outcome.UNCHANGED, "", 1))
+        for message in queue.messages:
+            queue.settle(message, Reply(Outcome.UNCHANGED, "", 1))
         assert {post.result(SECONDS).status_code for post in posts} == {200}
 
 
-def test_server_stops_while_a_request_waits(database: Database, orchestrator: FakeOrchestrator) -> None:
-    orchestrator.queue.decide = leave_waiting
+def test_server_stops_while_a_request_waits(
+    database: Database, orchestrator: FakeOrchestrator, queue: FakeQueue
+) -> None:
+    queue.decide = leave_waiting
     with ThreadPoolExecutor(1) as pool:
         with serving(create_app(Services(database, orchestrator))) as url:
             # It would wait for more than ten minutes.
             post = pool.submit(httpx.post, f"{url}/api/control", json={}, timeout=SECONDS)
-            wait_until(lambda: len(orchestrator.queue.tickets) == 1)
+            wait_until(lambda: len(queue.messages) == 1)
         assert post.result(SECONDS).status_code == 202
 
 
 def test_waiting_place_of_a_client_that_left_is_free_again(
-    database: Database, orchestrator: FakeOrchestrator, monkeypatch: pytest.MonkeyPatch
+    database: Database, orchestrator: FakeOrchestrator, queue: FakeQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(control_api, "MAX_WAITING", 1)
-    desk = orchestrator.queue
-    desk.decide = leave_waiting
+    queue.decide = leave_waiting
     with serving(create_app(Services(database, orchestrator))) as url:
         with pytest.raises(httpx.ReadTimeout):
             HTTP.post(f"{url}/api/control", json={}, timeout=httpx.Timeout(SECONDS, read=0.3))
-        desk.decide = lambda _: Reply(Outcome.UNCHANGED, "", 1)
+        queue.decide = lambda _: Reply(Outcome.UNCHANGED, "", 1)
         wait_until(lambda: HTTP.post(f"{url}/api/control", json={}).status_code == 200)
 
 
-def test_body_that_is_too_large_is_refused(client: TestClient, desk: FakeDesk) -> None:
+def test_body_that_is_too_large_is_refused(client: TestClient, queue: FakeQueue) -> None:
     fits = json.dumps({"x": "a" * (256 * 1024 - 9)})
     assert client.post("/api/control", content=fits).status_code == 200
     for path in ("/api/control", "/api/rollback", "/api/cancel", "/api/publish", "/api/discard"):
         error_of(client.post(path, content=fits + " "), 413, "message_too_large")
-    assert len(desk.tickets) == 1
+    assert len(queue.messages) == 1
 
 
 @pytest.mark.parametrize(
@@ -288,10 +226,10 @@ def test_body_that_is_too_large_is_refused(client: TestClient, desk: FakeDesk) -
     ],
 )
 def test_requester_is_what_the_client_calls_itself(
-    client: TestClient, desk: FakeDesk, header: str | None, requester: str
+    client: TestClient, queue: FakeQueue, header: str | None, requester: str
 ) -> None:
     client.post("/api/control", json={}, headers={"X-Turnout-Client": header} if header else {})
-    assert desk.tickets[0].record.requester == requester
+    assert queue.messages[0].record.requester == requester
 
 
 @pytest.mark.parametrize("body", [b"", b"  ", b"{}"])
@@ -300,18 +238,18 @@ def test_requester_is_what_the_client_calls_itself(
     [("rollback", Outcome.ROLLED_BACK), *((name, Outcome.APPLIED) for name in ("cancel", "publish", "discard"))],
 )
 def test_action_is_a_control_message(
-    client: TestClient, desk: FakeDesk, action: str, outcome: Outcome, body: bytes
+    client: TestClient, queue: FakeQueue, action: str, outcome: Outcome, body: bytes
 ) -> None:
-    desk.decide = lambda _: Reply(outcome, "generation 1", 1)
+    queue.decide = lambda _: Reply(outcome, "generation 1", 1)
     answer = client.post(f"/api/{action}", content=body)
     assert answer.json()["outcome"] == outcome.value
-    assert json.loads(desk.tickets[0].record.raw or "") == {"action": action}
+    assert json.loads(queue.messages[0].record.raw or "") == {"action": action}
 
 
 @pytest.mark.parametrize("action", ["rollback", "cancel", "publish", "discard"])
-def test_action_takes_request_and_generation(client: TestClient, desk: FakeDesk, action: str) -> None:
+def test_action_takes_request_and_generation(client: TestClient, queue: FakeQueue, action: str) -> None:
     client.post(f"/api/{action}?wait=false", json={"requestId": "undo", "expectedGeneration": 7, "action": "change"})
-    assert json.loads(desk.tickets[0].record.raw or "") == {
+    assert json.loads(queue.messages[0].record.raw or "") == {
         "requestId": "undo",
         "expectedGeneration": 7,
         "action": action,
@@ -321,10 +259,10 @@ def test_action_takes_request_and_generation(client: TestClient, desk: FakeDesk,
 @pytest.mark.parametrize("body", [b"[]", b"{", b"7", b"\xff", b"[" * 100_000])
 @pytest.mark.parametrize("action", ["rollback", "cancel", "publish", "discard"])
 def test_action_with_another_body_is_never_something_else(
-    client: TestClient, desk: FakeDesk, action: str, body: bytes
+    client: TestClient, queue: FakeQueue, action: str, body: bytes
 ) -> None:
     error_of(client.post(f"/api/{action}", content=body), 422, "bad_control")
-    assert desk.tickets == []
+    assert queue.messages == []
 
 
 @pytest.mark.parametrize("action", ["rollback", "cancel", "publish", "discard"])
@@ -333,9 +271,9 @@ def test_action_refuses_topics(client: TestClient, action: str) -> None:
     assert f"{action} takes no topics" in error["message"]
 
 
-def test_cancel_with_nothing_to_cancel_is_a_conflict(client: TestClient, desk: FakeDesk) -> None:
+def test_cancel_with_nothing_to_cancel_is_a_conflict(client: TestClient, queue: FakeQueue) -> None:
     error = ControlRejected("no build is under way", "roll back", code="nothing_to_cancel")
-    desk.decide = lambda _: Reply(Outcome.REJECTED, str(error), 1, error)
+    queue.decide = lambda _: Reply(Outcome.REJECTED, str(error), 1, error)
     assert error_of(client.post("/api/cancel"), 409, "nothing_to_cancel")["message"] == "no build is under way"
 
 
@@ -354,10 +292,10 @@ def test_cancel_with_nothing_to_cancel_is_a_conflict(client: TestClient, desk: F
         "http://127.0.0.1:port",
     ],
 )
-def test_page_of_another_site_is_refused(client: TestClient, desk: FakeDesk, path: str, origin: str) -> None:
+def test_page_of_another_site_is_refused(client: TestClient, queue: FakeQueue, path: str, origin: str) -> None:
     error = error_of(client.post(path, json={}, headers={"Origin": origin}), 403, "foreign_origin")
     assert error["hint"]
-    assert desk.tickets == []
+    assert queue.messages == []
 
 
 def test_name_that_a_site_gave_this_machine_is_refused(client: TestClient) -> None:
@@ -378,12 +316,12 @@ def test_own_page_behind_a_proxy_with_tls_is_served(database: Database, orchestr
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"])
-def test_other_content_types_are_refused(client: TestClient, desk: FakeDesk, kind: str) -> None:
+def test_other_content_types_are_refused(client: TestClient, queue: FakeQueue, kind: str) -> None:
     error = error_of(
         client.post("/api/control", content="{}", headers={"Content-Type": kind}), 415, "unsupported_media_type"
     )
     assert "application/json" in error["hint"]
-    assert desk.tickets == []
+    assert queue.messages == []
 
 
 def test_json_with_a_charset_is_taken(client: TestClient) -> None:
@@ -397,11 +335,11 @@ def test_reading_a_changing_call_is_refused(client: TestClient) -> None:
     assert "POST" in answer.headers["allow"]
 
 
-def test_store_that_takes_no_message_is_unavailable(client: TestClient, desk: FakeDesk) -> None:
+def test_store_that_takes_no_message_is_unavailable(client: TestClient, queue: FakeQueue) -> None:
     def full(_: QueuedMessage) -> Reply:
         raise duckdb.IOException("no space left on device")
 
-    desk.decide = full
+    queue.decide = full
     error = error_of(client.post("/api/control", json={}), 503, "store_unavailable")
     assert "cannot be written now: its disk fails or is full" in error["message"]
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from http_server import Steering, small_store
+from fake_orchestrator import FakeOrchestrator
+from http_server import small_store
 from turnout.config import Role, Settings, parse
 from turnout.config.document import parse_yaml
 from turnout.config.settings import default_sources
@@ -24,18 +25,11 @@ from turnout.store.database import Database
 VIEWER, OPERATOR = "v" * 20, "o" * 20
 
 
-class Examining(Steering):
+class Examining(FakeOrchestrator):
     """Answers as the orchestrator does, or fails as it does."""
 
     error: Exception | None = None
     asked: tuple[str, int] | None = None
-
-    @property
-    def queue(self) -> Any:
-        raise NotImplementedError
-
-    def test_alert(self, name: str) -> None:
-        raise NotImplementedError
 
     def example(self, topic: str, records: int) -> dict[str, Any]:
         self.asked = (topic, records)

@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
-from http_server import Steering, small_store
+from fake_orchestrator import FakeOrchestrator
+from http_server import small_store
 from lengths import FUZZ_EXAMPLES
 from turnout.config import Settings
 from turnout.serve.app import create_app
@@ -63,15 +64,12 @@ FRAME = (
 )
 
 
-class Steered(Steering):
-    """An orchestrator with a real desk, where messages are kept and wait."""
+class Steered(FakeOrchestrator):
+    """An orchestrator with a real control queue, where messages are kept and wait."""
 
     def __init__(self, database: Database) -> None:
         chosen = Settings()
-        self.queue = ControlQueue(chosen, Ledger(database, list(chosen.sources)), lambda level, text: None)
-
-    def topics(self) -> list[str]:
-        return ["users"]
+        super().__init__(ControlQueue(chosen, Ledger(database, list(chosen.sources)), lambda level, text: None))
 
 
 @pytest.fixture(scope="module")

@@ -26,8 +26,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.exceptions import InvalidStatus
 
+from fake_orchestrator import STATUS, FakeOrchestrator
 from filled_store import Filling, filled
-from http_server import HTTP, SECONDS, STATUS, Steering, patient, serving
+from http_server import HTTP, SECONDS, patient, serving
 from live_socket import Follower, Socket, place_of, rows_of
 from turnout.config import load
 from turnout.errors import TurnoutError
@@ -518,7 +519,7 @@ def test_commits_do_not_pile_up_while_positions_cannot_be_read(quiet: Filling) -
 
 def test_cross_site_reads_are_refused_where_there_are_no_tokens(quiet: Filling) -> None:
     allowed = Access.of(_settings("server: {allowed_origins: ['https://app.example']}"))
-    services = Services(quiet.database, Steering())  # type: ignore[arg-type]
+    services = Services(quiet.database, FakeOrchestrator())
     with serving(create_app(services, allowed)) as url:
         path = f"{url}/api/tables"
         answer = HTTP.get(path, headers={"Sec-Fetch-Site": "cross-site"})
@@ -530,7 +531,7 @@ def test_cross_site_reads_are_refused_where_there_are_no_tokens(quiet: Filling) 
         assert HTTP.get(f"{url}/", headers={"Sec-Fetch-Site": "cross-site"}).status_code != 403
 
 
-class Unready(Steering):
+class Unready(FakeOrchestrator):
     def readiness(self) -> Readiness:
         return Readiness(False, "broker kafka-7.internal:9092 is away", "kafka_unreachable", "check kafka-7.internal")
 
@@ -538,7 +539,7 @@ class Unready(Steering):
 @pytest.mark.parametrize("ready", [True, False])
 def test_readiness_without_a_token_tells_no_addresses(quiet: Filling, ready: bool) -> None:
     access = Access.of(_settings("access: {tokens: [{name: wall, role: viewer, token: 0123456789abcdef0123}]}"))
-    services = Services(quiet.database, Steering() if ready else Unready())  # type: ignore[arg-type]
+    services = Services(quiet.database, FakeOrchestrator() if ready else Unready())
     with serving(create_app(services, access)) as url:
         blind = HTTP.get(f"{url}/readyz")
         known = HTTP.get(f"{url}/readyz", headers={"Authorization": "Bearer 0123456789abcdef0123"})
@@ -557,7 +558,7 @@ def test_forwarded_address_is_believed_of_configured_proxies_only(
 ) -> None:
     monkeypatch.setenv("FORWARDED_ALLOW_IPS", "*")
     access = Access.of(_settings("access: {tokens: [{name: wall, role: viewer, token: 0123456789abcdef0123}]}"))
-    services = Services(quiet.database, Steering())  # type: ignore[arg-type]
+    services = Services(quiet.database, FakeOrchestrator())
     proxies = ("127.0.0.0/8",) if trusted else ()
     with serving(create_app(services, access), trusted_proxies=proxies) as url:
         codes = [

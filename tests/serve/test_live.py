@@ -13,12 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from filled_store import GOLD_1, USER_1, USER_2, Filling, filled
+from filled_store import GOLD_1, USER_1, USER_2, Filling, filled, settings_of
 from http_server import HTTP, SECONDS, application, serving
 from lengths import LIVE_EXAMPLES
 from live_socket import Follower, Socket, place_of, rows_of, same, sorted_rows_of
-from turnout.config import Settings
-from turnout.config.settings import default_sources, default_views
 from turnout.plan.joins import Join
 from turnout.serve.live import outbox
 from turnout.serve.live import windows as live_windows
@@ -158,13 +156,6 @@ def test_windows_whose_values_are_equal_and_mean_different_things_are_two(fillin
             answer = socket.receive()
             assert isinstance(answer, WindowRows)
             assert answer.rows == [[str(value)]]
-
-
-def settings_of(rows: str, max_rows: int | None = None, duplicates: str = "latest") -> Settings:
-    """The default sources with other row rules."""
-    sources = {name: {**source, "rows": rows, "max_rows": max_rows} for name, source in default_sources().items()}
-    views = {name: {**view, "duplicates": duplicates} for name, view in default_views().items()}
-    return Settings.model_validate({"sources": sources, "views": views})
 
 
 def test_changes_are_a_snapshot_and_then_every_insert_update_and_delete(tmp_path: Path) -> None:

@@ -16,8 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fake_orchestrator import FakeOrchestrator
 from filled_store import Filling
-from http_server import HTTP, Steering, patient, serving
+from http_server import HTTP, patient, serving
 from mcp_agent import Agent, talk
 from turnout.config import McpAccess, Role, SqlAccess
 from turnout.errors import ERRORS
@@ -39,11 +40,11 @@ TRANSPORTS = ("http", "stdio")
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 
 
-class Taking(Steering):
+class Taking(FakeOrchestrator):
     """An orchestrator that keeps the messages that it gets, and answers all in the same way."""
 
     def __init__(self, answer: Reply) -> None:
-        self.queue = self
+        super().__init__(queue=self)
         self.answer = answer
         self.taken: list[tuple[dict[str, Any], str]] = []
 
@@ -74,10 +75,12 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
 
 
 @contextmanager
-def served(database: Database, access: Access | None = None, orchestrator: Steering | None = None) -> Iterator[str]:
+def served(
+    database: Database, access: Access | None = None, orchestrator: FakeOrchestrator | None = None
+) -> Iterator[str]:
     services = patient(database)
     if orchestrator is not None:
-        services = Services(database, orchestrator, limits=services.limits)  # type: ignore[arg-type,unused-ignore]
+        services = Services(database, orchestrator, limits=services.limits)
     with serving(create_app(services, access)) as url:
         yield url
 

@@ -12,7 +12,9 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
-from http_server import Steering, small_store
+from fake_orchestrator import FakeOrchestrator
+from http_server import small_store
+from metric_samples import samples
 from turnout import __version__
 from turnout.alert.alerts import AlertStatus
 from turnout.config import AlertSettings, SinkSettings, TargetSettings
@@ -30,10 +32,11 @@ ALERT = AlertSettings(table="final_ui", where="balance > 1", to=TargetSettings(l
 SINK = SinkSettings(table="final_ui", topic="out")
 
 
-class Measured(Steering):
+class Measured(FakeOrchestrator):
     """An orchestrator of which there is something to tell of each kind."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.counters = Counters()
         self.counters.batch(0.3, 2, {"users_ui": 5}, live=True)
         self.ready = Readiness(False, "no broker", "kafka_unreachable", "start one")
@@ -66,18 +69,8 @@ def database(tmp_path: Path) -> Iterator[Database]:
 
 @pytest.fixture
 def client(database: Database) -> TestClient:
-    services = Services(database, Measured())  # type: ignore[arg-type,unused-ignore]
+    services = Services(database, Measured())
     return TestClient(create_app(services), raise_server_exceptions=False)
-
-
-def samples(client: TestClient) -> dict[tuple[str, str], float]:
-    """Name and the values of its labels -> value."""
-    answer = client.get("/metrics")
-    assert answer.status_code == 200, answer.text
-    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
-    families = text_string_to_metric_families(answer.text)
-    found = [sample for family in families for sample in family.samples]
-    return {(sample.name, ",".join(sample.labels.values())): sample.value for sample in found}
 
 
 def test_metrics_tell_the_state_and_what_was_counted(client: TestClient) -> None:

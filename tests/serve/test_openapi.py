@@ -16,11 +16,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 import turnout.serve
 import turnout_client
-from http_server import STATUS, Configured, small_store
+from fake_orchestrator import STATUS, ApplyingOrchestrator
+from http_server import small_store
 from lengths import API_EXAMPLES, LONG
 from turnout.errors import ERRORS, PROGRAM_ERRORS, TurnoutError
-from turnout.plan.control import ControlMessage, ControlRejected, Outcome
-from turnout.plan.control_parsing import parse_message
 from turnout.plan.joins import Join
 from turnout.serve.access import Access, Identity, Tokens
 from turnout.serve.app import Services, create_app
@@ -28,8 +27,6 @@ from turnout.serve.control_api import ControlApi
 from turnout.serve.limits import Rate, Rates
 from turnout.serve.routes import Call
 from turnout.store.database import Database
-from turnout.store.ledger import MessageRecord
-from turnout.swap.control_queue import QueuedMessage, Reply
 
 if TYPE_CHECKING:
     from schemathesis import Case
@@ -77,24 +74,7 @@ ALERT = {
 }
 
 
-class DecidingQueue:
-    """Rejects what the rules of control messages reject, and applies the rest at once."""
-
-    def submit(self, raw: bytes | str, requester: str) -> QueuedMessage:
-        queued: ControlMessage | ControlRejected
-        try:
-            queued = parse_message(raw, SOURCES)
-            answer = Reply(Outcome.APPLIED, "generation 2", 2)
-        except ControlRejected as error:
-            queued, answer = error, Reply(Outcome.REJECTED, str(error), 1, error)
-        ticket = QueuedMessage(MessageRecord(None, requester, number=1), queued, answer=answer)
-        ticket.done.set()
-        return ticket
-
-
-class Steered(Configured):
-    queue = DecidingQueue()
-
+class Steered(ApplyingOrchestrator):
     def status(self) -> dict[str, Any]:
         more = {
             "start": "latest",

@@ -17,53 +17,33 @@ import pyarrow.parquet as pa_parquet
 import pytest
 from starlette.testclient import TestClient
 
+from fake_orchestrator import FakeOrchestrator
 from http_server import SECONDS
 from turnout.errors import TurnoutError
-from turnout.plan.control import ApplyRequest
 from turnout.serve.app import Server, Services, create_app
-from turnout.serve.read_api import MessageQueue
 from turnout.store.database import Database
 from turnout.swap.control_queue import QueuedMessage
 from turnout.swap.health import Readiness
-from turnout.swap.metrics import Metrics
 
 ROWS = "/api/tables/users_ui/rows"
 
 
-class Steering:
-    """The orchestrator as the reading calls see it."""
+class NoQueue:
+    """The queue of calls that only read."""
+
+    def submit(self, raw: bytes | str, requester: str) -> QueuedMessage:
+        raise AssertionError("no reading call needs the queue")
+
+
+class ReadOrchestrator(FakeOrchestrator):
+    """An orchestrator to which no message may be sent, and whose readiness a test changes."""
 
     def __init__(self) -> None:
+        super().__init__(NoQueue())
         self.ready = Readiness(True, "generation 1 is published")
-
-    def status(self) -> dict[str, Any]:
-        return {"usersTopic": "users", "joinType": "left", "generation": 1, "lag": 0, "state": "running"}
 
     def readiness(self) -> Readiness:
         return self.ready
-
-    def metrics(self) -> Metrics:
-        return Metrics(self.readiness())
-
-    def topics(self) -> list[str]:
-        return []
-
-    def test_alert(self, name: str) -> None:
-        raise NotImplementedError
-
-    @property
-    def explainer(self) -> Any:
-        raise NotImplementedError
-
-    def example(self, topic: str, records: int) -> dict[str, Any]:
-        return {"topic": topic, "looked": records}
-
-    def apply(self, request: ApplyRequest, requester: str) -> QueuedMessage:
-        raise NotImplementedError
-
-    @property
-    def queue(self) -> MessageQueue:
-        raise AssertionError("no reading call needs the queue")
 
 
 class Running:
@@ -122,7 +102,7 @@ def store(folder: Path) -> Iterator[Database]:
 @pytest.fixture(scope="module")
 def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
     with store(tmp_path_factory.mktemp("store")) as database:
-        yield Services(database, Steering())
+        yield Services(database, ReadOrchestrator())
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +113,7 @@ def client(services: Services) -> TestClient:
 @pytest.fixture
 def own_services(tmp_path: Path) -> Iterator[Services]:
     with store(tmp_path) as database:
-        yield Services(database, Steering())
+        yield Services(database, ReadOrchestrator())
 
 
 @pytest.fixture
@@ -271,7 +251,7 @@ def test_health_and_readiness_answer(own_client: TestClient, own_services: Servi
     client, services = own_client, own_services
     assert client.get("/healthz").json() == {"status": "ok"}
     assert client.get("/readyz").status_code == 200
-    assert isinstance(services.orchestrator, Steering)
+    assert isinstance(services.orchestrator, ReadOrchestrator)
     services.orchestrator.ready = Readiness(False, "generation 1 has 40% of its records", "building", "wait")
     error = error_of(client.get("/readyz"), 503, "building")
     assert (error["message"], error["hint"]) == ("generation 1 has 40% of its records", "wait")
@@ -329,7 +309,7 @@ def test_wrong_method_is_refused_as_json(client: TestClient) -> None:
 
 
 def test_fault_of_ours_hides_its_internals(services: Services) -> None:
-    class Broken(Steering):
+    class Broken(ReadOrchestrator):
         def status(self) -> dict[str, Any]:
             raise RuntimeError("secret detail")
 

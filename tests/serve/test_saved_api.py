@@ -9,7 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
-from http_server import HTTP, Steering, application, serving, small_store
+from fake_orchestrator import FakeOrchestrator
+from http_server import HTTP, application, serving, small_store
 from turnout.config.server import Role
 from turnout.serve.access import Access, Identity, Tokens
 from turnout.serve.app import Services, create_app
@@ -117,7 +118,7 @@ def test_views_are_bounded_in_size_name_and_number(url: str, monkeypatch: pytest
 
 def test_viewers_read_and_operators_keep(database: Database) -> None:
     tokens = Tokens([(Identity("ops", Role.OPERATOR), OPS), (Identity("wall", Role.VIEWER), WALL)])
-    with serving(create_app(Services(database, Steering()), Access(tokens))) as url:  # type: ignore[arg-type]
+    with serving(create_app(Services(database, FakeOrchestrator()), Access(tokens))) as url:
         assert code(call("PUT", url, "a", WALL, json=VIEW)) == (403, "forbidden")
         assert call("PUT", url, "a", OPS, json=VIEW).status_code == 200
         assert [view["name"] for view in call("GET", url, token=WALL).json()["saved"]] == ["a"]

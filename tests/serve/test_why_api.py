@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from http_server import HTTP, Steering, serving
+from fake_orchestrator import FakeOrchestrator
+from http_server import HTTP, serving
 from oracle import Sent
 from reason_oracle import Fed
 from turnout.config import parse
@@ -34,17 +35,14 @@ SOURCES = {
 VIEWS = {"final_ui": {"left": "users", "right": "accounts", "on": "id", "join": "left"}}
 
 
-class Explaining(Steering):
+class Explaining(FakeOrchestrator):
     """Explains rows of one generation; there is no Kafka."""
 
     def __init__(self, fed: Fed) -> None:
+        super().__init__()
         generation: Any = SimpleNamespace(number=1, tables=fed.tables)
         ledger = Ledger(fed.database, list(SOURCES))
         self.made = Explainer(lambda: [generation], Configuration(fed.settings), ledger)
-
-    @property
-    def queue(self) -> Any:
-        raise NotImplementedError
 
     @property
     def explainer(self) -> Explainer:

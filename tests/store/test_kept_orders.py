@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_live import settings_of
 
-from filled_store import GOLD_1, USER_1, USER_2, Filling, filled
+from filled_store import GOLD_1, USER_1, USER_2, Filling, filled, settings_of
 from lengths import ORDERS_EXAMPLES
 from turnout.errors import TurnoutError
 from turnout.plan.joins import Join

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
-from test_metrics import samples
 
+from fake_orchestrator import FakeOrchestrator
 from filled_store import USER_1, Filling
-from http_server import Steering
+from metric_samples import samples
 from turnout.plan import tables as plan_tables
 from turnout.serve.app import create_app
 from turnout.serve.read_api import Services
@@ -19,7 +19,7 @@ from turnout.store.ledger import Ledger
 from turnout.swap.metrics import Metrics
 
 
-class Published(Steering):
+class Published(FakeOrchestrator):
     """An orchestrator that has published generation 1."""
 
     def metrics(self) -> Metrics:
@@ -54,7 +54,7 @@ def test_the_list_has_every_table_of_a_generation(filling: Filling) -> None:
 
 
 def test_metrics_tell_of_no_table_that_nobody_can_read(filling: Filling) -> None:
-    client = TestClient(create_app(Services(filling.database, Published())))  # type: ignore[arg-type,unused-ignore]
+    client = TestClient(create_app(Services(filling.database, Published())))
     shown = {table["name"] for table in client.get("/api/tables").json()["tables"]}
     assert {labels for name, labels in samples(client) if name == "turnout_table_rows"} == shown - {
         "orchestrator_status"

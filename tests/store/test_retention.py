@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
-from test_metrics import samples
 
 from filled_store import Filling
 from http_server import application, serving
 from live_socket import Follower, Socket
+from metric_samples import samples
 from turnout.config.settings import Settings, StoreSettings
 from turnout.store.database import Database
 from turnout.store.ledger import Ledger, MessageRecord, SwapRecord

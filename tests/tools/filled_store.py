@@ -13,6 +13,7 @@ import duckdb
 import pyarrow as pa
 
 from turnout.config import Settings
+from turnout.config.settings import default_sources, default_views
 from turnout.config.tables import first_plan, layout_of
 from turnout.decode.shape import FAULTS, Decoded
 from turnout.plan.joins import Join
@@ -118,6 +119,13 @@ class Filling:
             faults += [wrong | place for row, place in zip(given, places, strict=True) if row is None]
         decoded.faults = pa.Table.from_pylist(faults, FAULTS) if faults else None
         return decoded
+
+
+def settings_of(rows: str, max_rows: int | None = None, duplicates: str = "latest") -> Settings:
+    """The default sources and views with other row rules."""
+    sources = {name: {**source, "rows": rows, "max_rows": max_rows} for name, source in default_sources().items()}
+    views = {name: {**view, "duplicates": duplicates} for name, view in default_views().items()}
+    return Settings.model_validate({"sources": sources, "views": views})
 
 
 @contextmanager

@@ -13,24 +13,12 @@ from typing import Any
 import httpx
 from starlette.types import ASGIApp
 
-from sampled_topics import example
-from turnout.config import Settings, parse
-from turnout.config.configuration import Configuration
+from fake_orchestrator import FakeOrchestrator
 from turnout.config.server import ServerSettings
-from turnout.errors import TurnoutError
-from turnout.example.by_example import source_json
-from turnout.plan.control import ApplyRequest, ControlRejected, Outcome
 from turnout.serve.access import Access
 from turnout.serve.app import Server, Services, create_app
 from turnout.serve.connections import OpenConnections
-from turnout.store.config_history import as_json
 from turnout.store.database import Database
-from turnout.store.ledger import MessageRecord
-from turnout.swap.applies import apply_of, record_of
-from turnout.swap.control_queue import QueuedMessage, Reply
-from turnout.swap.explainer import Explainer
-from turnout.swap.health import Readiness
-from turnout.swap.metrics import Metrics
 from turnout.testing import patience
 
 SECONDS = patience()
@@ -40,18 +28,6 @@ SECONDS = patience()
 # It keeps no connection: servers come and go.
 HTTP = httpx.Client(timeout=SECONDS, verify=False, limits=httpx.Limits(max_keepalive_connections=0))
 
-STATUS = {
-    "usersTopic": "users",
-    "accountsTopic": "accounts",
-    "joinType": "left",
-    "lastApplied": "2026-01-01T00:00:00Z",
-    "generation": 1,
-    "state": "live",
-    "lag": 0,
-    "requestId": None,
-}
-
-
 OWNER = "token-of-the-server-s-user"
 
 
@@ -60,63 +36,6 @@ def owned() -> Access:
     access = Access()
     access.know_owner(OWNER)
     return access
-
-
-class Steering:
-    """Stands where the orchestrator will: the reading calls need no more of it."""
-
-    def status(self) -> dict[str, Any]:
-        return STATUS
-
-    def readiness(self) -> Readiness:
-        return Readiness(True, "generation 1 is published")
-
-    def metrics(self) -> Metrics:
-        return Metrics(self.readiness())
-
-    def topics(self) -> list[str]:
-        return ["users"]
-
-    def test_alert(self, name: str) -> None:
-        raise NotImplementedError
-
-    def example(self, topic: str, records: int) -> dict[str, Any]:
-        """As of a topic with three records."""
-        values = [{"userId": f"u{number}", "city": "Ulm"} for number in range(3)]
-        return source_json(example(topic, values[:records]), Settings())
-
-    def apply(self, request: ApplyRequest, requester: str) -> QueuedMessage:
-        raise NotImplementedError
-
-    @property
-    def explainer(self) -> Explainer:
-        raise TurnoutError("starting", "generation 1 has not been taken up yet", "try again in some seconds")
-
-
-class Configured(Steering):
-    """An orchestrator that decides on files, and has nothing to build: what it applies is in force at once."""
-
-    def __init__(self, **document: Any) -> None:
-        self.configuration = Configuration(parse(document, Path("/etc/turnout"), {}))
-        self.records: list[MessageRecord] = []
-        """What the store would keep."""
-
-    def apply(self, request: ApplyRequest, requester: str) -> QueuedMessage:
-        record, parsed = record_of(self.configuration, request, requester)
-        self.records.append(record)
-        try:
-            if isinstance(parsed, ControlRejected):
-                raise parsed
-            found = apply_of(self.configuration, parsed, self.configuration.first_plan())
-            outcome = Outcome.APPLIED if found.changes and not request.dry_run else Outcome.UNCHANGED
-            answer = Reply(outcome, "decided", 1, report={"changes": as_json(found.changes)})
-            if outcome is Outcome.APPLIED:
-                self.configuration.adopt(found.settings)
-        except ControlRejected as error:
-            answer = Reply(Outcome.REJECTED, str(error), 1, error, error.report)
-        message = QueuedMessage(record, parsed, answer=answer)
-        message.done.set()
-        return message
 
 
 @contextmanager
@@ -178,4 +97,4 @@ def application(database: Database, max_viewers: int = 500) -> ASGIApp:
 def patient(database: Database, **limits: Any) -> Services:
     """What an application is made of. SQL has a low priority: a busy machine takes its time."""
     given = ServerSettings(**{"query_timeout_seconds": SECONDS, **limits})
-    return Services(database, Steering(), limits=given)  # type: ignore[arg-type,unused-ignore]
+    return Services(database, FakeOrchestrator(), limits=given)

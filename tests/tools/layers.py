@@ -56,7 +56,7 @@ LONGEST = (
     "decode/test_json_plain.py",
     "serve/test_openapi.py",
     "serve/test_limits.py",
-    "serve/test_access.py",
+    "serve/test_connections.py",
 )
 """Files that take long, the longest first. One that is missing here costs a minute at the end at most.
 

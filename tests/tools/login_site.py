@@ -13,14 +13,15 @@ from typing import Any
 import httpx
 from joserfc import jwt
 from joserfc.jwk import ECKey
-from test_access import Site, Steering, settings
 
+from access_site import UNLIMITED, Site, settings
+from fake_orchestrator import FakeOrchestrator, FakeQueue
 from http_server import SECONDS, serving, small_store
 from openid_provider import API, LoginProvider
 from turnout.local.broker import free_port
 from turnout.serve.access import Access
 from turnout.serve.app import Services, create_app
-from turnout.serve.limits import Rate, Rates
+from turnout.serve.limits import Rates
 from turnout.serve.login import Login
 
 SECRET = "client-secret-of-turnout-0123 /+?"
@@ -32,7 +33,6 @@ PEOPLE = {
     "eve-5": {"name": "Eve", "groups": 7},
 }
 TOKEN = "token-of-the-file-0123456789"
-UNLIMITED = Rates(Rate(1e6, 10**6), Rate(1e6, 10**6), Rate(1e6, 10**6))
 
 
 def configuration(issuer: str, server: dict[str, Any]) -> str:
@@ -102,7 +102,7 @@ def with_signature(first: str, signature: bytes) -> str:
 def login_site(folder: Path, rates: Rates = UNLIMITED, server: dict[str, Any] | None = None) -> Iterator[LoginSite]:
     """The server and its provider; the provider is started by who needs it, so that it can have other options."""
     port = free_port()
-    steering, clock = Steering(), Clock()
+    queue, clock = FakeQueue(), Clock()
     page = f"http://127.0.0.1:{port}"
     provider = LoginProvider(folder, "turnout", SECRET, page, PEOPLE)
     provider.client_claims = {"groups": ["turnout-ops"]}
@@ -111,12 +111,11 @@ def login_site(folder: Path, rates: Rates = UNLIMITED, server: dict[str, Any] | 
     access.login.provider.clock = clock
     with ExitStack() as stack:
         database = stack.enter_context(small_store(folder / "store"))
-        url = stack.enter_context(
-            serving(create_app(Services(database, steering), access), port, trusted_proxies=["127.0.0.1"])
-        )
+        app = create_app(Services(database, FakeOrchestrator(queue)), access)
+        url = stack.enter_context(serving(app, port, trusted_proxies=["127.0.0.1"]))
         assert url == page
         stack.enter_context(provider)
-        found = LoginSite(url, database, steering.queue)
+        found = LoginSite(url, database, queue)
         found.provider, found.login, found.clock = provider, access.login, clock
         stack.callback(found.http.close)
         yield found
