@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
-from filled_store import GOLD_1, USER_1, USER_2, Filling, filled
-from http_server import SECONDS, application, serving
+from filled_store import GOLD_1, USER_1, USER_2, Filling
+from http_server import SECONDS
 from turnout.errors import TurnoutError
 from turnout.plan.joins import Join
 from turnout.testing import wait_until
-from turnout_client import Client, State, connect
+from turnout_client import Client, State
 
 SILVER_2 = {"userId": "u2", "accountType": "silver", "balance": 2.0}
-
-
-@pytest.fixture
-def filling(tmp_path: Path) -> Iterator[Filling]:
-    with filled(tmp_path) as made:
-        yield made
-
-
-@pytest.fixture
-def client(filling: Filling) -> Iterator[Client]:
-    with serving(application(filling.database)) as url, connect(url) as client:
-        yield client
 
 
 def test_summary_of_one_moment(client: Client) -> None:

@@ -22,18 +22,6 @@ from turnout.testing import wait_until
 from turnout_client import Changes, Client, Mirror, State, connect
 
 
-@pytest.fixture
-def filling(tmp_path: Path) -> Iterator[Filling]:
-    with filled(tmp_path) as made:
-        yield made
-
-
-@pytest.fixture
-def client(filling: Filling) -> Iterator[Client]:
-    with serving(application(filling.database)) as url, connect(url) as client:
-        yield client
-
-
 @pytest.fixture(scope="module")
 def quiet_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server whose store nobody writes to, for all tests that only read; one of its records is a bad one."""

@@ -6,15 +6,13 @@ How a browser draws them: `browser/test_widget.py`. A real kernel: `test_example
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import ipywidgets  # type: ignore[import-untyped]
 import pytest
 
-from filled_store import GOLD_1, USER_1, USER_2, Filling, filled
+from filled_store import GOLD_1, USER_1, USER_2, Filling
 from http_server import application, serving
 from turnout.errors import TurnoutError
 from turnout.plan.joins import Join
@@ -24,18 +22,6 @@ from turnout_client.widgets import LiveWidget
 
 USER_3 = {"userId": "u3", "name": "<b>Cy</b>", "email": "x" * 1_000, "age": 9007199254740993}
 SILVER_2 = {"userId": "u2", "accountType": "silver", "balance": -2.0}
-
-
-@pytest.fixture
-def filling(tmp_path: Path) -> Iterator[Filling]:
-    with filled(tmp_path) as made:
-        yield made
-
-
-@pytest.fixture
-def client(filling: Filling) -> Iterator[Client]:
-    with serving(application(filling.database)) as url, connect(url) as client:
-        yield client
 
 
 def wait_for_rows(widget: LiveWidget[Any], *rows: list[str | None]) -> None:

@@ -37,18 +37,9 @@ from turnout_client.messages import CloseCode
 OTHER_KEY = ECKey.generate_key("P-256")
 
 
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoginSite]:
-    with login_site(tmp_path_factory.mktemp("login")) as found:
-        yield found
-
-
 @pytest.fixture
-def site(running: LoginSite) -> Iterator[LoginSite]:
-    """The one server of the file, with the time of today and a queue without messages."""
-    running.queue.messages.clear()
-    yield running
-    running.clock.ahead = 0.0
+def site(login_site: LoginSite) -> LoginSite:
+    return login_site
 
 
 # -- bearer tokens

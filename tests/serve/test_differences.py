@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
-from filled_store import USER_1, USER_2, Filling, filled
-from http_server import application, serving
+from filled_store import USER_1, USER_2, Filling
 from live_socket import Socket
 from turnout_client.messages import DifferenceNow, Problem
 
@@ -16,19 +12,12 @@ USER_3 = {**USER_2, "userId": "u3", "name": "Cy"}
 
 
 @pytest.fixture
-def filling(tmp_path: Path) -> Iterator[Filling]:
+def filling(filling: Filling) -> Filling:
     """Generation 1 is published with two users, and generation 2 is a candidate with the first of them."""
-    with filled(tmp_path) as made:
-        made.generation()
-        made.batch(users=[USER_1])
-        candidate(made, 2)
-        yield made
-
-
-@pytest.fixture
-def url(filling: Filling) -> Iterator[str]:
-    with serving(application(filling.database)) as address:
-        yield address
+    filling.generation()
+    filling.batch(users=[USER_1])
+    candidate(filling, 2)
+    return filling
 
 
 def candidate(filling: Filling, number: int | None) -> None:

@@ -39,18 +39,6 @@ from turnout_client.messages import (
 )
 
 
-@pytest.fixture
-def filling(tmp_path: Path) -> Iterator[Filling]:
-    with filled(tmp_path) as made:
-        yield made
-
-
-@pytest.fixture
-def url(filling: Filling) -> Iterator[str]:
-    with serving(application(filling.database)) as address:
-        yield address
-
-
 @pytest.fixture(scope="module")
 def quiet_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server whose store nobody writes to, for all tests that only look."""

@@ -8,8 +8,6 @@ import signal
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -36,18 +34,6 @@ from turnout_client.messages import Problem, SummaryGroups, WindowRows
 OPS, WALL = "operator-token-0123456789", "viewer-token-0123456789"
 FOREVER = "select sum(i % 7) from range(1000000000000) t(i)"
 SILVER_2 = {"userId": "u2", "accountType": "silver", "balance": 2.0}
-
-
-@pytest.fixture
-def filling(tmp_path: Path) -> Iterator[Filling]:
-    with filled(tmp_path) as made:
-        yield made
-
-
-@pytest.fixture
-def url(filling: Filling) -> Iterator[str]:
-    with serving(application(filling.database)) as address:
-        yield address
 
 
 def groups(socket: Socket) -> SummaryGroups:

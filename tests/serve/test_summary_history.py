@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from filled_store import GOLD_1, USER_1, USER_2, Filling, filled
-from http_server import application, serving
+from filled_store import GOLD_1, USER_1, USER_2, Filling
 from live_socket import Socket
 from turnout.plan.joins import Join
 from turnout.plan.position import Position
@@ -25,16 +23,11 @@ from turnout_client.messages import SummaryGroups, SummaryHistory
 
 
 @pytest.fixture
-def filling(tmp_path: Path) -> Iterator[Filling]:
-    with filled(tmp_path) as made:
-        yield made
-
-
-@pytest.fixture
-def url(filling: Filling, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def url(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str:
+    """The server of the shared fixture, which takes its samples often."""
     monkeypatch.setattr(history_samples, "SAMPLE_SECONDS", 0.05)
-    with serving(application(filling.database)) as address:
-        yield address
+    address: str = request.getfixturevalue("url")
+    return address
 
 
 def asked(url: str, **fields: Any) -> SummaryHistory:
