@@ -200,7 +200,7 @@ test-many: setup browser docs ## the tests N times, beside LOAD busy loops; list
 	$(BIN)/python scripts/run_many.py --times $(N) --load $(LOAD) --folder .test-many $(PYTEST) -n $(WORKERS) $(ARGS)
 
 faults: setup faketime ## play every fault against real parts (about 13 minutes; ARGS="--list", "--only NAME", "--write-docs")
-	PYTHONPATH=tests $(BIN)/python -m faults $(ARGS)
+	PYTHONPATH=tests/tools:tests $(BIN)/python -m faults $(ARGS)
 
 # What lets a fault change the clock of one process. Without it that fault says so, and the others are played.
 faketime:
@@ -210,7 +210,7 @@ faketime:
 	fi
 
 soak: setup ## half an hour of load, swaps, viewers and faults, then nothing may have grown (ARGS="--minutes 2")
-	PYTHONPATH=tests $(BIN)/python -m soak $(ARGS)
+	PYTHONPATH=tests/tools:tests $(BIN)/python -m soak $(ARGS)
 
 SPELLED := docs README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md src clients web/page/src scripts tests
 lint: $(STAMP) $(REACT) ## ruff, codespell, mypy and tsc
@@ -262,7 +262,7 @@ release: $(STAMP) page docs $(ANGULAR) $(REACT) ## dist/: wheels, sdists, npm pa
 	$(call step,Bill of materials and checksums,$(BIN)/python scripts/release.py)
 
 pictures: setup browser $(DOCS_STAMP) ## the pictures of the docs, in some minutes (ARGS="tutorial" for some; on a quiet machine)
-	PYTHONPATH=tests:tests/browser $(BIN)/python scripts/pictures $(ARGS)
+	PYTHONPATH=tests/tools $(BIN)/python scripts/pictures $(ARGS)
 
 bench: setup ## measure, beside the peers (bench/README.md; ARGS="--only latency" for some)
 	$(BIN)/python bench/run.py $(ARGS)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from clustered import SparkCluster, loopback
 from context import Bench
 from processes import tree_cpu_seconds
+from spark_cluster import SparkCluster, loopback
 from turnout_side import TurnoutSide, running, swap_seconds
 
 MOST_RECORDS = 300_000

@@ -21,9 +21,9 @@ import processors
 from processes import tree_mb
 from processors import Usage
 from records import NEWEST, Pair
-from running import RunningTurnout
 from turnout.config.settings import default_sources
 from turnout.testing import create_topic, wait_until
+from turnout_process import RunningTurnout
 
 TABLES = ("users_ui", "accounts_ui", "final_ui")
 BUILD_SECONDS = 300

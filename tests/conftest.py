@@ -15,16 +15,22 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from lengths import IMAGES
-from patience import measure
+from machine_speed import measure
 from shared_broker import shared_broker
 from turnout.config import SparkSettings
 from turnout.decode.json_exact import DEEPEST
 from turnout.testing import EmbeddedBroker, patience
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import SparkSession
 
-pytest_plugins = ["layers", "namespaces", "processor_time", "progress", "spark_workers", "stillness"]
+    from filled_store import Filling
+    from login_site import LoginSite
+    from turnout_client import Client
+
+pytest_plugins = ["layers", "namespaces", "processor_time", "progress_lines", "spark_workers", "hang_watch"]
 
 # The container image is built in the long form alone: it takes minutes.
 collect_ignore = [] if IMAGES else ["live/test_image.py"]
@@ -94,3 +100,50 @@ def topic_name(request: pytest.FixtureRequest) -> Callable[[str], str]:
     count = itertools.count()
     test = "".join(c if c.isalnum() else "-" for c in request.node.name)[:80]
     return lambda name: f"{test}-{next(count)}-{name}"
+
+
+# What needs a server is imported where it is asked for: most tests ask for none.
+
+
+@pytest.fixture
+def filling(tmp_path: Path) -> Iterator[Filling]:
+    """A store with two users and an account of the first, published; the test writes more batches and swaps."""
+    from filled_store import filled
+
+    with filled(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def url(filling: Filling) -> Iterator[str]:
+    """The address of a real server over `filling`."""
+    from http_server import application, serving
+
+    with serving(application(filling.database)) as address:
+        yield address
+
+
+@pytest.fixture
+def client(url: str) -> Iterator[Client]:
+    """The Python client, connected to the server over `filling`."""
+    from turnout_client import connect
+
+    with connect(url) as connected:
+        yield connected
+
+
+@pytest.fixture(scope="module")
+def login_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoginSite]:
+    """The one server of a file whose people sign in at a real identity provider."""
+    from login_site import login_site
+
+    with login_site(tmp_path_factory.mktemp("login")) as running:
+        yield running
+
+
+@pytest.fixture
+def login_site(login_server: LoginSite) -> Iterator[LoginSite]:
+    """`login_server` with the time of today and a queue without messages."""
+    login_server.queue.messages.clear()
+    yield login_server
+    login_server.clock.ahead = 0.0

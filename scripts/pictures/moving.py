@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from looking import chromium
 from PIL import Image
 from playwright.sync_api import Page, expect
+
+from page_visit import chromium
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PICTURES = ("moving.png", "review.png")

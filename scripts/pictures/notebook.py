@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from looking import chromium
-from widget_page import showing
-
+from page_visit import chromium
 from turnout_client import connect
+from widget_page import showing
 
 PICTURES = ("notebook.png",)
 PICTURE = Path(__file__).resolve().parents[2] / "docs" / "notebook.png"

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from looking import chromium
 from playwright.sync_api import expect
 
+from page_visit import chromium
 from turnout_client import connect
 
 PICTURES = ("page.png",)

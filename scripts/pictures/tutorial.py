@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from looking import chromium
 from playwright.sync_api import Browser, Page, expect
 
+from page_visit import chromium
 from tutorial_steps import follow
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from asking import Asked
-from looking import Visit, chromium
 from playwright.sync_api import Browser
+
+from page_visit import Visit, chromium
+from visited_site import Asked
 
 
 # For a file, not for the run: while Playwright runs, nothing else in this thread can have an event loop.

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from looking import FAINT, NAMELESS, PHONE, Visit, visiting, wait_until
 from playwright.sync_api import Browser, Locator, Page, expect
 from playwright.sync_api import TimeoutError as PlaywrightTimeoutError
 
-from running import RunningTurnout
+from page_visit import FAINT, NAMELESS, PHONE, Visit, visiting, wait_until
 from turnout.local.broker import EmbeddedBroker
 from turnout.testing import create_topic, produce
+from turnout_process import RunningTurnout
 
 MANY, FEW = 3_000, 60
 HOSTILE_COLUMN = "x<img src=x onerror=hacked()>"

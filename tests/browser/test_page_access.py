@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from looking import Visit, visiting
 from playwright.sync_api import Browser, expect
 
-from serving import Steering, serving, small_store
+from fake_orchestrator import FakeOrchestrator
+from http_server import serving, small_store
+from page_visit import Visit, visiting
 from turnout.config import load
 from turnout.serve.access import Access
 from turnout.serve.app import Services, create_app
@@ -28,7 +29,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder: Path = tmp_path_factory.mktemp("access")
     (folder / "turnout.yaml").write_text(ACCESS)
     with small_store(folder / "store") as database:
-        services = Services(database, Steering())  # type: ignore[arg-type]
+        services = Services(database, FakeOrchestrator())
         with serving(create_app(services, Access.of(load(folder / "turnout.yaml", {})))) as address:
             yield address
 

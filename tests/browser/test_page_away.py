@@ -6,11 +6,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from looking import PHONE, visiting
 from playwright.sync_api import Browser, Page, expect
 
-from filling import filled
-from serving import application, serving
+from filled_store import filled
+from http_server import application, serving
+from page_visit import PHONE, visiting
 
 
 def try_now(page: Page) -> None:

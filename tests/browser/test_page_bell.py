@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from looking import visiting
 from playwright.sync_api import Browser, expect
 
-from filling import Filling, filled
-from serving import STATUS, Steering, serving
+from fake_orchestrator import STATUS, FakeOrchestrator
+from filled_store import Filling, filled
+from http_server import serving
+from page_visit import visiting
 from turnout.alert.watched_rows import WatchedRows
 from turnout.config import AlertSettings
 from turnout.serve.app import Services, create_app
@@ -19,7 +20,7 @@ from turnout.serve.app import Services, create_app
 LARGE = AlertSettings.model_validate({"table": "final_ui", "where": "balance > 100", "to": "log"})
 
 
-class Alerted(Steering):
+class Alerted(FakeOrchestrator):
     """An orchestrator with one alert; its target fails where `error` says so."""
 
     error: str | None = None
@@ -42,7 +43,7 @@ def filling(tmp_path: Path) -> Iterator[Filling]:
 
 @pytest.fixture
 def url(filling: Filling, alerted: Alerted) -> Iterator[str]:
-    services = Services(filling.database, alerted)  # type: ignore[arg-type,unused-ignore]
+    services = Services(filling.database, alerted)
     with serving(create_app(services)) as address:
         yield address
 

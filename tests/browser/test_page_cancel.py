@@ -7,37 +7,39 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from asking import OPERATOR, VIEWER
-from looking import visiting
 from playwright.sync_api import Browser, expect
 
-from filling import filled
-from serving import STATUS, Steering, serving
+from fake_orchestrator import STATUS, FakeOrchestrator
+from filled_store import filled
+from http_server import serving
+from page_visit import visiting
 from turnout.config import Role
 from turnout.plan.control import ControlMessage, Outcome
 from turnout.serve.access import Access, Identity, Tokens
 from turnout.serve.app import Services, create_app
 from turnout.store.ledger import MessageRecord
 from turnout.swap.control_queue import QueuedMessage, Reply
+from visited_site import OPERATOR, VIEWER
 
 PROGRESS = {"generation": 2, "state": "catching_up", "plan": "users=users2 join=left", "records": 10, "lag": 1_500}
 
 
-class Building(Steering):
+class Building(FakeOrchestrator):
     """An orchestrator with a build under way, until a message cancels it."""
 
     def __init__(self) -> None:
+        super().__init__(queue=self)
         self.asked: list[dict[str, str]] = []
-        self.queue = self
 
     def status(self) -> dict[str, Any]:
         more = {"percent": 42.7, "step": "reading", "secondsLeft": 83.2}
         return {**STATUS, "progress": None if self.asked else {**PROGRESS, **more}}
 
-    def submit(self, raw: bytes, requester: str) -> QueuedMessage:
-        self.asked.append({requester: raw.decode()})
+    def submit(self, raw: bytes | str, requester: str) -> QueuedMessage:
+        text = raw.decode() if isinstance(raw, bytes) else raw
+        self.asked.append({requester: text})
         answer = Reply(Outcome.CANCELLED, "the build of generation 2 was ended", 1)
-        message = QueuedMessage(MessageRecord(raw.decode(), requester), ControlMessage(), answer=answer)
+        message = QueuedMessage(MessageRecord(text, requester), ControlMessage(), answer=answer)
         message.done.set()
         return message
 
@@ -51,7 +53,7 @@ def building() -> Building:
 def url(building: Building, tmp_path: Path) -> Iterator[str]:
     tokens = Tokens([(Identity("ops", Role.OPERATOR), OPERATOR), (Identity("wall", Role.VIEWER), VIEWER)])
     with filled(tmp_path) as filling:
-        services = Services(filling.database, building)  # type: ignore[arg-type,unused-ignore]
+        services = Services(filling.database, building)
         with serving(create_app(services, Access(tokens))) as address:
             yield address
 

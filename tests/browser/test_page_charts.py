@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from asking import VIEWER, Asked, account, asked, user
-from looking import FAINT, NAMELESS, PHONE, Visit, wait_until
 from playwright.sync_api import Browser, Page, expect
+
+from page_visit import FAINT, NAMELESS, PHONE, Visit, wait_until
+from visited_site import VIEWER, Asked, account, asked, user
 
 LINE = {"kind": "line", "by": "accountType", "value": "count", "minutes": 5}
 FITS = "document.documentElement.scrollWidth === document.documentElement.clientWidth"

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from looking import visiting
 from playwright.sync_api import Browser, expect
 
-from serving import STATUS, application, serving, small_store
+from fake_orchestrator import STATUS
+from http_server import application, serving, small_store
+from page_visit import visiting
 
 _CUT = """() => [...document.querySelectorAll("#stats dt, #stats dd")]
   .filter((part) => part.scrollWidth > part.clientWidth + 1 || part.getBoundingClientRect().right > innerWidth)

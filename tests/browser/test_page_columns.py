@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from looking import Visit, visiting
 from playwright.sync_api import Browser, expect
 
-from filling import Filling
-from serving import STATUS, Steering, serving
+from fake_orchestrator import STATUS, FakeOrchestrator
+from filled_store import Filling
+from http_server import serving
+from page_visit import Visit, visiting
 from turnout.config import parse
 from turnout.serve.app import Services, create_app
 from turnout.store.database import Database
@@ -22,10 +23,11 @@ AFTER = {"userId": "string", "phone": "string", "age": "int64"}
 USERS = [{"userId": f"u{i}", "name": f"n{i}", "phone": f"+{i}", "age": i} for i in range(5)]
 
 
-class Following(Steering):
+class Following(FakeOrchestrator):
     """The status of what is published."""
 
     def __init__(self, filling: Filling) -> None:
+        super().__init__()
         self._filling = filling
 
     def status(self) -> dict[str, Any]:
@@ -55,7 +57,7 @@ def filling(tmp_path: Path) -> Iterator[Filling]:
 
 @pytest.fixture
 def visit(browser: Browser, filling: Filling) -> Iterator[Visit]:
-    services = Services(filling.database, Following(filling))  # type: ignore[arg-type,unused-ignore]
+    services = Services(filling.database, Following(filling))
     with serving(create_app(services)) as url, visiting(browser, url) as tab:
         yield tab
 

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from looking import FAINT, NAMELESS, PHONE, Visit, visiting
 from playwright.sync_api import Browser, expect
 
-from exemplary import example
-from serving import STATUS, Steering, serving, small_store
+from fake_orchestrator import STATUS, FakeOrchestrator
+from http_server import serving, small_store
+from page_visit import FAINT, NAMELESS, PHONE, Visit, visiting
+from sampled_topics import example
 from turnout.config import Settings, load
 from turnout.errors import TurnoutError
 from turnout.example.by_example import source_json
@@ -40,7 +41,7 @@ ORDERS = [
 ]
 
 
-class Examined(Steering):
+class Examined(FakeOrchestrator):
     """Three topics: one is a source, one has orders, one has nothing."""
 
     def status(self) -> dict[str, Any]:
@@ -48,9 +49,6 @@ class Examined(Steering):
 
     def topics(self) -> list[str]:
         return ["users", "orders", "empty", "__consumer_offsets"]
-
-    def test_alert(self, name: str) -> None:
-        raise NotImplementedError
 
     def example(self, topic: str, records: int) -> dict[str, Any]:
         if topic == "empty":
@@ -63,7 +61,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder: Path = tmp_path_factory.mktemp("example")
     (folder / "turnout.yaml").write_text(ACCESS)
     with small_store(folder / "store") as database:
-        services = Services(database, Examined(), sources=("users", "accounts"))  # type: ignore[arg-type]
+        services = Services(database, Examined(), sources=("users", "accounts"))
         with serving(create_app(services, Access.of(load(folder / "turnout.yaml", {})))) as address:
             yield address
 

@@ -8,25 +8,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from looking import Visit, visiting, wait_until
 from playwright.sync_api import Browser, Page, expect
 
-from signing_in import TOKEN, LoginSite, login_site
+from login_site import TOKEN, LoginSite
+from page_visit import Visit, visiting, wait_until
 
 HOUR = 3600.0
 
 
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoginSite]:
-    with login_site(tmp_path_factory.mktemp("login")) as found:
-        yield found
-
-
 @pytest.fixture
-def site(running: LoginSite) -> Iterator[LoginSite]:
-    running.queue.requesters.clear()
-    yield running
-    running.clock.ahead = 0.0
+def site(login_site: LoginSite) -> LoginSite:
+    return login_site
 
 
 @pytest.fixture

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from looking import Visit, visiting, wait_until
 from playwright.sync_api import Browser, Page, WebSocketRoute, expect
 
-from serving import STATUS, application, serving, small_store
+from fake_orchestrator import STATUS
+from http_server import application, serving, small_store
+from page_visit import Visit, visiting, wait_until
 
 ROWS = 10_000_000
 ALIKE = 20

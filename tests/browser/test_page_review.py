@@ -12,12 +12,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from asking import OPERATOR, VIEWER, account, user
-from looking import FAINT, NAMELESS, PHONE, Visit, visiting, wait_until
 from playwright.sync_api import Browser, Page, expect
 
-from filling import Filling
-from serving import STATUS, Steering, patient, serving
+from fake_orchestrator import STATUS, FakeOrchestrator
+from filled_store import Filling
+from http_server import patient, serving
+from page_visit import FAINT, NAMELESS, PHONE, Visit, visiting, wait_until
 from turnout.config import Role
 from turnout.plan.control import ControlMessage, ControlRejected, Outcome
 from turnout.plan.joins import Join
@@ -26,18 +26,19 @@ from turnout.serve.app import create_app
 from turnout.store.database import Database
 from turnout.store.ledger import CandidateRecord, Ledger, MessageRecord, SwapRecord
 from turnout.swap.control_queue import QueuedMessage, Reply
+from visited_site import OPERATOR, VIEWER, account, user
 
 BEFORE, AFTER = "users=users accounts=accounts join=left", "users=users2 accounts=accounts join=inner"
 ROWS = 40
 
 
-class Reviewed(Steering):
+class Reviewed(FakeOrchestrator):
     """An orchestrator over a filled store: it makes, publishes and discards candidates as it is asked."""
 
     def __init__(self, database: Database) -> None:
+        super().__init__(queue=self)
         self.filling, self.ledger = Filling(database), Ledger(database, ["users", "accounts"])
         self.database = database
-        self.queue = self
         self.published = 1
         self.candidate: int | None = None
         self.guard = ""
@@ -85,14 +86,14 @@ class Reviewed(Steering):
         more = {"sources": ["users", "accounts"], "joins": ["left", "inner"], "progress": None, "lingering": []}
         return {**STATUS, **more, "generation": self.published, "candidate": candidate}
 
-    def submit(self, raw: bytes, requester: str) -> QueuedMessage:
+    def submit(self, raw: bytes | str, requester: str) -> QueuedMessage:
         asked = json.loads(raw)
         self.asked.append(asked)
         try:
             answer = self.answer(asked, requester)
         except ControlRejected as error:
             answer = Reply(Outcome.REJECTED, str(error), self.published, error)
-        message = QueuedMessage(MessageRecord(raw.decode(), requester), ControlMessage(), answer=answer)
+        message = QueuedMessage(MessageRecord(json.dumps(asked), requester), ControlMessage(), answer=answer)
         message.done.set()
         return message
 
@@ -130,7 +131,7 @@ def reviewed(tmp_path: Path) -> Iterator[Reviewed]:
 @pytest.fixture
 def url(reviewed: Reviewed) -> Iterator[str]:
     tokens = Tokens([(Identity("ops", Role.OPERATOR), OPERATOR), (Identity("wall", Role.VIEWER), VIEWER)])
-    services = replace(patient(reviewed.database), orchestrator=reviewed)  # type: ignore[arg-type,unused-ignore]
+    services = replace(patient(reviewed.database), orchestrator=reviewed)
     with serving(create_app(services, Access(tokens))) as address:
         yield address
 
@@ -288,7 +289,7 @@ def test_refusals_and_broken_guards_are_told_in_place(browser: Browser, url: str
 
 def test_review_while_the_server_is_away_asks_for_nothing_and_comes_back(browser: Browser, reviewed: Reviewed) -> None:
     reviewed.make()
-    app = create_app(replace(patient(reviewed.database), orchestrator=reviewed))  # type: ignore[arg-type,unused-ignore]
+    app = create_app(replace(patient(reviewed.database), orchestrator=reviewed))
     with ExitStack() as tab:
         with serving(app) as url:
             visit = tab.enter_context(visiting(browser, url))

@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from asking import Asked, asked, user
-from looking import PATIENCE_SECONDS, PHONE, Visit, visiting, wait_until
 from playwright.sync_api import Browser, Page, expect
 
-from filling import filled
-from serving import STATUS, patient, serving
+from fake_orchestrator import STATUS
+from filled_store import filled
+from http_server import patient, serving
+from page_visit import PATIENCE_SECONDS, PHONE, Visit, visiting, wait_until
 from turnout.serve.app import create_app
 from turnout.store.query.summary_read import read_groups
+from visited_site import Asked, asked, user
 
 MEDIUM = {"width": 1280, "height": 800}
 

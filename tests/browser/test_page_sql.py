@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from asking import VIEWER, Asked, account, asked
-from looking import FAINT, NAMELESS, PHONE, Visit, wait_until
 from playwright.sync_api import Browser, Page, expect
+
+from page_visit import FAINT, NAMELESS, PHONE, Visit, wait_until
+from visited_site import VIEWER, Asked, account, asked
 
 BY_KIND = "select accountType, count(*) as n\nfrom final_ui group by all order by n desc, 1"
 

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from asking import Asked, asked
-from looking import Visit
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from serving import STATUS
+from fake_orchestrator import STATUS
+from page_visit import Visit
+from visited_site import Asked, asked
 
 SWAPS = """
     INSERT INTO turnout.swaps (_id, ts, generation, "from", "to", outcome, detail) VALUES

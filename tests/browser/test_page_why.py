@@ -8,13 +8,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from asking import OPERATOR, VIEWER
-from looking import PHONE, Visit, visiting
 from playwright.sync_api import Browser, expect
 
+from fake_orchestrator import FakeOrchestrator
+from http_server import patient, serving
 from oracle import Sent
-from reasons import Fed
-from serving import Steering, patient, serving
+from page_visit import PHONE, Visit, visiting
+from reason_oracle import Fed
 from turnout.config import Role, parse
 from turnout.config.configuration import Configuration
 from turnout.local.broker import EmbeddedBroker
@@ -25,12 +25,13 @@ from turnout.store.ledger import Ledger
 from turnout.swap import explainer
 from turnout.swap.explainer import Explainer
 from turnout.testing import Record, create_topic, patience, produce
+from visited_site import OPERATOR, VIEWER
 
 USERS, ACCOUNTS = "page-why-users", "page-why-accounts"
 COLUMNS = {"userId": "string", "name": "string"}
 
 
-class Explaining(Steering):
+class Explaining(FakeOrchestrator):
     """Explains the rows of one generation."""
 
     made: Explainer
@@ -69,7 +70,7 @@ def site(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> It
             "VALUES (1, now(), 'ops', '{\"joinType\": \"left\"}', 'applied', 'generation 1: users')"
         )
     services = patient(database)
-    services.orchestrator = steering = Explaining()  # type: ignore[assignment]
+    services.orchestrator = steering = Explaining()
     generation: Any = SimpleNamespace(number=1, tables=fed.tables)
     steering.made = Explainer(lambda: [generation], Configuration(fed.settings), Ledger(database, list(sources)))
     tokens = Tokens([(Identity("ops", Role.OPERATOR), OPERATOR), (Identity("wall", Role.VIEWER), VIEWER)])

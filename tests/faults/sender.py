@@ -10,11 +10,11 @@ from typing import Any
 
 import httpx
 
-from bombs import send_bomb
+from decompression_bombs import send_bomb
 from kafka_log import read_all
-from running import RunningTurnout
 from turnout.plan.control import Outcome
 from turnout.testing import Record, produce
+from turnout_process import RunningTurnout
 
 OUTCOMES = frozenset(outcome.value for outcome in Outcome)
 

@@ -17,16 +17,16 @@ import psutil
 import pyarrow as pa
 
 import oracle
-from bombs import send_bomb
+from decompression_bombs import send_bomb
 from faults.kafkas import Kafka
 from faults.load import SteadyProducer
 from faults.sender import ControlSender
+from in_process_turnout import ServedTurnout
 from kafka_log import read_all
-from running import RunningTurnout
-from served import ServedTurnout
 from turnout.config.settings import MAX_ROWS_PER_KEY
 from turnout.plan.joins import Duplicates, Join
 from turnout.testing import create_topic, patience
+from turnout_process import RunningTurnout
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

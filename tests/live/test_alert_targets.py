@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-import alerting
-from ending import ending_with_us
-from filling import Filling
-from hooked import hooked
+import killed_alerts
+from child_processes import ending_with_us
+from fake_webhook import hooked
+from filled_store import Filling
+from in_process_turnout import ServedTurnout
 from lengths import SINK_ROUNDS
-from served import ServedTurnout
-from sunk import SunkTopic
+from sink_reader import SunkTopic
 from turnout.alert.alerts import Alerts
 from turnout.config import AlertSettings, KafkaSettings
 from turnout.local.broker import EmbeddedBroker
@@ -100,7 +100,7 @@ def test_topic_that_is_missing_is_told_and_gets_all_when_it_is_there(
     filling.swap(users=[user(0, 1)])
     try:
         alerts.start({"large": alert})
-        wait_until(lambda: alerting.begun(database), what="it has begun")
+        wait_until(lambda: killed_alerts.begun(database), what="it has begun")
         filling.batch(users=[user(1, 60)])
         wait_until(lambda: alerts.status()[0].error is not None, what="the error")
         error = alerts.status()[0].error
@@ -131,11 +131,11 @@ def test_check_warns_of_a_topic_that_is_compacted_and_of_an_address_that_is_priv
 
 def test_kill_at_every_point_loses_and_doubles_no_event(tmp_path: Path, broker: EmbeddedBroker, topic: str) -> None:
     store = tmp_path / "store"
-    script = [sys.executable, alerting.__file__, str(SINK_ROUNDS), broker.bootstrap_servers, str(store), topic]
+    script = [sys.executable, killed_alerts.__file__, str(SINK_ROUNDS), broker.bootstrap_servers, str(store), topic]
     ended = subprocess.run(script, check=False, capture_output=True, **ending_with_us())
     assert ended.returncode == 0, ended.stderr.decode()
     database, reader = Database.open(store), SunkTopic(broker.bootstrap_servers, topic)
-    alerts = alerting.watching(database, broker.bootstrap_servers, topic)
+    alerts = killed_alerts.watching(database, broker.bootstrap_servers, topic)
     try:
         wait_until(lambda: is_delivered(database, len(events(database))), what="all events are delivered")
         kept = [(row["event"], json.loads(row["_record"])) for row in events(database)]

@@ -20,14 +20,15 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from beside import beside
-from following import Socket, sorted_rows_of
+from background_work import beside
+from http_server import HTTP
+from in_process_orchestrator import Orchestrated
+from in_process_turnout import served_on
+from kafka_writer import writing
 from lengths import APPLIES, APPLIES_VIEWERS, LONG
-from orchestrated import Orchestrated
-from running import ASKED_SECONDS
-from served import served_on
-from serving import HTTP
-from sunk import SunkTopic, bag
+from live_socket import Socket, sorted_rows_of
+from live_watchers import Watcher, grown, held
+from sink_reader import SunkTopic, bag
 from turnout.cli import app
 from turnout.config import load
 from turnout.config.sent import TOKEN_FILE
@@ -35,8 +36,7 @@ from turnout.local.broker import EmbeddedBroker
 from turnout.store.generation_tables import GenerationTables
 from turnout.testing import create_topic, patience, produce, wait_until
 from turnout_client.messages import Problem, ServerMessage, Snapshot, SummaryGroups, WindowRows
-from watching import Watcher, grown, held
-from writing import writing
+from turnout_process import ASKED_SECONDS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

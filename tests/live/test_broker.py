@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from ending import ending_with_us, living_in
+from child_processes import ending_with_us, living_in
 from shared_broker import formatted
 from turnout.errors import TurnoutError
 from turnout.java.jars import resolve

@@ -15,7 +15,7 @@ from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionTy
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 from typer.testing import CliRunner, Result
 
-from orchestrated import running_on
+from in_process_orchestrator import running_on
 from turnout.cli import app
 from turnout.config import KafkaSettings, load
 from turnout.kafka import topics as kafka_topics

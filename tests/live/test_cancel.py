@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from in_process_orchestrator import Orchestrated, orchestrated
 from kafka_log import read_all
-from orchestrated import Orchestrated, orchestrated
-from running import ASKED_SECONDS
 from turnout.config import parse
 from turnout.decode.shape import Decoded
 from turnout.kafka.topics import Topics, TopicSample
@@ -26,6 +25,7 @@ from turnout.spark.read.catch_up import Piece
 from turnout.swap.build_progress import BuildProgress
 from turnout.swap.control_queue import QueuedMessage, Reply
 from turnout.testing import create_topic, patience, produce, wait_until
+from turnout_process import ASKED_SECONDS
 from two_topics import account, sections, user
 
 if TYPE_CHECKING:

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from agents import Agent, talk
-from beside import beside
-from following import sorted_rows_of
+from background_work import beside
+from in_process_turnout import ServedTurnout
+from kafka_writer import writing
 from lengths import APPLIES_VIEWERS, CANDIDATES, LONG
-from running import ASKED_SECONDS
-from served import ServedTurnout
-from sunk import SunkTopic, bag
+from live_socket import sorted_rows_of
+from live_watchers import Watcher, grown, held
+from mcp_agent import Agent, talk
+from sink_reader import SunkTopic, bag
 from turnout.local.broker import EmbeddedBroker
 from turnout.testing import create_topic, produce, wait_until
+from turnout_process import ASKED_SECONDS
 from two_topics import account, sections, user
-from watching import Watcher, grown, held
-from writing import writing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from test_exactness import Case, Runner, cases, compare
 
-from fed import Course, Quiet
+from fed_generation import Course, Quiet
 from kafka_log import read_all
 from lengths import BULK_EXAMPLES, LONG, PART_ROWS
 from oracle import Sent

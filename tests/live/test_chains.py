@@ -17,10 +17,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import oracle
-from fed import Course, FedGeneration, courses, places
+from fed_generation import Course, FedGeneration, courses, places
+from in_process_orchestrator import orchestrated
 from lengths import CHAINS_EXAMPLES, LONG, PART_ROWS
 from oracle import Kept, Link, Sent
-from orchestrated import orchestrated
 from turnout.config import Settings, parse
 from turnout.config.document import parse_yaml
 from turnout.config.tables import first_plan, layout_of

@@ -10,7 +10,7 @@ from typing import Any
 
 import typer.testing
 
-from serving import application, serving, small_store
+from http_server import application, serving, small_store
 from turnout.cli import app
 from turnout.config.settings import default_sources
 from turnout.local.broker import EmbeddedBroker

@@ -12,18 +12,18 @@ from pathlib import Path
 
 import pytest
 
-import in_bulk
+import bulk_turnout
 import oracle
-from clustered import Hosts, SparkCluster, Worker, bare_python, broker_for, hosts
-from ending import SHORT_LIVED
+from child_processes import SHORT_LIVED
 from kafka_log import read_all
 from lengths import LONG
 from namespaces import not_run
-from running import ASKED_SECONDS, RunningTurnout
 from shared_broker import formatted
+from spark_cluster import Hosts, SparkCluster, Worker, bare_python, broker_for, hosts
 from turnout.java.jars import cache_folder
 from turnout.plan.joins import Duplicates, Join
 from turnout.testing import EmbeddedBroker, create_topic, produce, wait_until
+from turnout_process import ASKED_SECONDS, RunningTurnout
 from two_topics import assert_ends_soon, wait_reason, wait_total
 
 USERS = {"userId": "string", "name": "string", "email": "string", "age": "int64"}
@@ -31,7 +31,7 @@ ACCOUNTS = {"userId": "string", "accountType": "string", "balance": "double"}
 FEW, MANY = (1_500, 45_000) if LONG else (500, 4_500)
 """Records in a topic. Many of both are read in bulk after the first pieces, and their view is built in parts."""
 
-FIRST_PIECES = 40_000 if LONG else 2 * in_bulk.FIRST_PIECE
+FIRST_PIECES = 40_000 if LONG else 2 * bulk_turnout.FIRST_PIECE
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def test_cluster_reads_swaps_and_loses_a_worker(place: Hosts, broker: EmbeddedBr
         spark = {"master": cluster.master, "driver_memory": "1g", "conf": conf}
         turnout = RunningTurnout(tmp_path / "driver", bootstrap, start="earliest", sources=sources, spark=spark)
         if not LONG:
-            turnout.command = [sys.executable, str(Path(in_bulk.__file__))]
+            turnout.command = [sys.executable, str(Path(bulk_turnout.__file__))]
         with turnout:
             assert_equal(turnout, bootstrap, ("a-users", "a-accounts"))
             message = {"usersTopic": "b-users", "accountsTopic": "b-accounts"}

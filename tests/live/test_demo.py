@@ -17,13 +17,13 @@ import pytest
 from uv import find_uv_bin
 
 from block_runs import CHANGING, READING, Reader
-from ending import ending_with_us
-from kernel import code_cells, running_kernel
+from child_processes import ending_with_us
+from jupyter_kernel import code_cells, running_kernel
 from lengths import LONG
-from running import ASKED_SECONDS, lives
 from turnout.local.broker import free_port
 from turnout.testing import patience, wait_until
 from turnout_client import Client, connect
+from turnout_process import ASKED_SECONDS, lives
 
 ROOT = Path(__file__).parents[2]
 

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import oracle
-from fed import Course, FedGeneration, courses
+from fed_generation import Course, FedGeneration, courses
 from lengths import BATCHES_EXAMPLES
 from oracle import Sent
 from turnout.config import Settings, parse

@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import oracle
-from bombs import send_bomb
-from fed import places
+from decompression_bombs import send_bomb
+from fed_generation import places
+from in_process_turnout import ServedTurnout
 from lengths import LIVE_EXAMPLES
 from oracle import Sent, Source
-from reasons import Fed, place, reason_of
-from served import ServedTurnout
+from reason_oracle import Fed, place, reason_of
 from turnout.cli import app
 from turnout.config import parse
 from turnout.config.configuration import Configuration

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from in_process_turnout import ServedTurnout
 from lengths import LONG
-from running import RunningTurnout
-from served import ServedTurnout
 from shared_broker import formatted
 from turnout.local.broker import EmbeddedBroker, free_port
 from turnout.testing import create_topic, delete_topic, patience, produce, wait_until
+from turnout_process import RunningTurnout
 from two_topics import (
     TopicName,
     account,

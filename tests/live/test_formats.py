@@ -13,15 +13,15 @@ import pytest
 
 from apicurio import ApicurioRegistry
 from faults.proxy import Proxy
+from in_process_turnout import ServedTurnout
 from kafka_log import read_all
-from running import ASKED_SECONDS
-from served import ServedTurnout
 from turnout.config import parse
 from turnout.config.tables import source_table
 from turnout.local.broker import EmbeddedBroker
 from turnout.schemas.record_decoder import RecordDecoder, raw, shape_of
 from turnout.schemas.source_schemas import schemas_of
 from turnout.testing import Record, create_topic, produce, wait_until
+from turnout_process import ASKED_SECONDS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from in_process_turnout import ServedTurnout
 from kafka_log import read_all
-from running import ASKED_SECONDS
-from served import ServedTurnout
 from turnout.local.broker import EmbeddedBroker
 from turnout.testing import create_topic, produce, wait_until
+from turnout_process import ASKED_SECONDS
 from two_topics import account, sections, user, wait_said
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ import psutil
 import pytest
 import yaml
 
-from ending import ending_with_us
+from child_processes import ending_with_us
 from namespaces import not_run
 from turnout.local.broker import EmbeddedBroker, free_port
 from turnout.testing import create_topic, patience, produce, wait_until

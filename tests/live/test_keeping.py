@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import test_applies
 
-from following import Socket
+from in_process_orchestrator import Orchestrated, orchestrated
 from lengths import KEEPING_HISTORIES, KEEPING_STEPS
-from orchestrated import Orchestrated, orchestrated
+from live_socket import Socket
 from random_swaps import COLUMNS, RandomSwaps
-from running import ASKED_SECONDS
 from turnout.local.broker import EmbeddedBroker
 from turnout.plan.control import Outcome
 from turnout.testing import create_topic, delete_topic, produce, wait_until
 from turnout_client.messages import WindowRows
+from turnout_process import ASKED_SECONDS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_exactness import Case, Runner, cases, compare, settings_of
 
-from fed import Course
+from fed_generation import Course
 from lengths import BATCHES_EXAMPLES
 from oracle import Sent
 from turnout.plan.joins import Duplicates, Join

@@ -18,23 +18,23 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-import killing
+import killed_turnout
 import oracle
-from alone import INSIDE, AloneTurnout
-from beside import beside
+from background_work import beside
+from isolated_turnout import INSIDE, AloneTurnout
 from kafka_log import read_all
+from kafka_writer import writing
 from lengths import KILLS, LONG
-from running import ASKED_SECONDS, RunningTurnout
 from turnout.local.broker import EmbeddedBroker
 from turnout.plan.joins import Duplicates, Join
 from turnout.testing import Record, create_topic, produce, wait_until
+from turnout_process import ASKED_SECONDS, RunningTurnout
 from two_topics import assert_ends_soon
-from writing import writing
 
 USERS = {"userId": "string", "name": "string", "email": "string", "age": "int64"}
 ACCOUNTS = {"userId": "string", "accountType": "string", "balance": "double"}
 FIRST = 30
-KILLED_IN = tuple((point,) for point in killing.POINTS) if LONG else (killing.APART,)
+KILLED_IN = tuple((point,) for point in killed_turnout.POINTS) if LONG else (killed_turnout.APART,)
 """For each message the points at which it is killed, life by life, before the message has its outcome."""
 
 
@@ -117,7 +117,7 @@ class Killed:
             sources={"users": users, "accounts": {**accounts, "rows": "latest"}},
         )
         self._flag = folder / "flag"
-        self.turnout.program = [sys.executable, str(Path(killing.__file__)), str(INSIDE / self._flag.name)]
+        self.turnout.program = [sys.executable, str(Path(killed_turnout.__file__)), str(INSIDE / self._flag.name)]
         self._traces = [self.turnout.data_dir / place / "left" for place in ("spark/tmp", "tmp", "store.tmp")]
         self.shown = 0
 
@@ -154,12 +154,12 @@ class Killed:
             else:
                 self.turnout.start()
             assert self._left() == []
-            killing.hold_of(self._flag).unlink(missing_ok=True)
+            killed_turnout.hold_of(self._flag).unlink(missing_ok=True)
         return request
 
     def _come_back(self) -> None:
         """As far as the first point, where it waits: it shows the plan of before, and all its rows."""
-        killing.hold_of(self._flag).touch()
+        killed_turnout.hold_of(self._flag).touch()
         self.turnout.start(ready=False)
         self.turnout.wait_answer()
         assert self.turnout.total("users_ui") >= self.shown, "rows that were shown are gone"

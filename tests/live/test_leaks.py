@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
+from in_process_orchestrator import Orchestrated, orchestrated
 from lengths import LEAK_SWAPS, LONG
-from orchestrated import Orchestrated, orchestrated
-from running import ASKED_SECONDS
 from turnout.local.broker import EmbeddedBroker
 from turnout.plan.control import Outcome
 from turnout.testing import create_topic, wait_until
+from turnout_process import ASKED_SECONDS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

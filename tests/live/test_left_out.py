@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from fed import FedGeneration
+from fed_generation import FedGeneration
+from in_process_orchestrator import orchestrated
 from oracle import Sent
-from orchestrated import orchestrated
 from turnout.config import parse
 from turnout.config.tables import first_plan, layout_of, layout_signature
 from turnout.local.broker import EmbeddedBroker

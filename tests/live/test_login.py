@@ -23,10 +23,10 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection
 from websockets.sync.client import connect as connect_socket
 
-from openid import API
-from serving import SECONDS
-from signing_in import PEOPLE, SECRET, TOKEN, LoginSite, login_site, unsigned, with_signature
-from test_access import error_of
+from access_site import error_of
+from http_server import SECONDS
+from login_site import PEOPLE, SECRET, TOKEN, LoginSite, login_site, unsigned, with_signature
+from openid_provider import API
 from turnout.errors import ConfigError, TurnoutError
 from turnout.issuer.provider import IdentityProvider
 from turnout.preflight.machine import check_issuer
@@ -37,18 +37,9 @@ from turnout_client.messages import CloseCode
 OTHER_KEY = ECKey.generate_key("P-256")
 
 
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoginSite]:
-    with login_site(tmp_path_factory.mktemp("login")) as found:
-        yield found
-
-
 @pytest.fixture
-def site(running: LoginSite) -> Iterator[LoginSite]:
-    """The one server of the file, with the time of today and a desk that nobody wrote to."""
-    running.queue.requesters.clear()
-    yield running
-    running.clock.ahead = 0.0
+def site(login_site: LoginSite) -> LoginSite:
+    return login_site
 
 
 # -- bearer tokens

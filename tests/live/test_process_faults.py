@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from in_process_turnout import ServedTurnout
 from lengths import LONG
-from running import ASKED_SECONDS, RunningTurnout
-from served import ServedTurnout
 from small_disk import fill, small_disk
 from turnout.local.broker import EmbeddedBroker
 from turnout.swap.builder import Builder, Check
 from turnout.testing import Record, create_topic, patience, produce, wait_until
+from turnout_process import ASKED_SECONDS, RunningTurnout
 from two_topics import (
     USERS,
     TopicName,

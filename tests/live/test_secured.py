@@ -22,13 +22,12 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from certificates import Authority
+from in_process_turnout import ServedTurnout
 from java_plugins import compiled
 from lengths import TOKENS
-from openid import AUDIENCE, SCOPE, OpenIdProvider
-from running import ASKED_SECONDS, RunningTurnout, lives
-from secrets_found import assert_no_secret, files
+from openid_provider import AUDIENCE, SCOPE, OpenIdProvider
+from secret_search import assert_no_secret, files
 from secured_broker import Listener, SecuredBroker, Security, Tokens
-from served import ServedTurnout
 from shared_broker import formatted
 from turnout.cli import app
 from turnout.config import KafkaSettings
@@ -37,6 +36,7 @@ from turnout.java.runtime import find_java
 from turnout.kafka.topics import Topics
 from turnout.spark.jvm.java_client import JavaClient, java_client
 from turnout.testing import EmbeddedBroker, patience, wait_until
+from turnout_process import ASKED_SECONDS, RunningTurnout, lives
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

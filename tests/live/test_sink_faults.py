@@ -17,19 +17,19 @@ import httpx
 import pytest
 import yaml
 
-import killing
-from beside import beside
-from inboxes import patient, reading
+import killed_turnout
+from background_work import beside
+from control_topic_reader import patient, reading
+from in_process_turnout import ServedTurnout
+from kafka_writer import writing
 from lengths import LONG, SINK_FAULTS, SINK_WRITES
-from running import ASKED_SECONDS, RunningTurnout
-from served import ServedTurnout
 from shared_broker import RULES
-from sunk import SunkRecord, SunkTopic, bag, fold
+from sink_reader import SunkRecord, SunkTopic, bag, fold
 from turnout.config import KafkaSettings
 from turnout.kafka.topics import Topics
 from turnout.local.broker import EmbeddedBroker
 from turnout.testing import Record, create_topic, patience, produce, wait_until
-from writing import writing
+from turnout_process import ASKED_SECONDS, RunningTurnout
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -153,7 +153,7 @@ class KilledApply:
         self._flag = flag
         self._numbers = itertools.count()
         self.document = yaml.safe_load(turnout.config.read_text())
-        turnout.command = [sys.executable, str(Path(killing.__file__)), str(flag)]
+        turnout.command = [sys.executable, str(Path(killed_turnout.__file__)), str(flag)]
 
     def __call__(self) -> None:
         turnout, changed = self._turnout, self.document

@@ -20,13 +20,13 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
-import sinking
-from beside import beside
-from ending import ending_with_us
-from filling import Filling
+import killed_sinks
+from background_work import beside
+from child_processes import ending_with_us
+from filled_store import Filling
 from lengths import SINK_ROUNDS
 from scripted_registry import scripted
-from sunk import SunkRecord, SunkTopic, bag, fold, swaps
+from sink_reader import SunkRecord, SunkTopic, bag, fold, swaps
 from turnout.config import Delivery, KafkaSettings, RegistrySettings, SinkSettings
 from turnout.local.broker import EmbeddedBroker
 from turnout.preflight import Finding
@@ -411,7 +411,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory, broker: EmbeddedBroker) -> 
         create_topic(
             broker.bootstrap_servers, topic, 1, {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "1.0"}
         )
-    script = [sys.executable, sinking.__file__, str(SINK_ROUNDS), broker.bootstrap_servers]
+    script = [sys.executable, killed_sinks.__file__, str(SINK_ROUNDS), broker.bootstrap_servers]
     script += [f"{folder}={topic}={delivery.value}" for delivery, (folder, topic) in stores.items()]
     ended = subprocess.run(script, check=False, capture_output=True, **ending_with_us())
     assert ended.returncode == 0, ended.stderr.decode()
@@ -425,7 +425,7 @@ def test_kill_at_every_point_loses_and_doubles_nothing(
     folder, topic = killed[delivery]
     states: dict[tuple[int, int], Counter[str]] = {}
     database = Database.open(folder / "store")
-    place, rows = sinking.shown(database)
+    place, rows = killed_sinks.shown(database)
     states[place] = bag(rows)
     database.close()
     lines = (folder / "shown.jsonl").read_text().splitlines()

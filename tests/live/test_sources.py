@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from in_process_orchestrator import Orchestrated, orchestrated
 from kafka_log import read_all
-from orchestrated import Orchestrated, orchestrated
 from turnout.local.broker import EmbeddedBroker
 from turnout.spark.jvm.checkpoints import folder_at
 from turnout.spark.read.live import LiveStream

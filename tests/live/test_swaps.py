@@ -22,15 +22,15 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
-from beside import beside
+from background_work import beside
+from in_process_orchestrator import Orchestrated, orchestrated
+from kafka_writer import writing
 from lengths import LONG, STORM, SWAPS
-from orchestrated import Orchestrated, orchestrated
-from running import ASKED_SECONDS
 from turnout.local.broker import EmbeddedBroker
 from turnout.plan.control import Outcome
 from turnout.store.database import Database
 from turnout.testing import create_topic, patience, produce, wait_until
-from writing import writing
+from turnout_process import ASKED_SECONDS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import oracle
-from fed import Course, FedGeneration, courses, places
+from fed_generation import Course, FedGeneration, courses, places
 from lengths import PART_ROWS, VIEWS_EXAMPLES
 from oracle import Kept, Row, Sent
 from turnout.config import Settings, parse

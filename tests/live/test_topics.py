@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
-from orchestrated import orchestrated
+from in_process_orchestrator import orchestrated
 from shared_broker import RULES
 from turnout.config import KafkaSettings
 from turnout.errors import TurnoutError

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bombs import send_bomb
-from inboxes import reading
-from running import ASKED_SECONDS, RunningTurnout
+from control_topic_reader import reading
+from decompression_bombs import send_bomb
 from turnout.config import KafkaSettings, parse
 from turnout.config.settings import SourceSettings
 from turnout.config.tables import first_plan, layout_of
@@ -24,6 +23,7 @@ from turnout.plan.offsets import Offsets
 from turnout.preflight.clusters import Cluster, check_cluster
 from turnout.schemas.record_decoder import RecordDecoder
 from turnout.testing import EmbeddedBroker, Record, create_topic, patience, produce, wait_until
+from turnout_process import ASKED_SECONDS, RunningTurnout
 from two_topics import USERS, account, sections, user, wait_reason
 
 if TYPE_CHECKING:

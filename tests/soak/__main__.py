@@ -18,7 +18,7 @@ from rich.console import Console
 import oracle
 from faults.kafkas import OneBroker
 from faults.world import Comparison, World
-from patience import measure
+from machine_speed import measure
 from soak import report
 from soak.events import Faults, Swaps
 from soak.sampling import Sampler

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from running import RunningTurnout
+from turnout_process import RunningTurnout
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ import psutil
 
 from faults.attacks.attackers import ATTACKS
 from faults.attacks.viewers import Seen, Viewers
-from serving import SECONDS
+from http_server import SECONDS
 
 WARM_UP_SECONDS = 5.0
 SETTLE_SECONDS = 5.0

@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from filling import Filling
-from serving import Steering
+from fake_orchestrator import FakeOrchestrator
+from filled_store import Filling
 from turnout.serve.app import Server, Services, create_app
 from turnout.serve.connections import OpenConnections, allow_open_files
 from turnout.store.database import Database
@@ -34,7 +34,7 @@ def main() -> None:
         filling.batch(users=[_user(numbers, start + number) for number in range(ROWS_AT_ONCE)])
     filling.publish()
     allow_open_files(1000)
-    server = Server(create_app(Services(database, Steering())), "127.0.0.1", 0, OpenConnections(share=500))  # type: ignore[arg-type]
+    server = Server(create_app(Services(database, FakeOrchestrator())), "127.0.0.1", 0, OpenConnections(share=500))
     stopped = threading.Event()
     writing = threading.Thread(target=_write, args=(filling, numbers, stopped))
     ending = threading.Thread(target=_stop_with_input, args=(server,), daemon=True)

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from websockets.asyncio.client import ClientConnection, connect
 
-from serving import SECONDS
+from http_server import SECONDS
 
 VIEWERS = 50
 

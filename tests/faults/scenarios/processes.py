@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-import killing
+import killed_turnout
 from callback_attack import attacked
 from faults.scenarios import bulk
 from faults.stage import Stage
@@ -50,7 +50,7 @@ def kill_keeping(stage: Stage) -> Comparison:
     """kill -9 of Turnout in builds of other joins, which keep all rows, under load; it is started again each time."""
     world = World(stage.new_folder(), stage.kafka)
     flag = world.process.folder / "flag"
-    world.process.command = [sys.executable, str(Path(killing.__file__)), str(flag)]
+    world.process.command = [sys.executable, str(Path(killed_turnout.__file__)), str(flag)]
     with world:
         for point, join in KEEPING.items():
             world.producer.resume()
@@ -74,9 +74,9 @@ def kill_candidate(stage: Stage) -> Comparison:
     """kill -9 of Turnout while a candidate is made, discarded and published, under load; started again each time."""
     world = World(stage.new_folder(), stage.kafka)
     flag = world.process.folder / "flag"
-    world.process.command = [sys.executable, str(Path(killing.__file__)), str(flag)]
+    world.process.command = [sys.executable, str(Path(killed_turnout.__file__)), str(flag)]
     with world:
-        for point in killing.OF_CANDIDATES:
+        for point in killed_turnout.OF_CANDIDATES:
             for name, value, outcome in CANDIDATES:
                 world.producer.resume()
                 _wait_more_users(world, KEPT_ROWS // 10)

@@ -1,0 +1,19 @@
+"""`python bulk_turnout.py run -c FILE`: Turnout, for which a tenth of the records are many.
+
+A build reads its first pieces through Spark's source, the others in bulk; its view is built in parts.
+"""
+
+from __future__ import annotations
+
+import turnout.spark.read.catch_up
+import turnout.spark.read.readers
+import turnout.spark.writing
+from turnout.cli import main
+
+FIRST_PIECE = 500
+
+if __name__ == "__main__":
+    vars(turnout.spark.read.catch_up).update(FIRST_PIECE=FIRST_PIECE)
+    vars(turnout.spark.read.readers).update(FEW_RECORDS=2 * FIRST_PIECE)
+    vars(turnout.spark.writing).update(SMALL_BATCH=2 * FIRST_PIECE)
+    main()

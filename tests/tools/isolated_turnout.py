@@ -1,0 +1,84 @@
+"""A `turnout run` that has the system's temporary folder for itself: what it leaves there is seen."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any, Self
+
+import psutil
+
+from child_processes import living_in
+from namespaces import not_run, unshare
+from turnout.java.jars import cache_folder
+from turnout.testing import wait_until
+from turnout_process import RunningTurnout
+
+# A folder of the machine's own is mounted where Turnout sees it beside its empty /tmp. What it needs of the other /tmp,
+# where a checkout, a Python or a home is there, is mounted into the empty one. What is left there is written down when
+# the process has ended, for the namespace ends with it.
+_WRAPPED = """
+mount --bind "$1" /mnt && mkdir -p /mnt/before && mount --rbind /tmp /mnt/before && mount -t tmpfs none /tmp || exit 99
+left="$2"; shift 2
+while [ "$1" != -- ]; do
+  mkdir -p "/tmp/$1" && mount --rbind "/mnt/before/$1" "/tmp/$1" || exit 99
+  shift
+done
+shift
+umount --lazy /mnt/before || exit 99
+there() { find /tmp -mindepth 1 -xdev | sort; }
+there > "/mnt/$left.before"
+"$@"; code=$?
+there | comm -13 "/mnt/$left.before" - > "/mnt/$left"
+exit $code
+"""
+INSIDE = Path("/mnt")
+"""Where Turnout sees its folder."""
+
+_KEPT = {"spark.log", "java.log", "java.log.1", "log4j2.properties", "warehouse"}
+
+
+class AloneTurnout(RunningTurnout):
+    """`program` is what runs in its namespace; paths in it are those of INSIDE."""
+
+    def __init__(self, folder: Path, bootstrap: str, **sections: Any) -> None:
+        super().__init__(folder, bootstrap, data_dir=str(INSIDE / "data"), **sections)
+        self.data_dir = folder / "data"
+        self.config = INSIDE / self.config.name
+        self.program = [sys.executable, "-m", "turnout"]
+        self._unshare = unshare("mount") or not_run("a process here may not have a mount namespace of its own")
+        self._lives = 0
+
+    @property
+    def pid(self) -> int:
+        """Turnout's own, once it answers."""
+        [process] = psutil.Process(super().pid).children()
+        return process.pid
+
+    def start(self, *, ready: bool = True) -> Self:
+        self._lives += 1
+        wrapped = ["sh", "-c", _WRAPPED, "alone", str(self.folder), f"left-{self._lives}", *_needed_of_tmp(), "--"]
+        self.command = [*self._unshare, *wrapped, *self.program]
+        return super().start(ready=ready)
+
+    def wait_gone(self) -> None:
+        """Wait until nothing runs any more of a life that has ended."""
+        wait_until(lambda: not living_in(super(AloneTurnout, self).pid), what="the end of all its processes")
+
+    def left(self) -> list[str]:
+        """What the last life, which has ended, left in the system's temporary folder."""
+        return (self.folder / f"left-{self._lives}").read_text().splitlines()
+
+    def temporary(self) -> list[str]:
+        """What is temporary in its own folder."""
+        found = [*self.data_dir.glob("tmp*"), *self.data_dir.glob("*.tmp"), *self.spark_dir.glob("*")]
+        return sorted(path.name for path in found if path.name not in _KEPT)
+
+
+def _needed_of_tmp() -> list[str]:
+    """Folders below /tmp without which Turnout cannot start, as paths from there."""
+    needed = {Path(__file__).parents[2], Path(sys.prefix), Path(sys.base_prefix), Path.home(), cache_folder().parent}
+    needed |= {Path(os.environ["JAVA_HOME"])} if "JAVA_HOME" in os.environ else set()
+    below = sorted(str(path.relative_to("/tmp")) for path in needed if Path("/tmp") in path.parents)
+    return [path for path in below if not any(path.startswith(f"{other}/") for other in below)]

@@ -1,0 +1,95 @@
+"""`python killed_alerts.py ROUNDS BOOTSTRAP FOLDER TOPIC`: a store that is filled by hand, with an alert to a topic.
+
+At each point, ROUNDS times, a process writes random batches and swaps until the alert has come to the point a random
+number of times, and then kills itself there; the next one goes on.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+import traceback
+from pathlib import Path
+
+# DuckDB imports it when it is first given a table; here once, and not in each of the processes.
+import pandas  # type: ignore[import-untyped]  # noqa: F401
+
+from child_processes import end_with_parent
+from filled_store import Filling
+from killed_sinks import POINTS, arm, take_up, user
+from turnout.alert import events
+from turnout.alert.alerts import Alerts
+from turnout.alert.events import Events
+from turnout.alert.watched_rows import WatchedRows
+from turnout.config import AlertSettings, KafkaSettings
+from turnout.store.database import Database
+from turnout.testing import wait_until
+
+del POINTS["known"]
+POINTS |= {
+    # In the transaction of the store, and right after it.
+    "changed": (WatchedRows, "_write", True),
+    "kept": (WatchedRows, "_move", True),
+    "noted": (Events, "delivered", True),
+}
+
+
+def settings_of(topic: str) -> AlertSettings:
+    return AlertSettings.model_validate({"table": "final_ui", "where": "balance > 1", "to": {"topic": topic}})
+
+
+def watching(database: Database, bootstrap: str, topic: str) -> Alerts:
+    """Run the alert; all its events are kept, so that they can be compared."""
+    events.MAX_WAITING = events.MAX_EVENTS = 1_000_000
+    alerts = Alerts(database, KafkaSettings(bootstrap_servers=bootstrap), lambda level, text: print(text, flush=True))
+    alerts.start({"large": settings_of(topic)})
+    return alerts
+
+
+def begun(database: Database) -> bool:
+    with database.read() as cursor:
+        return bool(cursor.execute("FROM turnout.alert_positions").fetchall())
+
+
+def run(folder: Path, bootstrap: str, topic: str, seed: int) -> None:
+    new = not folder.exists()
+    database, chance = Database.open(folder), random.Random(seed)
+    filling = Filling(database)
+    filling.swap(users=[user(0, 0)]) if new else take_up(filling, database)
+    watching(database, bootstrap, topic)
+    wait_until(lambda: begun(database), what="the alert has begun")
+    for number in range(2_000):
+        keys = [chance.randrange(20) for _ in range(chance.randrange(1, 6))]
+        accounts = [{"userId": f"u{key}", "accountType": "gold", "balance": chance.choice([0.0, 5.0])} for key in keys]
+        if number % 9 == 8:
+            filling.swap(users=[user(key, number) for key in keys], accounts=accounts)
+        elif chance.random() < 0.3:
+            filling.batch(users=[user(key, number) for key in keys])
+        else:
+            filling.batch(accounts=accounts)
+
+
+def ended_at(point: str, folder: Path, bootstrap: str, topic: str, seed: int) -> int:
+    """Run in a process of its own; returns how it ended. Nothing here has begun a thread by then."""
+    child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    try:
+        end_with_parent()
+        arm(point, 1 if point in ("opened", "read") else random.Random(seed).randrange(3, 10))
+        run(folder, bootstrap, topic, seed)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(1)  # it has not come to its point
+
+
+if __name__ == "__main__":
+    rounds, address, store, name = sys.argv[1:]
+    # Something must have been written before it can be read.
+    order = [*(point for point in POINTS if point != "read"), "read"]
+    for number, where in enumerate(order * int(rounds)):
+        if (code := ended_at(where, Path(store), address, name, number)) != -signal.SIGKILL:
+            sys.exit(f"at {where}, number {number}: ended with {code}")
