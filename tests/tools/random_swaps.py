@@ -154,12 +154,12 @@ class RandomSwaps:
     def _good_value(self, source: str, key: str) -> bytes:
         number = self.random.randrange(100)
         branch = f"b{number % 6}"
-        row: dict[str, Any] = {
+        rows: dict[str, dict[str, Any]] = {
             "users": {"userId": key, "name": f"n{number}", "age": number},
             "accounts": {"userId": key, "accountType": f"t{number}", "balance": number / 2, "branchId": branch},
             "branches": {"branchId": key, "city": f"c{number}"},
-        }[source]
-        return json.dumps(row).encode()
+        }
+        return json.dumps(rows[source]).encode()
 
     def _ends(self, topic: str) -> tuple[int, ...]:
         counts = Counter(record.partition for record in self.records if record.topic == topic)
