@@ -251,9 +251,9 @@ $(DOCS_STAMP): docs/site/requirements.lock $(STAMP)
 	$(call step,Packages of the documentation site,$(call install,--require-hashes -r docs/site/requirements.lock))
 	@touch $(DOCS_STAMP)
 
-# The builder asks no other host for anything; a warning, such as a link to nowhere, ends it.
+# The builder asks no other host for anything. A warning, such as a link to nowhere, ends it; --quiet would hide warnings from --strict.
 docs: $(DOCS_STAMP) ## build the documentation site into the package: served under /docs
-	$(call step,Documentation site,NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict -f docs/site/mkdocs.yml)
+	$(call step,Documentation site,NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict -f docs/site/mkdocs.yml)
 
 release: $(STAMP) page docs $(ANGULAR) $(REACT) ## dist/: wheels, sdists, npm packages, the site, a bill of materials, checksums
 	rm -rf dist && mkdir dist
