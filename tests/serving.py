@@ -90,7 +90,7 @@ class Steering:
 
     @property
     def explainer(self) -> Explainer:
-        raise TurnoutError("starting", "generation 1 has not been taken up yet", "try again in some seconds")
+        raise TurnoutError("starting", "generation 1 is not ready yet, or is gone", "try again in some seconds")
 
 
 class Configured(Steering):

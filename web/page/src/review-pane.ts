@@ -218,7 +218,7 @@ export class ReviewPane {
       showSaid(null);
     } catch (error) {
       const isGuard = error instanceof TurnoutError && error.code === "guard_broken";
-      const anyway = isGuard ? [button("button", "Publish all the same", () => void this.decide("publish", true))] : [];
+      const anyway = isGuard ? [button("button", "Publish anyway", () => void this.decide("publish", true))] : [];
       showSaid("bad", `It was not ${action === "publish" ? "published" : "discarded"}`, element("p", "", problemText(error)), ...anyway);
     }
     this.busy = false;
@@ -371,12 +371,12 @@ export class ReviewPane {
 
 // The columns that change most; those that only one side has are no less of a change.
 function columnsText(found: Difference): string {
-  if (found.missing) return found.missing === "from" ? "a new table" : "the table goes";
+  if (found.missing) return found.missing === "from" ? "a new table" : "the table is removed";
   const changed = mostChanged(found);
   const named = changed.slice(0, COLUMNS_NAMED).map(({ name, changed: rows }) => `${name} ${number(rows)}`);
   const rest = changed.length > COLUMNS_NAMED ? [`${changed.length - COLUMNS_NAMED} more`] : [];
   const { from, to } = found.columnsOnlyIn;
-  const gone = from.map((name) => `${name} goes`);
+  const gone = from.map((name) => `${name} is removed`);
   const come = to.map((name) => `${name} is new`);
   return [...named, ...rest, ...gone, ...come].join(", ") || "none";
 }

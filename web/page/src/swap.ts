@@ -19,7 +19,7 @@ const TITLES: Record<string, string> = {
   cancelled: "Cancelled",
   candidate: "Built for review",
 };
-const VIEWER = "You may look, not change anything. Swaps need the role operator.";
+const VIEWER = "You may read, but not change anything. Swaps need the role operator.";
 
 type Control = HTMLInputElement | HTMLSelectElement;
 
@@ -117,7 +117,7 @@ export class SwapForm {
     const { plan, generation } = this.previous;
     const runs = generation !== null && this.status?.lingering?.includes(generation);
     const where = generation === null ? "" : `generation ${generation}: `;
-    const how = runs ? ` (instant: generation ${generation} is still running)` : " (built anew; unchanged sources keep their rows)";
+    const how = runs ? ` (instant: generation ${generation} is still running)` : " (built again; unchanged sources keep their rows)";
     setText(byId("rollback-to"), plan ? `Back to ${where}${localMoments(plan)}${how}` : "There is no plan before this one to roll back to.");
   }
 
