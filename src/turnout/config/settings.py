@@ -99,7 +99,7 @@ class ControlSettings(Section):
     topics: Annotated[tuple[TopicPattern, ...], BeforeValidator(several)] = ()
     """Patterns (`*` any characters, `?` one) of topics that messages may name, besides those of the file; without it,
     all. In any case no source may read the control topic, `control.ack_topic`, `dead_letter_topic`, the topic of a sink
-    or an alert, or a topic whose name begins with `__`. It limits messages, not files that are applied. Default: none."""
+    or an alert, or a topic whose name begins with `__`. This limits messages, not applied files. Default: none."""
     kafka: KafkaSettings | None = None
     """The cluster of the control topic, or its credentials, where they differ. Default: as `kafka`."""
 
