@@ -4,7 +4,7 @@
 import { TurnoutError, type Candidate, type Difference, type DifferenceSubscription, type Status, type TableInfo, type TurnoutClient } from "@turnout/client";
 import { button, byId, element, fit, say, setText } from "./dom";
 import { count, number } from "./format";
-import { problemText } from "./problem";
+import { codeLinks, problemText } from "./problem";
 import { compareQuality, type Quality } from "./quality";
 import { askedFor, badText, emptyReview, endOf, figuresOf, madeBy, mostChanged, signed, timeLeft, type BadGroup, type Review } from "./review";
 import { ReviewRows } from "./review-rows";
@@ -217,9 +217,11 @@ export class ReviewPane {
       await this.client[action]({ expectedGeneration: candidate.generation, ...(force ? { force } : {}) });
       showSaid(null);
     } catch (error) {
-      const isGuard = error instanceof TurnoutError && error.code === "guard_broken";
+      const known = error instanceof TurnoutError ? error : null;
+      const isGuard = known?.code === "guard_broken";
       const anyway = isGuard ? [button("button", "Publish anyway", () => void this.decide("publish", true))] : [];
-      showSaid("bad", `It was not ${action === "publish" ? "published" : "discarded"}`, element("p", "", problemText(error)), ...anyway);
+      const said = element("p", "", problemText(error));
+      showSaid("bad", `It was not ${action === "publish" ? "published" : "discarded"}`, said, ...codeLinks(known), ...anyway);
     }
     this.busy = false;
     this.follow();
