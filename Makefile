@@ -199,7 +199,7 @@ test-long: setup browser docs ## the long forms: 200 swaps, 20 kills, 250 random
 test-many: setup browser docs ## the tests N times, beside LOAD busy loops; lists all that ever failed (N=10 LOAD=0 ARGS="-k swap")
 	$(BIN)/python scripts/run_many.py --times $(N) --load $(LOAD) --folder .test-many $(PYTEST) -n $(WORKERS) $(ARGS)
 
-faults: setup faketime ## play every fault against real parts (about 13 minutes; ARGS="--list", "--only NAME", "--write-docs")
+faults: setup faketime ## play every fault against real parts (about 11 minutes; ARGS="--list", "--only NAME", "--write-docs")
 	PYTHONPATH=tests $(BIN)/python -m faults $(ARGS)
 
 # What lets a fault change the clock of one process. Without it that fault says so, and the others are played.
